@@ -1,4 +1,4 @@
-"""The stores of a server that stands alone: everything in the memory of the process, and gone with it."""
+"""The stores of a server without replicas, in the memory of the process."""
 
 import asyncio
 import secrets
@@ -15,15 +15,15 @@ from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCResponse
 from coretools.protocol.round_trip_questions import InMemoryUsedStates
 from coretools.web.replicas.stores import MissedEvents, Ownership
 
-# How often somebody comes, in the memory of one process: the generic cell rate algorithm (ITU-T I.371, annex A).
+# Rate limits use the generic cell rate algorithm (ITU-T I.371, annex A).
 
 
 MOST_KEYS = 10_000
-"""Remembered at once; beyond it whoever came longest ago is forgotten, and begins anew."""
+"""Keys remembered; beyond it the least recently used one is forgotten and starts anew."""
 
 
 class MemoryRateLimiter:
-    """One time for each key: when everything that it was allowed so far will have been paid back."""
+    """Keeps one time for each key: when all requests allowed so far are paid back at the rate."""
 
     def __init__(self, *, most_keys: int = MOST_KEYS, clock: Callable[[], float] = time.monotonic) -> None:
         self._most_keys = most_keys
@@ -34,7 +34,7 @@ class MemoryRateLimiter:
         return len(self._paid)
 
     async def take(self, key: str, *, per_second: float, burst: int) -> float:
-        """Count one request. 0.0 when it is within the limit, otherwise the seconds until one would be."""
+        """Charge one request; return 0.0 if it is within the limit, otherwise the seconds to wait."""
         if per_second <= 0:
             return 0.0
         now = self._clock()
@@ -54,7 +54,7 @@ class MemoryRateLimiter:
 
 MOST_EVENTS = 1_024
 MOST_BYTES = 4 * 1024 * 1024
-"""Kept for one session; the oldest go first."""
+"""Default bounds of the events of one session; the oldest are dropped first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class _Event:
 
 
 class MemoryEvents:
-    """The last events of one session, all its streams together."""
+    """The last events of one session, of all its streams."""
 
     def __init__(self, most_events: int = MOST_EVENTS, most_bytes: int = MOST_BYTES) -> None:
         self._most_events = most_events
@@ -73,13 +73,13 @@ class MemoryEvents:
         self._kept: deque[_Event] = deque()
         self._first = 0
         self._bytes = 0
-        # Another session's ids are never ours, even where both count from 0.
+        # A random prefix: ids of another session are never valid here, though both count from 0.
         self._prefix = secrets.token_hex(8)
         self.news = asyncio.Event()
 
     async def add(self, stream: str, message: JSONRPCMessage | None) -> str:
-        """Keep an event, and get its id."""
-        # The name counts too: it is the id of a request, as long as its client likes.
+        """Store an event and return its id."""
+        # The name counts too: it is a request id, of any length that the client chooses.
         size = len(stream)
         if message is not None:
             size += len(message.model_dump_json(by_alias=True, exclude_none=True))
@@ -93,7 +93,7 @@ class MemoryEvents:
         return f"{self._prefix}-{number}"
 
     async def after(self, event_id: str) -> MissedEvents | None:
-        """What came after an event on its stream; None when it is not kept, or not of this session."""
+        """Return the events after one on its stream; None if that one is not stored, or of another session."""
         prefix, _, text = event_id.rpartition("-")
         if (
             prefix != self._prefix
@@ -114,7 +114,7 @@ class MemoryEvents:
         return MissedEvents(stream=stream, events=[one for one in found if one.event_id != event_id], is_all=is_all)
 
     async def clear(self) -> None:
-        """Forget everything; ids that were given out are of no event from now on."""
+        """Forget all events; their ids become invalid."""
         self._first += len(self._kept)
         self._kept.clear()
         self._bytes = 0
@@ -126,37 +126,37 @@ class MemoryEvents:
 
 
 class MemorySessions:
-    """Sessions of a server that stands alone: it knows its own, and there are no others."""
+    """The sessions of a server without replicas."""
 
     def __init__(self, replica: str) -> None:
         self._replica = replica
         self._known: dict[str, Ownership] = {}
 
     async def claim(self, session: str, *, principal: str, role: str) -> None:
-        """This server has it."""
+        """Register a session."""
         self._known[session] = Ownership(principal=principal, role=role, replica=self._replica)
 
     def holds(self, session: str) -> bool:
-        """Whether it was claimed, and is not ended."""
+        """Whether the session is registered."""
         return session in self._known
 
     async def owner(self, session: str) -> Ownership | None:
-        """Whose it is."""
+        """Return the owner of a session."""
         found = self._known.get(session)
         return None if found is None else replace(found)
 
     async def release(self, session: str) -> None:
-        """It is ended."""
+        """Forget a session."""
         self._known.pop(session, None)
 
 
 class MemoryStores:
-    """Everything in the memory of one process."""
+    """All stores in the memory of one process."""
 
     def __init__(self, *, most_events: int = MOST_EVENTS, most_bytes: int = MOST_BYTES) -> None:
         self._bounds = (most_events, most_bytes)
         self.replica = ""
-        """It has no name: there is no other."""
+        """Return an empty name: there is no other replica."""
         self.sessions = MemorySessions(self.replica)
         self.rates = MemoryRateLimiter()
         self.used_states = InMemoryUsedStates()
@@ -164,21 +164,21 @@ class MemoryStores:
         self._buses: dict[str, InMemorySubscriptionBus] = {}
 
     def is_alive(self, replica: str) -> bool:
-        """There is only this one."""
+        """Whether a replica is alive: only this one is."""
         return replica == self.replica
 
     def events(self, _session: str) -> MemoryEvents:
-        """A new log; it belongs to whoever holds it."""
+        """Create an event log; the caller keeps it."""
         return MemoryEvents(*self._bounds)
 
     def bus(self, role: str) -> SubscriptionBus:
-        """Tells the listeners of one role what changed."""
+        """Return the bus that notifies the listeners of one role."""
         return self._buses.setdefault(role, InMemorySubscriptionBus())
 
     async def check(self) -> None:
-        """They always can be used."""
+        """Do nothing: memory is always available."""
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Nothing has to be opened."""
+        """Do nothing: there is nothing to open."""
         yield

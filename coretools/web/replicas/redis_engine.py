@@ -1,7 +1,7 @@
-"""The connection to Redis: bounded in time and number, its failures as `Unreachable`, its URL never shown.
+"""The client of Redis: limits on time and connections, failures as `Unreachable`, and a URL that is never shown.
 
-What it is asked is small scripts, each of which Redis carries out as one step. Standing alone and behind Sentinel's
-or a provider's single address it serves us; a Redis Cluster does not, because the scripts touch keys of several slots.
+It runs small scripts, each of which Redis executes atomically. A single Redis works, also behind the one address of
+Sentinel or a provider; a Redis Cluster does not, because the scripts use keys of several slots.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ from coretools.errors import BadSetting, Unreachable
 from coretools.web.common.config import RedisSection
 
 CONNECTIONS = 64
-"""At once; who comes later waits for one, within his own timeout. With 2,000 callers each waits some milliseconds."""
+"""Connections at once; further callers wait for one within their timeout. With 2,000 callers that is milliseconds."""
 
 SCHEMES = ("redis://", "rediss://", "unix://")
 
-SAID = "what the replicas of this server share can't be reached now; try again in a moment"
+SAID = "the store that the replicas share can't be reached now; try again later"
 
 logger = logging.getLogger(__name__)
 
@@ -32,21 +32,21 @@ T = TypeVar("T")
 
 
 class Script:
-    """A script, known to Redis by its digest once it was sent."""
+    """A Lua script; Redis knows it by its digest once it was sent."""
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.digest = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()  # as EVALSHA names scripts
+        self.digest = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()  # SHA-1, as EVALSHA requires
 
 
 class RedisEngine:
-    """One Redis, for everything of one replica."""
+    """The client of one Redis, shared by all stores of a replica."""
 
     def __init__(self, section: RedisSection) -> None:
-        """Nothing is connected yet.
+        """Does not connect yet.
 
         Raises:
-            BadSetting: the URL is none; it is not repeated, because it may hold a password.
+            BadSetting: the URL is malformed; it is not repeated, because it may contain a password.
         """
         self.timeout_seconds = section.timeout_seconds
         self._prefix = section.prefix
@@ -59,51 +59,51 @@ class RedisEngine:
                 timeout=section.timeout_seconds,
                 socket_timeout=section.timeout_seconds,
                 socket_connect_timeout=section.timeout_seconds,
-                # No retry: a command that was sent may have been carried out.
+                # No retry: a command that was sent may have been executed.
                 retry=Retry(NoBackoff(), 0),
                 protocol=2,
             )
         except (ValueError, TypeError):
-            # The cause is left out as well: for `redis://:a/b@host` it says that "a" is no port.
+            # Without the cause: for `redis://:a/b@host` it names "a" as a bad port.
             raise BadSetting("redis.url: can't be read; write reserved characters of a password as %XX") from None
         self.client: Any = Redis.from_pool(self._pool)
-        """`Any`: the annotations of redis-py say of every command that it may be one of its synchronous client."""
+        """`Any`: redis-py annotates every command as possibly synchronous."""
 
     def key(self, kind: str, name: str = "") -> str:
-        """A key of ours. What a client chose is hashed by whoever calls this."""
+        """Build a key with our prefix. Callers hash the parts that clients choose."""
         return f"{self._prefix}{kind}:{name}" if name else f"{self._prefix}{kind}"
 
     async def ask(self, *words: str | bytes | float) -> Any:
-        """One command and its answer.
+        """Run one command and return its reply.
 
         Raises:
-            Unreachable: there was none in time, or Redis refused it.
+            Unreachable: no reply in time, or Redis refused it.
         """
         return await self.within(lambda: self.client.execute_command(*words))
 
     async def run(self, script: Script, keys: tuple[str, ...], *words: str | bytes | float) -> Any:
-        """One script and its answer.
+        """Run one script and return its reply.
 
         Raises:
-            Unreachable: there was none in time, or Redis refused it.
+            Unreachable: no reply in time, or Redis refused it.
         """
 
         async def sent() -> Any:
             try:
                 return await self.client.execute_command("EVALSHA", script.digest, len(keys), *keys, *words)
-            except NoScriptError:  # the first time, and after Redis was started again
+            except NoScriptError:  # at first use, and after a restart of Redis
                 return await self.client.execute_command("EVAL", script.text, len(keys), *keys, *words)
 
         return await self.within(sent)
 
     async def within(self, asked: Callable[[], Awaitable[T]]) -> T:
-        """The answer to what is asked of the client, in time.
+        """Await a reply within the timeout.
 
         Raises:
-            Unreachable: there was none, or Redis refused it.
+            Unreachable: no reply in time, or Redis refused it.
         """
-        # Shielded: redis-py gives a connection back to its pool behind an `await`, which a cancelled scope of anyio
-        # would interrupt each time; the connection would be lost to the pool. It is over in `timeout_seconds` anyway.
+        # Shielded: redis-py returns a connection to its pool after an `await`, which a cancelled scope of anyio
+        # interrupts each time; the pool would lose the connection. It ends within `timeout_seconds` anyway.
         try:
             with anyio.CancelScope(shield=True):
                 async with asyncio.timeout(self.timeout_seconds):
@@ -114,10 +114,10 @@ class RedisEngine:
         return answer
 
     async def require_usable(self) -> str:
-        """Whether it is one that we can use; its version.
+        """Check that this Redis can be used and return its version.
 
         Raises:
-            BadSetting: it does not answer, or is a cluster.
+            BadSetting: Redis does not answer, or is a cluster.
         """
         try:
             found = await self.ask("INFO", "server")
@@ -136,5 +136,5 @@ class RedisEngine:
 
 
 def hashed(name: str) -> str:
-    """A name of any length, and of anybody's choice, as a part of a key."""
+    """Hash a name that a client chose, for use in a key."""
     return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()

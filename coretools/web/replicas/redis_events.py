@@ -1,7 +1,8 @@
-"""The last events of one session in Redis: written by the replica that has the session, read by any.
+"""The events of sessions in Redis, and notifications between replicas.
 
-One list of entries, and beside it the name of the log, the number of the next entry and the bytes of all. The name is
-drawn when the first event comes, so nobody guesses the id of an event, and ids of another session are of none here.
+The replica that has a session writes its events; any replica can read them. A log is a list of entries, its name, the
+number of the next entry and the size in bytes. The name is random, so event ids can't be guessed, and ids of another
+session are not valid here.
 """
 
 import asyncio
@@ -34,9 +35,9 @@ from coretools.web.replicas.stores import MissedEvents
 
 _ID = re.compile(r"([0-9a-f]{16})-([0-9]{1,15})", re.ASCII)
 
-ENDED = "this session is ended: its server was away too long"
+ENDED = "this session has ended: its server was away too long"
 
-# Everything that a write decides is decided in this one step: another replica's session is not written to.
+# One atomic script, so that nothing is written to a session that another replica took.
 _ADD = Script("""
 local token = redis.call('HGET', KEYS[1], 'token')
 if token and token ~= ARGV[1] then
@@ -103,16 +104,16 @@ class RedisEvents:
         self._keys = session_keys(engine, session)
         self._bounds = (most_events, most_bytes)
         self.news = asyncio.Event()
-        """Set with the next event that is added here, and replaced then."""
+        """Set when an event is added here, and then replaced."""
 
     async def add(self, stream: str, message: JSONRPCMessage | None) -> str:
-        """Keep an event, and get its id.
+        """Store an event and return its id.
 
         Raises:
-            Unreachable: it can't be kept, or the session is not this replica's any more.
+            Unreachable: it can't be stored, or this replica lost the session.
         """
         text = "" if message is None else message.model_dump_json(by_alias=True, exclude_none=True)
-        # A stream is named by whatever id a client gave its request; as JSON it has no line break.
+        # A stream has the id of a request, which the client chooses; as JSON it has no line break.
         entry = f"{json.dumps(stream)}\n{text}"
         words = (self._lease.token, entry, *self._bounds, int(KEPT_SECONDS * 1000), secrets.token_hex(8))
         answer = await self._engine.run(_ADD, self._keys, *words)
@@ -122,10 +123,10 @@ class RedisEvents:
         return f"{answer[0].decode()}-{answer[1]}"
 
     async def after(self, event_id: str) -> MissedEvents | None:
-        """What came after an event on its stream; None when it is not kept, or not of this session.
+        """Return the events after one on its stream; None if that one is not stored, or of another session.
 
         Raises:
-            Unreachable: it can't be told now.
+            Unreachable: Redis can't be reached.
         """
         parts = _ID.fullmatch(event_id)
         if parts is None:
@@ -148,10 +149,10 @@ class RedisEvents:
         return MissedEvents(stream=of, events=[event for event in found if event.event_id != first], is_all=is_all)
 
     async def clear(self) -> None:
-        """Forget everything; ids that were given out are of no event from now on.
+        """Forget all events; their ids become invalid.
 
         Raises:
-            Unreachable: it can't be done now; the events expire then.
+            Unreachable: Redis can't be reached; the events then expire.
         """
         try:
             if not await self._engine.run(_CLEAR, self._keys, self._lease.token):
@@ -164,24 +165,22 @@ class RedisEvents:
         self.news = asyncio.Event()
 
 
-# What changed, told to the listeners of a role on every replica, over one channel of Redis.
-#
-# Listeners of the replica where something changed are told at once and by itself, so each is told exactly once, whether
-# Redis is there or not. What the others were told while this replica was away from the channel is unknown: then its
-# listeners are told that every list changed, because a client that asks once more for nothing loses a millisecond, and
-# one that is never told works with a list that is wrong. A publisher that could not reach Redis makes up for it later
-# in the same way. Updates of single resources that are lost so are not made up for: each replica watches by itself what
-# its own clients look at.
+# Notifications of changes go to the listeners of a role on every replica, over one Redis channel. The replica where
+# something changed notifies its own listeners directly, so each is notified exactly once, with or without Redis. After
+# a gap in the subscription it is unknown what was missed, so all listeners are notified that every list changed: a
+# needless request costs a client a millisecond, a missing notification leaves a wrong list. A publisher that could not
+# reach Redis does the same later. Lost updates of single resources are not repeated: a replica watches the resources of
+# its clients.
 
 
 QUIET_SECONDS = 5.0
-"""Without a word for so long, Redis is asked whether it is there."""
+"""Ping Redis after this time without a message."""
 
 AGAIN_SECONDS = 0.5
-"""Between two attempts to reach the channel."""
+"""Pause between attempts to subscribe."""
 
 EVERYTHING = "everything"
-"""Said where it is not known any more which lists changed."""
+"""Published if it is unknown which lists changed."""
 
 _LISTS: dict[str, Callable[[], ServerEvent]] = {
     "tools": ToolsListChanged,
@@ -198,34 +197,34 @@ class Channel:
     def __init__(self, engine: RedisEngine, *, quiet_seconds: float = QUIET_SECONDS) -> None:
         self._engine = engine
         self._own = secrets.token_hex(8)
-        """How this replica signs, to tell what it said itself."""
+        """Sender id of this replica, to skip its own messages."""
         self._quiet_seconds = quiet_seconds
         self._name = engine.key("changes")
         self._buses: dict[str, RedisBus] = {}
         self._owed: set[str] = set()
-        """Roles of which the other replicas were not told something."""
+        """Roles with notifications that could not be published."""
         self.is_open = asyncio.Event()
-        """Set while what the others say is heard."""
+        """Set while the subscription works."""
         self.is_over = False
-        """Set before `hear` is cancelled: a redis-py that is just connecting swallows that."""
+        """Set before `hear` is cancelled: redis-py swallows a cancellation while it connects."""
 
     def bus(self, role: str) -> "RedisBus":
-        """The bus of one role."""
+        """Return the bus of one role."""
         return self._buses.setdefault(role, RedisBus(self, role))
 
     async def tell(self, role: str, event: ServerEvent) -> None:
-        """Tell the other replicas; later that everything changed, when it can't be done now."""
+        """Publish a change; if that fails, publish later that every list changed."""
         if not await self._sent(role, *_written(event)):
             self._owed.add(role)
 
     async def make_up(self) -> None:
-        """Tell what is owed."""
+        """Publish pending notifications."""
         for role in tuple(self._owed):
             if await self._sent(role, EVERYTHING, ""):
                 self._owed.discard(role)
 
     async def hear(self) -> None:
-        """Pass on what other replicas say, until cancelled."""
+        """Pass messages of other replicas on, until cancelled."""
         was_away = False
         while not self.is_over:
             pubsub = self._engine.client.pubsub()
@@ -233,7 +232,7 @@ class Channel:
                 await pubsub.subscribe(self._name)
                 await self._hear(pubsub, was_away=was_away)
             except (RedisError, OSError, TimeoutError, Unreachable) as error:
-                logger.warning("what changes on other replicas is not heard now: %s", type(error).__name__)
+                logger.warning("notifications of other replicas are not received now: %s", type(error).__name__)
             finally:
                 self.is_open.clear()
                 await _closed(pubsub)
@@ -248,7 +247,7 @@ class Channel:
             if message is None:
                 if is_asked:
                     raise Unreachable("no word from Redis")
-                # A connection whose other end is gone without a word is quiet as well.
+                # A silent connection may be dead.
                 await pubsub.ping()
                 is_asked = True
                 continue
@@ -265,7 +264,7 @@ class Channel:
             sent = json.loads(data)
             sender, role, kind, uri = (str(sent[name]) for name in ("from", "role", "kind", "uri"))
         except (ValueError, KeyError, TypeError):
-            logger.warning("something on the channel of replicas is none of theirs")
+            logger.warning("a malformed message on the channel of the replicas is ignored")
             return
         bus = self._buses.get(role)
         if bus is None or sender == self._own:
@@ -292,21 +291,21 @@ class Channel:
 
 
 class RedisBus:
-    """Tells the listeners of one role, on every replica, what changed."""
+    """Notifies the listeners of one role on every replica."""
 
     def __init__(self, channel: Channel, role: str) -> None:
         self.here = InMemorySubscriptionBus()
-        """The listeners of this replica."""
+        """The listeners on this replica."""
         self._channel = channel
         self._role = role
 
     async def publish(self, event: ServerEvent) -> None:
-        """Tell every listener; those on other replicas later, when they can't be told now."""
+        """Notify every listener; those on other replicas later if Redis can't be reached."""
         await self.here.publish(event)
         await self._channel.tell(self._role, event)
 
     def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
-        """Tell this listener from now on, until the result is called."""
+        """Add a listener; the returned function removes it."""
         return self.here.subscribe(listener)
 
 

@@ -1,9 +1,9 @@
-"""A replica's sign of life: a key that expires unless it is written again, and the names of the others.
+"""The lease of a replica: a key that expires unless it is renewed, and the names of the live replicas.
 
-A replica that could not write it in time counts itself as gone no later than the others count it so: its time runs
-from before it wrote, theirs from when Redis read it. What it held by then it never holds again, because somebody may
-have answered for it meanwhile; it goes on under the same name with a new token. Two replicas of one name: the later
-one has it, and the earlier one says that it is not ready.
+A replica that could not renew its lease in time takes itself for gone no later than the others do: its time runs from
+before the write, theirs from when Redis executed it. It never serves its old sessions again, because another replica
+may have answered for them; it continues under the same name with a new token. If two replicas have one name, the later
+one gets it and the earlier one reports that it is not ready.
 """
 
 import logging
@@ -15,10 +15,10 @@ from coretools.errors import Unreachable
 from coretools.web.replicas.redis_engine import RedisEngine, Script
 
 BEATS = 3
-"""Times that the sign is written while it lasts: two may fail."""
+"""Renewals within one lease: two may fail."""
 
-# The first sign of a process takes the name whoever has it: one that was killed starts again at once. Later it is only
-# kept, or taken again when it is free: a process that was away must not take it from the one that took its place.
+# The first write of a process takes the name from any holder, so a killed replica can restart at once. Later writes
+# only keep it, or take it while it is free: a process that was away must not take it from its replacement.
 _WRITE = Script("""
 local held = redis.call('GET', KEYS[1])
 if ARGV[1] ~= 'first' and held and held ~= ARGV[2] and held ~= ARGV[3] then
@@ -46,36 +46,36 @@ logger = logging.getLogger(__name__)
 
 
 class Lease:
-    """The sign of life of this replica."""
+    """The lease of this replica."""
 
     def __init__(
         self, engine: RedisEngine, replica: str, seconds: float, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.replica = replica
         self.token = ""
-        """Of this stay; another one after each time that the sign was not written in time."""
+        """Identifies this lease; replaced each time that the lease was lost."""
         self.peers: frozenset[str] = frozenset()
-        """Who was alive when it was written last."""
+        """The replicas alive at the last renewal."""
         self.is_taken = False
         """Whether a later replica has the name."""
         self._engine = engine
         self._seconds = seconds
         self._clock = clock
         self._until = float("-inf")
-        # The next token. Drawn beforehand: an attempt that Redis carried out without our hearing of it is ours.
+        # The next token, chosen in advance: a write that Redis executed without our getting the reply is still ours.
         self._drawn = secrets.token_hex(16)
         self._keys = (replica_key(engine, replica), engine.key("replicas"))
 
     @property
     def is_held(self) -> bool:
-        """Whether nobody can take this replica for gone."""
+        """Whether no other replica can take this one for gone."""
         return not self.is_taken and self._clock() < self._until
 
     async def write(self) -> None:
-        """Say that this replica is alive; again under a new token when it did not in time.
+        """Renew the lease; under a new token if it was lost.
 
         Raises:
-            Unreachable: it could not be said.
+            Unreachable: Redis could not be reached.
         """
         began = self._clock()
         said, peers = await self._said(self._mode)
@@ -90,12 +90,12 @@ class Lease:
             logger.error("another replica has the name %r; give each its own (redis.replica)", self.replica)
 
     async def drop(self) -> None:
-        """Say that this replica is gone; the others need not wait until they notice."""
+        """Delete the lease, so that the others need not wait until it expires."""
         self._until = float("-inf")
         try:
             await self._engine.run(_DROP, self._keys, self.token, self.replica)
         except Unreachable:
-            logger.info("the replicas are not told of the end of %r; they will notice", self.replica)
+            logger.info("the lease of %r could not be deleted; it expires by itself", self.replica)
 
     @property
     def _mode(self) -> str:
@@ -109,7 +109,7 @@ class Lease:
         said, *peers = [word.decode() for word in await self._engine.run(_WRITE, self._keys, *words)]
         if said == "held":
             if mode == "again":
-                logger.warning("%r was not said to be alive in time, or Redis lost it: its sessions end", self.replica)
+                logger.warning("the lease of %r was not renewed in time, or was lost: its sessions end", self.replica)
             self.token = token
             self._drawn = secrets.token_hex(16)
         elif said == "gone":
@@ -118,5 +118,5 @@ class Lease:
 
 
 def replica_key(engine: RedisEngine, replica: str) -> str:
-    """Where the sign of a replica stands."""
+    """Return the key of a replica's lease."""
     return f"{engine.key('replica')}:{replica}"

@@ -1,7 +1,7 @@
-"""Which replica has which session, as records in Redis that expire some time after the replica that wrote them.
+"""Records of sessions in Redis: owner and replica. They expire some time after the replica that wrote them.
 
-A session is never taken over: what it is lives in the process that opened it. A record says whose the session was, so
-that another replica can show its owner what it missed, and tell anybody else nothing.
+A session is never taken over: its state lives in the process that opened it. With the record another replica can send
+missed events to the owner and hide the session from everybody else.
 """
 
 import logging
@@ -17,13 +17,13 @@ from coretools.web.replicas.redis_lease import Lease, replica_key
 from coretools.web.replicas.stores import Ownership
 
 KEPT_SECONDS = 600.0
-"""A record, and the events of its session, outlive the last sign of their replica by so long at most."""
+"""How long a record and the events of its session outlive the last renewal by their replica."""
 
 RENEWED = 3
-"""Times that they are renewed while they last."""
+"""Renewals within that time."""
 
 AT_ONCE = 256
-"""Sessions renewed by one step of Redis, so that no other step waits long for it."""
+"""Sessions renewed by one script, so that it does not block Redis for long."""
 
 _CLAIM = Script("""
 local token = redis.call('HGET', KEYS[1], 'token')
@@ -68,21 +68,21 @@ return gone
 
 
 class RedisSessions:
-    """The records of all replicas."""
+    """The session records of all replicas."""
 
     def __init__(self, engine: RedisEngine, lease: Lease, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._engine = engine
         self._lease = lease
         self._clock = clock
         self._mine: dict[str, str] = {}
-        """Sessions that this replica claimed, with the token that it had then."""
+        """Sessions claimed by this replica, with the token of its lease then."""
         self._renewed = clock()
 
     async def claim(self, session: str, *, principal: str, role: str) -> None:
-        """Say that this replica serves it from now on.
+        """Claim a session for this replica.
 
         Raises:
-            Conflict: it is another's. Unreachable: it can't be said, or this replica counts as gone.
+            Conflict: another replica has it. Unreachable: Redis can't be reached, or this replica lost its lease.
         """
         token = self._lease.token
         if not self._lease.is_held:
@@ -93,11 +93,11 @@ class RedisSessions:
         self._mine[session] = token
 
     def holds(self, session: str) -> bool:
-        """Whether this replica may serve it: it claimed it, and was never taken for gone since."""
+        """Whether this replica may serve a session: it claimed it and never lost its lease since."""
         return self._lease.is_held and self._mine.get(session) == self._lease.token
 
     async def owner(self, session: str) -> Ownership | None:
-        """Whose it is; None when nobody knows it."""
+        """Return the owner of a session; None if it is unknown."""
         found = await self._engine.run(_OWNER, (self._keys(session)[0],), replica_key(self._engine, ""))
         if found is None:
             return None
@@ -106,12 +106,12 @@ class RedisSessions:
         return Ownership(principal=principal, role=role, replica=replica, is_alive=seconds > 0, alive_seconds=seconds)
 
     async def release(self, session: str) -> None:
-        """It is ended; its events are forgotten too. Of another replica's session this does nothing."""
+        """Delete the record and the events of a session, unless another replica has it."""
         token = self._mine.pop(session, self._lease.token)
         await self._engine.run(_RELEASE, self._keys(session), token)
 
     async def renew(self) -> None:
-        """Keep the records of this replica, when it is time. One that Redis lost is not held any more."""
+        """Renew the records of this replica when due. A record that Redis lost ends the claim."""
         if self._clock() < self._renewed + KEPT_SECONDS / RENEWED:
             return
         began = self._clock()
@@ -129,28 +129,28 @@ class RedisSessions:
 
 
 def session_keys(engine: RedisEngine, session: str) -> tuple[str, str, str]:
-    """Where the record of a session stands, its events, and what is known of these."""
+    """Return the keys of a session: record, events, and state of the events."""
     name = hashed(session)
     return engine.key("session", name), engine.key("events", name), engine.key("log", name)
 
 
-# What the replicas seal states with, and which states were used (`coretools.protocol.round_trip_questions`).
+# Sealing keys and used request states (`coretools.protocol.round_trip_questions`).
 
 
 SKEW_SECONDS = 30.0
-"""The clocks of replicas and of Redis may differ by so much; a state that was minted further off counts as used."""
+"""Allowed clock difference of replicas and Redis; a state minted outside of it counts as used."""
 
 KEY_BYTES = 32
 
 MOST_KEYS = 8
 
 KEYS_SECONDS = 86_400.0
-"""The keys stay so long after the last replica."""
+"""How long the keys outlive the last replica."""
 
 logger = logging.getLogger(__name__)
 
-# A Redis that was started again, or a copy that took its place, may have forgotten what was used last: what was minted
-# before this one was first asked is refused. INFO tells them apart by the id of the process.
+# A restarted Redis, or a replica of it that was promoted, may have lost the last writes: states minted before this
+# process was first asked are refused. INFO has the run id of the process.
 _BEGIN = """
 local time = redis.call('TIME')
 local now = time[1] + time[2] / 1000000
@@ -184,16 +184,16 @@ return redis.call('LRANGE', KEYS[1], 0, -1)
 
 
 class RedisUsedStates:
-    """Which states had their confirmation used, on any replica."""
+    """The request states whose confirmation was used, on any replica."""
 
     def __init__(self, engine: RedisEngine) -> None:
         self._engine = engine
 
     async def take(self, nonce: str, minted: float) -> bool:
-        """Use a state, minted at that time; False when it was used before, or may have been.
+        """Use a state that was minted at that time; False if it was used before, or may have been.
 
         Raises:
-            Unreachable: it can't be told.
+            Unreachable: Redis can't be reached.
         """
         if not math.isfinite(minted):
             return False
@@ -202,25 +202,25 @@ class RedisUsedStates:
         return bool(await self._engine.run(_TAKE, keys, *words))
 
     async def keep(self) -> None:
-        """Note since when this Redis knows what is used.
+        """Record since when this Redis process knows the used states.
 
         Raises:
-            Unreachable: it does not answer.
+            Unreachable: Redis does not answer.
         """
         await self._engine.run(_KEEP, (self._engine.key("states"),), int(KEYS_SECONDS * 1000))
 
 
 async def shared_keys(engine: RedisEngine, own: Sequence[bytes] = ()) -> tuple[bytes, ...]:
-    """The keys of all replicas; these, or a new one, where there are none yet.
+    """Return the sealing keys of all replicas; store these, or a new one, if there are none yet.
 
     Raises:
-        Unreachable: they can't be read. BadSetting: what stands there is none.
+        Unreachable: they can't be read. BadSetting: the stored value is malformed.
     """
     offered = [key.hex() for key in own or (secrets.token_bytes(KEY_BYTES),)]
     found = await engine.run(_KEYS, (engine.key("sealing-keys"),), int(KEYS_SECONDS * 1000), *offered)
     try:
         keys = tuple(bytes.fromhex(word.decode("ascii")) for word in found)
-    except ValueError:  # its text has a part of the key
+    except ValueError:  # the text of the cause contains a part of the key
         keys = ()
     if not 0 < len(keys) <= MOST_KEYS or any(len(key) != KEY_BYTES for key in keys):
         reason = f"{engine.key('sealing-keys')}: must be a list of 1 to {MOST_KEYS} keys of {KEY_BYTES} bytes, as hex"

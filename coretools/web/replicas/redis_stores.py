@@ -1,4 +1,4 @@
-"""The stores of a server that has replicas: everything they share is in Redis, under one prefix, for a stated time."""
+"""The stores of a server with replicas: shared state in Redis, under one prefix, every key with an expiry."""
 
 import asyncio
 import logging
@@ -19,10 +19,8 @@ from coretools.web.replicas.redis_events import Channel, RedisEvents
 from coretools.web.replicas.redis_lease import BEATS, Lease
 from coretools.web.replicas.redis_sessions import RedisSessions, RedisUsedStates, shared_keys
 
-# How often somebody came, over all replicas: GCRA, in one step and by the clock of Redis.
-#
-# GCRA keeps one number for each caller: when he would have come last, had he come at his rate ("theoretical arrival
-# time", ITU-T I.371). No counter has to be reset, and no edge of a window lets twice the rate through.
+# Rates over all replicas: GCRA in one script, by the clock of Redis. GCRA keeps one number for each caller, the
+# "theoretical arrival time" of ITU-T I.371. No counter needs a reset, and no window edge allows twice the rate.
 
 
 MICROSECONDS = 1_000_000
@@ -43,16 +41,16 @@ return 0
 
 
 class RedisRateLimiter:
-    """The rates of all replicas."""
+    """Limits rates over all replicas."""
 
     def __init__(self, engine: RedisEngine) -> None:
         self._engine = engine
 
     async def take(self, key: str, *, per_second: float, burst: int) -> float:
-        """Count one request. 0.0 when it is within the limit, otherwise the seconds until one would be.
+        """Charge one request; return 0.0 if it is within the limit, otherwise the seconds to wait.
 
         Raises:
-            Unreachable: it can't be counted.
+            Unreachable: Redis can't be reached.
         """
         if per_second <= 0:
             return 0.0
@@ -62,21 +60,21 @@ class RedisRateLimiter:
 
 
 END_SECONDS = 1.0
-"""Waited at the end for what runs in the background."""
+"""Wait at the end for background tasks."""
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?")
-"""Stands in the ids of runs, which stand in addresses and are copied by models."""
+"""Part of the ids of runs, which occur in URIs and are copied by models."""
 
 logger = logging.getLogger(__name__)
 
 
 class RedisStores:
-    """Everything in one Redis. Used within `running`."""
+    """All stores in one Redis. Use them within `running`."""
 
     def __init__(
         self, section: RedisSection, limits: LimitsSection, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Nothing is connected yet.
+        """Does not connect yet.
 
         Raises:
             BadSetting: the URL or the name of the replica can't be used.
@@ -94,19 +92,19 @@ class RedisStores:
         self.rates = RedisRateLimiter(self._engine)
         self.used_states = RedisUsedStates(self._engine)
         self.sealing_keys: Sequence[bytes] = ()
-        """Known from the beginning of `running` on."""
+        """Known once `running` has begun."""
 
     @property
     def peers(self) -> frozenset[str]:
-        """Names of the replicas that were alive a moment ago, this one among them."""
+        """Return the names of the live replicas, including this one."""
         return self._lease.peers
 
     def is_alive(self, replica: str) -> bool:
-        """Whether a replica of that name said a moment ago that it is."""
+        """Whether a replica of that name has a lease."""
         return replica in self._lease.peers
 
     def events(self, session: str) -> RedisEvents:
-        """The events of one session: the same log whoever asks, so that a reader hears of what a writer adds."""
+        """Return the event log of one session; one object for all, so readers notice what a writer adds."""
         log = self._logs.get(session)
         if log is None:
             bounds = self._limits.events, self._limits.event_bytes
@@ -115,25 +113,25 @@ class RedisStores:
         return log
 
     def bus(self, role: str) -> SubscriptionBus:
-        """Tells the listeners of one role, on every replica, what changed."""
+        """Return the bus that notifies the listeners of one role on every replica."""
         return self._channel.bus(role)
 
     async def check(self) -> None:
-        """Whether Redis answers, and the other replicas see this one.
+        """Check that Redis answers and that this replica has its lease.
 
         Raises:
-            Unreachable: they don't.
+            Unreachable: one of them fails.
         """
         await self._engine.ask("PING")
         if not self._lease.is_held:
-            reason = "another replica has this one's name" if self._lease.is_taken else "not said to be alive yet"
+            reason = "another replica has this one's name" if self._lease.is_taken else "it has no lease yet"
             raise Unreachable(f"replica {self.replica}: {reason}")
 
     async def beat(self) -> None:
-        """Say again what has to be said again: that this replica lives, what it holds, what it could not tell.
+        """Renew the lease and the session records, and publish pending notifications.
 
         Raises:
-            Unreachable: it can't be said.
+            Unreachable: Redis can't be reached.
         """
         await self._lease.write()
         await self.sessions.renew()
@@ -143,15 +141,15 @@ class RedisStores:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Use them until the end of the block.
+        """Open the stores; close them at the end of the block.
 
         Raises:
-            BadSetting: Redis does not answer, or it is none.
+            BadSetting: Redis does not answer, or is no usable Redis.
         """
         tasks: list[asyncio.Task[None]] = []
         try:
             await self._open()
-            # Tasks of asyncio and not of a group: a fault of ours in one makes this replica unready, and ends nothing.
+            # asyncio tasks, not a task group: a fault in one makes this replica unready and must not end the server.
             tasks += [asyncio.create_task(self._keep_beating()), asyncio.create_task(self._channel.hear())]
             for task in tasks:
                 task.add_done_callback(_note_end)
@@ -193,4 +191,4 @@ class RedisStores:
 
 def _note_end(task: "asyncio.Task[None]") -> None:
     if not task.cancelled() and (failure := task.exception()) is not None:
-        logger.error("this replica does not hear of the others any more", exc_info=failure)
+        logger.error("this replica no longer receives notifications of the others", exc_info=failure)

@@ -1,8 +1,7 @@
-"""What replicas of one server share. Everything is in the memory of the process unless an engine is configured.
+"""Interfaces of the state that replicas share: in memory, or in Redis if it is configured.
 
-Two implementations with the same tests: `memory_stores` and `redis_stores`.
-Every operation of an engine that can't be reached raises `Unreachable`: a request then fails as a whole (503), because
-an answer without its store could be a wrong one.
+The implementations `memory_stores` and `redis_stores` pass the same tests. If Redis can't be reached, every operation
+raises `Unreachable` and the request fails as a whole (503): an answer without its store could be wrong.
 """
 
 import asyncio
@@ -20,131 +19,131 @@ from coretools.protocol.round_trip_questions import UsedStates
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MissedEvents:
-    """What came on one stream after an event."""
+    """The events of one stream after a given event."""
 
     stream: str
     events: Sequence[EventMessage]
     is_all: bool
-    """Whether the request of that stream is answered, so that no more comes."""
+    """Whether the request of that stream is answered, so no more events follow."""
 
     @property
     def is_cancelled(self) -> bool:
-        """Whether that request was cancelled, so that it has no answer to send."""
+        """Whether that request was cancelled, so it has no answer."""
         last = self.events[-1].message if self.events else None
         return isinstance(last, JSONRPCError) and last.error.code == REQUEST_CANCELLED
 
 
 class EventLog(Protocol):
-    """The last events of one session, all its streams together: bounded, the oldest go first."""
+    """The last events of one session, of all its streams; bounded, the oldest are dropped first."""
 
     async def add(self, stream: str, message: JSONRPCMessage | None) -> str:
-        """Keep an event, and get its id. No message marks the beginning of a stream."""
+        """Store an event and return its id. An event without a message marks the beginning of a stream."""
         ...
 
     async def after(self, event_id: str) -> MissedEvents | None:
-        """What came after an event on its stream. None when the event is not kept, or not of this session."""
+        """Return the events after one on its stream; None if that one is not stored, or of another session."""
         ...
 
     @property
     def news(self) -> asyncio.Event:
-        """Set with the next event that this replica adds; another one takes its place then. Take it before `after`."""
+        """Set when this replica adds an event, and then replaced. Read it before calling `after`."""
         ...
 
     async def clear(self) -> None:
-        """Forget everything; ids that were given out are of no event from now on."""
+        """Forget all events; their ids become invalid."""
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ownership:
-    """Whose a session is, and which replica serves it."""
+    """The owner of a session and its replica."""
 
     principal: str
     role: str
     replica: str
     is_alive: bool = True
-    """Whether that replica still says that it is."""
+    """Whether that replica has a lease."""
     alive_seconds: float = 0.0
-    """For how long it counts as alive if it does not say so again; one that was killed is gone after that."""
+    """Seconds until its lease expires; a killed replica is gone after that."""
 
 
 class SessionIndex(Protocol):
-    """Which replica has which session."""
+    """Knows which replica has which session."""
 
     async def claim(self, session: str, *, principal: str, role: str) -> None:
-        """Say that this replica serves it from now on; said again by the store until it is released.
+        """Claim a session for this replica; the store renews the claim until `release`.
 
         Raises:
-            Conflict: it is another replica's.
+            Conflict: another replica has it.
         """
         ...
 
     def holds(self, session: str) -> bool:
-        """Whether this replica may serve it: it claimed it, and no other one could take it for gone since.
+        """Whether this replica may serve a session: it claimed it and never lost its lease since.
 
-        Asked before each request of a session. One that is not held is ended here, whatever is left of it.
+        Checked before each request of a session; a session without a valid claim is ended here.
         """
         ...
 
     async def owner(self, session: str) -> Ownership | None:
-        """Whose it is; None when nobody knows it."""
+        """Return the owner of a session; None if it is unknown."""
         ...
 
     async def release(self, session: str) -> None:
-        """It is ended; its events are forgotten too."""
+        """Forget an ended session and its events."""
         ...
 
 
 class RateLimiter(Protocol):
-    """How often somebody came, over all replicas."""
+    """Limits rates over all replicas."""
 
     async def take(self, key: str, *, per_second: float, burst: int) -> float:
-        """Count one request. 0.0 when it is within the limit, otherwise the seconds until one would be."""
+        """Charge one request; return 0.0 if it is within the limit, otherwise the seconds to wait."""
         ...
 
 
 class Stores(Protocol):
-    """Everything that replicas share. Opened once, by the server."""
+    """All shared state. The server opens it once."""
 
     @property
     def replica(self) -> str:
-        """Name of this replica, different from that of every other one that is alive."""
+        """Name of this replica, unique among the live ones."""
         ...
 
     @property
     def sessions(self) -> SessionIndex:
-        """Which replica has which session."""
+        """Knows which replica has which session."""
         ...
 
     @property
     def rates(self) -> RateLimiter:
-        """How often somebody came."""
+        """Rate limits of principals."""
         ...
 
     @property
     def used_states(self) -> UsedStates:
-        """Which confirmations were used."""
+        """Used confirmations."""
         ...
 
     @property
     def sealing_keys(self) -> Sequence[bytes]:
-        """What request states are sealed with, 32 bytes each; the first seals, all open."""
+        """Keys that seal request states, 32 bytes each; the first one seals, all can open."""
         ...
 
     def is_alive(self, replica: str) -> bool:
-        """Whether a replica of that name said a moment ago that it is."""
+        """Whether a replica of that name has a lease."""
         ...
 
     def events(self, session: str) -> EventLog:
-        """The events of one session."""
+        """Return the event log of one session."""
         ...
 
     def bus(self, role: str) -> SubscriptionBus:
-        """Tells the listeners of one role, on every replica, what changed."""
+        """Return the bus that notifies the listeners of one role on every replica."""
         ...
 
     async def check(self) -> None:
-        """Whether the stores can be used now.
+        """Check that the stores can be used now.
 
         Raises:
             Unreachable: they can't.
@@ -152,9 +151,9 @@ class Stores(Protocol):
         ...
 
     def running(self) -> AbstractAsyncContextManager[None]:
-        """Use them until the end of the block.
+        """Open the stores; close them at the end of the block.
 
         Raises:
-            BadSetting: the engine does not answer, or is no such engine.
+            BadSetting: Redis does not answer, or is no usable Redis.
         """
         ...
