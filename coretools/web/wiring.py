@@ -103,7 +103,7 @@ class ObservabilityWiring:
         self._tracing = tracing
         self._tools = tools
         self._console_state = ConsoleState(state, Redactor(secret_values(environment)))
-        self.metrics.supply(state)
+        self.metrics.collect_from(state)
 
     def watcher(self, role: str, catalog: LiveCatalog) -> CallObserver:
         """Create the observer of the calls of a role."""

@@ -1,4 +1,4 @@
-"""Refusals before a request reaches the protocol: a JSON-RPC error, under the HTTP status that fits."""
+"""Error responses before a request reaches the protocol: a JSON-RPC error with a suitable HTTP status."""
 
 import json
 from collections.abc import Mapping
@@ -13,16 +13,16 @@ from coretools.web.common.events import note_refusal
 SERVER_FAULT = 500
 
 ID_KEY = "coretools.json_rpc_id"
-"""Where the scope of a POST has the id of its request, as it came, once the body was read."""
+"""ASGI scope key: the request id as sent, once the body was read."""
 
 
 def error_response(
     status: int, message: str, *, kind: str, headers: Mapping[str, str] | None = None, code: int | None = None
 ) -> Response:
-    """The answer to a request that is not served. `message` says what would work; it never holds what the client sent.
+    """Create the response that refuses a request. `message` says what would work and repeats nothing that was sent.
 
-    `kind` is one word for a program, as in the errors of tools; the code is -32600 for 4xx and -32603 for 5xx unless
-    the protocol has another. The error has the id of the request, once that is read.
+    `kind` is one word for programs, as in the errors of tools. The code is -32600 for 4xx and -32603 for 5xx unless
+    given. The error has the id of the request once that was read.
     """
     if code is None:
         code = INVALID_REQUEST if status < SERVER_FAULT else INTERNAL_ERROR
@@ -31,7 +31,7 @@ def error_response(
 
 
 class _ErrorResponse(Response):
-    """Told to those who watch when it is sent."""
+    """Reports its kind to the observers when it is sent."""
 
     media_type = "application/json"
 

@@ -1,6 +1,6 @@
-"""What happens in a server, told to whoever counts, logs or shows it: requests here, calls by the dispatcher.
+"""Events of requests and calls, for metrics, logs and console.
 
-Everything that watches is quick and raises nothing: it stands in the way of each request.
+Observers must be fast and must not raise: they run within each request.
 """
 
 import time
@@ -13,19 +13,19 @@ from coretools.operations.dispatch import ActiveCall, CallObserver, Outcome
 from coretools.web.common.headers import HANDSHAKE_REVISIONS, REVISION_HEADER
 
 Era = Literal["handshake", "stateless", "none"]
-"""Of the protocol that a request speaks; `none` is one that is not for the endpoint."""
+"""Protocol era of a request; `none` if it is not for the endpoint."""
 
 EXCHANGE_KEY = "coretools.exchange"
-"""Where a request's own record stands in its ASGI scope."""
+"""ASGI scope key of the request's `Exchange`."""
 
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE"})
-"""RFC 9110 and RFC 5789. A client may send any word for a method, and none of them is to become a label."""
+"""Methods of RFC 9110 and RFC 5789; a client may send any word, which must not become a label."""
 
 _STREAM = b"text/event-stream"
 
 
 def outcome_label(outcome: Outcome | None) -> str:
-    """How a call ended: `ok`, `failed` for a result that is a failure, `cancelled`, or the kind of the error."""
+    """Return how a call ended: `ok`, `failed` for a failed result, `cancelled`, or the kind of the error."""
     if outcome is None:
         return "cancelled"
     if outcome.error is not None:
@@ -34,24 +34,24 @@ def outcome_label(outcome: Outcome | None) -> str:
 
 
 class CallWatchers:
-    """Several watchers of calls as one."""
+    """Combines several observers of calls."""
 
     def __init__(self, watchers: Sequence[CallObserver]) -> None:
         self._watchers = tuple(watchers)
 
     def began(self, call: ActiveCall) -> None:
-        """Tell each of them, in order."""
+        """Notify each observer, in order."""
         for watcher in self._watchers:
             watcher.began(call)
 
     def ended(self, call: ActiveCall, outcome: Outcome | None) -> None:
-        """Tell each of them, the last first: what was opened last is closed first."""
+        """Notify each observer in reverse order: what was opened last is closed first."""
         for watcher in reversed(self._watchers):
             watcher.ended(call, outcome)
 
 
 class Exchange:
-    """One HTTP request and its answer, counted while they pass."""
+    """One HTTP request and its response, measured while they pass."""
 
     __slots__ = (
         "_receive",
@@ -73,58 +73,58 @@ class Exchange:
         self.era = era_of(scope, endpoint)
         self.began = time.monotonic()
         self.status = 0
-        """Of the answer; 0 where none was begun."""
+        """Status of the response; 0 if none has begun."""
         self.is_stream = False
-        """Whether the answer is a stream of events."""
+        """Whether the response is an event stream."""
         self.bytes_in = 0
-        """Of the body, as far as it was read."""
+        """Bytes of the body that were read."""
         self.bytes_out = 0
         self.refused = ""
-        """The kind of refusal, where it was one of ours."""
+        """Kind of the refusal, if the request was refused here."""
         self._receive = receive
         self._send = send
 
     @property
     def path(self) -> str:
-        """Without the query, which may hold anything."""
+        """The path without the query, which may contain anything."""
         path: str = self.scope["path"]
         return path
 
     @property
     def host(self) -> str:
-        """The Host header as it was sent; empty where there is none."""
+        """The Host header as sent; empty if there is none."""
         found = (value for name, value in self.scope["headers"] if name == b"host")
         return next(found, b"").decode("latin-1")
 
     @property
     def seconds(self) -> float:
-        """Since it began."""
+        """Seconds since the request began."""
         return time.monotonic() - self.began
 
     async def receive(self) -> Message:
-        """What the client sends, counted."""
+        """Receive a message and count its bytes."""
         message = await self._receive()
         if message["type"] == "http.request":
             self.bytes_in += len(message.get("body", b""))
         return message
 
     def answer(self, message: Message) -> None:
-        """Note how the answer begins."""
+        """Record status and type of the response."""
         self.status = message["status"]
         self.is_stream = is_stream(message)
 
     async def send(self, message: Message) -> None:
-        """Send, and count what is taken."""
+        """Send a message and count its bytes."""
         await self._send(message)
         if message["type"] == "http.response.body":
             self.bytes_out += len(message.get("body", b""))
 
 
 class RequestWatcher(Protocol):
-    """Told of every HTTP request. Is quick, and raises nothing."""
+    """Observes every HTTP request. Must be fast and must not raise."""
 
     def request_began(self, exchange: Exchange) -> None:
-        """A request has come."""
+        """A request began."""
         ...
 
     def answer_began(self, exchange: Exchange) -> None:
@@ -132,12 +132,12 @@ class RequestWatcher(Protocol):
         ...
 
     def request_ended(self, exchange: Exchange) -> None:
-        """It is over, however it ended."""
+        """The request ended, in whatever way."""
         ...
 
 
 def era_of(scope: Scope, endpoint: str) -> Era:
-    """Which era a request is of, by its header, as the endpoint decides."""
+    """Return the era of a request by its header, as the endpoint decides."""
     if scope["path"] != endpoint:
         return "none"
     for name, value in scope["headers"]:
@@ -147,13 +147,13 @@ def era_of(scope: Scope, endpoint: str) -> Era:
 
 
 def note_refusal(scope: Scope, kind: str) -> None:
-    """Say that a request was refused, and why, to those who watch."""
+    """Record for the observers that and why a request was refused."""
     exchange = scope.get(EXCHANGE_KEY)
     if isinstance(exchange, Exchange):
         exchange.refused = kind
 
 
 def is_stream(message: Message) -> bool:
-    """Whether an answer that begins so is a stream of events."""
+    """Whether a response that begins with this message is an event stream."""
     headers = message.get("headers", ())
     return any(name.lower() == b"content-type" and value.startswith(_STREAM) for name, value in headers)

@@ -1,7 +1,7 @@
-"""Who calls over HTTP, and what he may: a principal has a role, a role has roots, rights and limits.
+"""Principals and roles of HTTP callers: a principal has a role, a role has roots, rights and limits.
 
-The gate (`coretools.web.auth.middleware`) puts the principal into the scope of a request; everything behind it reads
-it there. What a role may do is what the operator's files said when they were last read.
+`AuthMiddleware` puts the principal into the ASGI scope; everything behind it reads it there. The rights of a role are
+those of the operator's files at the last reload.
 """
 
 from dataclasses import dataclass
@@ -16,31 +16,31 @@ from coretools.operations.call import LOCAL
 from coretools.protocol.call_adapter import AUTHOR_KEY, PRINCIPAL_KEY
 
 DEFAULT_ROLE = "default"
-"""The role of whoever has none named: of a loopback server without tokens, everybody's."""
+"""The role of principals without a named one: of everybody on a loopback server without tokens."""
 
 ROLE_KEY = "coretools.role"
-"""Where the role of a request's principal stands in its ASGI scope."""
+"""ASGI scope key of the principal's role."""
 
 
 REQUESTS_PER_SECOND = 50.0
-"""Of one principal with a token, where the configuration says nothing."""
+"""Default rate of one principal with a token."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """How much one principal may ask for."""
+    """Rate limits of one principal."""
 
     requests_per_second: float = REQUESTS_PER_SECOND
-    """Requests of any kind, on average. 0 is no limit."""
+    """Average requests of any kind; 0 is no limit."""
     burst: int = 100
-    """Requests at once after a quiet time."""
+    """Requests at once after an idle time."""
     concurrent: int = 64
-    """Requests of his that are being answered at once; `subscriptions/listen` counts too."""
+    """Concurrent requests, including `subscriptions/listen`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Role:
-    """What principals of one kind may do. All of them see the same commands beneath the same roots."""
+    """Rights of a group of principals: they see the same tools and the same roots."""
 
     name: str = DEFAULT_ROLE
     settings: Settings
@@ -50,19 +50,19 @@ class Role:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
-    """Whoever a request was authenticated as."""
+    """The authenticated caller of a request."""
 
     name: str = LOCAL
-    """The same for every credential of one caller, and nobody else's: sessions, runs and limits are his by it."""
+    """Unique for a caller and the same for all its credentials: sessions, runs and limits belong to it."""
     role: str = DEFAULT_ROLE
     author: Author | None = None
-    """As whom he commits; None: as his role does."""
+    """Author of its commits; None: that of the role."""
     expires_at: float | None = None
-    """When the credential ends, in seconds since the epoch; None where it does not."""
+    """Expiry of the credential, in seconds since the epoch; None: it does not expire."""
 
 
 class NotEntitled(CoreError):
-    """A token is good, but not for what is here: scopes are missing, or there is no role for its owner."""
+    """A valid token gives no access here: scopes are missing, or its owner has no role."""
 
     kind = "not-entitled"
     exit_code = 77  # EX_NOPERM
@@ -70,44 +70,44 @@ class NotEntitled(CoreError):
     def __init__(self, message: str, *, scopes: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.scopes = scopes
-        """Which a token needs; empty where another token of the same owner would not help."""
+        """Required scopes; empty if another token of the same owner would not help."""
 
 
 class Verifier(Protocol):
-    """Tells whose a bearer token is."""
+    """Verifies bearer tokens."""
 
     async def verify(self, token: str) -> Principal | None:
-        """The principal of a token; None when it is nobody's, or not any more.
+        """Return the principal of a token; None if the token is not valid, or no longer.
 
         Raises:
-            Unreachable: it can't be told now, because what would tell it can't be asked.
-            NotEntitled: it is somebody's who may not call here.
+            Unreachable: tokens can't be verified now.
+            NotEntitled: its owner may not call here.
         """
         ...
 
     def admits(self, name: str, role: str) -> bool:
-        """Whether a principal who was let in by this name and role could be let in so again.
+        """Whether a principal with this name and role still has access.
 
         Raises:
-            Unreachable: it can't be told now.
+            Unreachable: access can't be verified now.
         """
         ...
 
 
 def set_principal(scope: Scope, principal: Principal) -> None:
-    """Say whose a request is."""
+    """Put the principal into the scope of a request."""
     scope[PRINCIPAL_KEY] = principal.name
     scope[ROLE_KEY] = principal.role
     scope[AUTHOR_KEY] = principal.author
 
 
 def principal_name(scope: Scope) -> str:
-    """Whose a request is; a server that asks nobody has one principal."""
+    """Return the principal's name; a server without authentication has one principal."""
     name: str = scope.get(PRINCIPAL_KEY, LOCAL)
     return name
 
 
 def principal_role(scope: Scope) -> str:
-    """The role of whoever made a request."""
+    """Return the role of the principal."""
     role: str = scope.get(ROLE_KEY, DEFAULT_ROLE)
     return role

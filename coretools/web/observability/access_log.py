@@ -1,7 +1,7 @@
-"""The log of what a server did: a line for each call, and one for each HTTP request that was not simply answered.
+"""The access log: a line for each call and for each refused or failed HTTP request.
 
-Names, figures and outcomes only: no arguments, no contents, no token, no id of a session. How a line is written is
-decided in `coretools.config.logs`; that of a request begins with address and status, for programs that ban addresses
+Lines have names, figures and outcomes only: no arguments, contents, tokens or session ids. `coretools.config.logs`
+formats them. The line of a request begins with address and status, for programs that ban addresses
 (docs/deploy/fail2ban.conf).
 """
 
@@ -23,32 +23,32 @@ calls = logging.getLogger("coretools.calls")
 requests = logging.getLogger("coretools.requests")
 
 LONGEST_PATH = 200
-"""Characters; paths of ours are short, and those of others need not be known to the end."""
+"""Largest path in the log, in characters; our own paths are short."""
 
 LONGEST_HOST = 255
-"""Characters; no name of DNS is longer."""
+"""Largest host in the log, in characters, as in DNS."""
 
 NOWHERE = "unknown"
-"""Stands for an address where there is none."""
+"""Logged if there is no address."""
 
 WRONG_HOST = "unknown-host"
-"""The refusal whose line says which Host was sent: a name that an operator forgot is found so."""
+"""The refusal whose line has the Host header, so that an operator finds a missing name."""
 
 MOST_REFUSALS = 50
-"""Lines a second: whoever is refused can come as often as he likes, and must not fill the disk of the log."""
+"""Lines a second for refusals, so that refused clients can't fill the disk of the log."""
 
 REFUSED = 400
 FAILED = 500
 
 
 class CallLog:
-    """The watcher that logs each call at `info`: who called what, and how it ended."""
+    """Logs each call at `info`: who called what, and how it ended."""
 
     def began(self, call: ActiveCall) -> None:
-        """Nothing is said yet."""
+        """Do nothing yet."""
 
     def ended(self, call: ActiveCall, outcome: Outcome | None) -> None:
-        """Say how it ended. The id is the one that an error inside is logged with."""
+        """Log the outcome. An internal error is logged with the same call id."""
         if not calls.isEnabledFor(logging.INFO):
             return
         facts: dict[str, object] = {
@@ -63,7 +63,7 @@ class CallLog:
 
 
 class RequestLog:
-    """Logs HTTP requests: those that were answered at `debug`, since their call has a line; refused ones at `info`."""
+    """Logs HTTP requests: answered ones at `debug`, since their call has a line, refused ones at `info`."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -72,13 +72,13 @@ class RequestLog:
         self._left_out = 0
 
     def request_began(self, exchange: Exchange) -> None:
-        """Nothing is said yet."""
+        """Do nothing yet."""
 
     def answer_began(self, exchange: Exchange) -> None:
-        """Nothing is said yet."""
+        """Do nothing yet."""
 
     def request_ended(self, exchange: Exchange) -> None:
-        """Say what it was. The query is left out: a token may stand in it."""
+        """Log the request without its query, which may contain a token."""
         level = _level(exchange.status)
         if not requests.isEnabledFor(level) or (level == logging.INFO and not self._has_room()):
             return
@@ -101,7 +101,7 @@ class RequestLog:
         requests.log(level, "request", extra=log_fields(facts | _trace()))
 
     def _has_room(self) -> bool:
-        """Whether another refusal may be written; those that are left out are counted in the next line."""
+        """Whether another refusal may be logged; the next line has the number of omitted ones."""
         second = int(self._clock())
         if second != self._second:
             self._second, self._written = second, 0
@@ -117,16 +117,13 @@ def _level(status: int) -> int:
 
 
 def _trace() -> dict[str, object]:
-    """The trace that this is a part of, so that its spans are found."""
+    """Return the current trace id, to find the spans."""
     context = get_current_span().get_span_context()
     return {"trace": TrustedText(f"{context.trace_id:032x}")} if context.is_valid else {}
 
 
-# Every HTTP request is seen here first and last: counted, logged, and made a part of its caller's trace.
-
-
 class ObservabilityMiddleware:
-    """An app whose requests are told to watchers. Outside of everything that refuses: what is refused is seen too."""
+    """Reports every request to the observers. The outermost middleware, so it sees refused requests too."""
 
     def __init__(
         self,
@@ -136,7 +133,7 @@ class ObservabilityMiddleware:
         endpoint: str = "/mcp",
         tracing: Tracing | None = None,
     ) -> None:
-        """`endpoint` is the path at which the protocol is spoken."""
+        """`endpoint` is the path of the MCP endpoint."""
         self._app = app
         self._watchers = tuple(watchers)
         self._endpoint = endpoint
@@ -166,7 +163,7 @@ class ObservabilityMiddleware:
 
     async def _serve(self, exchange: Exchange) -> None:
         async def send(message: Message) -> None:
-            # Told before it is sent: whoever has the answer finds it counted.
+            # Notified before sending: a client that has the response finds it counted.
             if message["type"] == "http.response.start":
                 exchange.answer(message)
                 for watcher in self._watchers:
@@ -176,6 +173,6 @@ class ObservabilityMiddleware:
         try:
             await self._app(exchange.scope, exchange.receive, send)
         except Exception:
-            # The server below this answers so when nothing was sent yet.
+            # uvicorn answers with this status if nothing was sent yet.
             exchange.status = exchange.status or SERVER_FAULT
             raise

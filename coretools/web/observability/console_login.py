@@ -1,7 +1,7 @@
-"""Who looks at the console: operators who logged in, by a cookie, or by a token with each request.
+"""Logins of the console: by a cookie, or by a token with each request.
 
-A cookie is random and stands for a token for an hour at most. The token is verified with every look, so that one that
-was revoked shows nothing any more.
+A cookie is random and represents a token for an hour at most. The token is verified again with every request, so a
+revoked one gives no access.
 """
 
 import hashlib
@@ -21,15 +21,15 @@ from coretools.web.common.principals import NotEntitled, Verifier
 
 SESSION_SECONDS = 3_600.0
 MOST_SESSIONS = 32
-"""Of more, the one that logged in first is out."""
+"""Beyond it the oldest login ends."""
 
 COOKIE = "coretools_console"
 LONGEST_TOKEN = 1_024
-"""Characters; ours have some 50."""
+"""Largest token accepted, in characters; ours have about 50."""
 
 
 class TooManyFailures(CoreError):
-    """Too many wrong tokens came from an address."""
+    """An address sent too many wrong tokens."""
 
     kind = "too-many-failures"
 
@@ -39,25 +39,25 @@ class TooManyFailures(CoreError):
 
 
 class OperatorSession:
-    """One who was let in."""
+    """One login."""
 
     def __init__(self, token: str, ends_at: float) -> None:
         self.token = token
-        """Kept in memory only: it is verified again with every look."""
+        """Kept in memory only, to verify it again with every request."""
         self.ends_at = ends_at
         self.has_left = False
         self.wakes: set[anyio.Event] = set()
-        """Streams of his, which are to look whether he may still see them."""
+        """Events that wake its streams to check access."""
 
     def leave(self) -> None:
-        """Log out; his streams end at once."""
+        """Log out; its streams end at once."""
         self.has_left = True
         for wake in self.wakes:
             wake.set()
 
 
 class OperatorSessions:
-    """Lets operators in and out."""
+    """Logs operators in and out."""
 
     def __init__(
         self, verifier: Verifier, failures: FailureLimiter, *, clock: Callable[[], float] = time.monotonic
@@ -68,7 +68,7 @@ class OperatorSessions:
         self._by_digest: OrderedDict[bytes, OperatorSession] = OrderedDict()
 
     async def log_in(self, token: str, address: str) -> str | None:
-        """The cookie for a token; None when it opens nothing.
+        """Return the cookie for a token; None if the token is not valid.
 
         Raises:
             TooManyFailures: the token is wrong, and the address must wait. Unreachable: tokens can't be verified now.
@@ -82,13 +82,13 @@ class OperatorSessions:
         return cookie
 
     def log_out(self, cookie: str) -> None:
-        """The cookie opens nothing any more."""
+        """End the login of a cookie."""
         operator = self._by_digest.pop(_digest(cookie), None)
         if operator is not None:
             operator.leave()
 
     async def found(self, request: Request) -> OperatorSession | None:
-        """Who makes a request: by his cookie, or by a token in the Authorization header.
+        """Return the login of a request, by its cookie or its Authorization header.
 
         Raises:
             TooManyFailures: the token is wrong, and the address must wait. Unreachable: tokens can't be verified now.
@@ -105,7 +105,7 @@ class OperatorSessions:
         return None
 
     async def may_look(self, operator: OperatorSession) -> bool:
-        """Whether somebody who was let in still may look.
+        """Whether a login still gives access.
 
         Raises:
             Unreachable: tokens can't be verified now.
@@ -115,7 +115,7 @@ class OperatorSessions:
         return await self._verified(operator.token)
 
     async def _is_good(self, token: str, address: str) -> bool:
-        # Verified before anything is counted: who shares an address with others must not be locked out by them.
+        # Verified before counting: clients that share an address must not be locked out by others.
         if await self._verified(token):
             return True
         seconds = self._failures.record(address, token)
@@ -133,5 +133,5 @@ class OperatorSessions:
 
 
 def _digest(cookie: str) -> bytes:
-    """What a cookie is looked up by: how long a look takes tells nothing of the cookie."""
+    """Hash a cookie for the lookup, so that its timing reveals nothing."""
     return hashlib.sha256(cookie.encode("utf-8", "surrogateescape")).digest()

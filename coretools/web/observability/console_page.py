@@ -1,7 +1,7 @@
-"""The operator's page at `/console`: what the console_state shows, live, to who has a token for it.
+"""The console at `/console`: the live state of the server, for holders of a console token.
 
-The page is three fixed files; what it shows comes as data and is never markup. No request changes anything in the
-server but who is logged in.
+The page is three fixed files; what it shows comes as data and is never markup. Requests change nothing in the server
+but the logins.
 """
 
 import json
@@ -33,9 +33,9 @@ from coretools.web.observability.console_state import ConsoleState
 
 PATH = "/console"
 MOST_VIEWERS = 16
-"""Streams at once, all operators together."""
+"""Concurrent streams of all operators."""
 
-TELL_SECONDS = 1.0
+SNAPSHOT_SECONDS = 1.0
 FORM_BYTES = 4_096
 
 POLICY = (
@@ -54,7 +54,7 @@ HEADERS = {
 }
 
 BAD_CREDENTIAL = "invalid-token"
-"""The kind of refusal by which the log knows a wrong token, as at the endpoint."""
+"""Kind of refusal for a wrong token in the log, as at the endpoint."""
 
 MESSAGE = "<!-- message -->"
 WRONG = "This token does not open the console."
@@ -74,14 +74,14 @@ class Console:
     def __init__(
         self, console_state: ConsoleState, operators: OperatorSessions, draining: Draining, *, is_secure: bool
     ) -> None:
-        """`is_secure`: browsers reach it by TLS, be it that of a proxy."""
+        """`is_secure`: browsers reach it by TLS, possibly of a proxy."""
         self._console_state = console_state
         self._operators = operators
         self._draining = draining
         self._is_secure = is_secure
         self._viewers = 0
-        self._told = b""
-        self._told_at = -TELL_SECONDS
+        self._snapshot_data = b""
+        self._snapshot_at = -SNAPSHOT_SECONDS
 
     def routes(self) -> list[Route]:
         """For the server's router."""
@@ -143,23 +143,23 @@ class Console:
         if isinstance(found, Response):
             return found
         if self._draining.has_begun:
-            return _refused(503, "the server ends", "draining")
+            return _refused(503, "the server is ending", "draining")
         if self._viewers >= MOST_VIEWERS:
-            return _refused(503, f"{MOST_VIEWERS} look already; close one", "too-many-viewers")
+            return _refused(503, f"{MOST_VIEWERS} viewers are open, which is the limit; close one", "too-many-viewers")
         if request.method == "HEAD":
             return Response(media_type="text/event-stream", headers=HEADERS)
         return _EventStream(self, found)
 
     def enter(self) -> None:
-        """One more looks."""
+        """Count a viewer."""
         self._viewers += 1
 
     def leave(self) -> None:
-        """One less looks."""
+        """Count a viewer less."""
         self._viewers -= 1
 
-    async def told(self, operator: OperatorSession) -> AsyncIterator[bytes]:
-        """What one viewer is sent: a snapshot each second, until he may not look any more or the server ends."""
+    async def snapshots(self, operator: OperatorSession) -> AsyncIterator[bytes]:
+        """Yield a snapshot each second until the login or the server ends."""
         wake = anyio.Event()
         operator.wakes.add(wake)
         forget = self._draining.add_listener(wake.set)
@@ -167,7 +167,7 @@ class Console:
             yield b"retry: 2000\n\n"
             while not (because := await self._end_for(operator)):
                 yield b"data: " + self._snapshot() + b"\n\n"
-                with anyio.move_on_after(TELL_SECONDS):
+                with anyio.move_on_after(SNAPSHOT_SECONDS):
                     await wake.wait()
             yield f"event: over\ndata: {because}\n\n".encode("ascii")
         finally:
@@ -175,7 +175,7 @@ class Console:
             operator.wakes.discard(wake)
 
     async def _end_for(self, operator: OperatorSession) -> str:
-        """Why a stream ends now; empty when it does not."""
+        """Return why a stream ends now; empty if it does not."""
         if self._draining.has_begun:
             return "draining"
         try:
@@ -184,11 +184,12 @@ class Console:
             return "unreachable"
 
     def _snapshot(self) -> bytes:
-        """Made once for all who look in the same second."""
+        """Return the snapshot, made once for all viewers in the same second."""
         now = time.monotonic()
-        if now - self._told_at >= TELL_SECONDS / 2:
-            self._told, self._told_at = json.dumps(self._console_state.snapshot(), separators=(",", ":")).encode(), now
-        return self._told
+        if now - self._snapshot_at >= SNAPSHOT_SECONDS / 2:
+            self._snapshot_data = json.dumps(self._console_state.snapshot(), separators=(",", ":")).encode()
+            self._snapshot_at = now
+        return self._snapshot_data
 
     async def _let_in(self, request: Request) -> OperatorSession | Response:
         try:
@@ -210,17 +211,17 @@ class Console:
 
 
 class _EventStream(StreamingResponse):
-    """A stream to one viewer, counted from its first byte to its end, however that comes."""
+    """The stream of one viewer, counted from its first byte to its end."""
 
     media_type = "text/event-stream"
 
     def __init__(self, console: Console, operator: OperatorSession) -> None:
         headers = {**HEADERS, "X-Accel-Buffering": "no"}
-        super().__init__(console.told(operator), headers=headers)
+        super().__init__(console.snapshots(operator), headers=headers)
         self._console = console
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Send it."""
+        """Send the stream."""
         self._console.enter()
         try:
             await super().__call__(scope, receive, send)
@@ -234,7 +235,7 @@ async def _file(request: Request) -> Response:
 
 
 async def _token_in(request: Request) -> str | None:
-    """The token of the form; None for what is no such form."""
+    """Return the token of the login form; None if the body is not that form."""
     if request.headers.get("content-type", "").partition(";")[0].strip() != "application/x-www-form-urlencoded":
         return None
     body = b""
@@ -250,7 +251,7 @@ async def _token_in(request: Request) -> str | None:
 
 
 def _is_same_origin(request: Request) -> bool:
-    """Whether a form was sent from the page itself; what is no browser says neither header."""
+    """Whether a form was sent from the page itself; clients that are not browsers send neither header."""
     if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         return False
     origin = request.headers.get("origin")
@@ -258,7 +259,7 @@ def _is_same_origin(request: Request) -> bool:
 
 
 def _login(status: int, message: str = "", *, retry: int = 0) -> Response:
-    # The message is one of ours; nothing that anybody sent stands in it.
+    # The message is a constant; it contains nothing that a client sent.
     reason = f'<p class="fault" role="alert">{message}</p>' if message else ""
     answer = _html(status, _text("console_login.html").replace(MESSAGE, reason))
     if retry:

@@ -1,6 +1,6 @@
-"""What the operator's page shows, gathered from those who know: calls and refusals as they come, the rest at each look.
+"""The state that the console shows: calls and refusals are recorded as they come, the rest is read for each snapshot.
 
-Bounded in every direction. What tools and clients said is cut, and looked through for credentials when it is shown.
+Everything is bounded. Texts of tools and clients are cut, and credentials are redacted when they are shown.
 """
 
 import time
@@ -32,12 +32,12 @@ class SessionSnapshot:
     role: str
     age_seconds: float
     idle_seconds: float
-    """Since its last request."""
+    """Seconds since its last request."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RootSnapshot:
-    """A root, without its place on the host."""
+    """A root, without its path on the host."""
 
     name: str
     is_writable: bool
@@ -45,18 +45,18 @@ class RootSnapshot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenantSnapshot:
-    """What a role has: roots, protections, and what runs for it."""
+    """Roots, protections and running children of a role."""
 
     role: str
     roots: tuple[RootSnapshot, ...]
     resolver: str
     tier: str
-    """In which commands are held; empty until the first one was started or made ready."""
+    """Confinement tier of commands; empty until it was determined."""
     missing: tuple[str, ...]
-    """Names of protections that are not in force."""
+    """Names of inactive protections."""
     children: int
     runs: int
-    """That outlive their call and have not ended."""
+    """Background runs that have not ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,20 +65,20 @@ class ServerSnapshot:
 
     replica: str
     stores: str
-    """What holds what replicas share: `memory` or `redis`."""
+    """Kind of the stores: `memory` or `redis`."""
     are_stores_fine: bool = True
     is_draining: bool = False
 
 
 class SnapshotSource(Protocol):
-    """Tells how things stand now. Is quick: asked at each look, in the event loop."""
+    """Provides snapshots of the server. Must be fast: it runs in the event loop."""
 
     def sessions(self) -> Sequence[SessionSnapshot]:
-        """Those that are open, oldest first."""
+        """Return the open sessions, oldest first."""
         ...
 
     def tenants(self) -> Sequence[TenantSnapshot]:
-        """One for each role."""
+        """Return a snapshot of each tenant."""
         ...
 
     def server(self) -> ServerSnapshot:
@@ -87,7 +87,7 @@ class SnapshotSource(Protocol):
 
 
 def tenant_snapshot(role: str, assembly: Assembly) -> TenantSnapshot:
-    """A role's tenant as it stands now."""
+    """Return a snapshot of a role's tenant."""
     protections = {**assembly.runner.protections, "git-confinement": _is_git_confined(assembly.confined_threads)}
     return TenantSnapshot(
         role=role,
@@ -101,7 +101,7 @@ def tenant_snapshot(role: str, assembly: Assembly) -> TenantSnapshot:
 
 
 def _roots(roots: Iterable[Root]) -> Iterator[RootSnapshot]:
-    """By the last part of their paths; of several with the same one the later ones have a number."""
+    """Name roots by the last part of their path; duplicates get a number."""
     taken: Counter[str] = Counter()
     for root in roots:
         name = PurePath(root.path).name
@@ -113,39 +113,39 @@ def _roots(roots: Iterable[Root]) -> Iterator[RootSnapshot]:
 def _is_git_confined(confined_threads: ConfinedThreadPool) -> bool:
     try:
         return confined_threads.is_possible
-    except CoreError:  # it can't be told now
+    except CoreError:  # unknown now
         return False
 
 
 WINDOW_SECONDS = 300
-"""That rates look back."""
+"""Time that rates cover."""
 
 POINT_SECONDS = 5
-"""One point of a line."""
+"""Time of one point of a graph."""
 
 RATE_SECONDS = 10
-"""That the figure above the line is the mean of."""
+"""Time that the number above the graph averages."""
 
 MOST_SHOWN = 50
-"""Calls, sessions and errors; of more it is said how many there are."""
+"""Largest number of calls, sessions and errors shown; the total is always shown."""
 
 LONGEST_TEXT = 300
 LONGEST_NAME = 100
 ID_SHOWN = 8
-"""Characters of a session's id: enough to tell two apart, too few to use one."""
+"""Characters of a session id shown: enough to distinguish two, too few to use one."""
 
 
 class RateWindow:
-    """How often something happened in each of the last seconds."""
+    """Counts events in each of the last seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._counts = [0] * WINDOW_SECONDS
         self._seconds = [-1] * WINDOW_SECONDS
-        """Which second each count is of."""
+        """The second of each count."""
 
     def add(self) -> None:
-        """It happened."""
+        """Count an event."""
         second = int(self._clock())
         place = second % WINDOW_SECONDS
         if self._seconds[place] != second:
@@ -153,7 +153,7 @@ class RateWindow:
         self._counts[place] += 1
 
     def points(self) -> list[int]:
-        """How often in each part of the window, the oldest first; the second that has not ended is left out."""
+        """Return the counts of each part of the window, oldest first, without the current second."""
         now = int(self._clock())
         return [
             sum(self._at(second) for second in range(start, start + POINT_SECONDS))
@@ -161,7 +161,7 @@ class RateWindow:
         ]
 
     def per_second(self) -> float:
-        """The mean of the last full seconds."""
+        """Return the mean of the last full seconds."""
         now = int(self._clock())
         return sum(self._at(second) for second in range(now - RATE_SECONDS, now)) / RATE_SECONDS
 
@@ -171,7 +171,7 @@ class RateWindow:
 
 
 class ConsoleState:
-    """The state of a server for a person. Watches requests itself; `calls` gives what watches those of a role."""
+    """The state of a server for the console. Observes requests; `calls` creates the observer of a role's calls."""
 
     def __init__(self, source: SnapshotSource, redactor: Redactor, clock: Callable[[], float] = time.monotonic) -> None:
         self._source = source
@@ -184,15 +184,15 @@ class ConsoleState:
         self._calls, self._failed, self._refused = RateWindow(clock), RateWindow(clock), RateWindow(clock)
 
     def calls(self, role: str) -> "ConsoleCallWatcher":
-        """What watches the calls of a role."""
+        """Create the observer of a role's calls."""
         return ConsoleCallWatcher(self, role)
 
     def call_began(self, call: ActiveCall, role: str) -> None:
-        """Shown until it ends."""
+        """Show the call until it ends."""
         self._under_way[call.id] = call, role
 
     def call_ended(self, call: ActiveCall, outcome: Outcome | None) -> None:
-        """Counted; kept if it failed. A question to the client is no failure, and no more is a call that was left."""
+        """Count the call and keep it if it failed. A question to the client or a cancelled call is not a failure."""
         self._under_way.pop(call.id, None)
         self._calls.add()
         if outcome is None or outcome.error is None or isinstance(outcome.error, InputNeeded):
@@ -202,18 +202,18 @@ class ConsoleState:
         self._errors.append(_FailedCall(self._failures, call, outcome_label(outcome), outcome.text))
 
     def request_began(self, exchange: Exchange) -> None:
-        """Nothing to show yet."""
+        """Do nothing yet."""
 
     def answer_began(self, exchange: Exchange) -> None:
-        """Nothing to show yet."""
+        """Do nothing yet."""
 
     def request_ended(self, exchange: Exchange) -> None:
-        """Refusals are counted; what was answered is counted as a call."""
+        """Count a refusal; answered requests are counted as calls."""
         if exchange.refused:
             self._refused.add()
 
     def snapshot(self) -> dict[str, Any]:
-        """Everything there is to show now, for JSON."""
+        """Return everything that the console shows, for JSON."""
         server, sessions = self._source.server(), self._source.sessions()
         return {
             "server": {
@@ -264,23 +264,23 @@ class ConsoleState:
 
 
 class ConsoleCallWatcher:
-    """The watcher for the calls of one role."""
+    """Observes the calls of one role."""
 
     def __init__(self, console_state: ConsoleState, role: str) -> None:
         self._console_state = console_state
         self._role = role
 
     def began(self, call: ActiveCall) -> None:
-        """Show it."""
+        """Show the call."""
         self._console_state.call_began(call, self._role)
 
     def ended(self, call: ActiveCall, outcome: Outcome | None) -> None:
-        """Count it, and keep it if it failed."""
+        """Count the call, and keep it if it failed."""
         self._console_state.call_ended(call, outcome)
 
 
 class _FailedCall:
-    """A call that failed. What it said is made ready when somebody looks, not when it fails."""
+    """A failed call. Its text is redacted when it is shown, not when the call fails."""
 
     __slots__ = ("at", "call", "kind", "number", "shown", "text")
 
@@ -288,7 +288,7 @@ class _FailedCall:
         self.number = number
         self.call = call
         self.kind = kind
-        # Cut between words: half a token can't be told from a word, and would be shown.
+        # Cut between words: half a credential would not be recognized and would be shown.
         self.text = text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT].rpartition(' ')[0]} ..."
         self.at = time.time()
         self.shown: dict[str, Any] | None = None

@@ -1,7 +1,7 @@
-"""`/healthz`: the process lives. `/readyz`: it can serve, or which part of it can't.
+"""Health endpoints: `/healthz` tells that the process lives, `/readyz` that it can serve or which part fails.
 
-Asked by orchestrators and load balancers without a token: an answer says one word for each part that fails, and
-nothing of the host.
+Orchestrators and load balancers ask without a token, so a response has one word for each failing part and nothing about
+the host.
 """
 
 import time
@@ -18,22 +18,22 @@ from coretools.errors import CoreError
 from coretools.roots.root_set import Roots
 
 Check = Callable[[], Awaitable[bool]]
-"""Whether a part works. False, a `CoreError` and no answer in time are all the same here: it does not."""
+"""Whether a part works. False, a `CoreError` and a timeout all mean that it does not."""
 
 CHECK_SECONDS = 2.0
-"""For all parts together; a root on a dead network disk answers never."""
+"""Timeout of all checks together; a root on a dead network disk never answers."""
 
 KEEP_SECONDS = 1.0
-"""How long an answer holds: whoever asks a thousand times a second has the parts looked at once."""
+"""How long a result is reused, however often it is requested."""
 
 DRAINING = "draining"
 
 
 class Health:
-    """Looks at the parts of a server."""
+    """Checks the parts of a server."""
 
     def __init__(self, checks: Mapping[str, Check], is_draining: Callable[[], bool]) -> None:
-        """`checks` by the one word that stands for each part."""
+        """`checks` by the word that names each part."""
         self._checks = dict(checks)
         self._is_draining = is_draining
         self._lock = anyio.Lock()
@@ -41,11 +41,11 @@ class Health:
         self._looked_at = -KEEP_SECONDS
 
     def routes(self) -> list[Route]:
-        """For the server's router."""
+        """Return the routes."""
         return [Route("/healthz", self._live, methods=["GET"]), Route("/readyz", self._ready, methods=["GET"])]
 
     async def failing(self) -> tuple[str, ...]:
-        """The parts that do not work; empty when the server can serve."""
+        """Return the failing parts; empty if the server can serve."""
         if self._is_draining():
             return (DRAINING,)
         async with self._lock:
@@ -62,7 +62,7 @@ class Health:
                 if await check():
                     fine.add(name)
             except CoreError:
-                return  # its sentence may hold a path or an address
+                return  # its text may contain a path or an address
 
         with anyio.move_on_after(CHECK_SECONDS):
             async with anyio.create_task_group() as tasks:
@@ -81,7 +81,7 @@ class Health:
 
 
 def roots_check(all_roots: Callable[[], list[Roots]]) -> Check:
-    """Whether every root is still where it was."""
+    """Create the check that every root is still where it was opened."""
     limiter = anyio.CapacityLimiter(1)
 
     def look() -> bool:
@@ -91,14 +91,14 @@ def roots_check(all_roots: Callable[[], list[Roots]]) -> Check:
         return True
 
     async def check() -> bool:
-        # A look that hangs is left behind in its thread; the next ones wait for that place and fail as it does.
+        # A hanging check is abandoned in its thread; later ones wait for that thread and time out.
         return await to_thread.run_sync(look, limiter=limiter, abandon_on_cancel=True)
 
     return check
 
 
 def commands_check(assemblies: Callable[[], list[Assembly]]) -> Check:
-    """Whether commands can be held in each as the operator requires; these are the ones of which he requires it."""
+    """Create the check that commands can be confined as the operator requires, where he requires it."""
 
     async def check() -> bool:
         return all([(await assembly.runner.prepare()).is_permitted for assembly in assemblies()])

@@ -1,6 +1,6 @@
-"""What a server counts, for Prometheus. The names are a stable interface (docs/specs/observability.md).
+"""Metrics for Prometheus. Their names are a stable interface (docs/specs/observability.md).
 
-A registry of the server's own. Every label has few values, whatever clients send, and who calls is never one.
+The server has its own registry. Every label has few values, whatever clients send; the principal is never a label.
 """
 
 import platform
@@ -22,10 +22,10 @@ from coretools.web.common.urls import is_loopback
 from coretools.web.observability.console_state import SnapshotSource
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-"""Bounds of the histograms: from a file of 4 KB (under 1 ms) to a build."""
+"""Histogram buckets: from reading a file of 4 KB (under 1 ms) to a build."""
 
 MOST_WORDS = 64
-"""Different values of a label that comes from code, such as kinds of errors; registries of others may have many."""
+"""Largest number of values of a label from code, such as error kinds; other registries may have many."""
 
 UNKNOWN = "unknown"
 OTHER = "other"
@@ -34,7 +34,7 @@ FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
 
 
 class Metrics:
-    """Counts requests, and everything that is no call; `calls` gives what counts those of one role."""
+    """Counts requests and sessions; `calls` creates the observer that counts the calls of one role."""
 
     def __init__(self, *, replica: str = "") -> None:
         self.registry = CollectorRegistry()
@@ -69,7 +69,7 @@ class Metrics:
         self._by_request: dict[tuple[str, int, str], Counter] = {}
 
     def calls(self, role: str, tools: Collection[str]) -> "CallMetrics":
-        """What counts the calls of a role; another tool than these is `unknown`."""
+        """Create the observer of a role's calls; other tools than these count as `unknown`."""
         return CallMetrics(
             frozenset(tools),
             in_flight=self._in_flight.labels(role),
@@ -77,38 +77,38 @@ class Metrics:
             seconds=self._call_seconds.labels,
         )
 
-    def supply(self, source: SnapshotSource) -> None:
-        """Have the figures that are looked up when somebody asks for them."""
+    def collect_from(self, source: SnapshotSource) -> None:
+        """Register the gauges that are read from snapshots at each scrape."""
         self.registry.register(_ScrapeCollector(source))
 
     def refused(self, reason: str) -> None:
-        """Count one that was refused before it became a request; others are counted with the request."""
+        """Count a refusal below the application; other refusals are counted with their request."""
         self._refusals.labels(self._reasons.of(reason)).inc()
 
     def session_opened(self, role: str) -> None:
-        """One session more."""
+        """Count an opened session."""
         self._opened.labels(role).inc()
 
     def session_ended(self, role: str, reason: str) -> None:
-        """One session less; `reason` is one word of code, such as `deleted` or `idle`."""
+        """Count an ended session; `reason` is a word from code, such as `deleted` or `idle`."""
         self._ended.labels(role, self._reasons.of(reason)).inc()
 
     def request_began(self, _: Exchange) -> None:
-        """Count it as under way."""
+        """Count an active request."""
         self._open_requests.inc()
 
     def answer_began(self, exchange: Exchange) -> None:
-        """A stream is open from here on."""
+        """Count an open stream."""
         if exchange.is_stream:
             self._streams.inc()
 
     def request_ended(self, exchange: Exchange) -> None:
-        """Count what it was."""
+        """Count the ended request."""
         self._open_requests.dec()
         key = (exchange.method, exchange.status, exchange.era)
         counter = self._by_request.get(key)
         if counter is None:
-            # All three have few values: methods and eras are listed, a status is one of our own or of the SDK.
+            # All three have few values: methods and eras are listed, statuses come from us or the SDK.
             status = str(exchange.status) if exchange.status else "none"
             counter = self._by_request[key] = self._requests.labels(exchange.method, status, exchange.era)
         counter.inc()
@@ -123,7 +123,7 @@ class Metrics:
 
 
 class CallMetrics:
-    """The watcher that counts the calls of one role. Costs some 10 microseconds a call."""
+    """Counts the calls of one role, in about 10 microseconds a call."""
 
     def __init__(
         self,
@@ -137,17 +137,17 @@ class CallMetrics:
         self._in_flight = in_flight
         self._make_ended = ended
         self._make_seconds = seconds
-        # Looked up here and not by `labels` each time, which is half of the cost.
+        # Cached: `labels` is half of the cost.
         self._ended: dict[tuple[str, str], Counter] = {}
         self._seconds: dict[str, Histogram] = {}
         self._outcomes = _BoundedLabels()
 
     def began(self, _: ActiveCall) -> None:
-        """One more is under way."""
+        """Count an active call."""
         self._in_flight.inc()
 
     def ended(self, call: ActiveCall, outcome: Outcome | None) -> None:
-        """One is over."""
+        """Count the ended call."""
         self._in_flight.dec()
         tool = call.command if call.command in self._tools else UNKNOWN
         key = (tool, self._outcomes.of(outcome_label(outcome)))
@@ -162,17 +162,17 @@ class CallMetrics:
 
 
 class MetricsPage:
-    """The text for Prometheus, to who has a token for it; without tokens to who asks on this machine."""
+    """Serves Prometheus metrics to token holders, or to loopback clients if no tokens are configured."""
 
     def __init__(self, metrics: Metrics, verifier: Verifier | None = None) -> None:
-        """Without a verifier it is for a server that listens on loopback only."""
+        """Without a verifier only loopback clients may read the metrics."""
         self._page: ASGIApp = make_asgi_app(metrics.registry)
         self._verifier = verifier
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request."""
+        """Serve one request."""
         if scope["method"] not in ("GET", "HEAD"):
-            answer = error_response(405, "ask with GET", kind="method", headers={"Allow": "GET, HEAD"})
+            answer = error_response(405, "use GET or HEAD", kind="method", headers={"Allow": "GET, HEAD"})
             await answer(scope, receive, send)
             return
         try:
@@ -193,24 +193,24 @@ class MetricsPage:
     async def _is_permitted(self, scope: Scope) -> bool:
         headers = Headers(scope=scope)
         if self._verifier is None:
-            # A proxy on this machine would make everybody a neighbour.
+            # Behind a proxy on this machine every client would seem local.
             return _is_local(scope) and not any(name in headers for name in FORWARDED)
         kind, _, token = headers.get("authorization", "").partition(" ")
         return kind.lower() == "bearer" and bool(token) and await self._verifier.verify(token.strip()) is not None
 
 
 class _ScrapeCollector(Collector):
-    """What the server knows of itself, looked up for each scrape."""
+    """Reads the state of the server at each scrape."""
 
     def __init__(self, source: SnapshotSource) -> None:
         self._source = source
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing is asked for when it is registered: the server may not run yet."""
+        """Return nothing: when it is registered, the server may not run yet."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        """The figures as they are now."""
+        """Yield the current gauges."""
         sessions, tenants, server = self._source.sessions(), self._source.tenants(), self._source.server()
         roles = [tenant.role for tenant in tenants]
         held = [session.role for session in sessions]
@@ -225,7 +225,7 @@ class _ScrapeCollector(Collector):
 
 
 class _BoundedLabels:
-    """Words for a label, and `other` once there are too many of them."""
+    """Bounds the values of a label: further ones become `other`."""
 
     def __init__(self) -> None:
         self._known: set[str] = set()

@@ -1,7 +1,7 @@
 """Traces by OpenTelemetry: one span for each HTTP request and for each call, the SDK's span for each message between.
 
-What leaves the process is scrubbed: the SDK's spans say the message of an error, a name as the client sent it and the
-text of an exception. Only attributes that are listed here go out, and they hold names and figures.
+Exported spans are scrubbed: the SDK's spans contain error messages, names as clients sent them and texts of exceptions.
+Only the attributes listed here are exported; they have names and figures.
 """
 
 import threading
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 SERVICE = "coretools-http"
-"""`service.name`, unless OTEL_SERVICE_NAME says another."""
+"""`service.name`, unless OTEL_SERVICE_NAME is set."""
 
 ATTRIBUTES = frozenset(
     {
@@ -44,39 +44,39 @@ ATTRIBUTES = frozenset(
         "rpc.response.status_code",
     }
 )
-"""That go out. The semantic conventions for HTTP, MCP and generative AI have more; those hold what clients send."""
+"""Exported attributes. The semantic conventions for HTTP, MCP and generative AI have more, with data of clients."""
 
 VALUES: Mapping[str, Collection[object]] = {
     "mcp.method.name": frozenset({*MONOLITH_REQUESTS, *MONOLITH_NOTIFICATIONS}),
     "mcp.protocol.version": frozenset({*HANDSHAKE_PROTOCOL_VERSIONS, *MODERN_PROTOCOL_VERSIONS}),
 }
-"""What attributes may say where it is the client's word."""
+"""Allowed values of attributes that clients choose."""
 
 LONGEST = 64
-"""Characters of an attribute."""
+"""Largest attribute, in characters."""
 
 LAST_SECONDS = 2.0
-"""For what waits to be sent when the server ends."""
+"""Timeout to send pending spans when the server ends."""
 
 FAULT = 500
 OTHER = "inner"
-"""Name of a span that somebody else made: his names may hold anything."""
+"""Name given to spans of other libraries, whose names may contain anything."""
 
 _HEADERS = ("traceparent", "tracestate")
 
 
 class Tracing:
-    """Makes the spans. The SDK makes its own, with the same provider."""
+    """Creates spans. The SDK creates its own with the same provider."""
 
     def __init__(self, tracer: Tracer, routes: Collection[str] = ("/mcp",)) -> None:
-        """Paths beyond `routes` are not said: they are whatever somebody asks for."""
+        """Paths other than `routes` are not recorded: clients choose them."""
         self._tracer = tracer
         self._routes = frozenset(routes)
         self._propagator = TraceContextTextMapPropagator()
 
     @contextmanager
     def request(self, exchange: Exchange) -> Iterator[None]:
-        """The span of an HTTP request, beneath that of its caller if the headers name one (W3C Trace Context)."""
+        """Open the span of an HTTP request, a child of the caller's span if the headers name one (Trace Context)."""
         attributes: dict[str, str] = {"http.request.method": exchange.method}
         name = exchange.method
         if exchange.path in self._routes:
@@ -96,7 +96,7 @@ class Tracing:
                 _say_answer(span, exchange)
 
     def calls(self) -> "CallSpans":
-        """The watcher that makes a span for each call."""
+        """Create the observer that opens a span for each call."""
         return CallSpans(self._tracer)
 
     def _parent(self, exchange: Exchange) -> Context:
@@ -105,30 +105,30 @@ class Tracing:
             text = name.decode("latin-1")
             if text in _HEADERS:
                 found[text] = value.decode("latin-1")
-        # From an empty context: what happens to be current in the server's own task is no parent of a request.
+        # From an empty context: the current span of the server's own task is not the parent of a request.
         return self._propagator.extract(found, Context())
 
 
 class CallSpans:
-    """One span for each call; what a tool traces itself lies beneath it."""
+    """Opens one span for each call; spans of the tool itself are its children."""
 
     def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
         self._open: dict[str, tuple[Span, Token[Context]]] = {}
 
     def began(self, call: ActiveCall) -> None:
-        """Open it, and make it the current one."""
+        """Open the span and make it current."""
         attributes = {
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": call.command,
-            # The log knows the call by it, and by whom it was.
+            # To find the call and its principal in the log.
             "gen_ai.tool.call.id": call.id,
         }
         span = self._tracer.start_span(f"execute_tool {call.command}", attributes=attributes)
         self._open[call.id] = span, attach(trace.set_span_in_context(span))
 
     def ended(self, call: ActiveCall, outcome: Outcome | None) -> None:
-        """Close it; an error is known by its kind only."""
+        """Close the span; of an error it has only the kind."""
         span, token = self._open.pop(call.id)
         ending = outcome_label(outcome)
         if ending != "ok":
@@ -140,10 +140,10 @@ class CallSpans:
 
 @contextmanager
 def exporting_traces(replica: str, tools: Collection[str], routes: Collection[str] = ("/mcp",)) -> Iterator[Tracing]:
-    """Send spans to where OpenTelemetry's own variables say (OTLP over HTTP), until the end of the block.
+    """Export spans as OpenTelemetry's variables configure (OTLP over HTTP), until the end of the block.
 
-    At the end what waits is sent, for `LAST_SECONDS` at most. A process can do this once: the provider is its own.
-    `tools` are the names that spans may say; more may come later.
+    At the end pending spans are sent, for `LAST_SECONDS` at most. This works once in a process, which has one provider.
+    `tools` are the names that spans may contain; more may be added later.
 
     Raises:
         BadSetting: the extra is not installed.
@@ -162,28 +162,28 @@ def exporting_traces(replica: str, tools: Collection[str], routes: Collection[st
     try:
         yield tracing
     finally:
-        # A collector that does not answer would hold up the end of the server for as long as an export may take.
+        # A collector that does not answer would delay the end of the server by the timeout of an export.
         last = threading.Thread(target=provider.shutdown, daemon=True)
         last.start()
         last.join(LAST_SECONDS)
 
 
 def provider_of(replica: str) -> "TracerProvider":
-    """What makes spans of this server; the sampler and its bounds are OpenTelemetry's variables."""
+    """Create the tracer provider; OpenTelemetry's variables configure the sampler."""
     from opentelemetry.sdk.resources import OTELResourceDetector, Resource  # imported late, as above
     from opentelemetry.sdk.trace import TracerProvider
 
     named = {"service.name": SERVICE, "service.version": __version__}
     if replica:
         named["service.instance.id"] = replica
-    # The variables (OTEL_SERVICE_NAME, OTEL_RESOURCE_ATTRIBUTES) go before ours.
+    # OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES take precedence.
     return TracerProvider(
         resource=Resource.create(named).merge(OTELResourceDetector().detect()), shutdown_on_exit=False
     )
 
 
 def scrubbing(exporter: "SpanExporter", tools: Collection[object]) -> "SpanExporter":
-    """An exporter that gets every span without what clients or exceptions said in it."""
+    """Wrap an exporter so that it gets spans without texts of clients or exceptions."""
     from opentelemetry.sdk.trace.export import SpanExporter  # imported late, as above
 
     values = {**VALUES, "gen_ai.tool.name": tools}
@@ -202,7 +202,7 @@ def scrubbing(exporter: "SpanExporter", tools: Collection[object]) -> "SpanExpor
 
 
 def scrubbed(span: "ReadableSpan", values: Mapping[str, Collection[object]]) -> "ReadableSpan":
-    """A span with its place, times and kind; of its attributes those that are listed; no events and no descriptions."""
+    """Copy a span with its context, times and kind and the listed attributes; without events and descriptions."""
     from opentelemetry.sdk.trace import ReadableSpan  # imported late, as above
 
     attributes = _listed(span.attributes or {}, values)
@@ -230,7 +230,7 @@ def _listed(attributes: Mapping[str, object], values: Mapping[str, Collection[ob
 
 
 def _name(span: "ReadableSpan", attributes: Mapping[str, str | int]) -> str:
-    """Ours as it is; the SDK's by its method, which it found in its own table, and the tool if that is known."""
+    """Return the name of a span: ours unchanged, the SDK's by its method from a fixed table and a known tool."""
     method = attributes.get("mcp.method.name")
     if method is None:
         return span.name if "http.request.method" in attributes or "gen_ai.tool.name" in attributes else OTHER

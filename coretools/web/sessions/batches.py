@@ -1,7 +1,7 @@
-"""Batches of JSON-RPC messages, which the revision 2025-03-26 has servers take (basic/index, "Batching"), and no other.
+"""JSON-RPC batches, which only the revision 2025-03-26 supports (basic/index, "Batching").
 
-Each message goes on as a request of its own, so that ids, slots and sessions are what they are without batches; the
-answers come in one stream, each as soon as it is there.
+Each message is processed as its own request, so ids, slots and sessions work as without batches. The responses come in
+one stream, each as soon as it is ready.
 """
 
 import json
@@ -20,23 +20,23 @@ from coretools.web.sessions.request_ids import REQUEST_ID_KEY
 from coretools.web.sessions.response_format import MESSAGE_KEY
 
 BATCH_KEY = "coretools.batch"
-"""Where the scope of a POST has the messages of a batch."""
+"""ASGI scope key: the messages of a batch."""
 
 IS_CALL_KEY = "coretools.is_call"
-"""Where the scope of a POST says whether it is a request that will be worked on: not a notification, not an answer."""
+"""ASGI scope key: whether a POST is a request, not a notification or a response."""
 
 Charge = Callable[[Scope, int], Awaitable[Response | None]]
-"""Counts so many further requests of a principal; the refusal where they are too many."""
+"""Charges further requests to a principal; returns the refusal if that is too many."""
 
 
 def may_be_batch(scope: Scope) -> bool:
-    """Whether a request could be one of that revision: in a session, with its header or, as it has none, without."""
+    """Whether a request may be of that revision: in a session, with its header or without any."""
     headers = dict(scope["headers"])
     return SESSION_HEADER in headers and headers.get(REVISION_HEADER, b"") in (b"", BATCH_REVISION.encode())
 
 
 def note_message(scope: Scope, message: Mapping[str, Any]) -> None:
-    """Put into a scope what is known of its one message."""
+    """Put what is known about a single message into the scope."""
     scope[IS_CALL_KEY] = "id" in message and "method" in message
     if scope[IS_CALL_KEY]:
         scope[ID_KEY] = message["id"]
@@ -45,10 +45,10 @@ def note_message(scope: Scope, message: Mapping[str, Any]) -> None:
 
 
 class BatchMiddleware:
-    """Takes batches apart."""
+    """Splits batches into single requests."""
 
     def __init__(self, app: ASGIApp, *, revision_of: Callable[[Scope], str], charge: Charge) -> None:
-        """`revision_of` knows what the session of a request negotiated."""
+        """`revision_of` returns the negotiated revision of a request's session."""
         self._app = app
         self._revision_of = revision_of
         self._charge = charge
@@ -75,12 +75,10 @@ class BatchMiddleware:
 
     async def _refused(self, scope: Scope, batch: Sequence[Mapping[str, Any]]) -> Response | None:
         if self._revision_of(scope) != BATCH_REVISION:
-            reason = (
-                f"send one JSON-RPC message; batches are of the revision {BATCH_REVISION}, which this session has not"
-            )
+            reason = f"send one JSON-RPC message; batches need the revision {BATCH_REVISION}, which this session lacks"
             return error_response(400, reason, kind="bad-json")
         if any(message.get("method") == "initialize" for message in batch):
-            return error_response(400, "initialize is no part of a batch", kind="bad-json")
+            return error_response(400, "initialize can't be part of a batch", kind="bad-json")
         return await self._charge(scope, len(batch) - 1)
 
     async def _one(self, scope: Scope, message: Mapping[str, Any], gone: anyio.Event, answer: "_BatchResponse") -> None:
@@ -103,7 +101,7 @@ class BatchMiddleware:
 
 
 class _BatchResponse:
-    """The answer to a batch: one stream of events, or 202 where nothing is to be answered."""
+    """The response to a batch: one event stream, or 202 if it has no requests."""
 
     def __init__(self, send: Send, *, has_requests: bool) -> None:
         self._send = send
@@ -113,7 +111,7 @@ class _BatchResponse:
         self._status = 202
 
     def part(self) -> Send:
-        """What takes the answer to one message."""
+        """Return the `send` for the response to one message."""
         is_stream = False
 
         async def send(message: Message) -> None:
@@ -128,7 +126,7 @@ class _BatchResponse:
         return send
 
     async def end(self) -> None:
-        """Every part has its answer."""
+        """Finish the response, once every part is answered."""
         if not self._has_requests:
             await self._send({"type": "http.response.start", "status": self._status, "headers": []})
         else:
@@ -136,7 +134,7 @@ class _BatchResponse:
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _write(self, body: bytes) -> None:
-        async with self._lock:  # an event is in one piece
+        async with self._lock:  # events must not interleave
             await self._begin()
             await self._send({"type": "http.response.body", "body": body, "more_body": True})
 
@@ -153,15 +151,14 @@ async def _watch(receive: Receive, gone: anyio.Event) -> None:
     gone.set()
 
 
-# The revision in the header of a request beside that in its envelope (2026-07-28, basic/transports).
-#
-# The SDK compares the two where the header names a stateless revision; here where it names another one, or is missing.
+# The revision in the header must equal the one in the envelope (2026-07-28, basic/transports). The SDK compares them if
+# the header names a stateless revision; this module does if it names another one or is missing.
 
 
 def header_mismatch(scope: Scope, header: bytes | None) -> Response | None:
-    """The refusal of a request whose envelope names another revision than its header; None where they agree."""
+    """Return the refusal of a request whose header and envelope name different revisions, or None."""
     message = scope.get(MESSAGE_KEY)
-    # `initialize` is of the handshake era whatever envelope it has, as on stdio.
+    # `initialize` belongs to the handshake era, whatever its envelope, as on stdio.
     if message is None or message["method"] == "initialize":
         return None
     meta = (message.get("params") or {}).get("_meta")
@@ -176,9 +173,9 @@ def header_mismatch(scope: Scope, header: bytes | None) -> Response | None:
 
 
 def no_stream_here() -> Response:
-    """The answer to GET and DELETE of a client of the stateless era."""
+    """Return the refusal of GET and DELETE in the stateless era."""
     reason = (
-        "this revision has no stream to GET and no session to DELETE; POST a subscriptions/listen request to be told of"
-        " changes"
+        "this revision has no stream to GET and no session to DELETE; POST a subscriptions/listen request to be"
+        " notified of changes"
     )
     return error_response(405, reason, kind="unknown-method", headers={"Allow": "POST"})

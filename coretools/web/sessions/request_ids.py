@@ -1,7 +1,7 @@
-"""One request with an id at a time in a session.
+"""Keeps the ids of active requests unique within a session.
 
-The SDK keeps the answer of each request of a session under its id: a second one with the same id would get the first's
-answer, and the first would wait for ever.
+The SDK stores the response to a request under its id: a second request with the same id would get the first one's
+response, and the first would wait forever.
 """
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -11,11 +11,11 @@ from coretools.web.common.headers import SESSION_HEADER
 from coretools.web.common.principals import principal_name
 
 REQUEST_ID_KEY = "coretools.request_id"
-"""Where the scope of a POST has the id of its request, as text: the SDK takes `1` and `"1"` for the same."""
+"""ASGI scope key: the request id as text, because the SDK takes `1` and `"1"` for the same id."""
 
 
 class RequestIdMiddleware:
-    """Refuses a request whose id is that of another which is being answered in its session."""
+    """Refuses a request whose id is in use by an active request of its session."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -28,10 +28,10 @@ class RequestIdMiddleware:
         if session is None or number is None:
             await self._app(scope, receive, send)
             return
-        # With the principal: what another does with this session's id must not show, nor be in its owner's way.
+        # With the principal: other callers that send this session id must not see or block its owner's requests.
         key = (principal_name(scope), session, number)
         if key in self._used:
-            reason = "a request with this id is being answered in this session; each needs one of its own"
+            reason = "this request id is in use in this session; each active request needs its own"
             await error_response(400, reason, kind="id-in-use")(scope, receive, send)
             return
         self._used.add(key)

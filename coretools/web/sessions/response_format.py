@@ -1,11 +1,11 @@
-"""The form of an answer in the handshake era: JSON where nothing streams, an event stream where something does.
+"""The format of responses in the handshake era: JSON if nothing streams, otherwise an event stream.
 
 The SDK answers every request of that era with a stream, or every one with JSON, which loses progress and questions.
-Here the beginning of a stream is held back for a moment: a response that comes first goes out as JSON; anything else,
-or a call that takes longer, as the stream it is, with the event id from which a client can resume it.
+This module buffers the beginning of a stream. If the response comes first, it is sent as JSON. If another message comes
+first or the call takes longer, the stream is sent, with the event id from which a client can resume it.
 
-A cancelled request is not answered (basic/utilities/cancellation, "Behavior Requirements"). The SDK ends its stream
-with an error all the same, which is kept for clients that come back, and left out of what is sent.
+A cancelled request gets no response (basic/utilities/cancellation, "Behavior Requirements"). The SDK still ends its
+stream with an error, which is stored for clients that come back and removed from what is sent.
 """
 
 import asyncio
@@ -23,57 +23,57 @@ from coretools.operations.live_catalog import LiveCatalog
 from coretools.protocol.open_requests import OpenRequests, RequestReader, ResponseWriter
 
 BUFFER_SECONDS = 0.5
-"""A call that is not through by then streams: its client learns an event id to come back with."""
+"""A call that takes longer streams, so its client gets an event id to resume from."""
 
 _RESPONSE = re.compile(rb'\{"jsonrpc":"2\.0","id":(?:-?\d+|"(?:[^"\\]|\\.)*"),"(?:result|error)":')
-"""How a response begins as the SDK writes it; a request or a notification has its method there."""
+"""The beginning of a response as the SDK writes it; a request or notification has its method there."""
 
 _CANCELLED = re.compile(
     rb'\{"jsonrpc":"2\.0","id":(?:-?\d+|"(?:[^"\\]|\\.)*"),"error":\{"code":-32800,"message":"Request cancelled"\}\}'
 )
-"""What the SDK writes for a cancelled request."""
+"""The error that the SDK writes for a cancelled request."""
 
 _DATA = b"data: "
 _RETRY = re.compile(rb"retry: \d+")
-"""Stands behind the data of a stream's first event, for clients of revision 2025-11-25 on."""
+"""Follows the data of a stream's first event since revision 2025-11-25."""
 
 
 class ResponseFormatMiddleware:
-    """Holds back the beginning of each answer of the handshake era to a POST."""
+    """Buffers the beginning of each response to a POST of the handshake era."""
 
-    def __init__(self, app: ASGIApp, *, held_seconds: float = BUFFER_SECONDS) -> None:
+    def __init__(self, app: ASGIApp, *, buffer_seconds: float = BUFFER_SECONDS) -> None:
         self._app = app
-        self._held_seconds = held_seconds
+        self._buffer_seconds = buffer_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["method"] != "POST":
             await self._app(scope, receive, send)
             return
-        held = _BufferedResponse(send, self._held_seconds)
+        buffered = _BufferedResponse(send, self._buffer_seconds)
         try:
-            await self._app(scope, receive, held.send)
+            await self._app(scope, receive, buffered.send)
         finally:
-            held.stop()
+            buffered.stop()
 
 
 class _BufferedResponse:
-    """The answer to one request."""
+    """The response to one request."""
 
     def __init__(self, send: Send, seconds: float) -> None:
         self._send = send
         self._seconds = seconds
         self._waiting: list[Message] = []
         self._is_open = False
-        """Whether messages go straight through."""
+        """Whether messages are passed on at once."""
         self._is_done = False
-        """Whether the answer is out, as JSON, and nothing more may follow."""
+        """Whether the response was sent as JSON, so nothing more may follow."""
         self._lock = asyncio.Lock()
         self._timer: asyncio.TimerHandle | None = None
         self._release: asyncio.Task[None] | None = None
 
     async def send(self, message: Message) -> None:
-        """One message of the app."""
+        """Send or buffer one message of the application."""
         async with self._lock:
             if self._is_done:
                 return
@@ -82,10 +82,10 @@ class _BufferedResponse:
             elif message["type"] == "http.response.start":
                 await self._begin(message)
             else:
-                await self._hold(message)
+                await self._buffer(message)
 
     def stop(self) -> None:
-        """The request is over."""
+        """Stop buffering; the request is over."""
         for running in (self._timer, self._release):
             if running is not None:
                 running.cancel()
@@ -98,18 +98,18 @@ class _BufferedResponse:
         self._waiting.append(message)
         self._timer = asyncio.get_running_loop().call_later(self._seconds, self._time_is_over)
 
-    async def _hold(self, message: Message) -> None:
+    async def _buffer(self, message: Message) -> None:
         self._waiting.append(message)
         data = _data_of(message.get("body", b""))
         if data is None or not _RESPONSE.match(data):
-            # The first event is empty: it only carries the id. Whatever else comes makes it a stream.
+            # The first event is empty and only carries the id. Anything else needs a stream.
             if data or data is None or not message.get("more_body", False):
                 await self._open()
             return
         self._is_done = True
         start = self._waiting[0]
         if _CANCELLED.fullmatch(data):
-            await self._send(start)  # of a stream in which nothing comes, not even an id to come back with
+            await self._send(start)  # an empty stream, without even an event id to resume from
             await self._send({"type": "http.response.body", "body": b"", "more_body": False})
             return
         kept = [(name, value) for name, value in start["headers"] if name not in _OF_STREAMS]
@@ -133,13 +133,13 @@ class _BufferedResponse:
 
 
 def without_cancelled(message: Message) -> Message:
-    """A piece of a stream, emptied where it is the error for a cancelled request."""
+    """Return a message of a stream, emptied if it is the error for a cancelled request."""
     data = _data_of(message["body"]) if message["type"] == "http.response.body" and message.get("body") else None
     return {**message, "body": b""} if data is not None and _CANCELLED.fullmatch(data) else message
 
 
 def without_cancelled_response(send: Send) -> Send:
-    """Sends an answer in JSON, or an empty stream where it is the error for a cancelled request."""
+    """Return a `send` for a JSON response; the error for a cancelled request becomes an empty stream."""
     waiting: list[Message] = []
 
     async def answering(message: Message) -> None:
@@ -168,7 +168,7 @@ def _streams(message: Message) -> bool:
 
 
 def _data_of(body: bytes) -> bytes | None:
-    """The data of the one event in a chunk, as one line; None when it is no such chunk."""
+    """Return the data of the only event in a chunk, as one line; None if the chunk is different."""
     at = body.find(_DATA)
     if at < 0 or (at and body[at - 1 : at] != b"\n"):
         return None if body.strip() else b""
@@ -209,7 +209,7 @@ class SessionTransport(StreamableHTTPServerTransport):
 
     @asynccontextmanager
     async def connect(self) -> AsyncIterator[tuple[RequestReader, ResponseWriter]]:
-        """The two ends for the dispatcher."""
+        """Open the streams for the dispatcher."""
         async with super().connect() as streams:
             yield OpenRequests(finish_seconds=None).wrap(*streams)
 

@@ -1,6 +1,6 @@
-"""Sessions of the handshake era: counted for each principal, with events of their own, known to the other replicas.
+"""Sessions of the handshake era: limited for each principal, with separate event stores, known to the other replicas.
 
-The SDK's manager has one cap for everybody and one event store for all. What it leaves out is added by overriding two
+The SDK's manager has one limit for all principals and one event store for all sessions. `SessionManager` overrides two
 of its methods (docs/adr/0019); a test fails when it has them no more.
 """
 
@@ -27,14 +27,12 @@ from coretools.web.common.config import LimitsSection
 from coretools.web.replicas.stores import EventLog, Stores
 from coretools.web.sessions.response_format import SessionTransport
 
-# The SDK's event store of one session, over a log of ours.
-#
-# The SDK's `EventStore` does not say of which session an event is, and names streams by the clients' own request ids:
-# one store for all would hand one session's answers to another. So each transport is given a store of its own.
+# The SDK's `EventStore` gets no session with an event, and names streams by the clients' request ids: one store for all
+# would deliver one session's responses to another. So each transport gets its own store.
 
 
 class SessionEventStore(EventStore):
-    """What the SDK stores and replays, for one session. Its log is opened once the session has its id."""
+    """The SDK's event store for one session. Its log is opened once the session has an id."""
 
     def __init__(self, stores: Stores) -> None:
         self._stores = stores
@@ -42,21 +40,21 @@ class SessionEventStore(EventStore):
         self._has_hole = False
 
     def open(self, session: str) -> None:
-        """The session has its id."""
+        """Open the log of the session."""
         self._log = self._stores.events(session)
 
     @property
     def log(self) -> EventLog:
-        """What is kept."""
+        """The event log."""
         if self._log is None:
             raise RuntimeError("the session has no id yet")
         return self._log
 
     async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
-        """Keep an event. One that can't be kept is sent all the same, with an id that is of none.
+        """Store an event. If that fails, it is still sent, with an id that no event has.
 
-        What was kept before is forgotten then, rather than replayed with a hole. Raising would end the SDK's router of
-        messages, and with it every answer of the session.
+        Earlier events are then forgotten rather than replayed with a gap. An exception would end the SDK's message
+        router, and with it every response of the session.
         """
         try:
             if self._has_hole:
@@ -68,10 +66,10 @@ class SessionEventStore(EventStore):
             return f"lost-{secrets.token_hex(8)}"
 
     async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> str | None:
-        """Send what came after an event of the same session and stream, and what comes until the request is answered.
+        """Send the events after one of the same stream, and new ones until the request is answered.
 
-        The SDK would send what comes by itself, but only from a moment after this returns: an answer in between is
-        stored and not sent, and its client waits for ever. Only the stream without a request is left to it.
+        The SDK sends new events itself, but only from a moment after this returns: a response in between is stored
+        and not sent, and its client waits forever. Only the stream without a request is left to the SDK.
         """
         last = last_event_id
         while True:
@@ -90,36 +88,36 @@ class SessionEventStore(EventStore):
 
 
 RETRY_MILLISECONDS = 500
-"""When a client that was sent away should come back."""
+"""Reconnection delay sent to clients."""
 
 SHARE = 16
-"""One principal gets this part of all sessions, unless the operator says another number."""
+"""One principal gets a sixteenth of all sessions, unless the operator sets a number."""
 
 MOST_REMEMBERED = 1_024
-"""Principals as the SDK knows them: made for each request they cost 50 microseconds."""
+"""Cached users of the SDK: creating one takes 50 microseconds."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionLimits:
-    """What sessions may use. Times in seconds, sizes in bytes."""
+    """Limits of sessions. Times in seconds, sizes in bytes."""
 
     sessions: int = 64
     per_principal: int = 0
     """0 is a sixteenth of `sessions`, at least one."""
     idle_seconds: float = 300.0
-    """0: never ended for being idle."""
+    """0: no idle timeout."""
     body_bytes: int = 4 * 1024 * 1024
 
     @property
     def share(self) -> int:
-        """Sessions of one principal."""
+        """Largest number of sessions of one principal."""
         return self.per_principal or max(1, self.sessions // SHARE)
 
 
 def session_limits(limits: LimitsSection) -> SessionLimits:
-    """Those of the configuration."""
+    """Return the configured limits."""
     return SessionLimits(
         sessions=limits.sessions,
         per_principal=limits.sessions_per_principal,
@@ -130,93 +128,93 @@ def session_limits(limits: LimitsSection) -> SessionLimits:
 
 @dataclass(slots=True, eq=False)
 class OpenSession:
-    """One session, as an operator looks at it."""
+    """One open session and its usage."""
 
     id: str
     principal: str
     events: SessionEventStore
     revision: str = ""
-    """What its client proposed, which is what was negotiated where it is served."""
+    """The revision that the client proposed, which is the negotiated one if it is supported."""
     opened: float = field(default_factory=time.monotonic)
     used: float = field(default_factory=time.monotonic)
-    """When its last request came, or was answered."""
+    """Time of the last request or response."""
     under_way: int = 1
-    """Requests and streams; the first is the one that opens it."""
+    """Active requests and streams, at first the one that opens the session."""
 
     @property
     def age_seconds(self) -> float:
-        """Since it was opened."""
+        """Seconds since it was opened."""
         return time.monotonic() - self.opened
 
     @property
     def idle_seconds(self) -> float:
-        """Since its last request."""
+        """Seconds since its last request."""
         return time.monotonic() - self.used
 
     def begin(self) -> None:
-        """A request came."""
+        """Note the begin of a request."""
         self.under_way += 1
         self.used = time.monotonic()
 
     def end(self) -> None:
-        """A request is over."""
+        """Note the end of a request."""
         self.under_way -= 1
         self.used = time.monotonic()
 
 
 class SessionWatcher(Protocol):
-    """Told of sessions. Is quick, and raises nothing."""
+    """Notified about sessions. Must be fast and must not raise."""
 
     def session_opened(self, role: str) -> None:
-        """One more."""
+        """A session was opened."""
         ...
 
     def session_ended(self, role: str, reason: str) -> None:
-        """One less: `deleted`, `idle`, `evicted` for another of its principal, or `closed` by the server."""
+        """A session ended: `deleted`, `idle`, `evicted` for another of its principal, or `closed` by the server."""
         ...
 
 
 class NullSessionWatcher:
-    """Nobody looks."""
+    """Ignores all notifications."""
 
     def session_opened(self, role: str) -> None:
-        """One more."""
+        """A session was opened."""
 
     def session_ended(self, role: str, reason: str) -> None:
-        """One less."""
+        """A session ended."""
 
 
 class SessionLimiter:
-    """How many sessions are open, over all roles of a server."""
+    """Limits the open sessions, over all roles of a server."""
 
     def __init__(self, limits: SessionLimits, watcher: SessionWatcher | None = None) -> None:
-        """`watcher` is told of every session."""
+        """`watcher` is notified about every session."""
         self.limits = limits
         self.watcher = watcher or NullSessionWatcher()
         self._by_principal: Counter[str] = Counter()
         self.opened = 0
-        """Since the start."""
+        """Sessions opened since the start."""
 
     def use(self, limits: SessionLimits) -> None:
-        """Go by these limits from now on; what is open stays."""
+        """Use these limits for later sessions; open ones stay."""
         self.limits = limits
 
     @property
     def open(self) -> int:
-        """Sessions now."""
+        """Number of open sessions."""
         return self._by_principal.total()
 
     @property
     def is_full(self) -> bool:
-        """Whether nobody gets one more."""
+        """Whether the limit of all sessions is reached."""
         return self.open >= self.limits.sessions
 
     def has_room(self, principal: str) -> bool:
-        """Whether this principal gets one more."""
+        """Whether this principal may open a session."""
         return not self.is_full and self._by_principal[principal] < self.limits.share
 
     def enter(self, principal: str) -> bool:
-        """Count one more; False when there is no room for it."""
+        """Count a new session; False if there is no room."""
         if not self.has_room(principal):
             return False
         self._by_principal[principal] += 1
@@ -224,7 +222,7 @@ class SessionLimiter:
         return True
 
     def leave(self, principal: str) -> None:
-        """One is ended."""
+        """Count the end of a session."""
         self._by_principal[principal] -= 1
         if not self._by_principal[principal]:
             del self._by_principal[principal]
@@ -232,12 +230,12 @@ class SessionLimiter:
 
 @lru_cache(MOST_REMEMBERED)
 def authenticated_user(principal: str) -> AuthenticatedUser:
-    """How the SDK knows a principal: it binds sessions to it."""
+    """Return the principal as the SDK's user, to which it binds sessions."""
     return AuthenticatedUser(AccessToken(token="", client_id=principal, scopes=[]))
 
 
 class SessionManager(StreamableHTTPSessionManager):
-    """The SDK's manager, with a share for each principal and an event store for each session."""
+    """The SDK's session manager, with a limit for each principal and an event store for each session."""
 
     def __init__(
         self,
@@ -253,19 +251,19 @@ class SessionManager(StreamableHTTPSessionManager):
             retry_interval=RETRY_MILLISECONDS,
             session_idle_timeout=limits.idle_seconds or None,
             max_request_body_size=limits.body_bytes,
-            max_sessions=None,  # counted over all roles, by `session_limiter`
+            max_sessions=None,  # `session_limiter` counts over all roles
         )
         self.sessions: dict[str, OpenSession] = {}
         self.is_closing = False
-        """The server ends: what its sessions missed is left to the other replicas."""
+        """The server is ending: stored events are left for the other replicas."""
         self.session_ended: Callable[[str], None] = _ignore
-        """Told the id of a session that is over, before the server is. Is quick, and raises nothing."""
+        """Called with the id of a session that ended before the server. Must be fast and must not raise."""
         self._stores = stores
         self._session_limiter = session_limiter
         self._role = role
 
     def has_room(self, principal: str) -> bool:
-        """Whether this principal gets one more, be it in place of one of his."""
+        """Whether this principal may open a session, possibly in place of an idle one."""
         return self._session_limiter.has_room(principal) or self._longest_idle(principal) is not None
 
     def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
@@ -273,7 +271,7 @@ class SessionManager(StreamableHTTPSessionManager):
         if not self._session_limiter.has_room(principal):
             self._evict(self._longest_idle(principal))
         if not self._session_limiter.enter(principal):
-            return None  # taken since the endpoint looked
+            return None  # taken since the endpoint checked
         events = SessionEventStore(self._stores)
         session = uuid4().hex
         transport = SessionTransport(
@@ -292,41 +290,41 @@ class SessionManager(StreamableHTTPSessionManager):
         return transport
 
     async def close(self) -> None:
-        """End every session, since the server does.
+        """Terminate every session, because the server ends.
 
-        Each first: the SDK waits for five seconds to tell a client that its call is cancelled, or its question, through
-        a stream that nothing reads any more.
+        Before the task group is cancelled: otherwise the SDK waits five seconds to report cancelled calls and questions
+        through streams that nobody reads.
         """
         self.is_closing = True
         for transport in tuple(self._server_instances.values()):
             await transport.terminate()
 
     def note_revision(self, session_id: str, revision: str) -> None:
-        """A session was opened with this one proposed."""
+        """Record the revision that a new session's client proposed."""
         session = self.sessions.get(session_id)
         if session is not None:
             session.revision = revision
 
     async def end(self, session_id: str) -> None:
-        """End a session now, if there is such a one."""
+        """End a session now, if it exists."""
         transport = self._server_instances.get(session_id)
         if transport is not None:
             await self._discard_session(session_id, transport)
 
     def _longest_idle(self, principal: str) -> OpenSession | None:
-        """The session of a principal that was used longest ago, and has no request or stream under way."""
+        """Return the principal's least recently used session without an active request or stream."""
         idle = (one for one in self.sessions.values() if one.principal == principal and not one.under_way)
         return min(idle, key=lambda one: one.used, default=None)
 
     def _evict(self, session: OpenSession | None) -> None:
-        """Give the place of a session to another one at once; what it held is given back behind it."""
+        """Free the place of a session at once and its resources in the background."""
         if session is None or self._task_group is None:
             return
         transport = self._server_instances[session.id]
-        self._give_back(session, "evicted")
+        self._free_place(session, "evicted")
         self._task_group.start_soon(self._over, session, transport)
 
-    def _give_back(self, session: OpenSession, reason: str) -> None:
+    def _free_place(self, session: OpenSession, reason: str) -> None:
         del self.sessions[session.id]
         self._session_limiter.leave(session.principal)
         self._session_limiter.watcher.session_ended(self._role, reason)
@@ -336,11 +334,11 @@ class SessionManager(StreamableHTTPSessionManager):
         if session is None:
             await super()._discard_session(session_id, transport)
             return
-        self._give_back(session, "closed" if self.is_closing else _reason(transport))
+        self._free_place(session, "closed" if self.is_closing else _reason(transport))
         await self._over(session, transport)
 
     async def _over(self, session: OpenSession, transport: StreamableHTTPServerTransport) -> None:
-        """End a session that has no place any more."""
+        """End a session whose place is free already."""
         await super()._discard_session(session.id, transport)
         if not self.is_closing:
             self.session_ended(session.id)
@@ -351,7 +349,7 @@ class SessionManager(StreamableHTTPSessionManager):
             await session.events.log.clear()
             await self._stores.sessions.release(session.id)
         except Unreachable:
-            logger.warning("the end of a session is not told to the other replicas: the store can't be reached")
+            logger.warning("the end of a session could not be recorded: the shared store can't be reached")
 
 
 def _ignore(_: str) -> None:

@@ -89,7 +89,7 @@ class Operated:
         self.draining = Draining()
         self.told = Told(self.draining)
         self.metrics = Metrics(replica="replica-1")
-        self.metrics.supply(self.told)
+        self.metrics.collect_from(self.told)
         self.console_state = ConsoleState(self.told, Redactor(["correct-horse-battery"]))
         self.gate = anyio.Event()
         self.registry = _commands(self)
