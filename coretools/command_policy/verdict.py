@@ -265,7 +265,7 @@ class ProgramPolicy:
     def refusal(self, decision: Decision, why: str = "") -> DeniedCommand:
         """Return the error for a decision that does not allow. `why` says why no person was asked."""
         step = decision.decisive
-        what = "is denied" if decision.verdict == "deny" else "needs a yes"
+        what = "is denied" if decision.verdict == "deny" else "needs confirmation"
         asker = "" if decision.verdict == "deny" else "only run_command asks a person for it; "
         remedy = f"{f'{why}; ' if why else asker}{self._remedy(step)}"
         return DeniedCommand(
