@@ -95,9 +95,9 @@ def system_grants() -> list[Grant]:
 def etc_grants() -> list[Grant]:
     """Return the grants in /etc: one per entry, since Landlock cannot take back below what is granted above."""
     found = _etc_directory_grants("")
-    outer = os.path.realpath(RESOLVER)
-    if not outer.startswith(f"{ETC}/") and os.path.isfile(outer):
-        found.append(Grant(outer, READ))
+    target = os.path.realpath(RESOLVER)
+    if not target.startswith(f"{ETC}/") and os.path.isfile(target):
+        found.append(Grant(target, READ))
     return found
 
 

@@ -198,7 +198,8 @@ def test_a_refusal_names_the_rule_and_the_remedy() -> None:
     with pytest.raises(DeniedCommand, match=r"rm x: is denied: rule 1 .*deleted by hand here.*/etc/policy.toml") as no:
         denying.require(["env", "rm", "x"])
     assert no.value.facts == {"verdict": "deny", "rule": 1, "argv": ["rm", "x"]}
-    with pytest.raises(DeniedCommand, match=r"needs confirmation(.|\n)*program = \"git\"\narguments = \[\"push\"\]") as asked:
+    lines = r"needs confirmation(.|\n)*program = \"git\"\narguments = \[\"push\"\]"
+    with pytest.raises(DeniedCommand, match=lines) as asked:
         policy(default="ask").require(["git", "push"])
     assert (asked.value.kind, asked.value.exit_code, asked.value.facts["verdict"]) == ("denied-command", 77, "ask")
     with pytest.raises(DeniedCommand, match="absolute path"):

@@ -182,13 +182,13 @@ def _holders(path: str) -> list[str]:
     return found
 
 
-def wrong_looks(place: Path, seed: int, looks: int) -> tuple[int, tuple[str, ...]]:
+def wrong_scans(place: Path, seed: int, scans: int) -> tuple[int, tuple[str, ...]]:
     """Count the scans that differ from a walk; also return why directories were polled."""
     tree = RandomTree(place, seed)
     wrong = 0
     with Roots([RootSpec(str(tree.top))], deny=DENY) as roots:
         finder = MaskFinder(roots)
-        for _ in range(looks):
+        for _ in range(scans):
             for _ in range(tree.random.randrange(1, 6)):
                 tree.change()
             found = finder.scan()
@@ -202,8 +202,8 @@ def wrong_looks(place: Path, seed: int, looks: int) -> tuple[int, tuple[str, ...
 
 def main() -> None:
     """Print the number of wrong scans, and whether anything was polled."""
-    place, seed, looks = sys.argv[1:]
-    wrong, unwatched = wrong_looks(Path(place), int(seed), int(looks))
+    place, seed, scans = sys.argv[1:]
+    wrong, unwatched = wrong_scans(Path(place), int(seed), int(scans))
     print(wrong, *unwatched, sep="\n")
 
 

@@ -12,9 +12,9 @@ import pytest
 from coretools.confinement.masks import MaskFinder
 from coretools.roots.deny import DEFAULT_DENY, DenyRules
 from coretools.roots.root_set import Roots, RootSpec
-from tests.confinement.random_tree import DENY, wrong_looks
+from tests.confinement.random_tree import DENY, wrong_scans
 
-LOOKS = 80
+SCANS = 80
 
 needs_namespaces = pytest.mark.skipif(
     sys.platform != "linux" or subprocess.run(["unshare", "-Urm", "true"], check=False).returncode != 0,
@@ -48,7 +48,7 @@ def in_namespaces(setting: str, *argv: str) -> list[str]:
 @pytest.mark.parametrize("seed", range(3))
 def test_a_scan_sees_what_a_walk_sees(place: Path, seed: int) -> None:
     """confinement-26: whatever was created, moved, exchanged or removed since the previous scan."""
-    assert wrong_looks(place, seed, LOOKS) == (0, ())
+    assert wrong_scans(place, seed, SCANS) == (0, ())
 
 
 @needs_namespaces
@@ -63,17 +63,17 @@ def test_a_scan_sees_what_a_walk_sees(place: Path, seed: int) -> None:
 )
 def test_what_can_not_be_watched_is_polled(tmp_path: Path, setting: str, why: str) -> None:
     """confinement-26: on a file system with coarse timestamps too; the reason is reported."""
-    words = ("-m", "tests.confinement.random_tree", str(tmp_path), "5", str(LOOKS))
+    words = ("-m", "tests.confinement.random_tree", str(tmp_path), "5", str(SCANS))
     assert in_namespaces(setting.format(tmp_path), *words) == ["0", why]
 
 
-def missed(place: Path, looks: int) -> int:
+def missed(place: Path, scans: int) -> int:
     """Count the files, of `count` created or changed right after a scan, that the next scan misses."""
     wrong = 0
     (place / "a").mkdir()
     with Roots([RootSpec(str(place))], deny=DenyRules(DEFAULT_DENY)) as roots:
         finder = MaskFinder(roots)
-        for _ in range(looks):
+        for _ in range(scans):
             finder.scan()
             (place / "a/.env").write_text("A=1")
             wrong += finder.scan().masked != (f"{place}/a/.env",)
