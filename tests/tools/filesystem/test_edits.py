@@ -197,7 +197,7 @@ def test_more_edits_than_one_call_may_make_are_refused_with_the_number_that_may(
     """filesystem-21: their time adds up, and no other change can be made meanwhile."""
     edits = [Edit(old=f"line {number}\n", new="x\n") for number in range(1_001)]
     text = "".join(edit.old for edit in edits)
-    with pytest.raises(TooLarge, match="1001 edits; 1000 of a text of this size"):
+    with pytest.raises(TooLarge, match="1001 edits; at most 1000 per call for a text of this size"):
         apply_edits(text, edits, shown="f", most_characters=1_000_000)
-    with pytest.raises(TooLarge, match="1000 edits; 16 of a text of this size"):
+    with pytest.raises(TooLarge, match="1000 edits; at most 16 per call for a text of this size"):
         apply_edits("x" * 128 * 1024**2, edits[:1_000], shown="f", most_characters=1_000_000_000)
