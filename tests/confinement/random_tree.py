@@ -1,6 +1,6 @@
 """A directory tree with random changes, and a finder that must agree with a full walk. Run by test_masks.
 
-As a program: `python -m tests.confinement.random_tree DIRECTORY SEED LOOKS`, for where a test must run in namespaces.
+As a program: `python -m tests.confinement.random_tree DIRECTORY SEED SCANS`, for where a test must run in namespaces.
 """
 
 import os
