@@ -80,7 +80,9 @@ def working_directory() -> str:
     try:
         return os.getcwd()
     except OSError as error:
-        raise BadSetting(f"the working directory can't be found ({error.strerror}); start it in another one") from error
+        raise BadSetting(
+            f"the working directory cannot be found ({error.strerror}); start it in another one"
+        ) from error
 
 
 def settings_from(

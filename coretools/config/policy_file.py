@@ -82,13 +82,13 @@ def _places(path: str) -> list[str]:
             is_link = stat.S_ISLNK(os.lstat(place).st_mode)
             target = os.readlink(place) if is_link else ""
         except OSError as error:
-            raise BadSetting(f"{path}: can't be read: {error.strerror} ({place})") from error
+            raise BadSetting(f"{path}: cannot be read: {error.strerror} ({place})") from error
         if not is_link:
             at = place
             continue
         links += 1
         if links > MAX_LINKS:
-            raise BadSetting(f"{path}: can't be read: its links form a loop")
+            raise BadSetting(f"{path}: cannot be read: its links form a loop")
         at = "/" if target.startswith("/") else at
         waiting += target.split("/")[::-1]
     return places
@@ -136,7 +136,7 @@ def _parsed(path: str, place: str, environment: Mapping[str, str]) -> OperatorPo
                 raise BadSetting(f"{path}: the policy file belongs to another user; copy it to a file of your own")
             data = file.read(LONGEST + 1)
     except OSError as error:
-        raise BadSetting(f"{path}: can't be read: {error.strerror}") from error
+        raise BadSetting(f"{path}: cannot be read: {error.strerror}") from error
     return parse_policy(data, path, environment)
 
 

@@ -233,23 +233,23 @@ class StreamRedactor:
 
     def feed(self, data: bytes) -> bytes:
         """Add the next piece and return what can be shown now."""
-        text = self._skipped(data.decode("latin-1"))
+        text = self._after_long_credential(data.decode("latin-1"))
         self._buffer += text
-        out = self._lines()
+        out = self._pass_on_lines()
         if not self._in_key:
             if any(mark in text for mark in BREAKS):
-                out += self._words()
+                out += self._pass_on_words()
             if len(self._buffer) - self._shown > MAX_HELD_BYTES:
-                out += self._excess()
+                out += self._pass_on_excess()
         return out.encode("latin-1")
 
     def end(self) -> bytes:
         """Return the rest at the end of the output."""
-        out = self._give(len(self._buffer), self._spans())
+        out = self._pass_on(len(self._buffer), self._spans())
         self._buffer, self._shown, self._in_key = "", 0, False
         return out.encode("latin-1")
 
-    def _skipped(self, text: str) -> str:
+    def _after_long_credential(self, text: str) -> str:
         """The text after a credential that was too long to hold back."""
         if not self._is_skipping:
             return text
@@ -260,14 +260,14 @@ class StreamRedactor:
     def _spans(self) -> list[Span]:
         return self._redactor.byte_spans(self._buffer)
 
-    def _give(self, upto: int, spans: list[Span]) -> str:
+    def _pass_on(self, upto: int, spans: list[Span]) -> str:
         """Pass on the buffer up to `upto`, redacted. No span may cross either end."""
         start = self._shown
         self._shown = max(start, upto)
         inside = [_moved(span, start) for span in spans if start <= span.start and span.end <= upto]
         return replace_spans(self._buffer[start:upto], inside)
 
-    def _lines(self) -> str:
+    def _pass_on_lines(self) -> str:
         """Pass on complete lines, except those that a private key may continue from."""
         border = _last_line_end(self._buffer)
         if border <= self._shown:
@@ -276,14 +276,14 @@ class StreamRedactor:
         key = find_open_key(lines)
         upto = max(key.start, self._shown) if key else border
         spans = self._redactor.byte_spans(lines)
-        out = self._give(upto, [span for span in spans if span.end <= upto])
+        out = self._pass_on(upto, [span for span in spans if span.end <= upto])
         self._buffer = (key.kept if key else "") + rest
         self._shown, self._in_key = 0, key is not None
         if self._in_key and len(self._buffer) > 2 * MAX_HELD_BYTES:
-            out += self._excess()
+            out += self._pass_on_excess()
         return out
 
-    def _words(self) -> str:
+    def _pass_on_words(self) -> str:
         """Pass on words of an unfinished line that no later text can turn into a credential."""
         upto = max(self._shown, *(self._buffer.rfind(blank) + 1 for blank in _BLANKS))
         if _PROMPT.fullmatch(self._buffer, upto):
@@ -298,7 +298,7 @@ class StreamRedactor:
         upto = min([upto, *(span.start for span in spans if span.end > upto or span.end == len(self._buffer))])
         if upto <= self._shown:
             return ""
-        out = self._give(upto, spans)
+        out = self._pass_on(upto, spans)
         self._forget()
         return out
 
@@ -309,17 +309,17 @@ class StreamRedactor:
             cut = min(at for at in (self._shown, *blanks) if at >= 0)
             self._buffer, self._shown = self._buffer[cut:], self._shown - cut
 
-    def _excess(self) -> str:
+    def _pass_on_excess(self) -> str:
         """Pass on a part of what is too long to hold back, except what is needed to recognise a credential."""
         spans = self._spans()
         last = spans[-1] if spans else None
         if last is not None and last.end == len(self._buffer) and last.end - last.start > RECOGNISED:
-            out = self._give(last.end, spans)
+            out = self._pass_on(last.end, spans)
             self._buffer, self._shown, self._in_key, self._is_skipping = "", 0, False, True
             return out
         upto = len(self._buffer) - RECOGNISED
         upto = min([upto, *(span.start for span in spans if span.start < upto < span.end)])
-        out = self._give(max(upto, self._shown), spans)
+        out = self._pass_on(max(upto, self._shown), spans)
         self._buffer, self._shown, self._in_key = self._buffer[self._shown :], 0, False
         return out
 

@@ -77,7 +77,7 @@ class ResolvedPath:
             os.close(self.fd)
             self.fd = self.root.fd
 
-    def go_down(self, name: str) -> None:
+    def enter(self, name: str) -> None:
         """Enter the directory of this name: the first of `missing`, which exists by now."""
         below = os.open(name, HANDLE, dir_fd=self.fd)
         self.close()
@@ -92,7 +92,7 @@ class ResolvedPath:
             NotFound: there is none.
         """
         if self.found is None:
-            near = self._near()
+            near = self._similar_paths()
             hint = f"; did you mean {' or '.join(near)}?" if near else ""
             what = "there is nothing at this path"
             if self._is_behind_link():
@@ -105,7 +105,7 @@ class ResolvedPath:
         written = posixpath.normpath(self.shown).removeprefix("/")
         return not posixpath.join(self.root.path, self.place.relative).endswith(f"/{written}")
 
-    def _near(self) -> list[str]:
+    def _similar_paths(self) -> list[str]:
         """Existing paths that differ slightly in the first missing name."""
         wanted = (*self.missing, self.name)[0]
         parts = self.shown.split("/")
@@ -242,15 +242,15 @@ class PathWalker:
             if name == "..":
                 self._go_up()
             elif self._pending:
-                if not self._go_down(name):
+                if not self._enter(name):
                     return self._spot(self._pending[0], missing=(name, *reversed(self._pending[1:])))
             else:
-                resolved = self._last(name, follow=follow)
+                resolved = self._resolve_last(name, follow=follow)
                 if resolved is not None:
                     return resolved
         return self._spot(".", found=os.stat(".", dir_fd=self._fd))
 
-    def _last(self, name: str, *, follow: bool) -> ResolvedPath | None:
+    def _resolve_last(self, name: str, *, follow: bool) -> ResolvedPath | None:
         """The resolved path of the last name, or None if the walk continues: it was a link, or a root."""
         found = _stat_or_none(name, self._fd)
         if found is None:
@@ -272,7 +272,7 @@ class PathWalker:
         self._roots.require_allowed(resolved.place, self._shown)
         return resolved
 
-    def _go_down(self, name: str) -> bool:
+    def _enter(self, name: str) -> bool:
         """Enter a directory, or put a link's target before the pending components. False if there is no such entry."""
         try:
             below = os.open(name, HANDLE, dir_fd=self._fd)
@@ -283,7 +283,7 @@ class PathWalker:
                 raise
             self._expand(name)
             return True
-        self._hold(below)
+        self._set_current(below)
         self._names.append(name)
         if self._roots.are_nested:
             root = self._roots.root_with(identity_of(os.fstat(below)))
@@ -294,12 +294,12 @@ class PathWalker:
     def _go_up(self) -> None:
         if not self._names:
             # Above a root a path is only text: it must lead into a root again before anything is opened.
-            self._leave(posixpath.dirname(self._root.path), self._pending)
+            self._continue_at(posixpath.dirname(self._root.path), self._pending)
             return
         self._names.pop()
         # Reopened from the root without links: `..` of a directory that was moved away would lead out.
         above = "/".join(self._names)
-        self._hold(self._roots.resolver.open(self._root.fd, above, HANDLE) if above else self._root.fd)
+        self._set_current(self._roots.resolver.open(self._root.fd, above, HANDLE) if above else self._root.fd)
 
     def _expand(self, name: str) -> None:
         """Put the target of a link before the pending components."""
@@ -314,11 +314,11 @@ class PathWalker:
             raise NotFound(f"{self._shown}: a loop of links, or more than {MAX_LINKS} links", path=self._shown)
         self._roots.require_allowed(RootedPath(self._root, "/".join((*self._names, name))), self._shown)
         if target.startswith("/"):
-            self._leave(target, self._pending)
+            self._continue_at(target, self._pending)
         else:
             self._pending += [part for part in reversed(target.split("/")) if part not in ("", ".")]
 
-    def _leave(self, absolute: str, pending: list[str]) -> None:
+    def _continue_at(self, absolute: str, pending: list[str]) -> None:
         """Continue at an absolute path, by its text, in whichever root contains it."""
         rest = list(reversed(pending))
         while rest and rest[0] == ".." and self._roots.split(absolute) is None:
@@ -334,7 +334,7 @@ class PathWalker:
         self._roots.require_present(place.root)
         self._start(place)
 
-    def _hold(self, fd: int) -> None:
+    def _set_current(self, fd: int) -> None:
         self.close()
         self._fd = fd
 

@@ -141,8 +141,8 @@ class _Index(NamedTuple):
 class SecretCheck:
     """Decides about suspect files beneath the roots, which are given by path and descriptor."""
 
-    def __init__(self, engine: Resolver, tops: Sequence[tuple[str, int]]) -> None:
-        self._engine = engine
+    def __init__(self, resolver: Resolver, tops: Sequence[tuple[str, int]]) -> None:
+        self._resolver = resolver
         self._tops = tops
         self._last: _Index | None = None
         """The last index that was read: many files of one repository are checked in a row."""
@@ -150,7 +150,7 @@ class SecretCheck:
     def decide(self, top: tuple[str, int], relative: str, kind: str) -> SecretDecision:
         """Decide about a path beneath a root, links not followed. A directory or a link is never hidden."""
         try:
-            handle = self._engine.open(top[1], relative, _HANDLE)
+            handle = self._resolver.open(top[1], relative, _HANDLE)
         except FileNotFoundError:
             return SecretDecision("", inode=ABSENT)
         except (OSError, ValueError):
@@ -255,7 +255,7 @@ class SecretCheck:
         fd = None
         try:
             if found is not None and stat.S_ISREG(found[1]):
-                fd = self._engine.open(beneath, path, _READ)
+                fd = self._resolver.open(beneath, path, _READ)
         except OSError:
             fd = None
         try:
@@ -267,7 +267,7 @@ class SecretCheck:
     def _version(self, beneath: int, path: str) -> tuple[Version, int] | None:
         """Version and mode of a path; None if it does not exist or contains a link."""
         try:
-            handle = self._engine.open(beneath, path, _HANDLE)
+            handle = self._resolver.open(beneath, path, _HANDLE)
         except (OSError, ValueError):
             return None
         try:

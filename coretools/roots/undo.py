@@ -74,7 +74,7 @@ class Undo:
         """
         undo = cls(roots, directory, entries)
         with translate_errors(directory.shown):
-            if directory.place.root.writable and undo._opens():
+            if directory.place.root.writable and undo._open_existing():
                 undo.roll_back()
         return undo
 
@@ -94,7 +94,7 @@ class Undo:
         with translate_errors(self._directory.shown):
             self._make()
             for name in self._entries.moved:
-                self._set_aside(name)
+                self._move_aside(name)
             for name in (*self._entries.made, *self._entries.copied):
                 if not self._is_there(name):
                     os.mkdir(f"{_ABSENT}{name}", dir_fd=self._fd)
@@ -103,11 +103,11 @@ class Undo:
 
     def _make(self) -> None:
         """Create and lock the directory for the saved state."""
-        while not self._opens():
+        while not self._open_existing():
             with suppress(FileExistsError):
                 os.mkdir(UNDO_DIRECTORY, dir_fd=self._directory.fd)
         if os.listdir(self._fd):
-            self._let_go()
+            self._release()
             raise Conflict(
                 f"{self._directory.shown}/{UNDO_DIRECTORY}: contains something that no restore left, or that could not"
                 " be restored; move or delete it"
@@ -122,7 +122,7 @@ class Undo:
             self._remove(_DROPPED)
             os.rename(UNDO_DIRECTORY, _DROPPED, src_dir_fd=self._directory.fd, dst_dir_fd=self._directory.fd)
             self._remove(_DROPPED)
-        self._let_go()
+        self._release()
 
     def roll_back(self) -> None:
         """Restore the saved state: the program has failed. What cannot be restored now is tried again later."""
@@ -131,11 +131,11 @@ class Undo:
             if _OURS in found:
                 for kept in found:
                     with suppress(OSError, CoreError):
-                        self._put_back(kept)
+                        self._restore(kept)
                 if os.listdir(self._fd) == [_OURS]:
                     os.rmdir(_OURS, dir_fd=self._fd)
             os.rmdir(UNDO_DIRECTORY, dir_fd=self._directory.fd)
-        self._let_go()
+        self._release()
 
     def _holds_root(self, name: str) -> bool:
         return self._roots.holds_root(self._place(name))
@@ -144,7 +144,7 @@ class Undo:
         place = self._directory.place
         return RootedPath(place.root, join_path(place.relative, name))
 
-    def _opens(self) -> bool:
+    def _open_existing(self) -> bool:
         """Open and lock a saved state; False if there is none."""
         try:
             self._fd = os.open(UNDO_DIRECTORY, _DIRECTORY, dir_fd=self._directory.fd)
@@ -154,7 +154,7 @@ class Undo:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             is_same = os.path.samestat(os.fstat(self._fd), os.stat(UNDO_DIRECTORY, dir_fd=self._directory.fd))
         except BlockingIOError:
-            self._let_go()
+            self._release()
             raise Conflict(
                 f"{self._directory.shown}: a restore of it is under way; call again when it has ended"
             ) from None
@@ -163,7 +163,7 @@ class Undo:
         except OSError as error:  # file systems without locks
             is_same = error.errno in (errno.ENOTSUP, errno.ENOLCK, errno.EBADF)
         if not is_same:
-            self._let_go()
+            self._release()
         return is_same
 
     def _is_there(self, name: str) -> bool:
@@ -173,7 +173,7 @@ class Undo:
             return False
         return True
 
-    def _set_aside(self, name: str) -> None:
+    def _move_aside(self, name: str) -> None:
         try:
             os.rename(name, name, src_dir_fd=self._directory.fd, dst_dir_fd=self._fd)
         except FileNotFoundError:
@@ -198,7 +198,7 @@ class Undo:
                 os.utime(copy, ns=(found.st_atime_ns, found.st_mtime_ns))
         os.rename(f"{_PART}{name}", name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
 
-    def _put_back(self, kept: str) -> None:
+    def _restore(self, kept: str) -> None:
         name = kept.removeprefix(_ABSENT)
         if kept.startswith(_PART):
             os.unlink(kept, dir_fd=self._fd)
@@ -246,7 +246,7 @@ class Undo:
         else:
             os.unlink(name, dir_fd=self._directory.fd)
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

@@ -213,7 +213,7 @@ def create_missing(roots: Roots, resolved: ResolvedPath, *, parents: bool) -> It
             with suppress(FileExistsError):
                 os.mkdir(name, dir_fd=resolved.fd)
                 undo.callback(_remove_if_empty, roots, resolved, resolved.above, name)
-            resolved.go_down(name)
+            resolved.enter(name)
         yield
         undo.pop_all()
 

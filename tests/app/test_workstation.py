@@ -411,4 +411,4 @@ def test_a_start_in_a_directory_that_was_deleted_ends_with_a_sentence(tmp_path: 
         check=False,
     )
     assert (done.returncode, "Traceback" in done.stderr) == (78, False), done.stderr
-    assert "the working directory can't be found" in done.stderr
+    assert "the working directory cannot be found" in done.stderr

@@ -220,7 +220,7 @@ def test_the_file_becomes_a_setting_and_flags_win_over_it(file: Path, tmp_path: 
 
 def test_a_file_that_was_named_and_is_missing_is_an_error(tmp_path: Path) -> None:
     """policy-13: a server must not start without the configured rules."""
-    with pytest.raises(BadSetting, match="can't be read: No such file"):
+    with pytest.raises(BadSetting, match="cannot be read: No such file"):
         settings(CORETOOLS_POLICY=str(tmp_path / "missing.toml"))
 
 
