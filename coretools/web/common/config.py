@@ -1,8 +1,8 @@
-"""What the operator of the HTTP server decides: a TOML file, variables over it, flags over those.
+"""The configuration of the HTTP server: a TOML file, overridden by variables, overridden by flags.
 
-A key of the file is a variable too: `[server] port` is `CORETOOLS_HTTP_SERVER__PORT`, a list has commas between its
-items. An unknown key, or an unknown variable of that prefix, ends the start: a typing error in what guards a server
-must not pass as a wish.
+Every key is also a variable: `[server] port` is `CORETOOLS_HTTP_SERVER__PORT`; items of a list are separated by commas.
+An unknown key, or an unknown variable with that prefix, ends the start: a typing error must not weaken the server
+silently.
 """
 
 import os
@@ -28,7 +28,7 @@ from coretools.errors import BadSetting
 
 VARIABLES = "CORETOOLS_HTTP_"
 CONFIG_VARIABLE = "CORETOOLS_HTTP_CONFIG"
-"""Names the file where no flag does."""
+"""Names the file if no flag does."""
 
 Positive = Annotated[int, Field(gt=0)]
 Seconds = Annotated[float, Field(gt=0)]
@@ -39,93 +39,93 @@ class _Section(BaseModel):
 
 
 class ServerSection(_Section):
-    """Where it listens, and by which names it is known."""
+    """Where the server listens, and the names that clients call it by."""
 
     host: str = "127.0.0.1"
-    """Address or name to listen on; `0.0.0.0` is every one."""
+    """Address or name to listen on; `0.0.0.0` means all addresses."""
     port: int = Field(default=8765, ge=0, le=65535)
-    """0 takes a free one."""
+    """Port to listen on; 0 takes a free one."""
     hosts: tuple[str, ...] = ()
-    """Values of the Host header, with the port where it is not 443 (without TLS: 80); `NAME:*` is any port. Required
-    beyond loopback."""
+    """Accepted values of the Host header, with the port if it is not 443 (without TLS: 80); `NAME:*` accepts any port.
+    Required beyond loopback."""
     origins: tuple[str, ...] = ()
     """Origins whose pages may call (CORS), such as `https://console.example.com`."""
     public_url: str = ""
-    """How clients reach the endpoint, such as `https://coretools.example.com/mcp`; what tokens are issued for."""
+    """URL by which clients reach the endpoint, e.g. `https://coretools.example.com/mcp`; tokens are issued for it."""
     tls_certificate: str = ""
-    """File with the certificate and what signed it (PEM)."""
+    """File with the certificate and its chain (PEM)."""
     tls_key: str = ""
-    """File with its key (PEM)."""
+    """File with the private key (PEM)."""
     proxies: tuple[str, ...] = ()
-    """Addresses or networks of proxies that end TLS before this server; only they may say who a client is."""
+    """Addresses or networks of proxies that terminate TLS before this server; only they may state client addresses."""
     allow_plain_http: bool = False
-    """Serve beyond loopback without TLS and without a proxy: what is sent can be read on the way."""
+    """Serve beyond loopback without TLS and without a proxy: traffic can be read on the way."""
     drain_seconds: Seconds = 10.0
-    """Between SIGTERM and the end: calls under way may finish."""
+    """Time after SIGTERM in which active calls may finish."""
 
 
 class LimitsSection(_Section):
-    """What one request, one connection and one session may use. Sizes in bytes, times in seconds."""
+    """Limits of requests, connections and sessions. Sizes in bytes, times in seconds."""
 
     body_bytes: Positive = 4 * 1024 * 1024
-    """Of one request."""
+    """Body of one request."""
     bodies_bytes: Positive = 128 * 1024 * 1024
-    """Of all requests that are under way; one principal's hold a quarter of it at most, and one body at least."""
+    """Bodies of all active requests; one principal may use a quarter, at least one body."""
     header_bytes: Positive = 16 * 1024
-    """Of one request, with its first line."""
+    """Header of one request, with its first line."""
     headers: Positive = 64
-    """Of one request."""
+    """Header fields of one request."""
     header_seconds: Seconds = 10.0
     """From the first byte of a request, or from the connection, to the end of its header."""
     body_seconds: Seconds = 30.0
     """From the end of the header to the end of the body."""
     write_seconds: Seconds = 60.0
-    """A client that takes nothing of what it is sent for so long is cut off."""
+    """A client that reads nothing of a response for so long is cut off."""
     keep_alive_seconds: Seconds = 15.0
-    """A connection without a request is closed then."""
+    """An idle connection is closed after this time."""
     connections: Positive = 2_048
-    """At once."""
+    """Concurrent connections."""
     json_depth: Positive = 64
-    """Levels of brackets in a body."""
+    """Nesting depth of JSON in a body."""
     sessions: Positive = 1_024
-    """Of the handshake era, all principals together."""
+    """Sessions of the handshake era, of all principals."""
     sessions_per_principal: int = Field(default=0, ge=0)
-    """0 is a sixteenth of `sessions`, at least one."""
+    """Sessions of one principal; 0 means a sixteenth of `sessions`, at least one."""
     session_idle_seconds: float = Field(default=300.0, ge=0)
-    """A session without a request under way for so long is ended; 0: never."""
+    """A session without an active request for so long is ended; 0: never."""
     events: Positive = 1_024
-    """Kept for one session, for clients that come back; the oldest go first."""
+    """Events stored for one session, for clients that resume; the oldest are dropped first."""
     event_bytes: Positive = 4 * 1024 * 1024
-    """The same in bytes."""
+    """Size of the stored events of one session."""
     failures_per_minute: Positive = 30
-    """Wrong tokens from one address within a minute; further wrong ones must wait, valid ones never do."""
+    """Wrong tokens from one address within a minute; further wrong ones are delayed, valid ones never are."""
 
 
 class JwtSection(_Section):
     """Tokens of an authorization server."""
 
     issuer: str
-    """Its URL, as its tokens have it in `iss`."""
+    """URL of the issuer, as in the `iss` claim of its tokens."""
     jwks_url: str = ""
-    """Where its keys are; by default as its metadata say."""
+    """URL of its keys; by default the one in its metadata."""
     audience: str = ""
-    """By default the server's `public_url`."""
+    """Required audience; by default the server's `public_url`."""
     algorithms: tuple[str, ...] = ("RS256", "ES256", "EdDSA")
     leeway_seconds: float = Field(default=30.0, ge=0)
-    """For clocks that differ."""
+    """Tolerance for clock differences."""
     scopes: tuple[str, ...] = ()
-    """Which a token must have."""
+    """Scopes that a token must have."""
     token_types: tuple[str, ...] = ("at+jwt",)
-    """Values of the `typ` header (RFC 9068). Add `JWT` for an issuer that marks its access tokens so, or not at all:
+    """Values of the `typ` header (RFC 9068). Add `JWT` for an issuer that uses that type for access tokens, or none:
     Keycloak, Entra ID, and Auth0 without its RFC 9068 profile."""
     name_claim: str = ""
     """The claim with the name to commit under, such as `name`; goes with `email_claim`."""
     email_claim: str = ""
     """The claim with the address to commit under, such as `email`."""
     role_claim: str = ""
-    """The claim that names the role; without one everybody has the default role."""
+    """The claim that names the role; if unset, everybody has the default role."""
     roles: dict[str, str] = {}
-    """Role by value of that claim. A value that is not here is nobody's."""
+    """Role by value of that claim. Other values give no access."""
 
     @model_validator(mode="after")
     def _has_both_claims(self) -> "JwtSection":
@@ -135,42 +135,41 @@ class JwtSection(_Section):
 
 
 class AuthSection(_Section):
-    """Who may call. Without tokens and without an issuer: everybody, which is for loopback only."""
+    """Authentication. Without tokens and without an issuer everybody may call, which is allowed on loopback only."""
 
     tokens: str = ""
-    """File of hashed bearer tokens, as `coretools token` writes it; reread when it changes."""
+    """File of hashed bearer tokens, written by `coretools token`; read again when it changes."""
     jwt: JwtSection | None = None
 
 
 class RoleSection(_Section):
-    """What principals of one role may do."""
+    """Rights and limits of the principals of one role."""
 
     roots: tuple[str, ...] = ()
-    """Directories, `PATH:ro` for reading only; by default those of the flags."""
+    """Directories, `PATH:ro` for read-only; by default those of the flags."""
     profile: str = ""
     """`read`, `dev`, `ci` or `all`; by default that of the flags."""
     read_only: bool = False
-    """Nothing that changes anything, whatever the profile and the roots say."""
+    """Disable all tools that change anything, whatever the profile and the roots allow."""
     author: str = ""
-    """As whom its principals commit who have none of their own, such as `Ada <ada@example.com>`; by default that of the
-    flags."""
+    """Commit author of principals without their own, such as `Ada <ada@example.com>`; by default that of the flags."""
     deny: tuple[str, ...] = ()
-    """Globs of paths to deny beside those of the flags."""
+    """Globs of paths to deny, in addition to those of the flags."""
     network: Literal["allow", "deny", ""] = ""
-    """Whether commands may use the network; by default as the flags and the policy file say."""
+    """Whether commands may use the network; by default as set by the flags and the policy file."""
     requests_per_second: float | None = Field(default=None, ge=0)
-    """Of one principal, on average; 0 is no limit. By default 50, and no limit without tokens, which is on loopback."""
+    """Average rate of one principal; 0 means no limit. By default 50; without tokens (loopback) no limit."""
     burst: Positive = 100
-    """Requests at once after a quiet time."""
+    """Requests at once after an idle time."""
     concurrent: Positive = 64
-    """Calls of one principal that are worked on at once."""
+    """Concurrent calls of one principal."""
 
 
 class ConsoleSection(_Section):
-    """The operator's page at `/console`; off without a token file of its own."""
+    """The operator's page at `/console`; disabled without its own token file."""
 
     tokens: str = ""
-    """File of hashed tokens that open it; those of `[auth]` do not."""
+    """File of hashed tokens for the console; those of `[auth]` do not open it."""
 
 
 class MetricsSection(_Section):
@@ -178,44 +177,44 @@ class MetricsSection(_Section):
 
     enabled: bool = True
     tokens: str = ""
-    """File of hashed tokens that may read it; beyond loopback it is off without one."""
+    """File of hashed tokens for the metrics; beyond loopback they are disabled without it."""
 
 
 class RedisSection(_Section):
-    """The engine that replicas share; without a URL everything is in the memory of the process."""
+    """The Redis that replicas share; without a URL all state is in the memory of the process."""
 
     url: str = Field(default="", repr=False)
-    """Such as `redis://host:6379/0`, `rediss://` with TLS, or `unix:///path`."""
+    """URL, such as `redis://host:6379/0`, `rediss://` with TLS, or `unix:///path`."""
     prefix: str = "coretools:"
-    """Of every key."""
+    """Prefix of every key."""
     replica: str = ""
     """Name of this replica; by default a random one."""
     timeout_seconds: Seconds = 2.0
     lease_seconds: Seconds = 15.0
-    """A replica that did not say for so long that it is alive is gone: its sessions are ended."""
+    """A replica that did not renew its lease for so long is gone, and its sessions end."""
 
 
 class TelemetrySection(_Section):
-    """Traces, by OpenTelemetry's own variables (OTEL_EXPORTER_OTLP_ENDPOINT and the like)."""
+    """Traces, configured by OpenTelemetry's variables (OTEL_EXPORTER_OTLP_ENDPOINT and others)."""
 
     traces: bool = False
 
 
 class LogSection(_Section):
-    """On standard error."""
+    """The log on standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: LogFormat = "json"
 
 
 class Config(_Section):
-    """The whole file."""
+    """The whole configuration."""
 
     server: ServerSection = ServerSection()
     limits: LimitsSection = LimitsSection()
     auth: AuthSection = AuthSection()
     roles: dict[str, RoleSection] = {}
-    """By name; `default` is that of whoever has none named."""
+    """Roles by name; `default` is the role of principals without a named one."""
     console: ConsoleSection = ConsoleSection()
     metrics: MetricsSection = MetricsSection()
     redis: RedisSection = RedisSection()
@@ -224,12 +223,12 @@ class Config(_Section):
 
 
 def read_config(path: str | None, environment: Mapping[str, str], flags: Mapping[str, Any]) -> Config:
-    """The configuration in a file, if one is named, with what variables and flags change of it.
+    """Read the configuration from a file, if one is named, and apply variables and flags.
 
     `flags` are values by dotted key (`server.port`).
 
     Raises:
-        BadSetting: no such file, not TOML, an unknown key, or a value that can't be used; names each.
+        BadSetting: a missing file, invalid TOML, unknown keys or invalid values; names each fault.
     """
     path = path or environment.get(CONFIG_VARIABLE) or None
     found: dict[str, Any] = _parsed(path) if path else {}
@@ -267,7 +266,7 @@ def _put(found: dict[str, Any], keys: list[str], value: Any, name: str) -> None:
 
 
 def _items(keys: list[str], value: Any) -> Any:
-    """A list in a variable has commas between its items."""
+    """Split a list in a variable at its commas."""
     if not isinstance(value, str):
         return value
     kind: Any = Config
@@ -277,7 +276,7 @@ def _items(keys: list[str], value: Any) -> Any:
 
 
 def _sentence(error: ErrorDetails, path: str | None, variables: Mapping[str, str]) -> str:
-    """What is wrong, and where the operator wrote it."""
+    """Describe a fault and where the operator wrote it."""
     key = key_of(error["loc"])
     written = next((one for one in variables if one == key or one.startswith(f"{key}.")), None)
     if written is None:
