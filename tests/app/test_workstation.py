@@ -208,7 +208,7 @@ def test_the_end_of_input_ends_the_server_and_its_children(project: Path) -> Non
 
 
 def test_a_killed_server_leaves_no_process(project: Path) -> None:
-    """process: SIGKILL of the server can't be seen by it; its guard sees it."""
+    """process: the server can't handle SIGKILL; its watchdog notices it."""
     seconds = marker()
     with peer(project) as client:
         client.start_session()

@@ -1,4 +1,4 @@
-"""coretools' own options, told apart from a command's (docs/specs/cli.md)."""
+"""Global options, separated from those of a command (docs/specs/cli.md)."""
 
 import os
 from pathlib import Path

@@ -84,7 +84,7 @@ def server(*words: str | Path, cwd: Path, environment: dict[str, str] | None = N
 
 
 def refused(*words: str | Path, cwd: Path) -> str:
-    """What a start that is refused says, with the exit code of a wrong configuration."""
+    """Standard error of a refused start, which exits with the code for a wrong configuration."""
     expected, errors = started(*words, cwd=cwd).communicate(timeout=ANSWER_SECONDS)
     assert expected == b""
     return errors.decode()

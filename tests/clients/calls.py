@@ -16,7 +16,7 @@ class Call:
     tool_set: str
     name: str
     arguments: dict[str, Any]
-    says: str
+    expected: str
 
     def plain(self) -> dict[str, Any]:
         return asdict(self)

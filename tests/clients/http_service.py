@@ -1,4 +1,4 @@
-"""A `coretools-http` with tokens, for the clients of others: what it serves, and what they are told of it."""
+"""A `coretools-http` with tokens, for clients written by others: what it serves, and their configuration."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,7 +44,7 @@ class Service:
 
 @contextmanager
 def service(folder: Path, token: str, tokens: Path) -> Iterator[Service]:
-    """A server of a clone; who has the token may call."""
+    """A server of a clone; holders of the token may call."""
     clone = cloned(folder)
     environment = {"CORETOOLS_HTTP_AUTH__TOKENS": str(tokens)}
     words = ("--root", clone, "--with", HELD, "--log-level", "debug")

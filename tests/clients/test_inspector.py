@@ -52,7 +52,7 @@ def test_the_inspector_calls_each_tool_set(node: Path, clone: Path, era: str, ca
     """interoperability-1: over stdio, in both eras."""
     run = inspect(node, clone, era, *tool_call(call))
     assert run.returncode == 0, run.stderr
-    assert call.says in json.loads(run.stdout)["result"]["content"][0]["text"]
+    assert call.expected in json.loads(run.stdout)["result"]["content"][0]["text"]
 
 
 def test_the_inspector_shows_a_refusal(node: Path, clone: Path) -> None:
@@ -61,7 +61,7 @@ def test_the_inspector_shows_a_refusal(node: Path, clone: Path) -> None:
     assert run.returncode == REFUSED_EXIT_CODE
     result = json.loads(run.stdout)["result"]
     assert result["isError"]
-    assert REFUSED.says in result["content"][0]["text"]
+    assert REFUSED.expected in result["content"][0]["text"]
 
 
 def tool_call(call: Call) -> list[str]:

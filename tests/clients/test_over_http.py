@@ -85,9 +85,9 @@ async def test_the_python_client_calls_each_set(served: Service, mode: str, vers
     assert {call.name for call in CALLS} <= listed
     for call, result in zip(CALLS, results, strict=False):
         assert not result.is_error, text_of(result)
-        assert call.says in text_of(result)
+        assert call.expected in text_of(result)
     assert results[-1].is_error
-    assert REFUSED.says in text_of(results[-1])
+    assert REFUSED.expected in text_of(results[-1])
     assert served.callers == {PRINCIPAL}
 
 
@@ -173,7 +173,7 @@ async def test_lists_are_for_whoever_asked_for_them(served: Service) -> None:
 
 
 async def test_nobody_gets_in_without_a_token(served: Service) -> None:
-    """interoperability-12: the client is told what is missing, and no call is made."""
+    """interoperability-12: the response names what is missing, and no call is made."""
     before = served.server.calls.count(("git_status", "ok"))
     refused = pytest.RaisesGroup(pytest.RaisesExc(MCPError, match="bearer token"), flatten_subgroups=True)
     for mode, _ in ERAS:
@@ -190,7 +190,7 @@ async def test_the_python_client_comes_back_when_it_is_sent_away(served: Service
         with anyio.fail_after(SECONDS):
             await say(client, "let_go", name="open")
             for call in (SENT_AWAY, LATE):
-                assert call.says in await say(client, call.name, **call.arguments)
+                assert call.expected in await say(client, call.name, **call.arguments)
         assert client.protocol_version == version
 
 
@@ -213,10 +213,10 @@ async def test_a_typescript_client_calls_each_set(node: Path, served: Service, c
     *results, refusal, watched = output["results"]
     for call, result in zip(made, results, strict=True):
         assert not result.get("isError"), result
-        assert call.says in result["content"][0]["text"]
+        assert call.expected in result["content"][0]["text"]
     assert refusal["isError"]
-    assert REFUSED.says in refusal["content"][0]["text"]
-    assert watched["content"][0]["text"] == WATCHED.says
+    assert REFUSED.expected in refusal["content"][0]["text"]
+    assert watched["content"][0]["text"] == WATCHED.expected
     assert output["progress"] == ["open is held"]
 
 
@@ -256,9 +256,9 @@ def test_the_inspector_lists_and_calls(node: Path, served: Service, era: str) ->
     listed = inspected(node, served, era, "--strict", "--method", "tools/list")
     assert {call.name for call in CALLS} <= {tool["name"] for tool in listed["tools"]}
     result = inspected(node, served, era, *tool_call(CALLS[0]))
-    assert CALLS[0].says in result["content"][0]["text"]
+    assert CALLS[0].expected in result["content"][0]["text"]
     refusal = inspected(node, served, era, *tool_call(REFUSED), exit_code=REFUSED_EXIT_CODE)
-    assert REFUSED.says in refusal["content"][0]["text"]
+    assert REFUSED.expected in refusal["content"][0]["text"]
     assert set(served.eras[before:]) == {"handshake" if era == "legacy" else "stateless"}
 
 
@@ -294,5 +294,5 @@ def test_mcporter_lists_and_calls(node: Path, served: Service, configuration: Pa
         words = ("call", f"coretools.{call.name}", "--args", json.dumps(call.arguments), "--output", "json")
         result = mcporter(node, served, configuration, *words, exit_code=exit_code)
         assert result["isError"] is (call is REFUSED)
-        assert call.says in result["content"][0]["text"]
+        assert call.expected in result["content"][0]["text"]
     assert set(served.eras[before:]) == {"handshake"}

@@ -34,6 +34,6 @@ async def test_the_python_client_lists_the_tools_and_calls_each_set(clone: Path,
     assert {call.name for call in CALLS} <= listed
     for call, result in zip(CALLS, results, strict=False):
         assert not result.is_error, text_of(result)
-        assert call.says in text_of(result)
+        assert call.expected in text_of(result)
     assert results[-1].is_error
-    assert REFUSED.says in text_of(results[-1])
+    assert REFUSED.expected in text_of(results[-1])

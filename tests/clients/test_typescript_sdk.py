@@ -43,6 +43,6 @@ def test_a_typescript_client_lists_the_tools_and_calls_each_set(node: Path, clon
     *results, refusal = message["results"]
     for call, result in zip(CALLS, results, strict=True):
         assert not result.get("isError"), result
-        assert call.says in result["content"][0]["text"]
+        assert call.expected in result["content"][0]["text"]
     assert refusal["isError"]
-    assert REFUSED.says in refusal["content"][0]["text"]
+    assert REFUSED.expected in refusal["content"][0]["text"]

@@ -132,7 +132,7 @@ def host_messages(result: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def scenes(made: dict[str, dict[str, Any]], folder: Path) -> dict[str, dict[str, Any]]:
-    """Pages, what they are told, and how they are looked at."""
+    """Pages, the messages of their host, and how they are displayed."""
     diff, tests = (made[f"{name} page"]["html"] for name in PAGES)
     report = made["tests"]["structuredContent"]
     passed = {**report, "exit_code": 0, "failures": [], "seconds": 75.0}

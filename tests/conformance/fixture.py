@@ -230,7 +230,7 @@ class Conversation:
 
     @tool(Effect.READ)
     async def test_missing_capability(self, call: Call) -> str:
-        """Work only for who has a model."""
+        """Work only for clients with a model."""
         if not call.offers("sampling"):
             raise CapabilityMissing("sampling")
         return "the client offers sampling"

@@ -69,7 +69,7 @@ def said(result: Any) -> str:
 
 
 async def walked(client: Client, name: str, steps: int = 3) -> list[str]:
-    """What a call told on its way."""
+    """Notifications of a call."""
     seen: list[str] = []
 
     async def note(done: float, total: float | None, message: str | None) -> None:
@@ -315,10 +315,10 @@ async def test_a_bad_line_is_answered_and_the_next_one_read(
         if kind == "bytes":
             async with listening(tmp_path / "socket", options), await anyio.connect_unix(tmp_path / "socket") as stream:
                 await stream.send(line + b"\n" + json.dumps(HELLO).encode() + b"\n")
-                held = b""
-                while held.count(b"\n") < 2:
-                    held += await stream.receive()
-                first, second = (json.loads(one) for one in held.splitlines())
+                buffered = b""
+                while buffered.count(b"\n") < 2:
+                    buffered += await stream.receive()
+                first, second = (json.loads(one) for one in buffered.splitlines())
         else:
             to_server, read = anyio.create_memory_object_stream[bytes](16)
             write, from_server = anyio.create_memory_object_stream[str](16)
@@ -363,9 +363,9 @@ async def test_a_client_that_does_not_read_costs_bounded_memory_and_its_end_free
             tasks.start_soon(listener.serve, connected)
             stream = await anyio.connect_unix(tmp_path / "socket")
             await stream.send(json.dumps(HELLO).encode() + b"\n")
-            held = b""
-            while b"\n" not in held:
-                held += await stream.receive()
+            buffered = b""
+            while b"\n" not in buffered:
+                buffered += await stream.receive()
             for number in range(2, 12):
                 call = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": {"name": "flood"}}
                 await stream.send(json.dumps(call).encode() + b"\n")
@@ -398,7 +398,7 @@ async def test_http_serves_both_eras_to_many_clients_at_once(mode: str) -> None:
 
 
 async def test_http_refuses_another_host_or_origin_and_one_session_too_many() -> None:
-    """api-7: who has a name that resolves to this machine is not let in; 503 beyond the sessions that are in use."""
+    """api-7: a foreign name that resolves to this machine is refused; 503 beyond the sessions that are in use."""
     import httpx2
 
     headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}

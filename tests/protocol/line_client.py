@@ -37,10 +37,10 @@ class Over:
         await self._stack.aclose()
 
     async def _receive(self, received: Any) -> None:
-        held = b""
+        buffered = b""
         with contextlib.suppress(anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError):
             while True:
-                *lines, held = (held + await self._stream.receive()).split(b"\n")
+                *lines, buffered = (buffered + await self._stream.receive()).split(b"\n")
                 for line in lines:
                     await received.send(SessionMessage(types.jsonrpc_message_adapter.validate_json(line)))
 

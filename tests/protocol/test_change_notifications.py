@@ -1,4 +1,4 @@
-"""Who is told of what changes, in both eras, on a real server (docs/specs/notifications.md)."""
+"""Change notifications in both eras, on a real server (docs/specs/notifications.md)."""
 
 import gc
 import os
@@ -42,7 +42,7 @@ ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
 BOUND_SECONDS = 10
 
 Told = Callable[[], Awaitable[str]]
-"""The next that a client is told of: the name of a list, or an address."""
+"""The next notification of a client: the name of a list, or an address."""
 
 
 async def hurried(seconds: float) -> None:
@@ -97,7 +97,7 @@ def named(event: object) -> str:
 
 @asynccontextmanager
 async def subscribed(target: Any, mode: str, *uris: str) -> AsyncIterator[tuple[Client, Told]]:
-    """A client that is told of every list and of these resources, in whichever way its era has."""
+    """A client subscribed to every list and to these resources, in the way of its era."""
     send, receive = anyio.create_memory_object_stream[object](100)
 
     async def note(message: object) -> None:
@@ -489,7 +489,7 @@ def fact(result: types.CallToolResult, name: str) -> Any:
 
 @ERAS
 async def test_the_output_of_a_run_is_told_of_when_it_comes_and_when_it_ends(tmp_path: Path, mode: str) -> None:
-    """notifications-9: output, and the end; an ended run has no more to tell."""
+    """notifications-9: output, and the end; an ended run causes no more notifications."""
     async with workstation(tmp_path) as (_, server), Client(server, mode=mode) as starter:
         run = fact(await starter.call_tool("run_command", {"command": "cat", "stdin": "", "wait_seconds": 0}), "run")
         uri = f"coretools://runs/{run}/output"
@@ -502,7 +502,7 @@ async def test_the_output_of_a_run_is_told_of_when_it_comes_and_when_it_ends(tmp
 
 
 async def test_the_run_of_another_principal_is_no_resource(tmp_path: Path) -> None:
-    """notifications-9: neither read, nor watched, nor told of."""
+    """notifications-9: it can't be read or subscribed to, and causes no notification."""
     async with workstation(tmp_path) as (assembly, server), Client(server, mode="legacy") as client:
         run = fact(await client.call_tool("run_command", {"command": "cat", "stdin": "", "wait_seconds": 0}), "run")
         assembly.runs.get(run, "local").principal = "another"

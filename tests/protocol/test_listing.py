@@ -58,10 +58,10 @@ def client(mode: str, **given: Any) -> Client:
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_a_command_sees_what_its_client_declared(mode: str, capability: str, able: str, unable: str) -> None:
     """interoperability-11: a capability, or an extension; whatever else it names is not there."""
-    for given, says in (({"sampling_callback": think, "extensions": [Extended()]}, able), ({}, unable)):
+    for given, expected in (({"sampling_callback": think, "extensions": [Extended()]}, able), ({}, unable)):
         async with client(mode, **given) as connected:
             result = await connected.call_tool("look", {"capability": capability})
-        assert result.content == [types.TextContent(type="text", text=says)]
+        assert result.content == [types.TextContent(type="text", text=expected)]
 
 
 @pytest.mark.parametrize(

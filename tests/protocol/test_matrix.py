@@ -198,10 +198,10 @@ CAPABILITIES = {"ask_model": "sampling", "ask_roots": "roots"}
 
 
 async def questions(seat: Seat) -> None:
-    for tool, key, given, says in ASKED:
-        assert await seat.said(tool, answers={key: given}) == says
+    for tool, key, given, expected in ASKED:
+        assert await seat.said(tool, answers={key: given}) == expected
         if seat.has_model if tool == "ask_model" else seat.has_person:
-            assert await seat.said(tool) == says
+            assert await seat.said(tool) == expected
         elif seat.has_model and tool == "ask_text":  # where there is no person, a model may say a word, and never yes
             assert await seat.said(tool) == "A cat is a cat."
         elif not seat.has_model or tool in ("ask_yes", "ask_roots"):

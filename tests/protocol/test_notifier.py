@@ -143,7 +143,7 @@ def served(talkative: Talkative) -> Server[Any]:
 
 
 class Heard:
-    """What a client was told."""
+    """What a client received."""
 
     def __init__(self) -> None:
         self.steps: list[tuple[float, float | None, str | None]] = []
@@ -289,7 +289,7 @@ async def test_words_are_the_message_of_the_progress(mode: str) -> None:
 
 
 async def test_a_handshake_client_gets_messages_from_the_level_on_that_it_set() -> None:
-    """workstation-16: `info` until it says so (logging/setLevel); its own level, not that of another session."""
+    """workstation-16: `info` until it sets one (logging/setLevel); its own level, not that of another session."""
     heard, other = Heard(), Heard()
     server = served(Talkative())
     async with (
@@ -321,7 +321,7 @@ async def test_a_client_of_the_stateless_era_gets_messages_only_when_its_request
 
 
 async def test_messages_that_nobody_reads_are_bounded_and_counted() -> None:
-    """workstation-16: the oldest are left out, and the next says how many."""
+    """workstation-16: the oldest are dropped, and the next states how many."""
     talkative = Talkative()
     with anyio.fail_after(BOUND_SECONDS):
         async with raw(talkative, "legacy") as (send, receive):
@@ -462,4 +462,4 @@ async def test_what_is_told_after_the_end_of_a_call_goes_nowhere() -> None:
             assert talkative.left is not None
             await talkative.left
         await checkpoint()
-        assert len(asyncio.all_tasks()) == before - 1  # that which told has ended
+        assert len(asyncio.all_tasks()) == before - 1  # the notifier's task has ended

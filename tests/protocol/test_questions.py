@@ -443,7 +443,7 @@ async def test_each_client_answers_for_itself(era: str) -> None:
 
 
 async def test_a_cancelled_call_takes_its_form_away() -> None:
-    """questions-14: nothing is done, and the client is told."""
+    """questions-14: nothing is done, and the client is notified."""
     is_shown, is_gone = anyio.Event(), anyio.Event()
 
     async def hanging(context: Any, params: Any) -> types.ElicitResult:
@@ -465,7 +465,7 @@ async def test_a_cancelled_call_takes_its_form_away() -> None:
 
 
 async def test_a_question_that_nobody_answers_ends() -> None:
-    """questions-14: the wait is bounded, and no answer is a no; the client is told to take the form away."""
+    """questions-14: the wait is bounded, and no answer is a no; the client is asked to close the form."""
     is_gone = anyio.Event()
 
     async def silent(context: Any, params: Any) -> types.ElicitResult:
@@ -483,7 +483,7 @@ async def test_a_question_that_nobody_answers_ends() -> None:
 
 
 async def test_a_client_that_fails_to_ask_is_left_for_the_next_way() -> None:
-    """questions-14: an error is no answer; the ladder goes on. A rejection is one."""
+    """questions-14: an error is no answer; the resolution continues. A rejection is one."""
     code = types.INTERNAL_ERROR
 
     async def failing(context: Any, params: Any) -> types.ErrorData:
@@ -498,7 +498,7 @@ async def test_a_client_that_fails_to_ask_is_left_for_the_next_way() -> None:
 
 
 async def test_a_client_that_never_understands_is_not_asked_for_ever() -> None:
-    """questions-13: three attempts while a call waits, ten rounds where it does not."""
+    """questions-13: three attempts while a call waits, ten round trips otherwise."""
     person = Someone(["pink"] * 30)
     async with connected("legacy", elicitation_callback=person) as (client, _):
         result = await client.call_tool("pick", {})
@@ -520,7 +520,7 @@ async def test_a_call_asks_ten_times_at_most() -> None:
 
 @asynccontextmanager
 async def by_hand(asking: Asking | None = None, **declared: Any) -> Any:
-    """A client of the stateless era that drives the rounds itself."""
+    """A client of the stateless era that makes the round trips itself."""
     callbacks = declared or {"elicitation_callback": Someone([])}
     async with connected("auto", asking, **callbacks) as (client, asker):
 
@@ -576,7 +576,7 @@ async def test_a_no_can_t_be_turned_into_a_yes() -> None:
 
 
 async def test_a_confirmation_of_an_earlier_round_is_good_once_too() -> None:
-    """questions-15: each state leads on once, so a chain of rounds ends in one effect."""
+    """questions-15: each state is valid once, so a chain of round trips has one effect."""
     async with by_hand() as (call, asker):
         one = await call("drop_with_reason", {})
         two = await call("drop_with_reason", {}, input_responses=yes(), request_state=one.request_state)

@@ -1,4 +1,4 @@
-"""One graph as tools, resources and prompts, met by the SDK's own client in both eras (docs/specs/catalog.md)."""
+"""One catalog as tools, resources and prompts, met by the SDK's own client in both eras (docs/specs/catalog.md)."""
 
 import base64
 from datetime import date, datetime, time, timedelta
