@@ -69,7 +69,7 @@ _AWS_SECRET_LENGTH = 40
 """Length of an AWS secret key, in base64: it may begin with a slash and is not a path."""
 
 
-class _Candidate(NamedTuple):
+class _CandidateValue(NamedTuple):
     """A value after the name of a credential, and its context."""
 
     value: str
@@ -153,7 +153,7 @@ def _value(text: str, match: re.Match[str]) -> Span | None:
     whole = _RUN if is_upper and is_tight else _PLAIN
     end = _end(_QUOTED[quote[0]] if quote else f"{whole}{{0,{_EXAMINED}}}+", text, start)
     value = text[start : min(end, start + _EXAMINED)]
-    found = _Candidate(value.strip(), match["strong"] or "", bool(quote), is_tight, is_upper, text[end : end + 1])
+    found = _CandidateValue(value.strip(), match["strong"] or "", bool(quote), is_tight, is_upper, text[end : end + 1])
     if not _is_secret(found):
         return None
     return Span(start, end if quote else _end(f"{whole}*+", text, start), credential_kind(name))
@@ -168,7 +168,7 @@ def _end(expression: str, text: str, start: int) -> int:
     return match.end() if match else start
 
 
-def _is_secret(found: _Candidate) -> bool:
+def _is_secret(found: _CandidateValue) -> bool:
     value = found.value
     if not value or value[0] in "<{[(%" or set(value) <= set("*xX.-_#\u2022"):
         return False
@@ -181,7 +181,7 @@ def _is_secret(found: _Candidate) -> bool:
     return _is_bare_secret(found, value)
 
 
-def _is_quoted_secret(found: _Candidate, value: str) -> bool:
+def _is_quoted_secret(found: _CandidateValue, value: str) -> bool:
     if found.strong:
         return True
     if " " in value or len(value) < 8 or _is_path(value) or _pattern(_NUMBER).fullmatch(value):
@@ -189,7 +189,7 @@ def _is_quoted_secret(found: _Candidate, value: str) -> bool:
     return not (_pattern(_LETTERS).fullmatch(value) and len(value) < 20)
 
 
-def _is_bare_secret(found: _Candidate, value: str) -> bool:
+def _is_bare_secret(found: _CandidateValue, value: str) -> bool:
     if found.is_upper and found.is_tight:
         return _is_variable_secret(found, value)
     if found.behind in ("(", "{", "<") or _is_code(value):
@@ -200,7 +200,7 @@ def _is_bare_secret(found: _Candidate, value: str) -> bool:
     return _is_bare_token(found, value, is_argument=is_argument)
 
 
-def _is_bare_token(found: _Candidate, value: str, *, is_argument: bool) -> bool:
+def _is_bare_token(found: _CandidateValue, value: str, *, is_argument: bool) -> bool:
     if _pattern(_NUMBER).fullmatch(value) or _is_path(value) or _pattern(_LETTERS).fullmatch(value):
         return False
     if found.is_tight:
@@ -220,7 +220,7 @@ def _is_word(value: str, *, is_argument: bool, is_tight: bool) -> bool:
     return not is_tight and _pattern(_LETTERS).fullmatch(value) is not None
 
 
-def _is_variable_secret(found: _Candidate, value: str) -> bool:
+def _is_variable_secret(found: _CandidateValue, value: str) -> bool:
     """For `NAME=value`: output of `env`, a line of a `.env` file, a shell assignment."""
     if found.strong:
         return len(value) >= 3 and not (_is_placeholder(value) and value.isupper())
