@@ -181,12 +181,12 @@ _PHRASES = (
     *("temporary failure in name resolution", "temporary failure resolving", "name or service not known"),
     *("name does not resolve", "nodename nor servname provided", "could not resolve host", "couldn't resolve host"),
     *("could not resolve proxy", "unable to resolve host", "could not translate host name"),
-    # Rust, Go, Java, Python's urllib3. pip says no more of an index that it did not reach, once it does not retry.
+    # Rust, Go, Java, Python's urllib3. Without retries pip prints nothing more about an index that it did not reach.
     *("failed to lookup address information", "dns error:", "no such host", "unknownhostexception", "unknown host"),
     *("noroutetohostexception", "nameresolutionerror", "(from versions: none)"),
-    # connect(2). What refuses a connection on loopback says "connection refused" and is none of these.
+    # connect(2). A refused connection on loopback is "connection refused" and matches none of these.
     *("network is unreachable", "no route to host"),
-    # Package managers that were told to do without the network: pnpm, Yarn, cargo, go, uv, Maven, Gradle.
+    # Package managers in offline mode: pnpm, Yarn, cargo, go, uv, Maven, Gradle.
     *("err_pnpm_no_offline", "can't make a request in offline mode", "network access have been disabled"),
     *("--offline was specified", "you're using offline mode (--offline)", "disabled by goproxy=off"),
     *("because the network was disabled", "network connectivity is disabled", "in offline mode and the artifact"),

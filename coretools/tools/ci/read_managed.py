@@ -114,7 +114,7 @@ _GRADLE_SHORT = re.compile(r"\s+(\S.*) at ([\w$]+\.(?:java|kt|groovy|scala)):(\d
 
 
 def read_gradle(lines: Sequence[str]) -> ParsedReport | None:
-    """Read Gradle, all projects summed. It says counts only when something failed."""
+    """Read Gradle, all projects summed. It prints counts only if something failed."""
     counts = [found for line in lines if (found := _GRADLE_COUNTS.match(line))]
     if not counts:
         return None

@@ -226,7 +226,7 @@ class _Tests:
 
 
 def read_go(lines: Sequence[str]) -> ParsedReport | None:
-    """Read go test. Without -v a package that passed says no tests and counts as one."""
+    """Read go test. Without -v a passed package lists no tests and counts as one."""
     report: ParsedReport | None = None
     tests, current = _Tests(), ""
     broken: dict[str, Failure] = {}

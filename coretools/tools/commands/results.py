@@ -92,7 +92,7 @@ class RunReport(Result):
     def of(
         cls, run: Job, *, said: str = "", shown: OutputPart | None = None, kind: str = "", notes: tuple[str, ...] = ()
     ) -> "RunReport":
-        """A run with what is to be said and shown of it, which is told by that. `kind` is what a wait ended with."""
+        """Build the report and mark the shown output as reported. `kind` is the event that ended a wait."""
         shown = shown or OutputPart("")
         run.reported_end = max(run.reported_end, shown.stop)
         failed = kind == "exit" and not (run.completed is not None and run.completed.ok)
@@ -166,7 +166,7 @@ def both_streams(run: Job, redactor: Redactor | None = None) -> OutputPart:
 
 
 def new_output(run: Job, most: int) -> OutputPart:
-    """What no call was told yet: head and tail of it when that is more than `most` bytes."""
+    """Return the output that no call has reported yet: its head and tail if it exceeds `most` bytes."""
     output = run.output
     start = max(run.reported_end, output.first)
     left = output.end - start

@@ -153,9 +153,9 @@ class Git:
             check_revision(revision)
         # One revision per line, of printable characters only: no line can be an option or a range.
         stdin = "".join(f"{revision}^{{commit}}\n" for revision in revisions).encode()
-        told = (await self.run(checkout, "cat-file", "--batch-check", stdin=stdin)).stdout
+        output = (await self.run(checkout, "cat-file", "--batch-check", stdin=stdin)).stdout
         # git exits at a branch without the requested upstream and prints no line for it.
-        lines = iter((told.head + told.tail).split(b"\n"))
+        lines = iter((output.head + output.tail).split(b"\n"))
         commits = []
         for revision in revisions:
             found = _COMMIT.fullmatch(next(lines, b""))

@@ -101,8 +101,8 @@ def remarks(checkout: Checkout, *, hooks: bool = False) -> list[str]:
 
 def listed(names: Sequence[str]) -> str:
     """Join the first names in one line and count the rest."""
-    told = ", ".join(single_line(name) for name in names[:MAX_LISTED])
-    return told if len(names) <= MAX_LISTED else f"{told} and {len(names) - MAX_LISTED} more"
+    first = ", ".join(single_line(name) for name in names[:MAX_LISTED])
+    return first if len(names) <= MAX_LISTED else f"{first} and {len(names) - MAX_LISTED} more"
 
 
 def hidden_line(checkout: Checkout, what: str, reasons: Mapping[bytes, str]) -> str:
