@@ -213,9 +213,9 @@ class _ScrapeCollector(Collector):
         """Yield the current gauges."""
         sessions, tenants, server = self._source.sessions(), self._source.tenants(), self._source.server()
         roles = [tenant.role for tenant in tenants]
-        held = [session.role for session in sessions]
+        session_roles = [session.role for session in sessions]
         yield _by_role(
-            "coretools_sessions_open", "Sessions that are open.", [(role, held.count(role)) for role in roles]
+            "coretools_sessions_open", "Sessions that are open.", [(role, session_roles.count(role)) for role in roles]
         )
         children = [(tenant.role, tenant.children) for tenant in tenants]
         yield _by_role("coretools_children_alive", "Children of the server that run.", children)

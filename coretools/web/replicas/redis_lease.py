@@ -78,10 +78,10 @@ class Lease:
             Unreachable: Redis could not be reached.
         """
         began = self._clock()
-        said, peers = await self._said(self._mode)
-        if said == "gone":
-            said, peers = await self._said("again")
-        self.is_taken, was_taken = said == "taken", self.is_taken
+        outcome, peers = await self._write_lease(self._mode)
+        if outcome == "gone":
+            outcome, peers = await self._write_lease("again")
+        self.is_taken, was_taken = outcome == "taken", self.is_taken
         if not self.is_taken:
             self._until = began + self._seconds
             self.peers = frozenset(peers)
@@ -103,18 +103,18 @@ class Lease:
             return "first"
         return "keep" if self.is_held else "again"
 
-    async def _said(self, mode: str) -> tuple[str, list[str]]:
+    async def _write_lease(self, mode: str) -> tuple[str, list[str]]:
         token = self.token if mode == "keep" else self._drawn
         words = (mode, token, self.token, int(self._seconds * 1000), self.replica)
-        said, *peers = [word.decode() for word in await self._engine.run(_WRITE, self._keys, *words)]
-        if said == "held":
+        outcome, *peers = [word.decode() for word in await self._engine.run(_WRITE, self._keys, *words)]
+        if outcome == "held":
             if mode == "again":
                 logger.warning("the lease of %r was not renewed in time, or was lost: its sessions end", self.replica)
             self.token = token
             self._drawn = secrets.token_hex(16)
-        elif said == "gone":
+        elif outcome == "gone":
             self._until = float("-inf")
-        return said, peers
+        return outcome, peers
 
 
 def replica_key(engine: RedisEngine, replica: str) -> str:

@@ -40,7 +40,7 @@ class RequestCharge:
                 )
                 if wait:
                     reason = f"you may send {rates.requests_per_second:g} requests per second"
-                    reason = f"{reason}; wait as long as Retry-After says"
+                    reason = f"{reason}; wait for the time in Retry-After"
                     return error_response(429, reason, kind="too-many-requests", headers=_after(wait))
         except Unreachable:
             reason = "the store that the replicas share can't be reached now; try again later"
