@@ -130,7 +130,7 @@ class ConfinedRunner:
         return None if own is None else self._confined_threads.get(rules, system=own)
 
     def is_confined(self, program: str) -> bool:
-        """Whether runs of this program are held to its rules, as far as is known by now."""
+        """Whether runs of this program are confined, as far as is known by now."""
         return (
             self._confined_threads.is_possible
             and self._starts.get(program) is not False
@@ -162,7 +162,7 @@ class ConfinedRunner:
     async def _can_start(self, program: str, cwd: Directory) -> bool:
         """Whether it starts in a confined thread at all. Asked where nothing of a repository has a part in the answer.
 
-        What ends by its deadline or a signal says nothing, and counts as started.
+        A run that ends by its deadline or a signal proves nothing and counts as started.
         """
         confined_thread = self.confined_thread(program, ())
         if confined_thread is None:

@@ -134,7 +134,7 @@ async def test_commands_are_in_a_group_that_goes_with_them(tmp_path: Path) -> No
 
 
 def test_the_group_of_a_killed_server(tmp_path: Path) -> None:
-    """confinement-23: removed by the guard."""
+    """confinement-23: removed by the watchdog."""
     with peer(tmp_path) as client:
         client.start_session()
         client.call("run_command", command="true")

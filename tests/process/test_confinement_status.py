@@ -372,7 +372,7 @@ def test_what_a_command_is_for_works(world: World) -> None:
     assert said.splitlines()[-3:] == [str(os.geteuid()), "cat", "3"]
 
 
-def test_the_tier_is_told(world: World) -> None:
+def test_the_tier_is_reported(world: World) -> None:
     """confinement-2: in the metadata of each result."""
     facts = world.client.call("run_command", command="true")["_meta"]["coretools/facts"]
     assert facts["tier"] == world.tier

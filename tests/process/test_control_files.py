@@ -115,7 +115,7 @@ STEPS: list[tuple[str, set[str]]] = [
 ]
 
 
-def test_what_a_command_makes_is_told(world: World) -> None:
+def test_what_a_command_makes_is_reported(world: World) -> None:
     """confinement-37: and what it does not make is not; ordinary work of git says nothing."""
     for text, expected in STEPS:
         assert world.told(text) == expected, text
@@ -149,7 +149,7 @@ def test_a_name_can_not_pass_for_another_line_of_the_result(world: World) -> Non
     assert f"{SAID}{world.root}/x\\n[exit code 0, no output]/.git]" in said
 
 
-def test_what_configurations_include_is_told(tmp_path: Path) -> None:
+def test_what_configurations_include_is_reported(tmp_path: Path) -> None:
     """confinement-37: of the user's repositories and of the user, by every way to name it; nested ones too."""
     root, home = tmp_path / "home" / "root", tmp_path / "home"
     root.mkdir(parents=True)

@@ -79,7 +79,7 @@ def test_git_takes_tracked_hidden_files_for_what_they_are(world: World) -> None:
         "python3 -c 'open(\"tree/.env\")'",
     ],
 )
-def test_a_command_that_met_a_hidden_file_is_told(world: World, command: str) -> None:
+def test_a_command_that_met_a_hidden_file_is_reported(world: World, command: str) -> None:
     """confinement-32: which file, why it is hidden, and what can be done."""
     said = world.sh(command)
     line = next(line for line in said.splitlines() if line.startswith("[hidden from commands: "))
@@ -90,7 +90,7 @@ def test_a_command_that_met_a_hidden_file_is_told(world: World, command: str) ->
 
 
 @pytest.mark.parametrize("command", ["ls -A tree", "cat /etc/shadow", "echo .env; cat /root/nothing", "cat tree/open"])
-def test_other_commands_are_told_nothing(world: World, command: str) -> None:
+def test_other_commands_get_no_remark(world: World, command: str) -> None:
     """confinement-32: a hidden file that was named beside no refusal is none that a command met."""
     assert "hidden from commands" not in world.sh(command)
 

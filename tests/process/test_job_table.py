@@ -186,7 +186,7 @@ async def test_a_run_ends_with_all_it_started(tmp_path: Path) -> None:
         await until(tree.is_complete)
         run.stop("asked")
         await ended(run)
-        assert tree.survivors() == []
+        assert tree.remaining() == []
         assert run.completed is not None
         assert run.completed.stragglers_stopped > 0
 

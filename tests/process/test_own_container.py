@@ -98,7 +98,7 @@ def test_a_result_names_the_closed_place_that_a_command_met(plain: Server, name:
     assert said.count("tier landlock") + said.count("another run") == 1
 
 
-def test_a_command_that_succeeds_is_told_nothing(plain: Server) -> None:
+def test_a_command_that_succeeds_gets_no_remark(plain: Server) -> None:
     """confinement-31: whatever it prints."""
     assert plain.python("print('Address family not supported')") == "Address family not supported"
 
@@ -110,7 +110,7 @@ def test_diagnostics_name_what_is_closed(plain: Server) -> None:
     assert "too many directories" not in said
 
 
-def test_a_spawner_that_failed_leaves_no_dead_process(plain: Server) -> None:
+def test_a_fork_server_that_failed_leaves_no_dead_process(plain: Server) -> None:
     """confinement-1: the tier that can't be had was tried by a process whose end was taken."""
     plain.python("pass")
     children = Path(f"/proc/{plain.client.process.pid}/task/{plain.client.process.pid}/children")

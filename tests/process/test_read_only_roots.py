@@ -161,13 +161,13 @@ def test_links_beside_it_lead_nowhere_new(world: World) -> None:
     assert not is_there
 
 
-def test_what_can_not_be_granted_is_told(world: World) -> None:
+def test_what_can_not_be_granted_is_reported(world: World) -> None:
     """confinement-36: nothing is made directly in the directories above, in tier landlock; the result says why."""
     is_ok, said = world.sh("echo x > new")
     assert is_ok == (world.tier == "full")
     assert (world.top / "new").exists() == is_ok
-    is_told = "can't create, delete or rename entries directly in" in said
-    assert is_told == (world.tier == "landlock")
+    is_reported = "can't create, delete or rename entries directly in" in said
+    assert is_reported == (world.tier == "landlock")
     diagnostics = world.client.call("get_diagnostics")["content"][0]["text"]
     assert (f"new entries directly in {world.top}" in diagnostics) == (world.tier == "landlock")
 

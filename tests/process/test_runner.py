@@ -37,7 +37,7 @@ async def test_an_exit_code_is_a_result(runner: Runner, here: Directory) -> None
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL", "SIGSEGV", "SIGUSR1"])
-async def test_a_signal_is_told_by_its_name(runner: Runner, here: Directory, name: str) -> None:
+async def test_a_signal_is_reported_by_its_name(runner: Runner, here: Directory, name: str) -> None:
     """process-11: there is no exit code then."""
     completed = await runner.run(["sh", "-c", f"kill -{name[3:]} $$"], cwd=here)
     assert (completed.exit_code, completed.signal, completed.ok) == (None, name, False)
@@ -195,7 +195,7 @@ async def test_starts_that_fail_leave_no_descriptor(runner: Runner, here: Direct
     assert sorted(os.listdir("/proc/self/fd")) == before
 
 
-async def test_the_peak_of_memory_is_told_when_it_is_the_childs_own(runner: Runner, here: Directory) -> None:
+async def test_the_peak_of_memory_is_reported_when_it_is_the_childs_own(runner: Runner, here: Directory) -> None:
     """process-26: a figure below the server's own peak is the server's, and is not told."""
     assert (await runner.run(["true"], cwd=here)).peak_memory_bytes == 0
     more = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 + 50_000_000

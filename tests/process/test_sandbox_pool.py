@@ -56,7 +56,7 @@ def _mode(path: str | Path) -> int:
 
 
 class Place:
-    """A runner with a keeper, and the directory that it serves."""
+    """A runner with a sandbox pool, and the directory that it serves."""
 
     def __init__(self, runner: Runner, mine: pool.SandboxPool, roots: Roots) -> None:
         self.runner = runner
@@ -95,7 +95,7 @@ async def test_the_strongest_tier_is_taken(tmp_path: Path) -> None:
     assert (holding.tier, holding.missing, holding.is_permitted) == ("full", {}, True)
 
 
-def test_a_missing_tier_is_told(tmp_path: Path) -> None:
+def test_a_missing_tier_is_reported(tmp_path: Path) -> None:
     """confinement-1: with the reason, at start and in diagnostics."""
     with peer(tmp_path, before=under_profile()) as client:
         client.start_session()
@@ -369,7 +369,7 @@ async def test_home_and_temporary_files(tmp_path: Path) -> None:
 
 
 def test_scratch_of_a_killed_server(tmp_path: Path) -> None:
-    """confinement-16: removed too, by the guard."""
+    """confinement-16: removed too, by the watchdog."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     (tmp_path / "root").mkdir()
@@ -485,7 +485,7 @@ async def test_a_directory_that_was_exchanged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["asked for", "given back"])
-async def test_a_command_that_comes_while_the_spawner_ends_is_dropped(tmp_path: Path, how: str) -> None:
+async def test_a_command_that_comes_while_the_fork_server_ends_is_dropped(tmp_path: Path, how: str) -> None:
     """confinement-20: the server's end closes it from another thread; nothing waits in it then, and nothing is open."""
     async with kept(tmp_path) as place:
         await place.runner.prepare()
@@ -509,13 +509,13 @@ async def test_a_command_that_comes_while_the_spawner_ends_is_dropped(tmp_path: 
         assert (process.control.fileno(), process.requests.fileno()) == (-1, -1)
 
 
-async def test_a_spawner_that_takes_a_moment_to_end_is_no_error(tmp_path: Path) -> None:
+async def test_a_fork_server_that_takes_a_moment_to_end_is_no_error(tmp_path: Path) -> None:
     """confinement-19: one that was given up, and still runs when the next command comes."""
     async with kept(tmp_path) as place:
         await place.runner.prepare()
         client = place.sandbox_pool._client
         assert client is not None
-        [outside] = spawners(place)
+        [outside] = fork_servers(place)
         os.kill(outside, signal.SIGSTOP)
         client.close()
         assert (client.is_alive, client.is_gone) == (False, False)
@@ -523,14 +523,14 @@ async def test_a_spawner_that_takes_a_moment_to_end_is_no_error(tmp_path: Path) 
         os.kill(outside, signal.SIGCONT)
 
 
-def spawners(place: Place) -> list[int]:
-    """The processes of this place's spawner, by the socket that only they were given."""
+def fork_servers(place: Place) -> list[int]:
+    """The processes of this place's fork server, by the socket that only they were given."""
     client = place.sandbox_pool._client  # who is to be ended is not told to anybody
     assert client is not None
     return [client._process.pid]
 
 
-async def test_a_spawner_that_was_ended(tmp_path: Path) -> None:
+async def test_a_fork_server_that_was_ended(tmp_path: Path) -> None:
     """confinement-19: what runs in it ends with it, and the next command has another one."""
     token = f"1001.{os.getpid():09}"
     async with kept(tmp_path) as place:
@@ -538,7 +538,7 @@ async def test_a_spawner_that_was_ended(tmp_path: Path) -> None:
             tasks.start_soon(place.sh, f"{_slow(token)}; sleep {token}")
             await until(lambda: _sleeping(token) and is_there(tmp_path / "up"))
             heavy = _heavy(token)
-            for pid in spawners(place):
+            for pid in fork_servers(place):
                 os.kill(pid, signal.SIGKILL)
         assert (processes_with(token), is_alive(heavy)) == ([], False)
         assert await place.sh("echo on") == "on\n"
@@ -549,7 +549,7 @@ async def test_process_1_of_the_view_was_ended(tmp_path: Path) -> None:
     async with kept(tmp_path) as place:
         await place.runner.prepare()
         for _ in range(5):
-            [outside] = spawners(place)
+            [outside] = fork_servers(place)
             [first] = descendants.children(outside)
             os.kill(first, signal.SIGKILL)
             while is_alive(first):
@@ -707,7 +707,7 @@ async def test_a_tier_that_was_had_is_not_given_up(tmp_path: Path) -> None:
         home, away = f"{place.sandbox_pool.scratch}/home", f"{place.sandbox_pool.scratch}/away"
         os.rename(home, away)
         os.mkdir(home)
-        for pid in spawners(place):
+        for pid in fork_servers(place):
             os.kill(pid, signal.SIGKILL)
             await until(lambda pid=pid: not is_alive(pid))
         with pytest.raises(Unsupported, match="was replaced"):
@@ -739,7 +739,7 @@ async def test_what_can_not_be_looked_into_is_closed(tmp_path: Path, name: str) 
         assert "canary" not in await place.sh(read)
 
 
-async def test_what_leads_git_to_code_is_told(tmp_path: Path) -> None:
+async def test_what_leads_git_to_code_is_reported(tmp_path: Path) -> None:
     """confinement-6: names in a git directory that lead git elsewhere, and a repository itself."""
     async with kept(tmp_path) as place:
         assert (await place.run("git", "init", "-q")).made == (f"{tmp_path}/.git",)

@@ -185,7 +185,7 @@ def test_a_server_without_descriptors_refuses_and_goes_on() -> None:
     """process-8: at whichever descriptor of a start they end, none is lost and no child is left unseen."""
     arguments = [sys.executable, "-c", SERVER_WITH_FEW_DESCRIPTORS]
     server = subprocess.run(arguments, cwd=TREE, capture_output=True, check=True)
-    # One child is there at the end: the guard.
+    # One child is there at the end: the watchdog.
     assert server.stdout.decode().splitlines() == ["120 True True", "0 1 0"]
 
 

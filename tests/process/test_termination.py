@@ -97,7 +97,7 @@ async def test_a_cancelled_run_is_gone_before_the_cancellation_goes_on(
         tasks.start_soon(lambda: runner.run(["sh", "-c", TREE], cwd=here))
         await until(tree.is_complete)
         tasks.cancel_scope.cancel()
-    assert tree.survivors() == []
+    assert tree.remaining() == []
     assert runner.running == 0
 
 
@@ -107,7 +107,7 @@ async def test_a_deadline_leaves_nothing_of_a_tree(runner: Runner, here: Directo
     tree = Tree(tmp_path)
     completed = await runner.run(["sh", "-c", TREE], cwd=here, options=RunOptions(timeout_seconds=2.0))
     assert completed.timed_out
-    assert tree.survivors() == []
+    assert tree.remaining() == []
 
 
 @NEEDS_PROC
@@ -133,7 +133,7 @@ async def test_closing_leaves_nothing_of_a_tree(runner: Runner, here: Directory,
         tasks.start_soon(one)
         await until(tree.is_complete)
         await runner.close()
-        assert tree.survivors() == []
+        assert tree.remaining() == []
     assert [(answer.timed_out, answer.signal) for answer in answers] == [(False, "SIGTERM")]
     with pytest.raises(CannotStart):
         await runner.run(["true"], cwd=here)
@@ -210,7 +210,7 @@ def touch(path: str) -> None:
 
 
 async def test_closing_a_runner_that_started_nothing_is_nothing(here: Directory) -> None:
-    """process-18: no guard, no wait."""
+    """process-18: no watchdog, no wait."""
     runner = Runner(Limits(), {})
     await runner.close()
     with pytest.raises(CannotStart):

@@ -1,4 +1,4 @@
-"""What a killed server leaves is ended by its guard (docs/specs/process.md)."""
+"""What a killed server leaves is ended by its watchdog (docs/specs/process.md)."""
 
 import json
 import os
@@ -59,7 +59,7 @@ def run_there(process: "subprocess.Popen[bytes]", script: str) -> None:
     process.stdin.flush()
 
 
-def guards_of(parent: int) -> list[int]:
+def watchdogs_of(parent: int) -> list[int]:
     """Guards that the process started and that run."""
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
@@ -89,53 +89,55 @@ async def test_a_killed_server_leaves_no_process(tmp_path: Path, kill: Callable[
         run_there(process, TREE)
         await until(tree.is_complete)
         kill(process.pid, signal.SIGKILL)
-        await until(lambda: not tree.survivors())
+        await until(lambda: not tree.remaining())
 
 
 @NEEDS_PROC
 async def test_a_server_that_ends_without_closing_leaves_no_process(tmp_path: Path) -> None:
-    """process-21: the guard asks for no kind of end in particular."""
+    """process-21: the watchdog asks for no kind of end in particular."""
     tree = Tree(tmp_path)
     with server(tmp_path) as process:
         run_there(process, TREE)
         await until(tree.is_complete)
         process.send_signal(signal.SIGTERM)
-        await until(lambda: not tree.survivors())
+        await until(lambda: not tree.remaining())
 
 
 @NEEDS_PROC
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-async def test_the_guard_outlives_what_ends_a_server(runner: Runner, here: Directory, number: signal.Signals) -> None:
-    """process-21: a signal to every process of a session does not take the guard away first."""
+async def test_the_watchdog_outlives_what_ends_a_server(
+    runner: Runner, here: Directory, number: signal.Signals
+) -> None:
+    """process-21: a signal to every process of a session does not take the watchdog away first."""
     await runner.run(["true"], cwd=here)
-    (guard,) = guards_of(os.getpid())
-    await until(lambda: ignores(guard, number))
-    os.kill(guard, number)
+    (watchdog,) = watchdogs_of(os.getpid())
+    await until(lambda: ignores(watchdog, number))
+    os.kill(watchdog, number)
     await runner.run(["true"], cwd=here)
-    assert guards_of(os.getpid()) == [guard]
+    assert watchdogs_of(os.getpid()) == [watchdog]
 
 
 @NEEDS_PROC
-async def test_a_guard_that_ended_is_replaced_and_knows_who_lives(tmp_path: Path) -> None:
-    """process-22: a child without its environment, started under the first guard, is ended by the second."""
+async def test_a_watchdog_that_ended_is_replaced_and_knows_who_lives(tmp_path: Path) -> None:
+    """process-22: a child without its environment, started under the first watchdog, is ended by the second."""
     hidden = tmp_path / "hidden"
     with server(tmp_path) as process:
         run_there(process, "env -i sh -c 'echo $$ > new; mv new hidden; exec sleep 1000' & wait")
         await until(hidden.exists)
         pid = int(hidden.read_text())
-        (guard,) = guards_of(process.pid)
-        os.kill(guard, signal.SIGKILL)
-        await until(lambda: guards_of(process.pid) == [])
+        (watchdog,) = watchdogs_of(process.pid)
+        os.kill(watchdog, signal.SIGKILL)
+        await until(lambda: watchdogs_of(process.pid) == [])
         run_there(process, "echo > again; exec sleep 1000")
         await until((tmp_path / "again").exists)
-        assert len(guards_of(process.pid)) == 1
-        assert guards_of(process.pid) != [guard]
+        assert len(watchdogs_of(process.pid)) == 1
+        assert watchdogs_of(process.pid) != [watchdog]
         process.kill()
         await until(lambda: not is_alive(pid))
 
 
 @NEEDS_PROC
-async def test_a_lack_of_descriptors_that_passes_does_not_cost_the_guard(here: Directory) -> None:
+async def test_a_lack_of_descriptors_that_passes_does_not_cost_the_watchdog(here: Directory) -> None:
     """process-22: refused as what it is, however often, and the next child is guarded again."""
     runner = Runner(Limits(), {"PATH": os.environ["PATH"]})
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -150,19 +152,19 @@ async def test_a_lack_of_descriptors_that_passes_does_not_cost_the_guard(here: D
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     assert runner.protections["guard"]
     await runner.run(["true"], cwd=here)
-    assert len(guards_of(os.getpid())) == 1
+    assert len(watchdogs_of(os.getpid())) == 1
     await runner.close()
 
 
 @NEEDS_PROC
-async def test_closing_ends_the_guard(here: Directory) -> None:
+async def test_closing_ends_the_watchdog(here: Directory) -> None:
     """process-22: the one process that a server keeps ends with it."""
     runner = Runner(Limits(), {"PATH": os.environ["PATH"]})
-    assert guards_of(os.getpid()) == []
+    assert watchdogs_of(os.getpid()) == []
     await runner.run(["true"], cwd=here)
-    assert len(guards_of(os.getpid())) == 1
+    assert len(watchdogs_of(os.getpid())) == 1
     await runner.close()
-    assert guards_of(os.getpid()) == []
+    assert watchdogs_of(os.getpid()) == []
 
 
 async def test_what_is_in_force_is_named(runner: Runner) -> None:

@@ -92,7 +92,7 @@ class Tree:
     def is_complete(self) -> bool:
         return len(self.pids()) == TREE_SIZE and all(map(is_alive, self.pids()))
 
-    def survivors(self) -> list[int]:
+    def remaining(self) -> list[int]:
         """Those that are still alive, and whatever else carries the run's marker."""
         marker = (self._folder / "marker").read_text().strip()
         assert marker

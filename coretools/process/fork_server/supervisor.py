@@ -1,8 +1,8 @@
 """The supervisor: a process that owns the whole process tree of one command.
 
 It is a child subreaper, so that everything a command starts, however it detaches itself, is reparented to it. It
-reports the exit of the command, and kills the tree when the server says so or is gone. After a command it preforks the
-next one. Runs in children of the fork server; standard library only, no threads.
+reports the exit of the command, and kills the tree on request or when the server is gone. After a command it preforks
+the next one. Runs in children of the fork server; standard library only, no threads.
 """
 
 import marshal
