@@ -42,7 +42,7 @@ class Stage:
         self.inside = Operated()
         self._tokens = tokens
         operators = OperatorSessions(TokenFileVerifier(tokens), FailureLimiter(30))
-        self._console = Console(self.inside.board, operators, self.inside.draining, is_secure=False)
+        self._console = Console(self.inside.console_state, operators, self.inside.draining, is_secure=False)
         self._over = anyio.Event()
 
     async def serve(self, run: partial[Any]) -> Any:
@@ -73,7 +73,7 @@ class Stage:
                 server=ServerSection(),
                 limits=LimitsSection(),
             )
-            app = ObservabilityMiddleware(guarded, [self.inside.metrics, self.inside.board])
+            app = ObservabilityMiddleware(guarded, [self.inside.metrics, self.inside.console_state])
             async with listening(app) as url:
                 return await anyio.to_thread.run_sync(run, url.removesuffix("/mcp"), abandon_on_cancel=True)
 

@@ -398,7 +398,7 @@ def test_what_starts_nothing_is_not_taken_for_code() -> None:
     """policy-9: a policy that refuses everyday commands would be switched off."""
     for line in lines(HARMLESS):
         decision = policy(("deny", "rm"), opaque="deny").decide(shlex.split(line))
-        assert decision.verdict == "allow", decision.decisive.because
+        assert decision.verdict == "allow", decision.decisive.reason
 
 
 def test_a_program_on_no_list_is_code_until_a_rule_names_it() -> None:
