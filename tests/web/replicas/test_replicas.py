@@ -135,7 +135,7 @@ async def test_a_question_is_answered_elsewhere_and_once(replicas: Cluster) -> N
     for name in NAMES:
         result = (await agreed(name, **answer))["result"]
         assert result["isError"]
-        assert "used already" in result["content"][0]["text"]
+        assert "already used" in result["content"][0]["text"]
 
 
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
