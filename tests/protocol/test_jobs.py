@@ -71,6 +71,8 @@ def test_a_python_prompt_on_a_terminal_answers_each_line(client: Peer) -> None:
     assert facts(client.call("wait_run", run=run, pattern=">>> ", seconds=LONG))["kind"] == "pattern"
     client.call("write_run", run=run, text="6 * 7\n")
     assert facts(client.call("wait_run", run=run, pattern="^42", seconds=LONG))["kind"] == "pattern"
+    # At the next prompt, not after the answer alone: a terminal echoes what is typed where its cursor stands.
+    assert facts(client.call("wait_run", run=run, pattern="^>>> $", seconds=LONG))["kind"] == "pattern"
     client.call("write_run", run=run, text="import os; os.get_terminal_size()\n")
     size = client.call("wait_run", run=run, pattern="columns=60, lines=10", seconds=LONG)
     assert facts(size)["kind"] == "pattern"
