@@ -13,9 +13,8 @@ from benchmarks.workspace import Workspace, plain_environment
 from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.confinement.landlock import READ
 from coretools.process import confined
-from coretools.process.children.child import ChildProcess
-from coretools.process.children.spawn import spawn
-from coretools.roots.deny import DenyRules
+from coretools.process.children.spawn import ChildProcess, spawn
+from coretools.roots.hidden_files import DenyRules
 from coretools.roots.read import Directory, open_directory
 from coretools.roots.root_set import Roots, RootSpec
 

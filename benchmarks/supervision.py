@@ -18,7 +18,7 @@ from coretools.config.operator_policy import ConfinementPolicy
 from coretools.config.settings import Limits
 from coretools.process.fork_server.pool import SandboxPool
 from coretools.process.runner import Runner, RunOptions
-from coretools.roots.deny import DEFAULT_DENY, DenyRules
+from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 from coretools.roots.read import Directory, open_directory
 from coretools.roots.root_set import Roots, RootSpec
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from coretools.config.settings import Asking
 from coretools.hosting.serve import ServeOptions, serve_stdio
-from coretools.operations.agents import AgentContext, agent_tool
+from coretools.operations.agent_tools import AgentContext, agent_tool
 from coretools.operations.declare import Effect, asks
 from coretools.operations.registry import Registry
 from coretools.questions.kinds import AskModel, AskRoots

@@ -72,7 +72,7 @@ def check(server_config: "ServerConfig", faults: Sequence[str] = ()) -> None:
     """
     import anyio  # imported late: as below
 
-    from coretools.web.check import check_config
+    from coretools.web.config_check import check_config
 
     report = anyio.run(check_config, server_config)
     for line in report.lines:

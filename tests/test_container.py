@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from coretools.config.author import read_author
+from coretools.config.commit_author import read_author
 from coretools.config.options import settings_from
 from coretools.config.settings import Limits
 from coretools.confinement import allowed_paths

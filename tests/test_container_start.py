@@ -18,7 +18,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-from coretools.config.author import Author
+from coretools.config.commit_author import Author
 from coretools.web.auth.hashed_tokens import create_token
 from tests.fresh_root import Mounted, missing, words_for
 from tests.image import COMPOSE, compose, environment_of, filled, last

@@ -27,12 +27,12 @@ from coretools.process.runner import Runner
 from coretools.protocol.tasks.store import TaskStore
 from coretools.redaction.redactor import Redactor, StreamRedactor, secret_values
 from coretools.replica_ids import LOCAL_IDS, ReplicaScopedIds
-from coretools.roots.deny import DEFAULT_DENY, DenyRules
+from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 from coretools.roots.root_set import Roots, RootSpec
 from coretools.tools.ci.tools import CiTools
 from coretools.tools.commands.tools import CommandTools
 from coretools.tools.diagnostics import Diagnostics
-from coretools.tools.explanations import Explanations, HiddenFileExplanations, NetworkPolicy
+from coretools.tools.failure_explanations import Explanations, HiddenFileExplanations, NetworkPolicy
 from coretools.tools.filesystem.tools import FilesystemTools, large_read_slots
 from coretools.tools.git.tools import GitTools
 from coretools.tools.search.tools import SearchTools

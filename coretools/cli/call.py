@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from coretools.cli.terminal import TerminalCapabilities, escape_controls, print_error, read_line
-from coretools.config.author import Author
+from coretools.config.commit_author import Author
 from coretools.config.settings import AskMode
 from coretools.errors import AnswerNeeded, InvalidArguments
 from coretools.operations.call import LOCAL, Capability, Level

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import TypeVar
 
-from coretools.config.author import Author, read_author
+from coretools.config.commit_author import Author, read_author
 from coretools.config.operator_policy import ACCESSES, CONTAINER_DIRECTORIES, TIERS, OperatorPolicy
 from coretools.config.policy_file import policy_path, read_policy, require_out_of_reach
 from coretools.config.settings import ASK_MODES, LOG_LEVELS, PROFILES, RESOLVERS, Limits, Settings, require_profile

@@ -6,7 +6,7 @@ Frozen values only, without access to the system. `None` means "no limit" wherev
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
-from coretools.config.author import Author
+from coretools.config.commit_author import Author
 from coretools.config.operator_policy import OperatorPolicy
 from coretools.errors import BadSetting
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from coretools.confinement.scan import DirectoryNode, ScannedDirectory
 from coretools.roots.file_version import version_of
-from coretools.roots.hidden_inodes import inode_of
+from coretools.roots.hidden_files import inode_of
 from coretools.roots.root_set import identity_of
 
 _LISTED_DIRECTORIES = ("hooks", "remotes", "branches")

@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterable
 from typing import NamedTuple, Protocol
 
 from coretools.roots.file_version import Version, version_of
-from coretools.roots.hidden_inodes import HiddenInodes, Inode, inode_of
+from coretools.roots.hidden_files import HiddenInodes, Inode, inode_of
 from coretools.roots.root_set import GLOB_KIND, Root, Roots, glob_reason
 
 

@@ -25,7 +25,7 @@ from coretools.confinement.scan import (
 )
 from coretools.roots.editor_settings import NAMES
 from coretools.roots.git_directories import entry_exists, is_git_directory
-from coretools.roots.hidden_inodes import Inode, inode_of
+from coretools.roots.hidden_files import Inode, inode_of
 from coretools.roots.root_set import Root, Roots
 
 GIT_CONFIG_NAMES = ("config", "config.worktree")

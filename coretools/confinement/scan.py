@@ -16,7 +16,7 @@ from typing import NamedTuple
 from coretools.confinement.hidden import Suspect
 from coretools.confinement.inotify import LOCAL, InotifyWatches, MountTable
 from coretools.roots.file_version import Version, version_of
-from coretools.roots.hidden_inodes import Inode
+from coretools.roots.hidden_files import Inode
 from coretools.roots.root_set import Root, Roots, identity_of
 
 MAX_DIRECTORIES = 50_000

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from typing import Any, Literal, Protocol, TypeVar
 
-from coretools.config.author import Author
+from coretools.config.commit_author import Author
 from coretools.questions.kinds import AskConfirmation, Question
 from coretools.questions.resolution import AnswerResolution, AskChannel, declined_error
 

@@ -17,8 +17,8 @@ from coretools.confinement.confined_thread import ConfinedThread, ConfinedThread
 from coretools.confinement.landlock import DEVICE, EXECUTE, READ_FILE, Rule
 from coretools.errors import CannotStart
 from coretools.process.runner import Completed, Runner, RunOptions
+from coretools.roots.open_beneath import HANDLE
 from coretools.roots.read import Directory
-from coretools.roots.resolver import HANDLE
 
 LIBRARIES = (
     *("/lib", "/lib32", "/lib64", "/libx32", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/usr/local/lib"),

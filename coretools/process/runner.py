@@ -15,16 +15,14 @@ import anyio
 from anyio import CancelScope, CapacityLimiter, to_thread
 
 from coretools.command_policy.verdict import ProgramPolicy
-from coretools.config.author import caller_variables
+from coretools.config.commit_author import caller_variables
 from coretools.config.settings import Limits
 from coretools.confinement.confined_thread import ConfinedThread
 from coretools.confinement.control_files import ControlFiles, changed_between
 from coretools.confinement.hidden import HiddenPath
 from coretools.errors import ReadOnly
-from coretools.excerpt import Excerpt
 from coretools.process.children import reaper
-from coretools.process.children.child import HAS_PIDFD, ChildProcess
-from coretools.process.children.spawn import CWD_BY_HANDLE, check_argv, spawn
+from coretools.process.children.spawn import CWD_BY_HANDLE, HAS_PIDFD, ChildProcess, check_argv, spawn
 from coretools.process.children.streams import (
     InputBuffer,
     OutputListener,
@@ -41,6 +39,7 @@ from coretools.process.start_command import start_command
 from coretools.process.watchdog import Watchdog
 from coretools.redaction.argv import redacted_command_line
 from coretools.roots.read import Directory
+from coretools.truncation import Excerpt
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from anyio.lowlevel import checkpoint
 from mcp.server.connection import allowed_log_levels
 from mcp.server.context import ServerRequestContext
 
-from coretools.config.author import Author
+from coretools.config.commit_author import Author
 from coretools.operations.call import LOCAL, Capability, Level, SilentCall
 from coretools.operations.content import escape_surrogates
 from coretools.protocol.extensions import has_capability
@@ -158,7 +158,7 @@ T = TypeVar("T")
 PRINCIPAL_KEY = "coretools.principal"
 """Key of the ASGI scope under which an HTTP server stores the principal of a request."""
 
-AUTHOR_KEY = "coretools.config.author"
+AUTHOR_KEY = "coretools.config.commit_author"
 """Key for the author of that principal's commits, if its token names one."""
 
 SESSION_KEY = "coretools.session"

@@ -6,8 +6,9 @@ all three: an id is in use by one request at a time, only exactly that id cancel
 """
 
 import logging
+from abc import abstractmethod
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import anyio
 import mcp_types as types
@@ -17,7 +18,28 @@ from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.dispatcher import coerce_request_id
 from mcp.shared.message import SessionMessage
 
-from coretools.protocol.message_reader import MessageReader
+
+class MessageReader(AsyncResource):
+    """Yields messages to `async for` and to `receive`. Subclasses supply them."""
+
+    def __aiter__(self) -> Self:
+        return self
+
+    @abstractmethod
+    async def __anext__(self) -> SessionMessage | Exception:
+        """Return the next message; `StopAsyncIteration` once the client has closed its end."""
+
+    async def receive(self) -> SessionMessage | Exception:
+        """Return the next message.
+
+        Raises:
+            EndOfStream: the client has closed its end.
+        """
+        try:
+            return await self.__anext__()
+        except StopAsyncIteration:
+            raise anyio.EndOfStream from None
+
 
 logger = logging.getLogger(__name__)
 

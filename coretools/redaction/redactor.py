@@ -13,9 +13,9 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import quote, quote_plus, unquote
 
-from coretools.excerpt import Excerpt
 from coretools.redaction.names import find_assignments, is_credential_name
 from coretools.redaction.patterns import Span, compiled, find_credentials, find_open_key, merge_overlapping
+from coretools.truncation import Excerpt
 
 MIN_VALUE_CHARACTERS = 8
 """Characters; a shorter value would occur in ordinary words."""

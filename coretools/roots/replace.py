@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 
 from coretools.cancellation import check_cancelled
 from coretools.errors import Conflict
-from coretools.roots import resolver
+from coretools.roots import open_beneath
 from coretools.roots.file_version import Version, version_of
 from coretools.roots.resolve import ResolvedPath
 
@@ -102,7 +102,7 @@ def rename_no_replace(source_directory: int, source: str, directory: int, name: 
         OSError: EEXIST if the name is taken.
     """
     try:
-        resolver.rename(source_directory, source, directory, name, flags=resolver.NO_REPLACE)
+        open_beneath.rename(source_directory, source, directory, name, flags=open_beneath.NO_REPLACE)
     except OSError as error:
         if error.errno not in _NO_FLAGS:
             raise

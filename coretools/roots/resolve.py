@@ -22,8 +22,8 @@ from typing import Self
 
 from coretools.errors import NotFound
 from coretools.roots.directory_access import translate_errors
+from coretools.roots.open_beneath import HANDLE
 from coretools.roots.path_text import printable
-from coretools.roots.resolver import HANDLE
 from coretools.roots.root_set import Root, RootedPath, Roots, hidden_error, identity_of, join_path
 
 MAX_LINKS = 40

@@ -12,10 +12,9 @@ from types import TracebackType
 from typing import Self
 
 from coretools.errors import BadSetting, CoreError, DeniedPath, OutsideRoot, ReadOnly, RootGone
-from coretools.roots.deny import DenyRules
-from coretools.roots.hidden_inodes import HiddenInodes
+from coretools.roots.hidden_files import DenyRules, HiddenInodes
+from coretools.roots.open_beneath import HANDLE, Resolver, is_on_disk, resolver_named
 from coretools.roots.path_text import check_path, printable
-from coretools.roots.resolver import HANDLE, Resolver, is_on_disk, resolver_named
 from coretools.roots.secret_check import SecretCheck
 
 _FORBIDDEN_ROOTS = ("/proc", "/sys", "/dev")
@@ -73,7 +72,7 @@ class Roots:
         self.resolver: Resolver = resolver_named(resolver)
         self.refuse_hard_links = refuse_hard_links
         self.nonblocking_from = 0.0
-        """Monotonic time from which small files may be read without a thread (`nonblocking_read`)."""
+        """Monotonic time from which small files may be read without a thread (`read`)."""
         self._roots = _open_roots(specs)
         self._prefixes = _prefixes(specs, self._roots)
         self._by_identity = {root.identity: root for root in self._roots}

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from coretools.roots.file_version import Version, version_of
-from coretools.roots.resolver import Resolver
+from coretools.roots.open_beneath import Resolver
 from coretools.roots.secret_formats import HEAD_BYTES, MAX_BYTES, is_settled, secret_in
 
 # Parse a git index (gitformat-index(5), versions 2 to 4, with SHA-1 or SHA-256). Pure; a hostile one costs bounded time

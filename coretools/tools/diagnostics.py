@@ -19,8 +19,8 @@ from coretools.process.fork_server.pool import ConfinementStatus
 from coretools.process.runner import Runner, RunOptions
 from coretools.roots.read import open_directory
 from coretools.roots.root_set import Roots
-from coretools.tools.execution import plain
-from coretools.tools.explanations import MAX_LISTED, NetworkPolicy, hidden_file_text
+from coretools.tools.execution_result import plain
+from coretools.tools.failure_explanations import MAX_LISTED, NetworkPolicy, hidden_file_text
 from coretools.tools.tier_restrictions import TierRestrictions
 
 PACKAGES = ("mcp", "pydantic", "anyio")

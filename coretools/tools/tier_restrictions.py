@@ -12,7 +12,7 @@ from coretools.config.operator_policy import ConfinementPolicy
 from coretools.confinement.allowed_paths import directories_above_read_only_roots
 from coretools.roots.path_text import printable
 from coretools.roots.root_set import Roots
-from coretools.tools.explanations import CommandOutcome, Explanation
+from coretools.tools.failure_explanations import CommandOutcome, Explanation
 
 OPTION = (
     "where the server has a container to itself the operator opens it with --own-container (CORETOOLS_OWN_CONTAINER=1;"

@@ -13,10 +13,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from coretools.protocol.process_exit import Draining
 from coretools.web.auth.exposure import allowed_hosts
-from coretools.web.auth.failures import FailureLimiter
 from coretools.web.auth.jwt_tokens import AcceptedClaims
 from coretools.web.auth.middleware import AuthMiddleware, metadata_routes, metadata_url
-from coretools.web.auth.verifiers import ReplaceableVerifier
+from coretools.web.auth.verifiers import FailureLimiter, ReplaceableVerifier
 from coretools.web.common.config import Config
 from coretools.web.common.error_response import error_response
 from coretools.web.common.principals import Rates, principal_role

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from coretools.config.author import read_author
+from coretools.config.commit_author import read_author
 from coretools.config.options import policy_from, settings_from
 from coretools.config.policy_file import require_out_of_reach
 from coretools.config.settings import Settings, require_profile

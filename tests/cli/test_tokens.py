@@ -13,7 +13,7 @@ import pytest
 
 from coretools.cli.main import main
 from coretools.cli.tokens import FILE_VARIABLE, expiry
-from coretools.config.author import Author
+from coretools.config.commit_author import Author
 from coretools.errors import BadSetting, InvalidArguments
 from coretools.web.auth.hashed_tokens import find_record, read_tokens
 from tests.checkout import TREE

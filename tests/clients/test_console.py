@@ -14,9 +14,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from coretools.web.auth.failures import FailureLimiter
 from coretools.web.auth.hashed_tokens import create_token, revoke_tokens
-from coretools.web.auth.verifiers import TokenFileVerifier
+from coretools.web.auth.verifiers import FailureLimiter, TokenFileVerifier
 from coretools.web.common.config import LimitsSection, ServerSection
 from coretools.web.observability.access_log import ObservabilityMiddleware
 from coretools.web.observability.console_login import COOKIE, OperatorSessions

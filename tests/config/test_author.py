@@ -8,7 +8,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from coretools.config.author import VARIABLES, Author, acting_as, author_from, caller_variables, read_author
+from coretools.config.commit_author import VARIABLES, Author, acting_as, author_from, caller_variables, read_author
 from coretools.errors import BadSetting
 
 ADA = Author("Ada", "ada@example.com")

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from coretools.config.author import Author
+from coretools.config.commit_author import Author
 from coretools.config.options import add_options, settings_from
 from coretools.config.settings import Asking, Limits, Settings
 from coretools.errors import BadSetting

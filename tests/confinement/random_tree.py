@@ -12,8 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from coretools.confinement.masks import GIT_CONFIG_NAMES, GIT_CONTROL_ENTRIES, MaskFinder
-from coretools.roots.deny import DEFAULT_DENY, DenyRules
-from coretools.roots.resolver import birth_time
+from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
+from coretools.roots.open_beneath import birth_time
 from coretools.roots.root_set import Roots, RootSpec
 
 NAMES = ("a", "b", "c", "d.txt", ".env", "key.pem", ".ssh", ".docker", "config.json", ".git")

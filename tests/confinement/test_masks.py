@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from coretools.confinement.masks import MaskFinder
-from coretools.roots.deny import DEFAULT_DENY, DenyRules
+from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 from coretools.roots.root_set import Roots, RootSpec
 from tests.confinement.random_tree import DENY, wrong_scans
 
@@ -110,7 +110,7 @@ def test_what_is_mounted_later_is_searched(tmp_path: Path) -> None:
 import subprocess
 from pathlib import Path
 from coretools.confinement.masks import MaskFinder
-from coretools.roots.deny import DEFAULT_DENY, DenyRules
+from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 from coretools.roots.root_set import Roots, RootSpec
 from tests.confinement.random_tree import DENY
 top = Path({str(tmp_path)!r})

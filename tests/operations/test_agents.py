@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, model_validator
 
 from coretools.errors import BadSetting
 from coretools.hosting.serve import build
-from coretools.operations.agents import AgentContext, Takes, agent_tool
+from coretools.operations.agent_tools import AgentContext, Takes, agent_tool
 from coretools.operations.call import SilentCall
 from coretools.operations.command import Command
 from coretools.operations.content import Result

@@ -16,7 +16,7 @@ from coretools.operations.declare import Effect, raw_schema, tool
 from coretools.operations.dispatch import Dispatcher
 from coretools.operations.registry import Registry
 from coretools.roots import directory_listing
-from coretools.roots.deny import DenyRules
+from coretools.roots.hidden_files import DenyRules
 from coretools.roots.root_set import Roots, RootSpec
 
 TOWNS = ("Basel", "Bern", "Berlin", "Bonn")

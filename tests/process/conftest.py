@@ -8,7 +8,7 @@ import pytest
 
 from coretools.config.settings import Limits
 from coretools.process.runner import Runner
-from coretools.roots.deny import DenyRules
+from coretools.roots.hidden_files import DenyRules
 from coretools.roots.read import Directory, open_directory
 from coretools.roots.root_set import Roots, RootSpec
 

@@ -16,7 +16,7 @@ from coretools.errors import CannotStart
 from coretools.process import confined as programs
 from coretools.process.confined import ConfinedRunner
 from coretools.process.runner import Completed, Runner, RunOptions
-from coretools.roots.deny import DenyRules
+from coretools.roots.hidden_files import DenyRules
 from coretools.roots.read import open_directory
 from coretools.roots.root_set import Roots, RootSpec
 

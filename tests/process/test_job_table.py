@@ -13,7 +13,7 @@ from coretools.errors import Busy, CannotStart, NotFound, Unsupported
 from coretools.process.children.streams import InputBuffer, TerminalSize
 from coretools.process.jobs.job_table import MAX_SHOWN_ID, Job, JobTable
 from coretools.process.runner import Runner, RunOptions
-from coretools.roots.deny import DenyRules
+from coretools.roots.hidden_files import DenyRules
 from coretools.roots.read import Directory, open_directory
 from coretools.roots.root_set import Roots, RootSpec
 from tests.process.tree import PATIENCE_SECONDS, TREE, Tree, is_alive, until

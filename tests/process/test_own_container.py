@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from coretools.confinement import plan
+from coretools.confinement import command_confinement
 from tests.checkout import TREE
 from tests.docker_profile import under_profile
 from tests.process.test_command_sockets import Server
@@ -134,12 +134,12 @@ def test_memory_is_that_of_the_control_group(tmp_path: Path, version: int, is_ow
     (tmp_path / "cgroup").write_text(line)
     other = "30 23 0:30 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"
     (tmp_path / "mountinfo").write_text(f"{other}35 31 0:32 {root} {top} rw - {kind} {kind} rw,memory\n")
-    assert plan.memory_bytes(str(tmp_path)) == 300_000_000
+    assert command_confinement.memory_bytes(str(tmp_path)) == 300_000_000
 
 
 def test_memory_of_this_machine() -> None:
     """confinement-17: where nothing bounds it, the machine's."""
-    assert 0 < plan.memory_bytes() <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert 0 < command_confinement.memory_bytes() <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def test_a_bound_of_a_real_control_group() -> None:

@@ -26,7 +26,7 @@ from coretools.process.fork_server import descendants, pool
 from coretools.process.fork_server.client import PreforkedProcess
 from coretools.process.fork_server.scratch import FALLBACKS
 from coretools.process.runner import Completed, Runner, RunOptions
-from coretools.roots.deny import DEFAULT_DENY, DenyRules
+from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 from coretools.roots.read import open_directory
 from coretools.roots.root_set import Roots, RootSpec
 from tests.docker_profile import under_profile

@@ -11,7 +11,7 @@ import pytest
 from coretools.config.settings import Limits
 from coretools.errors import CannotStart
 from coretools.process.children import reaper
-from coretools.process.children.child import exit_handle_by_thread
+from coretools.process.children.spawn import exit_handle_by_thread
 from coretools.process.runner import Completed, Runner, RunOptions
 from coretools.roots.read import Directory
 from tests.process.tree import HEADLESS, PATIENCE_SECONDS, TREE, Tree, carriers, is_alive, until

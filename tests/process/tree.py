@@ -7,7 +7,7 @@ from pathlib import Path
 
 import anyio
 
-from coretools.roots.deny import DenyRules
+from coretools.roots.hidden_files import DenyRules
 from coretools.roots.read import Directory, open_directory
 from coretools.roots.root_set import Roots, RootSpec
 

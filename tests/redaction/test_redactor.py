@@ -15,9 +15,9 @@ import pytest
 
 import coretools
 from coretools.config.logs import TextFormatter
-from coretools.excerpt import Excerpt, Excerpter
 from coretools.redaction.argv import MAX_LINE_CHARACTERS, MAX_WORD_CHARACTERS, redacted_command_line
 from coretools.redaction.redactor import MAX_HELD_BYTES, Redactor, StreamRedactor, drop_partial_lines, secret_values
+from coretools.truncation import Excerpt, Excerpter
 
 PLAIN = Redactor()
 LETTERS = "aB3dE5gH7jK9mN1pQ2rS4tU6vW8xY0zA"

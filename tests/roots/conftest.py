@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from coretools.config.settings import RESOLVERS
-from coretools.roots import resolver as openat2
+from coretools.roots import open_beneath as openat2
 from tests.roots.world import CANARY, World, opened
 
 

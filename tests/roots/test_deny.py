@@ -5,7 +5,7 @@ import random
 import pytest
 
 from coretools.errors import BadSetting
-from coretools.roots.deny import DEFAULT_DENY, DenyRules
+from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 
 
 def test_a_glob_covers_what_it_says() -> None:

@@ -13,10 +13,9 @@ import pytest
 
 from coretools.config.settings import Limits
 from coretools.errors import CoreError
-from coretools.roots.deny import DenyRules
-from coretools.roots.path_locks import LOCKS
+from coretools.roots.hidden_files import DenyRules
 from coretools.roots.root_set import Roots, RootSpec
-from coretools.roots.write import lock_paths
+from coretools.roots.write import LOCKS, lock_paths
 from coretools.tools.filesystem.edits import Edit
 from coretools.tools.filesystem.tools import FilesystemTools
 

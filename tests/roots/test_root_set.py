@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from coretools.errors import BadSetting, DeniedPath, InvalidPath, OutsideRoot, ReadOnly, RootGone, WrongType
-from coretools.roots import resolver as openat2
-from coretools.roots.deny import DenyRules
+from coretools.roots import open_beneath as openat2
 from coretools.roots.directory_listing import list_directory, walk
+from coretools.roots.hidden_files import DenyRules
 from coretools.roots.read import kind_at, open_directory, read_bytes
 from coretools.roots.root_set import Roots, RootSpec
 from coretools.roots.write import create_directory, delete_file, move, write_bytes

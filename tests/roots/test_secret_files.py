@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from coretools.roots.secret_files import is_significant_directory, secret_format, secret_format_of
+from coretools.roots.hidden_files import is_significant_directory, secret_format, secret_format_of
 from coretools.roots.secret_formats import HEAD_BYTES, is_settled, secret_in
 
 B64 = base64.b64encode(bytes(range(48))).decode()

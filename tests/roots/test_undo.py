@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from coretools.errors import Conflict, CoreError, InvalidPath
-from coretools.roots.deny import DenyRules
+from coretools.roots.hidden_files import DenyRules
 from coretools.roots.read import Directory, open_directory
 from coretools.roots.root_set import Roots, RootSpec
 from coretools.roots.undo import UNDO_DIRECTORY, SavedEntries, Undo
@@ -246,7 +246,7 @@ MOUNTED = """
 import os, subprocess, sys
 from coretools.errors import CoreError
 from coretools.roots.delete import delete_directory
-from coretools.roots.deny import DenyRules
+from coretools.roots.hidden_files import DenyRules
 from coretools.roots.read import open_directory
 from coretools.roots.root_set import Roots, RootSpec
 from coretools.roots.undo import SavedEntries, Undo

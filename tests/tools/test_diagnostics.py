@@ -11,10 +11,10 @@ from coretools.config.settings import Limits
 from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.process.environment import child_environment
 from coretools.process.runner import Runner
-from coretools.roots.deny import DEFAULT_DENY, DenyRules
+from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 from coretools.roots.root_set import Roots, RootSpec
 from coretools.tools.diagnostics import Diagnostics, DiagnosticsReport
-from coretools.tools.explanations import NetworkPolicy
+from coretools.tools.failure_explanations import NetworkPolicy
 from coretools.tools.tier_restrictions import TierRestrictions
 from tests.variables import variables
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from coretools.tools.explanations import CommandOutcome, NetworkPolicy
+from coretools.tools.failure_explanations import CommandOutcome, NetworkPolicy
 from tests.docker_profile import under_profile
 from tests.protocol.peer import HANDSHAKE, Peer, peer
 

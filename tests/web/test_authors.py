@@ -14,7 +14,7 @@ import pytest
 from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
-from coretools.config.author import Author
+from coretools.config.commit_author import Author
 from coretools.errors import BadSetting
 from coretools.protocol.tasks.extension import IDENTIFIER
 from coretools.web.auth.hashed_tokens import create_token

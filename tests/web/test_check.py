@@ -7,7 +7,7 @@ import pytest
 
 from coretools.errors import BadSetting
 from coretools.web.auth.hashed_tokens import create_token
-from coretools.web.check import CheckReport, check_config
+from coretools.web.config_check import CheckReport, check_config
 from tests.web.auth.authorization_server import AuthorizationServer
 from tests.web.certificates import write_certificate
 from tests.web.plans import plan_of

@@ -14,7 +14,7 @@ from typing import Protocol, Self
 import anyio
 from anyio import CancelScope
 
-from coretools.excerpt import Excerpter
+from coretools.truncation import Excerpter
 
 SHARE = 0.3
 """Share of the event loop's time for the outputs of all children. Without it one `yes` made a call of 1 ms take 8."""

@@ -14,7 +14,7 @@ from anyio import CapacityLimiter, to_thread
 
 from coretools.config.settings import Limits
 from coretools.process.children import reaper
-from coretools.process.children.child import ChildProcess
+from coretools.process.children.spawn import ChildProcess
 from coretools.process.children.streams import Streams
 
 

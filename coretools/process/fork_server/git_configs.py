@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from coretools.confinement import git_keys
+from coretools.confinement import git_copies
 from coretools.confinement.control_files import ControlFiles, file_state
 from coretools.confinement.git_copies import OPEN_DIRECTORY, ConfigCopies, read_changes, read_regular_file, replace_file
 from coretools.confinement.hidden import HiddenPath
@@ -25,7 +25,7 @@ from coretools.process.fork_server import git_lock
 from coretools.process.fork_server.client import ForkServerClient, ForkServerFailed
 from coretools.process.fork_server.git_includes import MAX_INCLUDED, GitIncludes, included_paths
 from coretools.roots.git_config import NotWritable, Setting, Values, edit, parse, serialize, values_of, with_changes
-from coretools.roots.hidden_inodes import inode_of
+from coretools.roots.hidden_files import inode_of
 from coretools.roots.path_text import printable
 from coretools.roots.root_set import RootedPath, Roots, identity_of
 
@@ -252,7 +252,7 @@ class GitConfigs:
         before = self._read.get(repository.path)
         values = values_of(() if before is None else before.settings)
         wanted = {**found.kept, **found.own, **changes}
-        found.kept = git_keys.allowed_changes(wanted, values, is_bound=before is not None and before.gives_away)
+        found.kept = git_copies.allowed_changes(wanted, values, is_bound=before is not None and before.gives_away)
         found.own = {
             key: value for key, value in wanted.items() if key not in found.kept and value != values.get(key, ())
         }
@@ -309,19 +309,19 @@ def _hidden(path: str) -> HiddenPath:
 def _parse(data: bytes) -> _ParsedConfig:
     try:
         settings = parse(data, "config")
-        seen = git_keys.without_credentials(settings)
-        has_credential = seen != settings or git_keys.has_credential(data)
+        seen = git_copies.without_credentials(settings)
+        has_credential = seen != settings or git_copies.has_credential(data)
         return _ParsedConfig(
             data,
             seen,
             serialize(seen),
             has_credential,
-            git_keys.included_paths(settings),
-            git_keys.sends_credentials_to_any_server(settings),
+            git_copies.included_paths(settings),
+            git_copies.sends_credentials_to_any_server(settings),
         )
     except (GitRefused, NotWritable):
-        return _ParsedConfig(data, (), None, git_keys.has_credential(data), ())
+        return _ParsedConfig(data, (), None, git_copies.has_credential(data), ())
 
 
 def _with_changes(data: bytes, *, changes: Values) -> bytes:
-    return edit(data, git_keys.restore_credentials(parse(data, "config"), changes))
+    return edit(data, git_copies.restore_credentials(parse(data, "config"), changes))

@@ -9,7 +9,7 @@ import posixpath
 import stat
 from collections.abc import Iterable, Mapping, Sequence
 
-from coretools.confinement import git_keys
+from coretools.confinement import git_copies
 from coretools.confinement.control_files import ControlFiles, record_state
 from coretools.confinement.git_copies import MAX_CONFIG_BYTES, OPEN_DIRECTORY, read_regular_file
 from coretools.confinement.masks import GIT_CONFIG_NAMES
@@ -64,7 +64,7 @@ class GitIncludes:
             data = _read_outside(path) if place is None else self._beneath(place)
             before = self._known.get(path)
             if before is None or before[0] != data:
-                before = (data, git_keys.included_paths(parse(data, path)))
+                before = (data, git_copies.included_paths(parse(data, path)))
         except (OSError, GitRefused):  # git would not read it either
             return ()
         known[path] = before

@@ -21,19 +21,19 @@ from anyio import CapacityLimiter, to_thread
 
 from coretools.config.operator_policy import TIERS, ConfinementPolicy
 from coretools.confinement import landlock
+from coretools.confinement.command_confinement import CommandConfinement, ScratchDirectories, command_confinement
 from coretools.confinement.control_files import ControlFiles
 from coretools.confinement.git_copies import ConfigCopies
 from coretools.confinement.hidden import HiddenPath
 from coretools.confinement.masks import MaskFinder, Masks
-from coretools.confinement.plan import CommandConfinement, ScratchDirectories, command_confinement
 from coretools.errors import Unconfined
 from coretools.process.children.reaper import CONTROL_GROUPS_FILE
 from coretools.process.fork_server.cgroup import ControlGroup, own_group
 from coretools.process.fork_server.client import ForkServerClient, ForkServerFailed, PreforkedProcess
+from coretools.process.fork_server.file_scan import list_changed, scan_in_slices
 from coretools.process.fork_server.git_configs import GitConfigs
 from coretools.process.fork_server.scratch import create, directory_outside_roots, remove
 from coretools.process.fork_server.server import ForkServerConfig
-from coretools.process.fork_server.sliced_scan import list_changed, scan_in_slices
 from coretools.process.fork_server.sockets import SocketRules
 from coretools.roots.root_set import Roots
 

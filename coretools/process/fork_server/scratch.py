@@ -6,7 +6,7 @@ import tempfile
 from dataclasses import replace
 
 from coretools.config.operator_policy import CONTAINER_DIRECTORIES, ConfinementPolicy
-from coretools.confinement.plan import ScratchDirectories
+from coretools.confinement.command_confinement import ScratchDirectories
 from coretools.roots.root_set import Roots
 
 FALLBACKS = ("/run/coretools", "/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  # a directory of random name is made there, or it fails

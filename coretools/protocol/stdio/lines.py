@@ -16,7 +16,7 @@ import mcp_types as types
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from coretools.protocol.message_reader import MessageReader
+from coretools.protocol.open_requests import MessageReader
 
 logger = logging.getLogger(__name__)
 

@@ -19,7 +19,7 @@ from mcp.server.extension import Extension, MethodBinding
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from coretools.config.author import Author
+from coretools.config.commit_author import Author
 from coretools.config.settings import Limits
 from coretools.errors import CoreError, InputNeeded, InvalidArguments, RequestRefused, UnknownTool
 from coretools.operations.call import Capability, Level

@@ -21,7 +21,7 @@ from coretools.tools.ci.read_managed import read_dotnet, read_gradle, read_maven
 from coretools.tools.ci.read_native import read_cargo, read_ctest, read_go, read_nextest
 from coretools.tools.ci.read_python import read_pytest, read_unittest
 from coretools.tools.ci.results import ParsedReport, split_lines
-from coretools.tools.execution import without_escapes
+from coretools.tools.execution_result import without_escapes
 
 Reader = Callable[[Sequence[str]], ParsedReport | None]
 

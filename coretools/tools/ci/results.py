@@ -8,7 +8,7 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from coretools.tools.execution import ExecutionResult, ExecutionSummary, plain, shortened
+from coretools.tools.execution_result import ExecutionResult, ExecutionSummary, plain, shortened
 
 # The report that every output reader produces: counts, and each failure with its location.
 #

@@ -16,7 +16,6 @@ from pydantic import Field
 
 from coretools.config.settings import Limits
 from coretools.errors import CannotStart, CoreError, Unsupported, WrongType
-from coretools.excerpt import Excerpt
 from coretools.operations.declare import Effect, tool
 from coretools.process.runner import Completed, Runner, RunOptions
 from coretools.redaction.redactor import Redactor, drop_partial_lines
@@ -40,8 +39,17 @@ from coretools.tools.ci.parse import gradle_results, parse
 from coretools.tools.ci.read_native import go_text
 from coretools.tools.ci.read_native import shown as go_shown
 from coretools.tools.ci.results import Failure, StepsResult, SuiteReport
-from coretools.tools.execution import ExecutionSummary, open_to_start, plain, printed, streams, timeout, without_escapes
-from coretools.tools.explanations import NONE, Explanations, NetworkPolicy
+from coretools.tools.execution_result import (
+    ExecutionSummary,
+    open_to_start,
+    plain,
+    printed,
+    streams,
+    timeout,
+    without_escapes,
+)
+from coretools.tools.failure_explanations import NONE, Explanations, NetworkPolicy
+from coretools.truncation import Excerpt
 
 # A project read through the roots, for detection and for resolving file names in reports.
 

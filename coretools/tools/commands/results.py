@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-from coretools.excerpt import HEAD_SHARE, Excerpt
 from coretools.operations.content import Result
 from coretools.process.jobs.job_table import Job
 from coretools.redaction.redactor import Redactor
 from coretools.shell_words import join
-from coretools.tools.execution import ExecutionResult, plain, printed, streams, visible, without_escapes
-from coretools.tools.explanations import EXAMINED_CHARACTERS, Explanations, lines_of, made_text
+from coretools.tools.execution_result import ExecutionResult, plain, printed, streams, visible, without_escapes
+from coretools.tools.failure_explanations import EXAMINED_CHARACTERS, Explanations, lines_of, made_text
+from coretools.truncation import HEAD_SHARE, Excerpt
 
 ARGV_CHARACTERS = 80
 """Characters shown of a command line in a list."""

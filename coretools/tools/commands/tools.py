@@ -39,8 +39,8 @@ from coretools.tools.commands.results import (
     notes_of,
 )
 from coretools.tools.commands.wait import OutputMatcher, PortWatch, ProgressReporter, WaitConditions, wait
-from coretools.tools.execution import ExecutionSummary, open_to_start, plain, timeout
-from coretools.tools.explanations import NONE, Explanations
+from coretools.tools.execution_result import ExecutionSummary, open_to_start, plain, timeout
+from coretools.tools.failure_explanations import NONE, Explanations
 
 # Confirmation by a person before a command starts for which the operator's policy has the verdict `ask`.
 

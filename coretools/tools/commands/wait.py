@@ -13,7 +13,7 @@ from coretools.errors import InvalidArguments
 from coretools.operations.call import Call
 from coretools.process.fork_server.listeners import is_listening
 from coretools.process.jobs.job_table import Job
-from coretools.tools.execution import plain
+from coretools.tools.execution_result import plain
 from coretools.tools.search.pattern import parse_pattern
 
 # Matching a regular expression in growing output.

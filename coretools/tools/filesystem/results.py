@@ -6,7 +6,7 @@ from pydantic import Field
 
 from coretools.operations.content import Result
 from coretools.roots.directory_listing import DirectoryEntry, DirectoryListing
-from coretools.tools.execution import escaped_name
+from coretools.tools.execution_result import escaped_name
 
 _MARKS = {"directory": "/", "link": "@"}
 

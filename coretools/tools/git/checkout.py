@@ -29,8 +29,7 @@ from coretools.roots import directory_access
 from coretools.roots.read import Directory, open_directory
 from coretools.roots.root_set import Roots
 from coretools.tools.git.configuration import GitConfigurations
-from coretools.tools.git.policy import GitPolicy
-from coretools.tools.git.structure import (
+from coretools.tools.git.git_directory import (
     GitDirectory,
     examine,
     examine_references,
@@ -39,6 +38,7 @@ from coretools.tools.git.structure import (
     read_pointer,
     unusable,
 )
+from coretools.tools.git.policy import GitPolicy
 
 # Landlock rules for one checkout: what git may access, given as the examined handles and not as paths.
 #

@@ -9,15 +9,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from coretools.config import author
+from coretools.config import commit_author
 from coretools.config.settings import Limits
 from coretools.errors import GitRefused, InvalidArguments, NotFound, TooLarge
-from coretools.excerpt import Excerpt
 from coretools.process.confined import ConfinedRunner
 from coretools.process.runner import Completed, Runner, RunOptions
 from coretools.tools.git.checkout import ANYWHERE, Checkout
 from coretools.tools.git.policy import FIXED_SETTINGS
 from coretools.tools.git.porcelain import single_line
+from coretools.truncation import Excerpt
 
 ENVIRONMENT: Mapping[str, str] = MappingProxyType(
     {
@@ -80,12 +80,12 @@ class Git:
         given = runner.environment
         self._programs = {name: given[name] for name in ("PATH",) if name in given}
         self._homes = {name: given[name] for name in HOMES if name in given}
-        self._identity = {name: given[name] for name in author.VARIABLES if name in given}
+        self._identity = {name: given[name] for name in commit_author.VARIABLES if name in given}
 
     @property
     def identity(self) -> Mapping[str, str]:
         """Author and committer as configured by the operator or the caller's token, as git's four variables."""
-        return {**self._identity, **author.caller_variables()}
+        return {**self._identity, **commit_author.caller_variables()}
 
     async def run(
         self,

@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from coretools.errors import GitRefused, TooLarge
-from coretools.excerpt import Excerpt
 from coretools.process.runner import Completed
 from coretools.roots.root_set import Roots
 from coretools.tools.git.checkout import Checkout
@@ -18,6 +17,7 @@ from coretools.tools.git.commands import Git, require_success
 from coretools.tools.git.paths import hidden_reason, path_of, prefix, refuse_hidden, refuse_unknown
 from coretools.tools.git.porcelain import as_text, quoted, read_names, read_raw, read_records
 from coretools.tools.git.results import TextResult, answer, hidden_line, log_lines
+from coretools.truncation import Excerpt
 
 ARGUMENT_BYTES = 1024 * 1024
 """Most bytes of names on one command line; Linux accepts 2 MiB of arguments and environment together (execve(2))."""

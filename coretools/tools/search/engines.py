@@ -25,8 +25,7 @@ from coretools.roots.read import Directory, open_directory
 from coretools.roots.root_set import Roots
 from coretools.tools.search.findings import Findings, Query
 from coretools.tools.search.globs import expand_braces
-from coretools.tools.search.ignore import IgnoreRules
-from coretools.tools.search.tree import beneath, entries_beneath, ignore_rules
+from coretools.tools.search.ignore import IgnoreRules, beneath, entries_beneath, ignore_rules
 
 MAX_NAMES = 200_000
 """Most unread names from ripgrep. It is a hundred times faster than our reader, so this bounds the memory."""

@@ -13,8 +13,8 @@ from coretools.config.settings import Limits
 from coretools.errors import CoreError, DeadlinePassed, NotText, TooLarge
 from coretools.roots.read import open_file
 from coretools.roots.root_set import RootedPath, Roots
+from coretools.tools.search.ignore import beneath, is_text_path
 from coretools.tools.search.pattern import Pattern
-from coretools.tools.search.tree import beneath, is_text_path
 
 # Matching lines of one file, with context. Pure: bytes in, lines out.
 #

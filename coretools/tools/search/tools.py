@@ -18,12 +18,12 @@ from coretools.process.runner import Runner
 from coretools.roots.directory_listing import WalkEntry
 from coretools.roots.read import file_status, open_directory
 from coretools.roots.root_set import RootedPath, Roots
-from coretools.tools.execution import escaped_name
+from coretools.tools.execution_result import escaped_name
 from coretools.tools.search.engines import RipgrepEngine, SearchEngine, WalkEngine
 from coretools.tools.search.findings import Findings, MatchedLine, Query
 from coretools.tools.search.globs import glob_matcher, name_matcher
+from coretools.tools.search.ignore import beneath, runs_beneath
 from coretools.tools.search.pattern import parse_pattern
-from coretools.tools.search.tree import beneath, runs_beneath
 
 
 class FoundLine(BaseModel):

@@ -18,7 +18,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
 
-from coretools.config.author import Author, read_author
+from coretools.config.commit_author import Author, read_author
 from coretools.errors import BadSetting, InvalidArguments, NotFound
 from coretools.operations.call import LOCAL
 from coretools.roots.file_version import Version, version_of

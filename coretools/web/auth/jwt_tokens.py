@@ -14,7 +14,7 @@ from typing import Any
 
 import jwt
 
-from coretools.config.author import Author, author_from
+from coretools.config.commit_author import Author, author_from
 from coretools.web.auth.issuer_keys import IssuerKeys
 from coretools.web.common.config import JwtSection
 from coretools.web.common.principals import DEFAULT_ROLE, NotEntitled, Principal

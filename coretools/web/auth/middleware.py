@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coretools.errors import CoreError, Unreachable
 from coretools.protocol.call_adapter import address_in
-from coretools.web.auth.failures import FailureLimiter
+from coretools.web.auth.verifiers import FailureLimiter
 from coretools.web.common.config import Config
 from coretools.web.common.error_response import error_response
 from coretools.web.common.principals import NotEntitled, Principal, Verifier, set_principal

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from starlette.types import Scope
 
-from coretools.config.author import Author
+from coretools.config.commit_author import Author
 from coretools.config.settings import Settings
 from coretools.errors import CoreError
 from coretools.operations.call import LOCAL

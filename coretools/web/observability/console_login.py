@@ -16,7 +16,7 @@ from starlette.requests import Request
 
 from coretools.errors import CoreError
 from coretools.protocol.call_adapter import address_in
-from coretools.web.auth.failures import FailureLimiter
+from coretools.web.auth.verifiers import FailureLimiter
 from coretools.web.common.principals import NotEntitled, Verifier
 
 SESSION_SECONDS = 3_600.0

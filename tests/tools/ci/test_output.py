@@ -4,7 +4,7 @@ import pytest
 
 from coretools.tools.ci.parse import parse
 from coretools.tools.ci.results import LINE_LENGTH, MESSAGE_LENGTH, MOST_COUNTED, MOST_FAILURES, message, split_lines
-from coretools.tools.execution import plain, shortened, streams
+from coretools.tools.execution_result import plain, shortened, streams
 
 
 @pytest.mark.parametrize(

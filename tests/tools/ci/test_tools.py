@@ -15,7 +15,7 @@ from coretools.config.settings import Limits
 from coretools.errors import CannotStart, OutsideRoot, ReadOnly, Unsupported
 from coretools.process.environment import child_environment
 from coretools.process.runner import Runner
-from coretools.roots.deny import DEFAULT_DENY, DenyRules
+from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 from coretools.roots.root_set import Roots, RootSpec
 from coretools.tools.ci.tools import CiTools
 

@@ -12,7 +12,7 @@ from coretools.process.environment import child_environment
 from coretools.process.fork_server.pool import SandboxPool
 from coretools.process.jobs.job_table import JobTable
 from coretools.process.runner import Runner
-from coretools.roots.deny import DEFAULT_DENY, DenyRules
+from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 from coretools.roots.root_set import Roots, RootSpec
 from coretools.tools.commands.tools import CommandTools
 

@@ -16,7 +16,7 @@ import pytest
 
 from coretools.config.settings import Limits
 from coretools.errors import Conflict, EditRefused, InputOutput, NotText, ReadOnly, TooLarge
-from coretools.roots.deny import DenyRules
+from coretools.roots.hidden_files import DenyRules
 from coretools.roots.read import read_bytes
 from coretools.roots.root_set import Roots, RootSpec
 from coretools.roots.write import write_bytes

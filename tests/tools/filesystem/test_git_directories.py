@@ -13,9 +13,9 @@ import pytest
 
 from coretools.config.settings import Limits
 from coretools.errors import CoreError, DeniedPath, TooLarge
-from coretools.roots.deny import DEFAULT_DENY, DenyRules
 from coretools.roots.git_directories import is_git_name, require_no_repository
-from coretools.roots.nonblocking_read import MAX_BYTES, read_nonblocking
+from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
+from coretools.roots.read import MAX_BYTES, read_nonblocking
 from coretools.roots.resolve import resolve
 from coretools.roots.root_set import Roots, RootSpec
 from coretools.tools.filesystem.edits import Edit

@@ -28,7 +28,7 @@ from coretools.errors import (
     WrongType,
 )
 from coretools.operations.call import WouldBlock, run_nonblocking
-from coretools.roots.deny import DEFAULT_DENY, DenyRules
+from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 from coretools.roots.root_set import Roots, RootSpec
 from coretools.tools.filesystem.results import FileText
 from coretools.tools.filesystem.tools import LARGE_BYTES, LARGE_READS, FilesystemTools

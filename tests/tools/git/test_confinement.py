@@ -21,11 +21,11 @@ from coretools.process import confined as programs
 from coretools.process.confined import ConfinedRunner
 from coretools.process.runner import Completed, Runner, RunOptions
 from coretools.roots import directory_access
-from coretools.roots.deny import DenyRules
+from coretools.roots.hidden_files import DenyRules
 from coretools.roots.read import open_directory
 from coretools.roots.root_set import Roots, RootSpec
 from coretools.tools.git.checkout import ANYWHERE, read_rules, write_rules
-from coretools.tools.git.structure import GitDirectory
+from coretools.tools.git.git_directory import GitDirectory
 from tests.checkout import TREE
 from tests.protocol.peer import HANDSHAKE, Peer
 from tests.roots.test_race import swapped

@@ -13,7 +13,7 @@ from coretools.confinement.confined_thread import ConfinedThread, ConfinedThread
 from coretools.process.confined import ConfinedRunner
 from coretools.process.environment import child_environment
 from coretools.process.runner import Completed, Runner, RunOptions
-from coretools.roots.deny import DenyRules
+from coretools.roots.hidden_files import DenyRules
 from coretools.roots.read import open_directory
 from coretools.roots.root_set import Roots, RootSpec
 from coretools.tools.search.engines import readable_paths

@@ -248,9 +248,9 @@ def test_search_files_opens_each_directory_and_no_file(tmp_path: Path) -> None:
     program = """if True:
         import os, sys
         from pathlib import Path
-        from coretools.roots.deny import DEFAULT_DENY, DenyRules
+        from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
         from coretools.roots.root_set import Roots, RootSpec
-        from coretools.tools.search.tree import entries_beneath
+        from coretools.tools.search.ignore import entries_beneath
         scans = []
         with Roots([RootSpec(sys.argv[1])], deny=DenyRules(DEFAULT_DENY)) as roots:
             sys.addaudithook(lambda event, words: scans.append(event) if event in ("os.scandir", "open") else None)

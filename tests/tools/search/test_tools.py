@@ -16,7 +16,7 @@ from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.errors import CoreError, DeniedPath, InvalidArguments, NotFound, NotText, OutsideRoot, TooLarge
 from coretools.process.environment import child_environment
 from coretools.process.runner import Runner
-from coretools.roots.deny import DenyRules
+from coretools.roots.hidden_files import DenyRules
 from coretools.roots.root_set import Roots, RootSpec
 from coretools.tools.search.engines import WalkEngine
 from coretools.tools.search.findings import Findings, Query

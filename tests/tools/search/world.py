@@ -14,7 +14,7 @@ from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.process.confined import ConfinedRunner
 from coretools.process.environment import child_environment
 from coretools.process.runner import Runner
-from coretools.roots.deny import DEFAULT_DENY, DenyRules
+from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 from coretools.roots.root_set import Roots, RootSpec
 from coretools.tools.search.engines import RipgrepEngine, SearchEngine, WalkEngine
 from coretools.tools.search.tools import SearchTools

@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from coretools.config.author import Author
+from coretools.config.commit_author import Author
 from coretools.errors import Unreachable
 from coretools.web.auth.issuer_keys import (
     AGAIN_SECONDS,

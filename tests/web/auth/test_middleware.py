@@ -13,10 +13,16 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from coretools.errors import Unreachable
-from coretools.web.auth.failures import MOST_ADDRESSES, WINDOW_SECONDS, FailureLimiter, address_group
 from coretools.web.auth.hashed_tokens import create_token, revoke_tokens
 from coretools.web.auth.middleware import LONGEST_TOKEN, AuthMiddleware
-from coretools.web.auth.verifiers import ReplaceableVerifier, TokenFileVerifier
+from coretools.web.auth.verifiers import (
+    MOST_ADDRESSES,
+    WINDOW_SECONDS,
+    FailureLimiter,
+    ReplaceableVerifier,
+    TokenFileVerifier,
+    address_group,
+)
 from coretools.web.common.principals import NotEntitled, Principal, Verifier, principal_name, principal_role
 from tests.protocol.http_peer import listening
 

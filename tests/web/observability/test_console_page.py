@@ -13,9 +13,8 @@ import anyio.lowlevel
 import httpx2
 import pytest
 
-from coretools.web.auth.failures import FailureLimiter
 from coretools.web.auth.hashed_tokens import create_token, revoke_tokens
-from coretools.web.auth.verifiers import TokenFileVerifier
+from coretools.web.auth.verifiers import FailureLimiter, TokenFileVerifier
 from coretools.web.observability.console_login import COOKIE, MOST_SESSIONS, SESSION_SECONDS, OperatorSessions
 from coretools.web.observability.console_page import FORM_BYTES, HEADERS, MOST_VIEWERS, Console
 from tests.checkout import TREE

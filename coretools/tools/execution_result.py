@@ -10,14 +10,14 @@ from pydantic import Field
 
 from coretools.config.settings import Limits
 from coretools.errors import InvalidArguments
-from coretools.excerpt import Excerpt
 from coretools.operations.content import Result
 from coretools.process.runner import Completed
 from coretools.redaction.redactor import Redactor, drop_partial_lines
 from coretools.roots.read import Directory, open_directory
 from coretools.roots.root_set import Roots
 from coretools.shell_words import join
-from coretools.tools.explanations import NONE, Explanations, lines_of, made_text
+from coretools.tools.failure_explanations import NONE, Explanations, lines_of, made_text
+from coretools.truncation import Excerpt
 
 ESCAPES = re.compile(
     r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor, clearing

@@ -15,7 +15,7 @@ from functools import partial
 from coretools.app.assembly import root_specs
 from coretools.errors import BadSetting, CoreError
 from coretools.protocol.process_exit import Draining
-from coretools.roots.deny import DenyRules
+from coretools.roots.hidden_files import DenyRules
 from coretools.roots.root_set import Roots, RootSpec
 from coretools.web.app import PATH
 from coretools.web.auth.exposure import allowed_hosts, is_exposed, require_safe
