@@ -153,7 +153,7 @@ def test_a_bound_of_a_real_control_group() -> None:
         pytest.skip("needs a control group of version 1 in which another may be made")
     try:
         (group / "memory.limit_in_bytes").write_text(str(512 * 1024**2))
-        code = "from coretools.confinement import plan; print(plan.memory_bytes())"
+        code = "from coretools.confinement.command_confinement import memory_bytes; print(memory_bytes())"
         join = f"echo $$ > {group}/cgroup.procs && exec {shlex.join([sys.executable, '-c', code])}"
         assert subprocess.run(["sh", "-c", join], check=True, capture_output=True).stdout.split() == [b"536870912"]
     finally:

@@ -21,11 +21,11 @@ SECONDS = 2.0
 SWAPPER = """
 import os, sys
 sys.path.insert(0, sys.argv[2])
-from coretools.roots import resolver as openat2
+from coretools.roots import open_beneath
 
 here = os.open(sys.argv[1], os.O_RDONLY)
 def exchange():
-    openat2.rename(here, "d", here, "link", flags=openat2.EXCHANGE)
+    open_beneath.rename(here, "d", here, "link", flags=open_beneath.EXCHANGE)
 def rename():
     os.rename("d", "aside", src_dir_fd=here, dst_dir_fd=here)
     os.rename("link", "d", src_dir_fd=here, dst_dir_fd=here)
