@@ -13,7 +13,7 @@ import pytest
 
 from coretools.process.fork_server.cgroup import ControlGroup, own_group
 from tests.process.test_sandbox_pool import kept, needs_view
-from tests.process.tree import until
+from tests.process.tree import until, until_files
 from tests.protocol.peer import peer
 
 ABOVE = own_group()
@@ -141,4 +141,4 @@ def test_the_group_of_a_killed_server(tmp_path: Path) -> None:
         mine = groups_of(client.process.pid)
         assert len(mine) == 1
         client.process.kill()
-    anyio.run(until, lambda: not mine & groups())
+    anyio.run(until_files, Path(str(ABOVE)), lambda: not mine & groups())

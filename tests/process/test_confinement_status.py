@@ -209,13 +209,13 @@ for pid in map(int, sys.argv[1:]):
 
 
 TRACE_EXIT = """
-import ctypes, os, signal, time
+import ctypes, os, signal
 libc = ctypes.CDLL(None)
 libc.ptrace.argtypes = [ctypes.c_long] * 4
 for request, options in ((0x4206, 0x40), (0x4206, 0x41), (0x4206, 0), (0x4200, 0x40), (0x4200, 0x1)):
     child = os.fork()
     if child == 0:
-        time.sleep(1000)
+        signal.pause()
     if request == 0x4200:
         libc.ptrace(16, child, 0, 0)
         os.waitpid(child, 0)

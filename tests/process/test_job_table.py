@@ -16,7 +16,7 @@ from coretools.process.runner import Runner, RunOptions
 from coretools.roots.hidden_files import DenyRules
 from coretools.roots.read import Directory, open_directory
 from coretools.roots.root_set import Roots, RootSpec
-from tests.process.tree import PATIENCE_SECONDS, TREE, Tree, is_alive, until
+from tests.process.tree import PATIENCE_SECONDS, TREE, Tree, is_alive
 
 ME = "me"
 FOREVER = ("tail", "-f", "/dev/null")
@@ -183,7 +183,7 @@ async def test_a_run_ends_with_all_it_started(tmp_path: Path) -> None:
     tree = Tree(tmp_path)
     async with place(tmp_path) as here:
         run = await here.start("sh", "-c", TREE)
-        await until(tree.is_complete)
+        await tree.until_complete()
         run.stop("asked")
         await ended(run)
         assert tree.remaining() == []

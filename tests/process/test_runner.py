@@ -14,7 +14,7 @@ from coretools.errors import Busy, CannotStart
 from coretools.process.runner import Completed, Runner, RunOptions
 from coretools.roots.read import Directory
 from tests.checkout import TREE
-from tests.process.tree import is_alive, until
+from tests.process.tree import is_alive, until_exists
 
 FLOOD = """
 import os, sys
@@ -157,9 +157,12 @@ async def test_a_child_too_many_is_refused(here: Directory) -> None:
     """process-23: it does not wait in a queue that nobody sees."""
     runner = Runner(Limits(processes=2, grace_seconds=0.1), {"PATH": os.environ["PATH"]})
     async with anyio.create_task_group() as tasks:
-        for _ in range(2):
-            tasks.start_soon(lambda: runner.run(["sleep", "1000"], cwd=here))
-        await until(lambda: runner.running == 2)
+        for name in ("up1", "up2"):
+            script = f"echo > {name}; exec sleep 1000"
+            tasks.start_soon(lambda script=script: runner.run(["sh", "-c", script], cwd=here))
+        for name in ("up1", "up2"):
+            await until_exists(Path(here.path, name))
+        assert runner.running == 2
         with pytest.raises(Busy):
             await runner.run(["true"], cwd=here)
         tasks.cancel_scope.cancel()

@@ -30,7 +30,7 @@ from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 from coretools.roots.read import open_directory
 from coretools.roots.root_set import Roots, RootSpec
 from tests.docker_profile import under_profile
-from tests.process.tree import is_alive, until
+from tests.process.tree import alive, is_alive, until, until_exists, until_exited
 from tests.protocol.peer import command_line, peer, processes_with
 from tests.starting import warm
 
@@ -321,11 +321,11 @@ async def test_a_running_command_outlives_a_new_view(tmp_path: Path) -> None:
     """confinement-14: what already runs goes on, and ends with the runner."""
     async with kept(tmp_path) as place, anyio.create_task_group() as tasks:
         tasks.start_soon(place.sh, "echo up > up; while [ ! -e go ]; do sleep 0.01; done; echo done > done")
-        await until((tmp_path / "up").exists)
+        await until_exists(tmp_path / "up")
         (tmp_path / ".env").write_text("TOKEN=canary")
         assert "canary" not in await place.sh("cat .env")
         (tmp_path / "go").touch()
-        await until((tmp_path / "done").exists)
+        await until_exists(tmp_path / "done")
 
 
 async def test_settings_that_a_command_makes(tmp_path: Path) -> None:
@@ -552,8 +552,7 @@ async def test_process_1_of_the_view_was_ended(tmp_path: Path) -> None:
             [outside] = fork_servers(place)
             [first] = descendants.children(outside)
             os.kill(first, signal.SIGKILL)
-            while is_alive(first):
-                await anyio.lowlevel.checkpoint()
+            await until_exited(alive(first))
             assert await place.sh("echo on") == "on\n"
 
 
@@ -581,7 +580,7 @@ def _slow(token: str) -> str:
 
     Its number, as seen from outside, is found by `_heavy`: on its way out it has no command line.
     """
-    code = "import time; m = b'x' * (256 << 20); open('up', 'w'); time.sleep(1000)"
+    code = "import signal; m = b'x' * (256 << 20); open('up', 'w'); signal.pause()"
     return f"""setsid {sys.executable} -c "{code}" {token} > /dev/null 2>&1 & true"""
 
 
@@ -709,7 +708,7 @@ async def test_a_tier_that_was_had_is_not_given_up(tmp_path: Path) -> None:
         os.mkdir(home)
         for pid in fork_servers(place):
             os.kill(pid, signal.SIGKILL)
-            await until(lambda pid=pid: not is_alive(pid))
+            await until_exited(alive(pid))
         with pytest.raises(Unsupported, match="was replaced"):
             await place.run("cat", ".env")
         os.rmdir(home)
@@ -767,5 +766,5 @@ async def test_a_cancel_at_any_moment_of_a_start(tmp_path: Path) -> None:
         for step in range(80):
             with anyio.move_on_after(step * 0.0002):
                 await place.run("sleep", token)
-        await until(lambda: not processes_with(token))
+        await until_exited(lambda: processes_with(token))
         assert await place.sh("echo on") == "on\n"

@@ -14,7 +14,18 @@ from coretools.process.children import reaper
 from coretools.process.children.spawn import exit_handle_by_thread
 from coretools.process.runner import Completed, Runner, RunOptions
 from coretools.roots.read import Directory
-from tests.process.tree import HEADLESS, PATIENCE_SECONDS, TREE, Tree, carriers, is_alive, until
+from tests.process.tree import (
+    HEADLESS,
+    PATIENCE_SECONDS,
+    TREE,
+    Tree,
+    alive,
+    carriers,
+    is_alive,
+    until_exists,
+    until_exited,
+    until_files,
+)
 
 NEEDS_PROC = pytest.mark.skipif(not reaper.can_list_processes(), reason="needs marker-sweep")
 DEAF = "trap '' TERM INT HUP; echo started; while :; do sleep 1000; done"
@@ -95,7 +106,7 @@ async def test_a_cancelled_run_is_gone_before_the_cancellation_goes_on(
     tree = Tree(tmp_path)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(lambda: runner.run(["sh", "-c", TREE], cwd=here))
-        await until(tree.is_complete)
+        await tree.until_complete()
         tasks.cancel_scope.cancel()
     assert tree.remaining() == []
     assert runner.running == 0
@@ -131,7 +142,7 @@ async def test_closing_leaves_nothing_of_a_tree(runner: Runner, here: Directory,
 
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(one)
-        await until(tree.is_complete)
+        await tree.until_complete()
         await runner.close()
         assert tree.remaining() == []
     assert [(answer.timed_out, answer.signal) for answer in answers] == [(False, "SIGTERM")]
@@ -191,22 +202,18 @@ async def test_stopping_one_run_leaves_the_others_alone(runner: Runner, here: Di
         script = f"touch up{number}; while [ ! -e go ]; do sleep 0.01; done"
         answers.append(await runner.run(["sh", "-c", script], cwd=here))
 
-    async with anyio.create_task_group() as tasks, anyio.create_task_group() as first:
-        first.start_soon(other, 1)
-        await until(lambda: os.path.exists(f"{here.path}/up1"))
-        for number in range(2, 13):
-            tasks.start_soon(other, number)
-        await until(lambda: all(os.path.exists(f"{here.path}/up{number}") for number in range(1, 13)))
-        first.cancel_scope.cancel()
-        with anyio.CancelScope(shield=True):
-            await until(lambda: runner.running == 11)
-        touch(f"{here.path}/go")
+    folder = Path(here.path)
+    async with anyio.create_task_group() as tasks:
+        async with anyio.create_task_group() as first:
+            first.start_soon(other, 1)
+            await until_exists(folder / "up1")
+            for number in range(2, 13):
+                tasks.start_soon(other, number)
+            await until_files(folder, lambda: len(list(folder.glob("up*"))) == 12)
+            first.cancel_scope.cancel()
+        assert runner.running == 11
+        (folder / "go").touch()
     assert [answer.exit_code for answer in answers] == [0] * 11
-
-
-def touch(path: str) -> None:
-    with open(path, "w"):
-        pass
 
 
 async def test_closing_a_runner_that_started_nothing_is_nothing(here: Directory) -> None:
@@ -219,11 +226,14 @@ async def test_closing_a_runner_that_started_nothing_is_nothing(here: Directory)
 
 async def test_many_runs_are_stopped_at_once(runner: Runner, here: Directory) -> None:
     """process-17: cancelling fifty is no slower than the grace period and their number."""
+    folder = Path(here.path)
     with anyio.fail_after(PATIENCE_SECONDS):
         async with anyio.create_task_group() as tasks:
-            for _ in range(50):
-                tasks.start_soon(lambda: runner.run(["sleep", "1000"], cwd=here))
-            await until(lambda: runner.running == 50)
+            for number in range(50):
+                script = f"echo > up{number}; exec sleep 1000"
+                tasks.start_soon(lambda script=script: runner.run(["sh", "-c", script], cwd=here))
+            await until_files(folder, lambda: len(list(folder.glob("up*"))) == 50)
+            assert runner.running == 50
             tasks.cancel_scope.cancel()
     assert runner.running == 0
 
@@ -242,7 +252,7 @@ async def test_a_run_that_asyncio_cancels_at_any_moment_leaves_nothing(here: Dir
         with pytest.raises(asyncio.CancelledError):
             await task
     assert runner.running == 0
-    await until(lambda: not carriers(f"CORETOOLS_RUN_ID={mark}-"))
+    await until_exited(lambda: carriers(f"CORETOOLS_RUN_ID={mark}-"))
     await runner.close()
 
 
@@ -253,14 +263,14 @@ async def test_a_second_cancel_of_asyncio_leaves_nothing_either(here: Directory,
     script = "trap 'echo > termed' TERM; echo $$ > new; mv new up; while :; do sleep 0.01; done"
     task = asyncio.ensure_future(runner.run(["sh", "-c", script], cwd=here))
     up, termed = tmp_path / "up", tmp_path / "termed"
-    await until(up.exists)
+    await until_exists(up)
     pid = int(up.read_text())
     task.cancel()
-    await until(termed.exists)
+    await until_exists(termed)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
-    await until(lambda: not is_alive(pid))
+    await until_exited(alive(pid))
     await runner.close()
 
 

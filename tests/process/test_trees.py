@@ -21,28 +21,35 @@ from tests.process.tree import HEADLESS
 from tests.protocol.peer import ANSWER_SECONDS, Peer, peer, processes_with, stop, wait_until_none, wait_until_some
 
 HYDRA = """
-import os, sys, time
+import os, select
 while True:
     if os.fork():
         os._exit(0)
     os.setsid()
-    time.sleep(0.005)
+    select.poll().poll(5)
 """
+"""Forks and exits every 5 ms, each time in a new session."""
 
 RELAY = """
-import os, time
+import os
+reading, writing = os.pipe()
 if os.fork():
-    time.sleep(0.05)
+    os.read(reading, 1)
     os._exit(0)
+generation = 0
 while True:
     if os.fork():
         os._exit(0)
     os.setsid()
+    generation += 1
+    if generation == 50:
+        os.write(writing, b".")
 """
-"""Hands its one life on so fast that a look at the processes often meets nobody, and outlives its command."""
+"""Forks and exits so fast that a scan of the processes often finds none. Its command ends after 50 generations; it goes
+on."""
 
 TRACED = """
-import ctypes, os, signal, time
+import ctypes, os, signal
 libc = ctypes.CDLL(None)
 libc.ptrace.argtypes = [ctypes.c_long] * 4
 libc.prctl(0x59616D61, ctypes.c_ulong(2**64 - 1), 0, 0, 0)
@@ -53,14 +60,14 @@ if os.fork() == 0:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     libc.ptrace(0x4206, traced, 0, 0)
     os.write(writing, b".")
-    time.sleep(1000)
+    signal.pause()
 os.read(reading, 1)
 os._exit(0)
 """
 """Ends while its child traces it (PTRACE_SEIZE): only the tracer could be told of that by wait(2)."""
 
 FLEET = """
-import os, sys, time
+import os, signal, sys, time
 held = os.open(sys.argv[1], os.O_WRONLY)
 nothing = os.open("/dev/null", os.O_RDWR)
 go, gate = os.pipe()
@@ -87,7 +94,7 @@ os.close(gate)
 for _ in range(40):
     os.read(begun, 1)
 os.write(held, b".")
-time.sleep(1000)
+signal.pause()
 """
 """Forty lives handed on at once, each time in another process group. The pipe that they hold shows who is there; a byte
 comes through it when each of them was handed on once. They begin together: one that began earlier would take the

@@ -18,7 +18,7 @@ from coretools.process.children import reaper
 from coretools.process.runner import Runner
 from coretools.roots.read import Directory
 from tests import checkout
-from tests.process.tree import TREE, Tree, is_alive, until
+from tests.process.tree import TREE, Tree, alive, until, until_exists, until_exited
 
 NEEDS_PROC = pytest.mark.skipif(not reaper.can_list_processes(), reason="needs marker-sweep")
 
@@ -60,7 +60,7 @@ def run_there(process: "subprocess.Popen[bytes]", script: str) -> None:
 
 
 def watchdogs_of(parent: int) -> list[int]:
-    """Guards that the process started and that run."""
+    """The watchdogs that a process started and that are alive."""
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -87,9 +87,9 @@ async def test_a_killed_server_leaves_no_process(tmp_path: Path, kill: Callable[
     tree = Tree(tmp_path)
     with server(tmp_path) as process:
         run_there(process, TREE)
-        await until(tree.is_complete)
+        await tree.until_complete()
         kill(process.pid, signal.SIGKILL)
-        await until(lambda: not tree.remaining())
+        await until_exited(tree.remaining)
 
 
 @NEEDS_PROC
@@ -98,9 +98,9 @@ async def test_a_server_that_ends_without_closing_leaves_no_process(tmp_path: Pa
     tree = Tree(tmp_path)
     with server(tmp_path) as process:
         run_there(process, TREE)
-        await until(tree.is_complete)
+        await tree.until_complete()
         process.send_signal(signal.SIGTERM)
-        await until(lambda: not tree.remaining())
+        await until_exited(tree.remaining)
 
 
 @NEEDS_PROC
@@ -123,17 +123,17 @@ async def test_a_watchdog_that_ended_is_replaced_and_knows_who_lives(tmp_path: P
     hidden = tmp_path / "hidden"
     with server(tmp_path) as process:
         run_there(process, "env -i sh -c 'echo $$ > new; mv new hidden; exec sleep 1000' & wait")
-        await until(hidden.exists)
+        await until_exists(hidden)
         pid = int(hidden.read_text())
         (watchdog,) = watchdogs_of(process.pid)
         os.kill(watchdog, signal.SIGKILL)
-        await until(lambda: watchdogs_of(process.pid) == [])
+        await until_exited(lambda: watchdogs_of(process.pid))
         run_there(process, "echo > again; exec sleep 1000")
-        await until((tmp_path / "again").exists)
+        await until_exists(tmp_path / "again")
         assert len(watchdogs_of(process.pid)) == 1
         assert watchdogs_of(process.pid) != [watchdog]
         process.kill()
-        await until(lambda: not is_alive(pid))
+        await until_exited(alive(pid))
 
 
 @NEEDS_PROC

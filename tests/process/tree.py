@@ -1,12 +1,14 @@
-"""What the tests of processes stand on: trees of real children and a count of who survived."""
+"""Process trees made of real children, and waits for the files and exits of other processes."""
 
 import os
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import closing
 from pathlib import Path
 
 import anyio
 
+from coretools.confinement.inotify import InotifyWatches
 from coretools.roots.hidden_files import DenyRules
 from coretools.roots.read import Directory, open_directory
 from coretools.roots.root_set import Roots, RootSpec
@@ -21,10 +23,53 @@ def opened(folder: str) -> Directory:
 
 
 async def until(condition: Callable[[], object], *, seconds: float = PATIENCE_SECONDS) -> None:
-    """Wait for something that other processes bring about."""
+    """Evaluate a condition until it holds. Only for a state whose change causes no event that a test can wait for."""
     with anyio.fail_after(seconds):
-        while not condition():  # noqa: ASYNC110  # other processes set no event of ours
-            await anyio.sleep(0.005)
+        while not condition():
+            await anyio.lowlevel.checkpoint()
+            os.sched_yield()
+
+
+_FILE_EVENTS = 0x2 | 0x80 | 0x100 | 0x200
+"""IN_MODIFY, IN_MOVED_TO, IN_CREATE, IN_DELETE."""
+
+
+async def until_files(folder: Path, condition: Callable[[], object]) -> None:
+    """Wait until a condition on the files of a directory holds; it is evaluated after each change (inotify)."""
+    directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with closing(InotifyWatches()) as watches, anyio.fail_after(PATIENCE_SECONDS):
+            watches.add(directory, events=_FILE_EVENTS)
+            while not condition():
+                await anyio.wait_readable(watches.fileno())
+                watches.names()
+    finally:
+        os.close(directory)
+
+
+async def until_exists(path: Path) -> None:
+    """Wait until a file is created, or moved to its name."""
+    await until_files(path.parent, path.exists)
+
+
+async def until_exited(find: Callable[[], Iterable[int]]) -> None:
+    """Wait for the exit of every process that `find` returns (pidfd), and call it again, until it returns none."""
+    with anyio.fail_after(PATIENCE_SECONDS):
+        while pids := list(find()):
+            for pid in pids:
+                try:
+                    handle = os.pidfd_open(pid)
+                except ProcessLookupError:
+                    continue
+                try:
+                    await anyio.wait_readable(handle)
+                finally:
+                    os.close(handle)
+
+
+def alive(*pids: int) -> Callable[[], list[int]]:
+    """For `until_exited`: those of the processes that are alive."""
+    return lambda: [pid for pid in pids if is_alive(pid)]
 
 
 def is_alive(pid: int) -> bool:
@@ -67,9 +112,9 @@ TREE_SIZE = 7
 
 
 HEADLESS = f"""
-import ctypes, os, threading, time
+import ctypes, os, signal, threading, time
 if os.fork():
-    time.sleep(1000)
+    signal.pause()
 os.setsid()
 print(os.getpid(), flush=True)
 threading.Thread(target=time.sleep, args=(1000,)).start()
@@ -88,6 +133,10 @@ class Tree:
     def pids(self) -> list[int]:
         file = self._folder / "pids"
         return [int(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    async def until_complete(self) -> None:
+        """Wait until every process of the tree runs."""
+        await until_files(self._folder, self.is_complete)
 
     def is_complete(self) -> bool:
         return len(self.pids()) == TREE_SIZE and all(map(is_alive, self.pids()))
