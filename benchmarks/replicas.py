@@ -32,6 +32,9 @@ from tests.web.replicas.redis_server import RedisServer
 LEASE_SECONDS = 6.0
 """How long a replica that was killed seems alive."""
 
+REGISTRY = Path(__file__).with_name("replicated.py")
+"""What the replicas serve in addition to the standard tools."""
+
 STEPS = 4
 """Messages of a call that streams, 50 ms apart: long enough to be killed in the middle."""
 
@@ -314,7 +317,7 @@ def main() -> None:
         return
     with (
         TemporaryDirectory(prefix="replicas-") as folder,
-        cluster(Path(folder), lease_seconds=LEASE_SECONDS) as place,
+        cluster(Path(folder), lease_seconds=LEASE_SECONDS, registry=REGISTRY) as place,
         ExitStack() as stack,
     ):
         figures = asyncio.run(_measured(place, options, stack))

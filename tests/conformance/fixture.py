@@ -20,7 +20,7 @@ from coretools.operations.registry import Registry
 from coretools.questions.kinds import AskConfirmation, AskForm, AskModel, AskRoots, AskText
 
 PAUSE_SECONDS = 0.06
-"""Between two notifications: the suite wants about 50 ms, and faster ones are dropped."""
+"""Between two progress notifications. The server drops all above 20 a second; the suite counts every one."""
 
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -53,6 +53,11 @@ SCHEMA_2020_12: dict[str, Any] = {
     "else": {"required": ["email"]},
     "additionalProperties": False,
 }
+
+
+async def pause(seconds: float) -> None:
+    """Take the time that a scenario of the suite requires of a tool."""
+    await anyio.sleep(seconds)
 
 
 def titled(word: str, *pairs: tuple[str, str]) -> JsonDict:
@@ -175,7 +180,6 @@ class Conversation:
         """Log three times."""
         for text in ("Tool execution started", "Tool processing data", "Tool execution completed"):
             await call.log("info", text)
-            await anyio.sleep(PAUSE_SECONDS)
         return "Tool with logging executed successfully"
 
     @tool(Effect.READ)
@@ -189,7 +193,7 @@ class Conversation:
         """Report progress three times."""
         for done in (0, 50, 100):
             await call.progress(done, 100, f"Completed step {done} of 100")
-            await anyio.sleep(PAUSE_SECONDS)
+            await pause(PAUSE_SECONDS)
         return "Tool with progress executed successfully"
 
     @tool(Effect.READ)

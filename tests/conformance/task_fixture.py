@@ -2,7 +2,6 @@
 
 from typing import Annotated
 
-import anyio
 from pydantic import BaseModel, Field
 
 from coretools.errors import CapabilityMissing, RequestRefused, Unsupported
@@ -10,10 +9,11 @@ from coretools.operations.call import Call
 from coretools.operations.declare import Effect, asks, tool
 from coretools.operations.registry import Registry
 from coretools.questions.kinds import AskForm
+from tests.conformance.fixture import pause
 
 TASKS = "io.modelcontextprotocol/tasks"
 LEAST_SECONDS = 0.7
-"""A call that is through within half a second is no task; the suite wants one of each of these."""
+"""Longer than the server waits for a result before it returns a task, which the suite requires of these tools."""
 
 
 class Confirmed(BaseModel):
@@ -35,7 +35,7 @@ class Jobs:
     @tool(Effect.READ, long_running=True)
     async def slow_compute(self, seconds: Annotated[float, Field(ge=0)], label: str = "") -> str:
         """Take some time."""
-        await anyio.sleep(max(seconds, LEAST_SECONDS))
+        await pause(max(seconds, LEAST_SECONDS))
         return f"computed {label} in {seconds:g} s"
 
     @tool(Effect.READ, long_running=True)
@@ -43,20 +43,20 @@ class Jobs:
         """Fail after a while; only for who knows tasks."""
         if not call.offers(TASKS):
             raise CapabilityMissing(TASKS)
-        await anyio.sleep(LEAST_SECONDS)
+        await pause(LEAST_SECONDS)
         raise Unsupported("this job always fails")
 
     @tool(Effect.READ, long_running=True)
     async def protocol_error_job(self) -> str:
         """Fail as a request does."""
-        await anyio.sleep(LEAST_SECONDS)
+        await pause(LEAST_SECONDS)
         raise RequestRefused("this job ends with an error of the protocol", code=-32603)
 
     @asks("confirm")
     @tool(Effect.CHANGE, long_running=True)
     async def confirm_delete(self, filename: str, call: Call) -> str:
         """Ask before it deletes, which it does not."""
-        await anyio.sleep(LEAST_SECONDS)
+        await pause(LEAST_SECONDS)
         answer = await call.ask(AskForm(key="confirm", message=f"Delete {filename}?", model=Confirmed))
         return f"deleted {filename}" if answer.confirm else f"kept {filename}"
 
@@ -64,7 +64,7 @@ class Jobs:
     @tool(Effect.READ, long_running=True)
     async def multi_input(self, call: Call) -> str:
         """Ask twice at once."""
-        await anyio.sleep(LEAST_SECONDS)
+        await pause(LEAST_SECONDS)
         first, second = await call.ask_all(
             AskForm(key="first", message="The first name?", model=Name),
             AskForm(key="second", message="The second name?", model=Name),
@@ -78,7 +78,7 @@ class Jobs:
         if not call.offers(TASKS):
             raise CapabilityMissing(TASKS)
         answer = await call.ask(AskForm(key="user_name", message="What is your name?", model=Name))
-        await anyio.sleep(LEAST_SECONDS)
+        await pause(LEAST_SECONDS)
         return f"Hello, {answer.name}!"
 
 

@@ -48,20 +48,20 @@ class Clock:
 
     def __init__(self) -> None:
         self.asked: list[float] = []
-        self._sleeping, self._wake = anyio.Event(), anyio.Event()
+        self._waiting, self._wake = anyio.Event(), anyio.Event()
 
-    async def sleep(self, seconds: float) -> None:
+    async def wait(self, seconds: float) -> None:
         self.asked.append(seconds)
         wake = self._wake
-        self._sleeping.set()
+        self._waiting.set()
         await wake.wait()
 
-    async def until_asleep(self) -> None:
+    async def until_waiting(self) -> None:
         with anyio.fail_after(BOUND_SECONDS):
-            await self._sleeping.wait()
+            await self._waiting.wait()
 
     def pass_time(self) -> None:
-        self._sleeping = anyio.Event()
+        self._waiting = anyio.Event()
         wake, self._wake = self._wake, anyio.Event()
         wake.set()
 
@@ -87,9 +87,7 @@ class Recorder:
 class Served:
     def __init__(self, registry: Registry, **given: Any) -> None:
         self.registry, self.clock, self.changes = registry, Clock(), Recorder()
-        self.catalog = LiveCatalog(
-            registry, lambda principal: Selection(profile="all"), sleep=self.clock.sleep, **given
-        )
+        self.catalog = LiveCatalog(registry, lambda principal: Selection(profile="all"), sleep=self.clock.wait, **given)
         self.stop = self.catalog.on_change(self.changes)
 
     @property
@@ -114,12 +112,12 @@ async def test_changes_that_follow_each_other_are_notified_once() -> None:
     """catalog-9: each within 100 ms of the last; the catalog is the old one until then, the new one whole after."""
     async with served() as one:
         one.registry.add(second)
-        await one.clock.until_asleep()
+        await one.clock.until_waiting()
         one.registry.add(notes)
         one.registry.add(plan)
         assert one.tools == ["first"]
         one.clock.pass_time()
-        await one.clock.until_asleep()
+        await one.clock.until_waiting()
         assert one.changes.kinds == []
         one.clock.pass_time()
         assert await one.changes.next() == {Surface.TOOL, Surface.RESOURCE, Surface.PROMPT}
@@ -135,7 +133,7 @@ async def test_only_lists_that_differ_are_notified(function: Any, kind: Surface)
     """catalog-9: for each kind by itself."""
     async with served() as one:
         one.registry.add(function)
-        await one.clock.until_asleep()
+        await one.clock.until_waiting()
         one.clock.pass_time()
         assert await one.changes.next() == {kind}
 
@@ -146,13 +144,13 @@ async def test_continuous_changes_are_notified_all_the_same() -> None:
         for _ in range(MAX_DEBOUNCES // 2):
             for change in (lambda: one.registry.add(second), lambda: one.registry.remove("second")):
                 change()
-                await one.clock.until_asleep()
+                await one.clock.until_waiting()
                 one.registry.add(notes)
                 one.registry.remove("notes")
                 one.clock.pass_time()
         one.registry.add(second)
         one.clock.pass_time()
-        await one.clock.until_asleep()
+        await one.clock.until_waiting()
         assert len(one.clock.asked) == MAX_DEBOUNCES + 1
 
 
@@ -166,7 +164,7 @@ async def test_a_removed_command_is_refused_from_the_moment_it_is_removed() -> N
         with pytest.raises(UnknownTool):
             one.catalog.require_registered(command)
         assert one.tools == ["first"]
-        await one.clock.until_asleep()
+        await one.clock.until_waiting()
         one.clock.pass_time()
         assert await one.changes.next() == {Surface.TOOL}
         assert one.tools == []
@@ -180,10 +178,10 @@ async def test_a_command_that_was_removed_and_added_again_can_be_called_and_is_n
         one.registry.remove("first")
         one.registry.add(first)
         again = one.registry.command_of(first)
-        await one.clock.until_asleep()
+        await one.clock.until_waiting()
         one.clock.pass_time()
         one.registry.add(notes)
-        await one.clock.until_asleep()
+        await one.clock.until_waiting()
         one.clock.pass_time()
         assert await one.changes.next() == {Surface.RESOURCE}
         assert one.catalog.command(LOCAL, "first") is again
@@ -195,14 +193,14 @@ async def test_a_catalog_that_cannot_be_built_leaves_the_old_one_in_force(caplog
         one.registry.add(second)
         with caplog.at_level(logging.WARNING, logger="coretools.operations.live_catalog"):
             one.registry.add(tool(Effect.READ)(at("{word}", "first")(lambda_named("collides", word=True))))
-            await one.clock.until_asleep()
+            await one.clock.until_waiting()
             one.clock.pass_time()
             await anyio.wait_all_tasks_blocked()
         assert "two commands are named first" in caplog.text
         assert one.tools == ["first"]
         assert one.changes.kinds == []
         one.registry.remove("{word}", "first")
-        await one.clock.until_asleep()
+        await one.clock.until_waiting()
         one.clock.pass_time()
         assert await one.changes.next() == {Surface.TOOL}
         assert one.tools == ["first", "second"]
@@ -222,10 +220,10 @@ async def test_a_command_without_a_schema_is_not_exchanged_in(caplog: pytest.Log
     async with served() as one:
         with caplog.at_level(logging.WARNING, logger="coretools.operations.live_catalog"):
             one.registry.add(tool(Effect.READ)(odd))
-            await one.clock.until_asleep()
+            await one.clock.until_waiting()
             one.clock.pass_time()
             one.registry.add(notes)
-            await one.clock.until_asleep()
+            await one.clock.until_waiting()
             one.clock.pass_time()
             await anyio.wait_all_tasks_blocked()
         assert one.tools == ["first"]
@@ -249,14 +247,14 @@ async def test_a_type_that_fails_in_its_own_way_does_not_end_the_following(caplo
     async with served() as one:
         with caplog.at_level(logging.WARNING, logger="coretools.operations.live_catalog"):
             one.registry.add(tool(Effect.READ)(broken))
-            await one.clock.until_asleep()
+            await one.clock.until_waiting()
             one.clock.pass_time()
             await anyio.wait_all_tasks_blocked()
         assert one.tools == ["first"]
         assert "of somebody else" in caplog.text
         one.registry.remove("broken")
         one.registry.add(second)
-        await one.clock.until_asleep()
+        await one.clock.until_waiting()
         one.clock.pass_time()
         assert await one.changes.next() == {Surface.TOOL}
         assert one.tools == ["first", "second"]
@@ -267,7 +265,7 @@ async def test_a_registry_may_change_in_another_thread() -> None:
     async with served() as one:
         thread = threading.Thread(target=one.registry.add, args=(second,))
         thread.start()
-        await one.clock.until_asleep()
+        await one.clock.until_waiting()
         thread.join()
         one.clock.pass_time()
         assert await one.changes.next() == {Surface.TOOL}
@@ -284,7 +282,7 @@ async def test_what_changed_while_nobody_followed_is_found() -> None:
     assert one.tools == ["first"]
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(one.catalog.follow)
-        await one.clock.until_asleep()
+        await one.clock.until_waiting()
         one.clock.pass_time()
         assert await one.changes.next() == {Surface.TOOL}
         tasks.cancel_scope.cancel()
@@ -296,7 +294,7 @@ async def test_an_unsubscribed_listener_is_not_notified() -> None:
     async with served() as one:
         one.stop()
         one.registry.add(second)
-        await one.clock.until_asleep()
+        await one.clock.until_waiting()
         one.clock.pass_time()
         await anyio.wait_all_tasks_blocked()
         assert one.tools == ["first", "second"]

@@ -15,9 +15,6 @@ from coretools.protocol.tasks.extension import IDENTIFIER
 SECONDS = 20
 """Most that anything here takes."""
 
-POLL_SECONDS = 0.01
-"""Between two questions: polling is the protocol's own way to wait for a task."""
-
 ENDED = ("completed", "failed", "cancelled")
 
 
@@ -80,10 +77,9 @@ async def ask(session: Any, method: str, task_id: str, **params: object) -> dict
 
 
 async def until(session: Any, task_id: str, *statuses: str) -> dict[str, Any]:
-    """The task as it is once it has one of these statuses."""
+    """Poll the task until it has one of these statuses; the server sends no notifications (docs/specs/tasks.md)."""
     with anyio.fail_after(SECONDS):
         while True:
             found = await ask(session, "tasks/get", task_id)
             if found["status"] in statuses:
                 return found
-            await anyio.sleep(POLL_SECONDS)

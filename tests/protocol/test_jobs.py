@@ -82,7 +82,7 @@ def test_a_python_prompt_on_a_terminal_answers_each_line(client: Peer) -> None:
     assert len(screen) <= 10
     assert "6 * 7" in text(client.call("read_run", run=run, offset=0))
     # Not at a prompt: the interpreter's own wait there may miss the key until the next one comes.
-    client.call("write_run", run=run, text="import time; print('go' + '!'); time.sleep(1000)\n")
+    client.call("write_run", run=run, text="import signal; print('go' + '!'); signal.pause()\n")
     assert facts(client.call("wait_run", run=run, pattern="go!", seconds=LONG))["kind"] == "pattern"
     client.call("write_run", run=run, text="\x03")
     assert facts(client.call("wait_run", run=run, pattern="KeyboardInterrupt", seconds=LONG))["kind"] == "pattern"

@@ -49,18 +49,19 @@ burst = 4
 
 @dataclass
 class Cluster:
-    """What is at work."""
+    """The processes of a cluster: Redis, the replicas and the balancer."""
 
     folder: Path
     redis: RedisServer
     tokens: dict[str, str]
     settings: Path
+    registry: Path
     replicas: dict[str, HttpServer] = field(default_factory=dict)
     balancer: int = 0
 
     @property
     def url(self) -> str:
-        """Of all of them."""
+        """The URL of the balancer."""
         return f"http://127.0.0.1:{self.balancer}/mcp"
 
     def authorization(self, principal: str = "ann") -> dict[str, str]:
@@ -70,7 +71,7 @@ class Cluster:
     def replica(self, name: str, port: int = 0) -> Iterator[HttpServer]:
         folder = self.folder / name
         folder.mkdir(exist_ok=True)
-        words = ("--config", self.settings, "--root", self.folder / "root", "--with", f"{REGISTRY}:registry")
+        words = ("--config", self.settings, "--root", self.folder / "root", "--with", f"{self.registry}:registry")
         listens = ("--port", port) if port else ()
         environment = {"CORETOOLS_HTTP_REDIS__REPLICA": name}
         with http_server(folder, *map(str, (*words, *listens)), environment=environment) as server:
@@ -78,7 +79,7 @@ class Cluster:
 
 
 @contextmanager
-def cluster(folder: Path, *, lease_seconds: float = 9.0) -> Iterator[Cluster]:
+def cluster(folder: Path, *, lease_seconds: float = 9.0, registry: Path = REGISTRY) -> Iterator[Cluster]:
     """Three replicas behind HAProxy."""
     if shutil.which("haproxy") is None:
         without("no haproxy: apt-get install haproxy")
@@ -92,7 +93,7 @@ def cluster(folder: Path, *, lease_seconds: float = 9.0) -> Iterator[Cluster]:
         }
         settings = folder / "coretools.toml"
         settings.write_text(SETTINGS.format(folder=folder, redis=redis.url, lease=lease_seconds))
-        found = Cluster(folder, redis, {name: token for name, (_, token) in made.items()}, settings)
+        found = Cluster(folder, redis, {name: token for name, (_, token) in made.items()}, settings, registry)
         with ThreadPoolExecutor(len(NAMES)) as threads:
             starting = [threads.submit(stack.enter_context, found.replica(name)) for name in NAMES]
             found.replicas = dict(zip(NAMES, (one.result() for one in starting), strict=True))

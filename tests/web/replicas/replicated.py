@@ -1,4 +1,4 @@
-"""Commands that show on which replica they ran. Each replica serves them by `--with`."""
+"""Commands that report which replica runs them. Each replica serves them with `--with`."""
 
 import os
 from itertools import count
@@ -45,17 +45,8 @@ def grow() -> str:
 
 @registry.tool(Effect.READ)
 async def linger(call: Call) -> str:
-    """Say three things, and never come to an end."""
+    """Log three messages, and never end."""
     for step in ("one", "two", "three"):
         await call.log("info", step)
     await anyio.sleep_forever()
     return ""
-
-
-@registry.tool(Effect.READ)
-async def recite(word: str, steps: int, call: Call) -> str:
-    """Say a word some times, and at last once more."""
-    for step in range(steps):
-        await call.log("info", f"{word} {step}")
-        await anyio.sleep(0.05)
-    return word

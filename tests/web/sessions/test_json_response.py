@@ -52,8 +52,10 @@ def slow() -> str:
 
 
 @tool(Effect.READ)
-def telling(call: Call) -> str:
-    """Could tell of progress."""
+def reporting(call: Call) -> str:
+    """Could report progress, and is done when the test says so."""
+    while not go_on.wait(0.01):
+        check_cancelled()
     return call.principal
 
 
@@ -65,7 +67,7 @@ async def waiting() -> str:
 
 def registry_of(policy: ToolPolicy | None = None) -> Registry:
     registry = Registry(policy=policy or ToolPolicy())
-    for one in (plain, slow, telling, waiting):
+    for one in (plain, slow, reporting, waiting):
         registry.add(one)
     return registry
 
@@ -88,7 +90,7 @@ def call(name: str) -> dict[str, Any]:
     [
         (call("plain"), True),
         (call("slow"), True),
-        (call("telling"), False),
+        (call("reporting"), False),
         (call("waiting"), False),
         (call("no such tool"), False),
         ({"method": "tools/call", "params": {}}, False),
@@ -118,6 +120,8 @@ def test_a_tool_that_the_operator_has_asked_for_may_need_a_stream() -> None:
 async def test_an_answer_is_json_however_long_it_takes(tmp_path: Path) -> None:
     """http-2: in both eras, also where the client would have taken a stream."""
     async with hand(tmp_path) as client:
+        streaming = {"jsonrpc": "2.0", "id": 8, **call("reporting")}
+        headers = client.headers()
         for ask in (client.call, lambda name: client.stateless("tools/call", name, arguments={})):
             began.clear()
             go_on.clear()
@@ -130,8 +134,11 @@ async def test_an_answer_is_json_however_long_it_takes(tmp_path: Path) -> None:
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(take)
                     await until(began.is_set)
-                    await anyio.sleep(0.7)  # longer than a stream would be held back
-                    go_on.set()
+                    # A stream that begins later comes out after its buffer time: that of the first call is over too.
+                    async with client.http.stream("POST", client.url, json=streaming, headers=headers) as later:
+                        assert later.headers["content-type"].startswith(STREAM)
+                        assert answers == []
+                        go_on.set()
             assert answers[0].headers["content-type"] == "application/json"
             assert messages_in(answers[0])[0]["result"]["content"][0]["text"] == "at last"
 

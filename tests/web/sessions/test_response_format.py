@@ -20,6 +20,9 @@ from tests.web.by_hand import Hand, fields, messages_in
 SECONDS = 20.0
 STREAM = "text/event-stream"
 
+lingering: list[anyio.Event] = []
+"""What `linger` waits for: the newest of these."""
+
 
 @tool(Effect.READ)
 def say(text: str) -> str:
@@ -36,8 +39,8 @@ async def work(call: Call) -> str:
 
 @tool(Effect.READ)
 async def linger(call: Call) -> str:
-    """Be done after a second, without a word."""
-    await anyio.sleep(1)
+    """Report nothing, and end when the client has the beginning of its stream."""
+    await lingering[-1].wait()
     return f"late for {call.principal}"
 
 
@@ -112,11 +115,13 @@ async def test_progress_makes_a_stream_with_everything_in_its_order() -> None:
 
 async def test_a_call_that_takes_its_time_is_a_stream_to_come_back_to() -> None:
     """http-2: its client has the id before the answer is there."""
+    lingering.append(anyio.Event())
     async with client() as hand:
         body = {"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": {"name": "linger", "arguments": {}}}
         async with hand.http.stream("POST", hand.url, json=body, headers=hand.headers()) as answer:
             assert answer.headers["content-type"].startswith(STREAM)
             first = [line async for line in _until_data(answer)]
+        lingering[-1].set()
         (last,) = fields("\n".join(first), "id: ")
         headers = {**hand.headers(), "Accept": STREAM, "Last-Event-ID": last}
         with anyio.fail_after(SECONDS):
