@@ -48,10 +48,11 @@ class UnknownTool(CoreError):
     exit_code = 64  # EX_USAGE
 
 
-class UnknownPrompt(UnknownTool):
+class UnknownPrompt(CoreError):
     """No prompt of this name is offered to this caller."""
 
     kind = "unknown-prompt"
+    exit_code = 64  # EX_USAGE
 
 
 class BadSetting(CoreError):
@@ -259,7 +260,7 @@ class RequestRefused(CoreError):
         self.data = data
 
 
-class CapabilityMissing(RequestRefused):
+class CapabilityMissing(CoreError):
     """The client lacks a capability that the command cannot do without."""
 
     kind = "capability-missing"
@@ -268,11 +269,16 @@ class CapabilityMissing(RequestRefused):
     def __init__(self, capability: str, message: str = "", *, hint: str = "") -> None:
         # The code and data of the protocol's MissingRequiredClientCapabilityError (2026-07-28, basic/index).
         needed: dict[str, object] = {capability: {}}
-        data = {"requiredCapabilities": {"extensions": needed} if "/" in capability else needed}
-        super().__init__(message or f"the client does not offer {capability}, which this needs", code=-32021, data=data)
+        super().__init__(message or f"the client does not offer {capability}, which this needs")
+        self.code = -32021
+        self.data: object = {"requiredCapabilities": {"extensions": needed} if "/" in capability else needed}
         self.capability = capability
         self.hint = hint
         """As in `AnswerNeeded`, if a question could not be asked."""
+
+
+RequestError = RequestRefused | CapabilityMissing
+"""Errors with the `code` and `data` of a protocol error."""
 
 
 class Unsupported(CoreError):

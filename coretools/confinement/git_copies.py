@@ -9,6 +9,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from secrets import token_hex
 
@@ -144,14 +145,12 @@ def replace_file(directory: int, name: str, data: bytes) -> None:
     """Replace a directory entry atomically by a file with this content."""
     new = f"{name}.{token_hex(4)}"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    handle = os.open(new, flags, 0o644, dir_fd=directory)
-    try:
-        with open(handle, "wb") as file:
-            file.write(data)
+    with ExitStack() as undo, open(os.open(new, flags, 0o644, dir_fd=directory), "wb") as file:
+        undo.callback(os.unlink, new, dir_fd=directory)
+        file.write(data)
+        file.flush()  # before the rename: readers must never find the new name with half the content
         os.rename(new, name, src_dir_fd=directory, dst_dir_fd=directory)
-    except BaseException:
-        os.unlink(new, dir_fd=directory)
-        raise
+        undo.pop_all()
 
 
 # Commands see every setting but credentials. Their changes are applied to the repository's own file only if neither key

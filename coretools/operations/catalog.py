@@ -154,7 +154,7 @@ class Catalog:
         command = commands.get(name)
         if command is not None:
             return command
-        failure = UnknownPrompt if kind == "prompt" else UnknownTool
+        failure: type[UnknownPrompt | UnknownTool] = UnknownPrompt if kind == "prompt" else UnknownTool
         if name in self._withheld:
             raise failure(f"{name} is not offered here: {self._withheld[name]}")
         close = difflib.get_close_matches(name, commands, n=1)

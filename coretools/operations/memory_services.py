@@ -16,7 +16,7 @@ from typing import Self
 import anyio
 
 from coretools.errors import Busy, TooLarge
-from coretools.operations.services import Job
+from coretools.operations.services import WorkItem
 
 Clock = Callable[[], float]
 
@@ -28,17 +28,17 @@ class ServiceLimits:
     name_bytes: int = 1024
     """Longest key, topic or queue name."""
     value_bytes: int = 1024 * 1024
-    """Largest value, message or job."""
+    """Largest value, message or work item."""
     keys: int = 10_000
     kept_bytes: int = 64 * 1024 * 1024
-    """Total of all keys and values, and separately of all jobs that wait or are leased."""
+    """Total of all keys and values, and separately of all items that wait or are leased."""
     subscribers: int = 1024
     buffered: int = 1024
     """Messages buffered for one subscriber."""
     buffered_bytes: int = 1024 * 1024
     """Size of the messages buffered for one subscriber; the newest one always fits."""
-    jobs: int = 10_000
-    """Jobs that wait or are leased, in all queues."""
+    work_items: int = 10_000
+    """Items that wait or are leased, in all queues."""
 
     def check(self, name: str, value: bytes) -> int:
         """The total size of a name and its value.
@@ -205,8 +205,8 @@ class MemoryTopics:
 
 @dataclass(slots=True)
 class _Queue:
-    waiting: deque[Job] = field(default_factory=deque)
-    leased: dict[str, tuple[Job, float]] = field(default_factory=dict)
+    waiting: deque[WorkItem] = field(default_factory=deque)
+    leased: dict[str, tuple[WorkItem, float]] = field(default_factory=dict)
     """Jobs by id, with the end of their lease."""
     getters: int = 0
     changed: anyio.Event = field(default_factory=anyio.Event)
@@ -221,7 +221,7 @@ class _Queue:
 
 
 class MemoryQueues:
-    """`coretools.operations.services.Queues` in memory: jobs that wait when the process ends are lost."""
+    """`coretools.operations.services.Queues` in memory: items that wait when the process ends are lost."""
 
     def __init__(self, limits: ServiceLimits, clock: Clock) -> None:
         self._limits = limits
@@ -231,19 +231,19 @@ class MemoryQueues:
         self._bytes = 0
 
     async def put(self, queue: str, data: bytes) -> None:
-        """Add a job at the end of the queue."""
+        """Add an item at the end of the queue."""
         self._limits.check(queue, data)
-        if self._count >= self._limits.jobs or self._bytes + len(data) > self._limits.kept_bytes:
-            limit = f"{self._limits.jobs} jobs and {self._limits.kept_bytes} bytes"
-            raise Busy(f"{queue}: no room for another job; at most {limit}")
+        if self._count >= self._limits.work_items or self._bytes + len(data) > self._limits.kept_bytes:
+            limit = f"{self._limits.work_items} work items and {self._limits.kept_bytes} bytes"
+            raise Busy(f"{queue}: no room for another item; at most {limit}")
         found = self._queues.setdefault(queue, _Queue())
-        found.waiting.append(Job(id="", queue=queue, data=bytes(data), attempt=0))
+        found.waiting.append(WorkItem(id="", queue=queue, data=bytes(data), attempt=0))
         self._count += 1
         self._bytes += len(data)
         found.notify()
 
-    async def get(self, queue: str, *, lease_seconds: float = 60.0) -> Job:
-        """Lease the first job, waiting for one if the queue is empty."""
+    async def get(self, queue: str, *, lease_seconds: float = 60.0) -> WorkItem:
+        """Lease the first item, waiting for one if the queue is empty."""
         self._limits.check(queue, b"")
         found = self._queues.setdefault(queue, _Queue())
         found.getters += 1
@@ -254,45 +254,45 @@ class MemoryQueues:
                     with anyio.move_on_after(self._seconds_to_expiry(found)):
                         await found.changed.wait()
             waiting = found.waiting.popleft()
-            job = replace(waiting, id=uuid.uuid4().hex, attempt=waiting.attempt + 1)
-            found.leased[job.id] = (job, self._clock() + lease_seconds)
-            return job
+            item = replace(waiting, id=uuid.uuid4().hex, attempt=waiting.attempt + 1)
+            found.leased[item.id] = (item, self._clock() + lease_seconds)
+            return item
         finally:
             found.getters -= 1
             self._drop_if_idle(queue)
 
-    async def acknowledge(self, job: Job) -> bool:
-        """Mark a job as done."""
-        if not self._end_lease(job):
+    async def acknowledge(self, item: WorkItem) -> bool:
+        """Mark an item as done."""
+        if not self._end_lease(item):
             return False
         self._count -= 1
-        self._bytes -= len(job.data)
-        self._drop_if_idle(job.queue)
+        self._bytes -= len(item.data)
+        self._drop_if_idle(item.queue)
         return True
 
-    async def release(self, job: Job) -> bool:
-        """Return a job to the front of the queue."""
-        if not self._end_lease(job):
+    async def release(self, item: WorkItem) -> bool:
+        """Return an item to the front of the queue."""
+        if not self._end_lease(item):
             return False
-        found = self._queues[job.queue]
-        found.waiting.appendleft(job)
+        found = self._queues[item.queue]
+        found.waiting.appendleft(item)
         found.notify()
         return True
 
-    def _end_lease(self, job: Job) -> bool:
-        found = self._queues.get(job.queue)
+    def _end_lease(self, item: WorkItem) -> bool:
+        found = self._queues.get(item.queue)
         if found is None:
             return False
         self._return_expired(found)
-        return found.leased.pop(job.id, None) is not None
+        return found.leased.pop(item.id, None) is not None
 
     def _return_expired(self, found: _Queue) -> None:
-        """Return jobs with an expired lease to the front of the queue, in their order."""
+        """Return items with an expired lease to the front of the queue, in their order."""
         now = self._clock()
-        expired = [job for job, until in found.leased.values() if until <= now]
-        for job in reversed(expired):
-            del found.leased[job.id]
-            found.waiting.appendleft(job)
+        expired = [item for item, until in found.leased.values() if until <= now]
+        for item in reversed(expired):
+            del found.leased[item.id]
+            found.waiting.appendleft(item)
         if expired:
             found.notify()
 

@@ -82,7 +82,7 @@ class Topics(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class WorkItem:
     """One piece of work, leased to the worker that got it."""
 
     id: str
@@ -94,26 +94,26 @@ class Job:
 
 
 class Queues(Protocol):
-    """Work queues with at-least-once delivery: a job not acknowledged within its lease is delivered again."""
+    """Work queues with at-least-once delivery: an item not acknowledged within its lease is delivered again."""
 
     async def put(self, queue: str, data: bytes) -> None:
-        """Add a job at the end of the queue.
+        """Add an item at the end of the queue.
 
         Raises:
             TooLarge: the data or the queue name is too long. Busy: the queues are full.
         """
         ...
 
-    async def get(self, queue: str, *, lease_seconds: float = 60.0) -> Job:
-        """Lease the first job of the queue, waiting for one if it is empty."""
+    async def get(self, queue: str, *, lease_seconds: float = 60.0) -> WorkItem:
+        """Lease the first item of the queue, waiting for one if it is empty."""
         ...
 
-    async def acknowledge(self, job: Job) -> bool:
-        """Mark a job as done. Returns False if the lease had expired, so another worker may do it too."""
+    async def acknowledge(self, item: WorkItem) -> bool:
+        """Mark an item as done. Returns False if the lease had expired, so another worker may do it too."""
         ...
 
-    async def release(self, job: Job) -> bool:
-        """Return a job to the front of the queue. Returns False if the lease had expired."""
+    async def release(self, item: WorkItem) -> bool:
+        """Return an item to the front of the queue. Returns False if the lease had expired."""
         ...
 
 

@@ -21,7 +21,7 @@ from opentelemetry import trace
 
 from coretools import __version__
 from coretools.config.settings import Asking
-from coretools.errors import CoreError, InputNeeded, NotFound, RequestRefused, UnknownTool
+from coretools.errors import CoreError, InputNeeded, NotFound, RequestError, UnknownPrompt, UnknownTool
 from coretools.operations.call import LOCAL
 from coretools.operations.command import Command
 from coretools.operations.completion import MAX_VALUES
@@ -82,7 +82,7 @@ class CompletionHandler:
     def _prompt(self, name: str, principal: str) -> Command:
         try:
             return self._catalog.require_registered(self._catalog.for_principal(principal).prompt(name))
-        except UnknownTool as error:
+        except (UnknownPrompt, UnknownTool) as error:
             raise MCPError(code=types.INVALID_PARAMS, message=str(error)) from error
 
     def _template(self, uri: str, principal: str) -> Command:
@@ -251,7 +251,7 @@ class _Handlers:
         outcome = await self._dispatch(command, params.arguments or {}, call)
         if isinstance(outcome.error, InputNeeded):
             return as_input_required(outcome.error)
-        if isinstance(outcome.error, RequestRefused):
+        if isinstance(outcome.error, RequestError):
             raise _request_error(outcome.error)
         return as_result(outcome, context.protocol_version)
 
@@ -311,7 +311,7 @@ class _Handlers:
         call = self._call(context, params)
         try:
             command = self._catalog.require_registered(self._catalog.for_principal(call.principal).prompt(params.name))
-        except UnknownTool as error:
+        except (UnknownPrompt, UnknownTool) as error:
             raise _request_error(error) from error
         outcome = await self._dispatch_or_raise(command, command.arguments.from_text(params.arguments or {}), call)
         if isinstance(outcome.error, InputNeeded):
@@ -353,7 +353,7 @@ class _Handlers:
 
 def _request_error(error: CoreError, uri: str = "") -> MCPError:
     """Return the protocol error for a command's error, with its own code if it has one. `uri` was to be read."""
-    if isinstance(error, RequestRefused):
+    if isinstance(error, RequestError):
         return MCPError(code=error.code, message=str(error), data=error.data)
     if uri and isinstance(error, NotFound):
         return NoResource(uri, str(error), kind=error.kind)

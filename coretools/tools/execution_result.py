@@ -4,13 +4,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Annotated, Self
-
-from pydantic import Field
+from typing import Self
 
 from coretools.config.settings import Limits
 from coretools.errors import InvalidArguments
-from coretools.operations.content import Result
 from coretools.process.runner import Completed
 from coretools.redaction.redactor import Redactor, drop_partial_lines
 from coretools.roots.read import Directory, open_directory
@@ -154,34 +151,23 @@ class ExecutionSummary:
             return f"ended by {self.signal}{SIGNAL_REASONS.get(self.signal, '')}"
         return "ok" if self.exit_code == 0 else f"exit code {self.exit_code}"
 
-
-class ExecutionResult(Result):
-    """Base of all results about a finished command."""
-
-    summary: Annotated[ExecutionSummary, Field(exclude=True)]
-
-    @property
-    def failed(self) -> bool:
-        """Whether the command failed."""
-        return self.summary.failed
-
     def facts(self) -> dict[str, object]:
         """Machine-readable facts besides the text."""
         facts: dict[str, object] = {
-            "exit_code": self.summary.exit_code,
-            "signal": self.summary.signal,
-            "timed_out": self.summary.timed_out,
-            "duration_seconds": self.summary.duration_seconds,
-            "peak_memory_bytes": self.summary.peak_memory_bytes,
-            "stragglers_stopped": self.summary.stragglers_stopped,
-            "tier": self.summary.tier,
+            "exit_code": self.exit_code,
+            "signal": self.signal,
+            "timed_out": self.timed_out,
+            "duration_seconds": self.duration_seconds,
+            "peak_memory_bytes": self.peak_memory_bytes,
+            "stragglers_stopped": self.stragglers_stopped,
+            "tier": self.tier,
         }
-        facts |= {"made": list(self.summary.made)} if self.summary.made else {}
-        return facts | ({"notes": list(self.summary.notes)} if self.summary.notes else {})
+        facts |= {"made": list(self.made)} if self.made else {}
+        return facts | ({"notes": list(self.notes)} if self.notes else {})
 
     def remarks(self) -> list[str]:
         """Lines between the first line and the output."""
-        return lines_of([*self.summary.notes, *([made_text(self.summary.made)] if self.summary.made else [])])
+        return lines_of([*self.notes, *([made_text(self.made)] if self.made else [])])
 
 
 # Where a program starts, and its timeout: the same for commands, builds and tests.

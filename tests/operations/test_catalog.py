@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from coretools.errors import BadSetting, UnknownTool
+from coretools.errors import BadSetting, UnknownPrompt, UnknownTool
 from coretools.operations.call import Call
 from coretools.operations.catalog import Catalog, Selection, Surfaces, build_catalog
 from coretools.operations.content import Message, Text
@@ -155,7 +155,7 @@ def test_one_declaration_asks_for_several_surfaces() -> None:
     assert list(catalog.prompts) == ["all_three", "only_asked"]
     with pytest.raises(UnknownTool):
         catalog.get("only_read")
-    with pytest.raises(UnknownTool, match="unknown prompt"):
+    with pytest.raises(UnknownPrompt, match="unknown prompt"):
         catalog.prompt("only_read")
 
 

@@ -9,7 +9,7 @@ from coretools.operations.declare import Effect
 from coretools.operations.dispatch import Dispatcher
 from coretools.operations.memory_services import MemoryServices, ServiceLimits
 from coretools.operations.registry import Registry
-from coretools.operations.services import Job, Services
+from coretools.operations.services import Services, WorkItem
 
 SMALL = ServiceLimits(
     name_bytes=8,
@@ -19,7 +19,7 @@ SMALL = ServiceLimits(
     subscribers=2,
     buffered=3,
     buffered_bytes=50,
-    jobs=3,
+    work_items=3,
 )
 
 
@@ -194,11 +194,11 @@ async def test_work_comes_out_in_its_order_once() -> None:
     queues = MemoryServices().queues
     for number in range(3):
         await queues.put("q", b"%d" % number)
-    jobs = [await queues.get("q") for _ in range(3)]
-    assert [job.data for job in jobs] == [b"0", b"1", b"2"]
-    assert {job.attempt for job in jobs} == {1}
-    assert [await queues.acknowledge(job) for job in jobs] == [True, True, True]
-    assert not await queues.acknowledge(jobs[0])
+    items = [await queues.get("q") for _ in range(3)]
+    assert [item.data for item in items] == [b"0", b"1", b"2"]
+    assert {item.attempt for item in items} == {1}
+    assert [await queues.acknowledge(item) for item in items] == [True, True, True]
+    assert not await queues.acknowledge(items[0])
     with anyio.move_on_after(0) as scope:
         await queues.get("q")
     assert scope.cancelled_caught
@@ -226,8 +226,8 @@ async def test_released_work_is_the_next() -> None:
     await queues.put("q", b"first")
     await queues.put("q", b"second")
     assert await queues.release(await queues.get("q"))
-    job = await queues.get("q")
-    assert (job.data, job.attempt) == (b"first", 2)
+    item = await queues.get("q")
+    assert (item.data, item.attempt) == (b"first", 2)
 
 
 async def test_who_waits_for_work_gets_it_when_it_comes() -> None:
@@ -264,12 +264,12 @@ async def test_work_is_bounded_by_count_and_by_bytes() -> None:
     queues = MemoryServices(SMALL).queues
     for _ in range(3):
         await queues.put("q", b"x")
-    with pytest.raises(Busy, match="3 jobs"):
+    with pytest.raises(Busy, match="3 work items"):
         await queues.put("p", b"x")
-    job = await queues.get("q")
+    item = await queues.get("q")
     with pytest.raises(Busy):
         await queues.put("p", b"x")
-    await queues.acknowledge(job)
+    await queues.acknowledge(item)
     await queues.put("p", b"x" * 90)
     await queues.acknowledge(await queues.get("q"))
     await queues.acknowledge(await queues.get("q"))
@@ -281,7 +281,7 @@ async def test_work_is_bounded_by_count_and_by_bytes() -> None:
 async def test_a_job_of_a_queue_that_never_was_is_refused() -> None:
     """api-22: as one whose lease is over."""
     queues = MemoryServices().queues
-    stranger = Job(id="no", queue="nowhere", data=b"", attempt=1)
+    stranger = WorkItem(id="no", queue="nowhere", data=b"", attempt=1)
     assert not await queues.acknowledge(stranger)
     assert not await queues.release(stranger)
 

@@ -14,7 +14,7 @@ import pytest
 from mcp.shared.message import SessionMessage
 
 from coretools.protocol.stdio.lines import LineReader, OversizedLine
-from coretools.protocol.stdio.transport import LineWriter, StdioMessageReader
+from coretools.protocol.stdio.transport import LineWriter, stdio_reader
 
 
 @dataclass
@@ -112,7 +112,7 @@ async def test_a_request_that_is_too_long_gets_its_own_answer(
     with anyio.fail_after(20):
         async with LineWriter(ends.write_fd) as writer:
             with pytest.raises(anyio.EndOfStream):
-                await StdioMessageReader(ends.read_fd, writer, line_bytes=4096).receive()
+                await stdio_reader(ends.read_fd, writer, line_bytes=4096).receive()
     [answer] = answers(ends)
     assert answer["id"] == request_id
     assert "line too long" in str(answer["error"])
@@ -148,7 +148,7 @@ async def test_a_line_that_is_no_message_is_answered_and_the_next_one_is_read(
         group.start_soon(anyio.to_thread.run_sync, os.write, ends.send_fd, line + b"\n\n" + good + b"\n")
         with anyio.fail_after(20):
             async with LineWriter(ends.write_fd) as writer:
-                message = await StdioMessageReader(ends.read_fd, writer, line_bytes=limit).receive()
+                message = await stdio_reader(ends.read_fd, writer, line_bytes=limit).receive()
     assert isinstance(message, SessionMessage)
     assert isinstance(message.message, types.JSONRPCRequest)
     assert message.message.id == 99
@@ -161,7 +161,7 @@ async def test_a_line_that_is_no_message_is_answered_and_the_next_one_is_read(
 async def test_a_notification_that_mentions_an_id_inside_is_still_one(ends: Ends) -> None:
     """workstation-5: only an id of the message itself makes it a request."""
     os.write(ends.send_fd, b'{"jsonrpc":"2.0","method":"notifications/x","params":{"id":1}}\n')
-    message = await StdioMessageReader(ends.read_fd, LineWriter(ends.write_fd), line_bytes=1000).receive()
+    message = await stdio_reader(ends.read_fd, LineWriter(ends.write_fd), line_bytes=1000).receive()
     assert isinstance(message, SessionMessage)
     assert isinstance(message.message, types.JSONRPCNotification)
 
@@ -171,7 +171,7 @@ async def test_the_end_of_input_is_told_and_a_last_line_without_end_is_read(ends
     at_end = anyio.Event()
     os.write(ends.send_fd, b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
     os.close(ends.send_fd)
-    reader = StdioMessageReader(ends.read_fd, LineWriter(ends.write_fd), line_bytes=1000, on_end=at_end.set)
+    reader = stdio_reader(ends.read_fd, LineWriter(ends.write_fd), line_bytes=1000, on_end=at_end.set)
     assert isinstance(await reader.receive(), SessionMessage)
     assert at_end.is_set()
     with pytest.raises(anyio.EndOfStream):
@@ -184,7 +184,7 @@ async def test_input_from_a_file_is_read_to_its_end(tmp_path: Path, ends: Ends) 
     path.write_bytes(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n' * 3)
     fd = os.open(path, os.O_RDONLY)
     try:
-        read = [item async for item in StdioMessageReader(fd, LineWriter(ends.write_fd), line_bytes=1000)]
+        read = [item async for item in stdio_reader(fd, LineWriter(ends.write_fd), line_bytes=1000)]
     finally:
         os.close(fd)
     assert len(read) == 3

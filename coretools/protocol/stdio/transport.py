@@ -173,23 +173,23 @@ class DescriptorReader:
         return await anyio.to_thread.run_sync(os.read, self._fd, READ_BYTES)
 
 
-class StdioMessageReader(LineMessageReader):
-    """Reads messages from a descriptor."""
-
-    def __init__(
-        self, fd: int, writer: LineWriter, *, line_bytes: int, on_end: Callable[[], None] = lambda: None
-    ) -> None:
-        super().__init__(DescriptorReader(fd).read, writer, line_bytes=line_bytes, on_end=on_end)
+def stdio_reader(
+    fd: int, writer: LineWriter, *, line_bytes: int, on_end: Callable[[], None] = lambda: None
+) -> LineMessageReader:
+    """Return a reader of the messages that come from a descriptor."""
+    return LineMessageReader(DescriptorReader(fd).read, writer, line_bytes=line_bytes, on_end=on_end)
 
 
 @asynccontextmanager
 async def stdio_streams(
     descriptors: StdioDescriptors, line_bytes: int, on_end: Callable[[], None]
-) -> AsyncIterator[tuple[StdioMessageReader, LineWriter]]:
+) -> AsyncIterator[tuple[LineMessageReader, LineWriter]]:
     """Return the two ends for `Server.run`. `on_end` is called when the client has closed its end."""
     async with (
         LineWriter(descriptors.write_fd) as writer,
-        StdioMessageReader(descriptors.read_fd, writer, line_bytes=line_bytes, on_end=on_end) as reader,
+        LineMessageReader(
+            DescriptorReader(descriptors.read_fd).read, writer, line_bytes=line_bytes, on_end=on_end
+        ) as reader,
     ):
         yield reader, writer
 

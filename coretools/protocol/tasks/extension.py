@@ -21,7 +21,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
 from coretools.config.commit_author import Author
 from coretools.config.settings import Limits
-from coretools.errors import CoreError, InputNeeded, InvalidArguments, RequestRefused, UnknownTool
+from coretools.errors import CoreError, InputNeeded, InvalidArguments, RequestError, UnknownTool
 from coretools.operations.call import Capability, Level
 from coretools.operations.command import Command
 from coretools.operations.content import escape_surrogates
@@ -274,7 +274,7 @@ class TaskExtension(Extension):
             return TaskAnswer(
                 result=as_input_required(outcome.error).model_dump(by_alias=True, mode="json", exclude_none=True)
             )
-        if isinstance(outcome.error, RequestRefused):
+        if isinstance(outcome.error, RequestError):
             refused = outcome.error
             error: dict[str, Any] = {"code": refused.code, "message": str(refused)}
             return TaskAnswer(error=error if refused.data is None else error | {"data": refused.data})

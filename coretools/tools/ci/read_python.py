@@ -22,7 +22,7 @@ _SUB_LISTED = re.compile(r"SUBFAILED(.*?) (\S+::.*)$")
 
 
 @dataclass(slots=True)
-class _Section:
+class _FailureSection:
     """What pytest prints about one failure: its places, oldest first, and the lines of the last exception."""
 
     title: str
@@ -86,9 +86,9 @@ def _session(lines: Sequence[str]) -> ParsedReport:
     )
 
 
-def _sections(lines: Sequence[str]) -> list[_Section]:
+def _sections(lines: Sequence[str]) -> list[_FailureSection]:
     """The parts under the banners ERRORS and FAILURES, without what the tests printed."""
-    sections: list[_Section] = []
+    sections: list[_FailureSection] = []
     inside = captured = False
     previous = ""
     for line in lines:
@@ -96,7 +96,7 @@ def _sections(lines: Sequence[str]) -> list[_Section]:
             opens = banner[1] in ("ERRORS", "FAILURES")
             inside, captured = inside or opens, not opens
         elif inside and (title := _title(line)):
-            sections.append(_Section(title))
+            sections.append(_FailureSection(title))
             captured = False
         elif _CAPTURED.match(line):
             captured = True
@@ -116,7 +116,7 @@ def _is_said(line: str) -> bool:
     return line == "E" or line.startswith("E ")
 
 
-def _add(section: _Section, line: str, *, continued: bool) -> None:
+def _add(section: _FailureSection, line: str, *, continued: bool) -> None:
     if _is_said(line):
         if not continued:
             section.message.clear()  # a later exception: the one before was its cause
@@ -155,7 +155,7 @@ def _node(line: str) -> tuple[str, str] | None:
     return text[:dash] + sub_test, text[dash + 3 :]
 
 
-def _failure(node: str, said: str, *, sections: Mapping[str, Sequence[_Section]]) -> Failure:
+def _failure(node: str, said: str, *, sections: Mapping[str, Sequence[_FailureSection]]) -> Failure:
     head, bracket, parameters = node.partition("[")
     file, *names = head.split("::")
     mine = sections.get((".".join(names) + bracket + parameters) or file, ())
@@ -165,16 +165,16 @@ def _failure(node: str, said: str, *, sections: Mapping[str, Sequence[_Section]]
     return Failure(node, *section.place(file), message(section.message or [said]))
 
 
-def _by_test(sections: Iterable[_Section]) -> dict[str, list[_Section]]:
+def _by_test(sections: Iterable[_FailureSection]) -> dict[str, list[_FailureSection]]:
     """Sections by the test they are about; a collection error is about its file."""
-    about: dict[str, list[_Section]] = {}
+    about: dict[str, list[_FailureSection]] = {}
     for section in sections:
         found = _ABOUT.match(section.title)
         about.setdefault(section.title[found.end() :] if found else section.title, []).append(section)
     return about
 
 
-def _unlisted(section: _Section) -> Failure:
+def _unlisted(section: _FailureSection) -> Failure:
     """A failure of a pytest that prints no list of them (before 6, or with -r N)."""
     return Failure(section.title, *section.place(""), message(section.message))
 

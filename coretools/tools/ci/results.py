@@ -8,7 +8,8 @@ from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from coretools.tools.execution_result import ExecutionResult, ExecutionSummary, plain, shortened
+from coretools.operations.content import Result
+from coretools.tools.execution_result import ExecutionSummary, plain, shortened
 
 # The report that every output reader produces: counts, and each failure with its location.
 #
@@ -129,18 +130,28 @@ SHOWN_WITH_REPORT = 4_000
 """Characters shown of the output besides a list of failures."""
 
 
-class StepsResult(ExecutionResult):
+class StepsResult(Result):
     """Result of `ci_build` and `ci_restore`."""
 
+    summary: Annotated[ExecutionSummary, Field(exclude=True)]
     chosen: str
     """Which build systems were found and which was taken."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether the command failed."""
+        return self.summary.failed
+
+    def facts(self) -> dict[str, object]:
+        """How it ended."""
+        return self.summary.facts()
 
     def text(self) -> str:
         """Verdict and command, what was detected, and the output, which is shortened after success."""
         shown = shortened(self.summary.output, SHOWN_IF_FAILED if self.failed else SHOWN_IF_OK)
         head = f"{self.summary.verdict()} in {self.summary.duration_seconds:.1f} s ({self.summary.command})"
         dropped = f"[{self.summary.dropped_bytes} bytes of output not kept]" if self.summary.dropped_bytes else ""
-        return "\n".join(part for part in (head, self.chosen, dropped, *self.remarks(), shown) if part)
+        return "\n".join(part for part in (head, self.chosen, dropped, *self.summary.remarks(), shown) if part)
 
 
 _SHORT_SCHEMA = ConfigDict(frozen=True, extra="ignore")
@@ -170,11 +181,12 @@ class FailedTest(BaseModel):
         return ": ".join(part for part in (where, self.name, self.message) if part)
 
 
-class SuiteReport(ExecutionResult):
+class SuiteReport(Result):
     """What `ci_test` answers. Without `counts` no test runner was recognised in the output."""
 
     model_config = _SHORT_SCHEMA
 
+    summary: Annotated[ExecutionSummary, Field(exclude=True)]
     command: str
     exit_code: int
     """-1 when a signal ended the command."""
@@ -184,6 +196,15 @@ class SuiteReport(ExecutionResult):
     """passed, failed, skipped, errors, total."""
     failures: list[FailedTest]
     chosen: Annotated[str, Field(exclude=True)]
+
+    @property
+    def failed(self) -> bool:
+        """Whether the command failed."""
+        return self.summary.failed
+
+    def facts(self) -> dict[str, object]:
+        """How it ended."""
+        return self.summary.facts()
 
     @classmethod
     def of(cls, summary: ExecutionSummary, report: ParsedReport | None, *, chosen: str) -> Self:
@@ -205,7 +226,7 @@ class SuiteReport(ExecutionResult):
         if self.failed:
             lines[0] += f": {self.summary.verdict()}"
         lines += [self.chosen] if self.chosen else []
-        lines += self.remarks()
+        lines += self.summary.remarks()
         if self.summary.dropped_bytes:
             lines.append(f"[{self.summary.dropped_bytes} bytes of output not kept; counts in them are missing]")
         lines += [failure.sentence() for failure in self.failures]

@@ -1,12 +1,15 @@
 """Results of the run tools: the state of a run, and a part of its output."""
 
 from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
 
 from coretools.operations.content import Result
 from coretools.process.jobs.job_table import Job
 from coretools.redaction.redactor import Redactor
 from coretools.shell_words import join
-from coretools.tools.execution_result import ExecutionResult, plain, printed, streams, visible, without_escapes
+from coretools.tools.execution_result import ExecutionSummary, plain, printed, streams, visible, without_escapes
 from coretools.tools.failure_explanations import EXAMINED_CHARACTERS, Explanations, lines_of, made_text
 from coretools.truncation import HEAD_SHARE, Excerpt
 
@@ -225,17 +228,23 @@ def _bracketed(notes: list[str]) -> str:
     return f"[{'; '.join(notes)}]" if notes else ""
 
 
-class CommandResult(ExecutionResult):
+class CommandResult(Result):
     """Result of `run_command` for a command that has ended: how, and what it printed."""
 
+    summary: Annotated[ExecutionSummary, Field(exclude=True)]
     run: str = ""
     """Id of the run with the complete output if it was cut."""
     note: str = ""
     """How to read what was cut."""
 
+    @property
+    def failed(self) -> bool:
+        """Whether the command failed."""
+        return self.summary.failed
+
     def facts(self) -> dict[str, object]:
         """How it ended, and the id of the run if there is one."""
-        return super().facts() | ({"run": self.run, "running": False} if self.run else {})
+        return self.summary.facts() | ({"run": self.run, "running": False} if self.run else {})
 
     def text(self) -> str:
         """How the command ended (unless with exit code 0), its output, and a note on what was cut."""
@@ -244,7 +253,7 @@ class CommandResult(ExecutionResult):
             lines.append("[exit code 0, no output]")
         if self.summary.stragglers_stopped:
             lines.append(f"[{self.summary.stragglers_stopped} left-over processes stopped]")
-        lines += self.remarks()
+        lines += self.summary.remarks()
         if self.summary.output:
             lines.append(self.summary.output)
         if self.note:

@@ -15,7 +15,7 @@ import anyio
 import httpx2
 import jwt
 
-from coretools.errors import BadSetting, Unreachable
+from coretools.errors import BadSetting, CoreError, Unreachable
 from coretools.web.common.urls import is_loopback, parsed_url
 
 # The URL of the keys comes from the issuer's metadata (RFC 8414, OpenID Connect Discovery 1.0). Fetched JSON is bounded
@@ -31,8 +31,11 @@ NOT_THERE = (400, 404, 405, 410)
 OK = 200
 
 
-class KeysUnavailable(Unreachable):
+class KeysUnavailable(CoreError):
     """A document could not be fetched or used; the text is for the log."""
+
+    kind = Unreachable.kind
+    exit_code = Unreachable.exit_code
 
 
 async def find_jwks_url(issuer: str) -> str:

@@ -14,13 +14,14 @@ import anyio
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from coretools.errors import CoreError, Unreachable
 from coretools.protocol.call_adapter import address_in
 from coretools.web.auth.verifiers import FailureLimiter
 from coretools.web.common.config import Config
 from coretools.web.common.error_response import error_response
+from coretools.web.common.events import ResponseState
 from coretools.web.common.principals import NotEntitled, Principal, Verifier, set_principal
 from coretools.web.common.urls import parsed_url
 
@@ -136,7 +137,7 @@ class AuthMiddleware:
         self, principal: Principal, verifier: Verifier, scope: Scope, receive: Receive, send: Send
     ) -> None:
         """Serve a stream until it ends or its token expires or is revoked."""
-        answer = _ResponseState(send)
+        answer = ResponseState(send)
         with anyio.CancelScope() as limited:
             looking = asyncio.create_task(self._look(principal, verifier, _token_in(scope), limited))
             try:
@@ -160,20 +161,6 @@ class AuthMiddleware:
             if found is None or (found.name, found.role) != (principal.name, principal.role):
                 break
         limited.cancel()
-
-
-class _ResponseState:
-    """Tracks the progress of a response."""
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self.is_begun = False
-        self.is_over = False
-
-    async def send(self, message: Message) -> None:
-        self.is_begun = True
-        self.is_over = message["type"] == "http.response.body" and not message.get("more_body", False)
-        await self._send(message)
 
 
 def _is_long_lived(scope: Scope) -> bool:

@@ -34,11 +34,11 @@ Positive = Annotated[int, Field(gt=0)]
 Seconds = Annotated[float, Field(gt=0)]
 
 
-class _Section(BaseModel):
+class _ConfigSection(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
 
-class ServerSection(_Section):
+class ServerSection(_ConfigSection):
     """Where the server listens, and the names that clients call it by."""
 
     host: str = "127.0.0.1"
@@ -64,7 +64,7 @@ class ServerSection(_Section):
     """Time after SIGTERM in which active calls may finish."""
 
 
-class LimitsSection(_Section):
+class LimitsSection(_ConfigSection):
     """Limits of requests, connections and sessions. Sizes in bytes, times in seconds."""
 
     body_bytes: Positive = 4 * 1024 * 1024
@@ -101,7 +101,7 @@ class LimitsSection(_Section):
     """Wrong tokens from one address within a minute; further wrong ones are delayed, valid ones never are."""
 
 
-class JwtSection(_Section):
+class JwtSection(_ConfigSection):
     """Tokens of an authorization server."""
 
     issuer: str
@@ -134,7 +134,7 @@ class JwtSection(_Section):
         return self
 
 
-class AuthSection(_Section):
+class AuthSection(_ConfigSection):
     """Authentication. Without tokens and without an issuer everybody may call, which is allowed on loopback only."""
 
     tokens: str = ""
@@ -142,7 +142,7 @@ class AuthSection(_Section):
     jwt: JwtSection | None = None
 
 
-class RoleSection(_Section):
+class RoleSection(_ConfigSection):
     """Rights and limits of the principals of one role."""
 
     roots: tuple[str, ...] = ()
@@ -165,14 +165,14 @@ class RoleSection(_Section):
     """Concurrent calls of one principal."""
 
 
-class ConsoleSection(_Section):
+class ConsoleSection(_ConfigSection):
     """The operator's page at `/console`; disabled without its own token file."""
 
     tokens: str = ""
     """File of hashed tokens for the console; those of `[auth]` do not open it."""
 
 
-class MetricsSection(_Section):
+class MetricsSection(_ConfigSection):
     """`/metrics`, for Prometheus."""
 
     enabled: bool = True
@@ -180,7 +180,7 @@ class MetricsSection(_Section):
     """File of hashed tokens for the metrics; beyond loopback they are disabled without it."""
 
 
-class RedisSection(_Section):
+class RedisSection(_ConfigSection):
     """The Redis that replicas share; without a URL all state is in the memory of the process."""
 
     url: str = Field(default="", repr=False)
@@ -194,20 +194,20 @@ class RedisSection(_Section):
     """A replica that did not renew its lease for so long is gone, and its sessions end."""
 
 
-class TelemetrySection(_Section):
+class TelemetrySection(_ConfigSection):
     """Traces, configured by OpenTelemetry's variables (OTEL_EXPORTER_OTLP_ENDPOINT and others)."""
 
     traces: bool = False
 
 
-class LogSection(_Section):
+class LogSection(_ConfigSection):
     """The log on standard error."""
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: LogFormat = "json"
 
 
-class Config(_Section):
+class Config(_ConfigSection):
     """The whole configuration."""
 
     server: ServerSection = ServerSection()

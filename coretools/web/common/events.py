@@ -157,3 +157,21 @@ def is_stream(message: Message) -> bool:
     """Whether a response that begins with this message is an event stream."""
     headers = message.get("headers", ())
     return any(name.lower() == b"content-type" and value.startswith(_STREAM) for name, value in headers)
+
+
+class ResponseState:
+    """Tracks the progress of a response."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.is_begun = False
+        self.is_stream = False
+        self.is_over = False
+
+    async def send(self, message: Message) -> None:
+        """Send a message of the response."""
+        if message["type"] == "http.response.start":
+            self.is_begun, self.is_stream = True, is_stream(message)
+        else:
+            self.is_over = not message.get("more_body", False)
+        await self._send(message)

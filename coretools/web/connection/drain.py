@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coretools.protocol.process_exit import Draining
 from coretools.web.common.error_response import error_response
-from coretools.web.common.events import is_stream
+from coretools.web.common.events import ResponseState
 from coretools.web.sessions.batches import IS_CALL_KEY
 from coretools.web.sessions.response_format import MESSAGE_KEY
 
@@ -63,7 +63,7 @@ class DrainMiddleware:
         """Serve one request."""
         self._under_way += 1
         try:
-            await self._serve(scope, receive, _ResponseState(send, self._draining))
+            await self._serve(scope, receive, ResponseState(_closing(send, self._draining)))
         finally:
             self._under_way -= 1
             if not self._under_way:
@@ -83,7 +83,7 @@ class DrainMiddleware:
             self._ends_at = anyio.current_time() + self._seconds
         return self._ends_at
 
-    async def _serve(self, scope: Scope, receive: Receive, answer: "_ResponseState") -> None:
+    async def _serve(self, scope: Scope, receive: Receive, answer: ResponseState) -> None:
         with anyio.CancelScope() as serving:
 
             def bound() -> None:
@@ -104,25 +104,17 @@ class DrainMiddleware:
             )
 
 
-class _ResponseState:
-    """Tracks the progress of a response. One that begins during the drain closes its connection."""
+def _closing(send: Send, draining: Draining) -> Send:
+    """Return `send` for a response that closes its connection if it begins during the drain."""
 
-    def __init__(self, send: Send, draining: Draining) -> None:
-        self._send = send
-        self._draining = draining
-        self.is_begun = False
-        self.is_stream = False
-        self.is_over = False
-
-    async def send(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.is_begun, self.is_stream = True, is_stream(message)
+    async def closing(message: Message) -> None:
+        if message["type"] == "http.response.start" and draining.has_begun:
             headers = [*message.get("headers", ())]
-            if self._draining.has_begun and _CLOSE not in headers:
+            if _CLOSE not in headers:
                 message = {**message, "headers": [*headers, _CLOSE]}
-        else:
-            self.is_over = not message.get("more_body", False)
-        await self._send(message)
+        await send(message)
+
+    return closing
 
 
 def _last_event(scope: Scope) -> bytes:
