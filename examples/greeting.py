@@ -1,4 +1,4 @@
-"""A server of one's own commands: a function, its types and its docstring are all there is to say."""
+"""A server with a command of your own: a function with types and a docstring is all it takes."""
 
 from coretools.hosting.serve import serve_stdio
 from coretools.operations.declare import Effect
