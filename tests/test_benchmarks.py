@@ -199,11 +199,11 @@ def test_the_soak_compares_the_last_third_with_the_first() -> None:
 
 def test_what_is_compared_is_measured_in_turns_after_one_that_does_not_count() -> None:
     """benchmarks-2: A B A B; a turn of several counts as their median."""
-    order: list[str] = []
+    calls: list[str] = []
     values = iter(range(100))
 
     def once(name: str) -> tuple[float, ...]:
-        order.append(name)
+        calls.append(name)
         return (float(next(values)),)
 
     contenders = [
@@ -211,6 +211,6 @@ def test_what_is_compared_is_measured_in_turns_after_one_that_does_not_count() -
         Contender(figures=("b",), once=lambda: once("b")),
     ]
     found = measured(contenders, rounds=2, is_smoke=False)
-    assert "".join(order) == "aaab" * 3
+    assert "".join(calls) == "aaab" * 3
     assert found["a"].values == (5.0, 9.0)
     assert found["b"].values == (7.0, 11.0)

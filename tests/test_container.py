@@ -214,8 +214,11 @@ def test_what_compose_says_is_understood_and_safe(service: str) -> None:
 def test_the_compose_file_has_two_roles_a_policy_limits_a_network_by_choice_and_an_author(tmp_path: Path) -> None:
     """container-20: as a start reads it, with what `.env` may say."""
     given = {"CORETOOLS_NETWORK": "allow", "CORETOOLS_AUTHOR": "Ada <ada@example.com>", "CORETOOLS_UMASK": "002"}
-    for said, network, author, umask in ((given, "allow", "Ada <ada@example.com>", 0o002), ({}, "deny", None, 0o022)):
-        variables = compose(said)["services"]["http"]["environment"]
+    for given_variables, network, author, umask in (
+        (given, "allow", "Ada <ada@example.com>", 0o002),
+        ({}, "deny", None, 0o022),
+    ):
+        variables = compose(given_variables)["services"]["http"]["environment"]
         policy = tmp_path / "policy.toml"
         policy.write_text(here(variables["CORETOOLS_POLICY"]).read_text())
         policy.chmod(0o644)

@@ -61,9 +61,9 @@ def running(path: Path, cwd: Path) -> Iterator[Peer]:
 def test_the_readme_shows_the_first_example_word_for_word() -> None:
     """api-18: what a reader copies is what runs here."""
     section = (TREE / "README.md").read_text(encoding="utf-8").partition("## Serve your own commands\n")[2]
-    shown = section.partition("```python\n")[2].partition("```")[0]
-    assert shown == (TREE / "examples" / "greeting.py").read_text(encoding="utf-8")
-    lines = [line for line in shown.splitlines() if line and not line.startswith(("import", "from", '"""'))]
+    snippet = section.partition("```python\n")[2].partition("```")[0]
+    assert snippet == (TREE / "examples" / "greeting.py").read_text(encoding="utf-8")
+    lines = [line for line in snippet.splitlines() if line and not line.startswith(("import", "from", '"""'))]
     assert len(lines) <= 10
 
 
@@ -297,9 +297,9 @@ def test_the_guide_shows_what_runs() -> None:
     """api-26: every piece of Python in it stands in an example, word for word."""
     guide = (TREE / "docs" / "writing-commands.md").read_text(encoding="utf-8")
     sources = [path.read_text(encoding="utf-8") for path in sorted((TREE / "examples").glob("*.py"))]
-    shown = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
-    assert len(shown) >= 8
-    assert [piece for piece in shown if not any(piece.strip() in source for source in sources)] == []
+    snippet = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
+    assert len(snippet) >= 8
+    assert [piece for piece in snippet if not any(piece.strip() in source for source in sources)] == []
 
 
 def test_the_guide_says_where_every_name_is() -> None:

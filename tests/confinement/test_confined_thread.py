@@ -148,9 +148,9 @@ def test_a_child_has_no_privilege_but_the_one_over_file_modes() -> None:
     own = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("CapPrm"))
     kept = int(own.split()[1], 16) & 2
     with domain_of(*SYSTEM) as confined_thread:
-        said = ran(confined_thread, code)
-    assert said.count(f"{kept:016x}") == 2
-    assert "NoNewPrivs:\\t1" in said
+        output = ran(confined_thread, code)
+    assert output.count(f"{kept:016x}") == 2
+    assert "NoNewPrivs:\\t1" in output
 
 
 def test_equal_rules_share_a_confined_thread(tmp_path: Path) -> None:

@@ -42,8 +42,8 @@ def test_signals_stay_inside(tmp_path: Path) -> None:
     bystander = subprocess.Popen(["sleep", "1000"])
     try:
         argv = [sys.executable, "-I", "-c", PROGRAM, str(TREE), str(tmp_path / "file")]
-        said = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True).stdout.splitlines()
-        assert said == ["False", "True", "[-9, -9]", "content"]
+        lines = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True).stdout.splitlines()
+        assert lines == ["False", "True", "[-9, -9]", "content"]
         assert bystander.poll() is None
     finally:
         bystander.kill()

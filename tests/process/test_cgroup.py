@@ -124,9 +124,9 @@ async def test_commands_are_in_a_group_that_goes_with_them(tmp_path: Path) -> No
     """confinement-23: it holds the commands of a server, and is removed with it, and when another one takes over."""
     async with kept(tmp_path) as place:
         mine = os.path.basename(place.sandbox_pool.scratch)
-        said = await place.sh("cat /proc/self/cgroup")
+        output = await place.sh("cat /proc/self/cgroup")
         assert len(groups(mine)) == 1
-        assert "0::/" in said
+        assert "0::/" in output
         (tmp_path / ".env").touch()
         await place.sh("true")
         await until(lambda: place.sandbox_pool._drop_retired() or len(groups(mine)) == 1)

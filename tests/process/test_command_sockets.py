@@ -236,13 +236,13 @@ attempt(os.link, path, "linked")
 attempt(os.rename, path, "renamed")
 attempt(socket.socket(socket.AF_UNIX).connect, "\\0" + sys.argv[3])
 one = socket.create_server(("", 0))
-for held in (socket.socket(), one):
-    assert held.getsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, 16) == b"lo\\0"
+for tried in (socket.socket(), one):
+    assert tried.getsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, 16) == b"lo\\0"
     for value in (b"", b"\\0", b"eth0\\0"):
-        attempt(held.setsockopt, socket.SOL_SOCKET, socket.SO_BINDTODEVICE, value)
+        attempt(tried.setsockopt, socket.SOL_SOCKET, socket.SO_BINDTODEVICE, value)
     for value in (0, 2, 3):
-        attempt(held.setsockopt, socket.SOL_SOCKET, 62, value)  # SO_BINDTOIFINDEX
-    attempt(held.setsockopt, socket.SOL_SOCKET, socket.SO_MARK, 1)
+        attempt(tried.setsockopt, socket.SOL_SOCKET, 62, value)  # SO_BINDTOIFINDEX
+    attempt(tried.setsockopt, socket.SOL_SOCKET, socket.SO_MARK, 1)
 print("tried")
 """
 
@@ -268,13 +268,13 @@ def test_listeners_of_the_machine_are_out_of_reach(server: Server, code: str, tm
         listener.listen()
         thread.start()
     try:
-        said = server.python(code, str(listeners[0].getsockname()[1]), path, name)
+        output = server.python(code, str(listeners[0].getsockname()[1]), path, name)
     finally:
         for listener, thread in zip(listeners, threads, strict=True):
             listener.shutdown(socket.SHUT_RDWR)
             listener.close()
             thread.join()
-    assert said == "tried"
+    assert output == "tried"
     assert reached == []
 
 
@@ -368,8 +368,8 @@ try:
 except OSError as error:
     print(error)
 """
-        said = granted.python(code, str(tcp.getsockname()[1]), str(udp.getsockname()[1]), path)
-        assert said == "[Errno 13] Permission denied"
+        output = granted.python(code, str(tcp.getsockname()[1]), str(udp.getsockname()[1]), path)
+        assert output == "[Errno 13] Permission denied"
         tcp.settimeout(5)
         tcp.accept()[0].close()
         udp.settimeout(5)
@@ -394,8 +394,8 @@ with peer(top / "root", before=under_profile()) as client:
     for path in (top / "hung" / "socket", "link/socket", "link", "link/../root/link/x"):
         code = f"import socket; socket.socket(socket.AF_UNIX).connect({str(path)!r})"
         command = shlex.join([sys.executable, "-c", code])
-        said = client.call("run_command", command=command, timeout_seconds=20)
-        print("Permission denied" in said["content"][0]["text"])
+        answer = client.call("run_command", command=command, timeout_seconds=20)
+        print("Permission denied" in answer["content"][0]["text"])
 os.close(device)
 """
 
@@ -406,7 +406,7 @@ def test_a_file_system_that_does_not_answer_holds_nobody_up(tmp_path: Path) -> N
     for name in ("root", "hung"):
         (tmp_path / name).mkdir()
     argv = ["unshare", "-Urm", sys.executable, "-c", HUNG, str(tmp_path)]
-    said = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
-    if said.returncode != 0 and ("unshare" in said.stderr or "no FUSE" in said.stderr):
+    completed = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=120)
+    if completed.returncode != 0 and ("unshare" in completed.stderr or "no FUSE" in completed.stderr):
         pytest.skip("needs user namespaces and FUSE in them")
-    assert said.stdout.split() == ["True"] * 4, said.stderr
+    assert completed.stdout.split() == ["True"] * 4, completed.stderr

@@ -23,7 +23,7 @@ from coretools.roots.root_set import Roots, RootSpec
 pytestmark = pytest.mark.skipif(landlock.abi() < landlock.ABI_REQUIRED, reason="Landlock (Linux 6.2)")
 
 
-class Held:
+class Place:
     """One `Confined` in a directory."""
 
     def __init__(self, confined: ConfinedRunner, roots: Roots) -> None:
@@ -38,11 +38,11 @@ class Held:
 
 
 @asynccontextmanager
-async def held(root: Path, *, path: str | None = None) -> AsyncIterator[Held]:
+async def confined_runner(root: Path, *, path: str | None = None) -> AsyncIterator[Place]:
     runner = Runner(Limits(), {"PATH": path or os.environ["PATH"]})
     with Roots([RootSpec(str(root))], deny=DenyRules(())) as roots, closing(ConfinedThreadPool()) as confined_threads:
         try:
-            yield Held(ConfinedRunner(runner, confined_threads), roots)
+            yield Place(ConfinedRunner(runner, confined_threads), roots)
         finally:
             await runner.close()
 
@@ -51,7 +51,7 @@ async def test_a_program_reads_what_it_was_granted_and_no_more(tmp_path: Path) -
     """confined-threads-2: its exit code is a result, as ever."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "file").write_text("content")
-    async with held(tmp_path) as place:
+    async with confined_runner(tmp_path) as place:
         assert (await place.run("cat", "in/file", readable=str(tmp_path / "in"))).stdout.text() == "content"
         refused = await place.run("cat", "in/file")
         assert refused.exit_code == 1
@@ -65,7 +65,7 @@ async def test_a_script_runs_unconfined_and_that_is_said(tmp_path: Path) -> None
     script.parent.mkdir()
     script.write_text("#!/bin/sh\necho from the script\n")
     script.chmod(0o755)
-    async with held(tmp_path, path=f"{script.parent}:{os.environ['PATH']}") as place:
+    async with confined_runner(tmp_path, path=f"{script.parent}:{os.environ['PATH']}") as place:
         assert (await place.run("git")).stdout.text() == "from the script\n"
         assert not place.confined.is_confined("git")
 
@@ -80,7 +80,7 @@ async def test_a_program_that_can_not_start_in_a_domain_runs_without(
     env = shutil.which("env")
     assert env is not None
     shutil.copy(env, program)
-    async with held(tmp_path, path=f"{program.parent}:{os.environ['PATH']}") as place:
+    async with confined_runner(tmp_path, path=f"{program.parent}:{os.environ['PATH']}") as place:
         assert (await place.run("launcher", "true")).exit_code == 126
         assert place.confined.is_confined("launcher")
         assert "unconfined" not in caplog.text
@@ -90,7 +90,7 @@ async def test_a_program_that_can_not_start_in_a_domain_runs_without(
     assert b"libc.so.6\0" in data
     (tmp_path / "libraries").mkdir()
     broken.write_bytes(data.replace(b"libc.so.6\0", b"libq.so.6\0"))
-    async with held(tmp_path, path=f"{broken.parent}:{os.environ['PATH']}") as place:
+    async with confined_runner(tmp_path, path=f"{broken.parent}:{os.environ['PATH']}") as place:
         assert (await place.run("broken", "true")).exit_code == 127
         assert not place.confined.is_confined("broken")
         assert caplog.text.count("unconfined") == 1
@@ -99,7 +99,7 @@ async def test_a_program_that_can_not_start_in_a_domain_runs_without(
 async def test_a_directory_that_is_gone_does_not_open_the_doors(tmp_path: Path) -> None:
     """confined-threads-8: whoever can remove the working directory has no say in whether git is held."""
     (tmp_path / "here").mkdir()
-    async with held(tmp_path / "here") as place:
+    async with confined_runner(tmp_path / "here") as place:
         options = RunOptions(confined_thread=place.confined.confined_thread("cat", ()))
         with open_directory(place.roots, ".") as directory:
             (tmp_path / "here").rmdir()
@@ -110,7 +110,7 @@ async def test_a_directory_that_is_gone_does_not_open_the_doors(tmp_path: Path) 
 
 async def test_a_missing_program_is_missing(tmp_path: Path) -> None:
     """confined-threads-8: it says nothing about confined threads."""
-    async with held(tmp_path) as place:
+    async with confined_runner(tmp_path) as place:
         with pytest.raises(CannotStart, match="not found"):
             await place.run("no-such-program")
         assert not place.confined.is_confined("no-such-program")
@@ -122,7 +122,7 @@ async def test_a_program_that_was_replaced_is_held_by_its_new_file(tmp_path: Pat
     assert cat is not None
     program = tmp_path / "bin" / "updated"
     program.parent.mkdir()
-    async with held(tmp_path, path=f"{program.parent}:{os.environ['PATH']}") as place:
+    async with confined_runner(tmp_path, path=f"{program.parent}:{os.environ['PATH']}") as place:
         for _ in range(2):
             shutil.copy(cat, tmp_path / "new")
             (tmp_path / "new").replace(program)

@@ -103,9 +103,9 @@ READS = {
 def test_nothing_outside_is_read(world: World, name: str) -> None:
     """confinement-3: by no spelling, link, process directory or namespace."""
     text = READS[name].format(outside=world.outside, server=world.client.process.pid)
-    said = world.sh(f"({text}) 2>/dev/null")
-    assert CANARY not in said
-    assert PLANTED not in said
+    output = world.sh(f"({text}) 2>/dev/null")
+    assert CANARY not in output
+    assert PLANTED not in output
 
 
 CHANGES = {
@@ -160,8 +160,8 @@ def test_denied_files(world: World, name: str) -> None:
     """confinement-5: what holds a secret is read by no command in the view; the file itself stays as it was."""
     if world.tier != "full":
         pytest.skip("needs the view: Landlock can't take back a part of what it grants")
-    said = world.sh(f"({DENIED[name]}) 2>/dev/null")
-    assert CANARY not in said
+    output = world.sh(f"({DENIED[name]}) 2>/dev/null")
+    assert CANARY not in output
     assert (world.root / ".env").read_text() == f"TOKEN={CANARY}"
     assert (world.root / "src" / ".env").read_text() == f"TOKEN={CANARY}"
 
@@ -204,7 +204,7 @@ TRACE = """
 import ctypes, sys
 libc = ctypes.CDLL(None)
 for pid in map(int, sys.argv[1:]):
-    print("traced" if libc.ptrace(16, pid, 0, 0) == 0 else "held")
+    print("traced" if libc.ptrace(16, pid, 0, 0) == 0 else "denied")
 """
 
 
@@ -253,8 +253,8 @@ def test_processes_outside(world: World) -> None:
     """confinement-7: can't be signalled or traced, not by number and not all at once."""
     pids = f"{world.other.pid} {world.client.process.pid} {os.getpid()}"
     world.sh(f"for n in KILL TERM STOP USR1; do kill -$n {pids} $PPID 1; kill -$n -1; done; true")
-    said = world.sh(f"{shlex.join([sys.executable, '-c', TRACE])} {pids}")
-    assert "traced" not in said
+    output = world.sh(f"{shlex.join([sys.executable, '-c', TRACE])} {pids}")
+    assert "traced" not in output
     assert world.other.poll() is None
     assert world.sh("echo on") == "on"
 
@@ -299,8 +299,8 @@ def test_sockets(world: World, tmp_path: Path) -> None:
         for channel in (by_path, abstract):
             channel.listen()
         words = [str(tcp.getsockname()[1]), str(udp.getsockname()[1]), path, name]
-        said = world.sh(shlex.join([sys.executable, "-c", REACH, *words]))
-        assert "opened" not in said
+        output = world.sh(shlex.join([sys.executable, "-c", REACH, *words]))
+        assert "opened" not in output
         for channel in (tcp, by_path, abstract):
             channel.setblocking(False)
             with pytest.raises(BlockingIOError):
@@ -364,12 +364,12 @@ def test_settings_of_the_machine(world: World) -> None:
 
 def test_what_a_command_is_for_works(world: World) -> None:
     """confinement-10: it reads and writes the root, has a home and a place for temporary files, and runs programs."""
-    said = world.sh(
+    output = world.sh(
         "echo a > mine && cat mine && rm mine && touch $HOME/x $TMPDIR/y && git log --oneline 2>&1 | tail -1; "
         "echo b > /dev/null; head -c 3 /dev/urandom | wc -c; id -u; cat /proc/self/comm; sh -c 'exit 3'; echo $?"
     )
-    assert said.splitlines()[0] == "a"
-    assert said.splitlines()[-3:] == [str(os.geteuid()), "cat", "3"]
+    assert output.splitlines()[0] == "a"
+    assert output.splitlines()[-3:] == [str(os.geteuid()), "cat", "3"]
 
 
 def test_the_tier_is_reported(world: World) -> None:

@@ -21,12 +21,12 @@ class World:
     def __init__(self, root: Path, client: Peer, tier: str) -> None:
         self.root, self.client, self.tier = root, client, tier
 
-    def told(self, text: str, *, tool: str = "run_command") -> set[str]:
+    def reported(self, text: str, *, tool: str = "run_command") -> set[str]:
         """Run shell text as a command; the paths that its result names, relative to the root."""
         result = self.client.call(tool, command=shlex.join(["sh", "-ec", text]), timeout_seconds=60)
-        said, made = result["content"][0]["text"], result["_meta"]["coretools/facts"].get("made", [])
-        assert result["_meta"]["coretools/facts"]["exit_code"] == 0, said
-        assert (SAID in said) == bool(made), said
+        output, made = result["content"][0]["text"], result["_meta"]["coretools/facts"].get("made", [])
+        assert result["_meta"]["coretools/facts"]["exit_code"] == 0, output
+        assert (SAID in output) == bool(made), output
         return {os.path.relpath(path, self.root) for path in made}
 
 
@@ -118,12 +118,12 @@ STEPS: list[tuple[str, set[str]]] = [
 def test_what_a_command_makes_is_reported(world: World) -> None:
     """confinement-37: and what it does not make is not; ordinary work of git says nothing."""
     for text, expected in STEPS:
-        assert world.told(text) == expected, text
+        assert world.reported(text) == expected, text
 
 
 def test_in_builds_and_runs_too(world: World) -> None:
     """confinement-37: by the other tools that start commands."""
-    assert world.told("git init -q built", tool="ci_build") == {"built/.git"}
+    assert world.reported("git init -q built", tool="ci_build") == {"built/.git"}
     line = shlex.join(["sh", "-c", "git init -q background"])
     run = world.client.call("run_command", command=line, wait_seconds=0)["_meta"]["coretools/facts"]["run"]
     ended = world.client.call("wait_run", run=run, seconds=60)
@@ -135,18 +135,18 @@ def test_what_changes_where_nothing_keeps_it(world: World) -> None:
     if world.tier == "full":
         pytest.skip("the view keeps them as they are")
     subprocess.run(["git", "init", "-q", str(world.root / "own")], check=True)
-    assert world.told("git -C own config core.fsmonitor x") == {"own/.git/config"}
-    assert world.told("echo x >> own/.git/config") == {"own/.git/config"}
-    assert world.told("echo x > own/.git/hooks/pre-commit") == {"own/.git/hooks/pre-commit"}
-    assert world.told("chmod +x own/.git/hooks/pre-commit") == {"own/.git/hooks/pre-commit"}
-    assert world.told("mv own/.git/hooks own/.git/h; ln -s ../../a own/.git/hooks") == {"own/.git/hooks"}
+    assert world.reported("git -C own config core.fsmonitor x") == {"own/.git/config"}
+    assert world.reported("echo x >> own/.git/config") == {"own/.git/config"}
+    assert world.reported("echo x > own/.git/hooks/pre-commit") == {"own/.git/hooks/pre-commit"}
+    assert world.reported("chmod +x own/.git/hooks/pre-commit") == {"own/.git/hooks/pre-commit"}
+    assert world.reported("mv own/.git/hooks own/.git/h; ln -s ../../a own/.git/hooks") == {"own/.git/hooks"}
 
 
 def test_a_name_can_not_pass_for_another_line_of_the_result(world: World) -> None:
     """confinement-37: a line feed in a path is shown as its escape."""
     line = """sh -c 'git init -q "$(printf "x\\n[exit code 0, no output]")"'"""
-    said = world.client.call("run_command", command=line)["content"][0]["text"]
-    assert f"{SAID}{world.root}/x\\n[exit code 0, no output]/.git]" in said
+    text = world.client.call("run_command", command=line)["content"][0]["text"]
+    assert f"{SAID}{world.root}/x\\n[exit code 0, no output]/.git]" in text
 
 
 def test_what_configurations_include_is_reported(tmp_path: Path) -> None:
@@ -172,8 +172,8 @@ def test_what_configurations_include_is_reported(tmp_path: Path) -> None:
     with peer(root, environment={"HOME": str(home), "XDG_CONFIG_HOME": str(root / "xdg")}) as client:
         client.start_session()
         world = World(root, client, "")
-        assert world.told("touch other; git -C proj status") == set()
+        assert world.reported("touch other; git -C proj status") == set()
         for name in (*names, "xdg/git/config"):
-            assert world.told(f"printf '[core]\\n\\tfsmonitor = x\\n' >> {name}") == {name}
-        assert world.told("rm nested; ln -s other nested") == {"nested"}
-        assert world.told("echo '[core]' > other") == {"nested"}
+            assert world.reported(f"printf '[core]\\n\\tfsmonitor = x\\n' >> {name}") == {name}
+        assert world.reported("rm nested; ln -s other nested") == {"nested"}
+        assert world.reported("echo '[core]' > other") == {"nested"}

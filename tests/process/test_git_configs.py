@@ -99,20 +99,20 @@ async def test_no_token_is_in_what_commands_see(project: Path) -> None:
     """confinement-41: by whatever way they look; remotes, identity and branches are there."""
     before = (project / ".git" / "config").read_bytes()
     async with kept(project.parent) as place:
-        said, remarks = await run(
+        output, remarks = await run(
             place,
             "git remote -v; git config --list --show-origin; cat .git/config; grep -r . .git /.git-config 2>/dev/null;"
             " cp .git/config /tmp/x; cat /tmp/x; git config --get-regexp . ; git ls-remote --get-url ssh;"
             " cat /proc/self/root/$PWD/.git/config; cd .git && cat config ./config ../.git/config",
         )
-    assert TOKEN not in said
+    assert TOKEN not in output
     assert remarks == ""
     for seen in (
         *("origin\thttps://host.example/project.git (fetch)", "ssh://git@host.example/project.git"),
         *("User", "user@host.example", "http://proxy.example", "https://host.example/lfs"),
         "https://host.example/part.git",
     ):
-        assert seen.lower() in said.lower(), seen
+        assert seen.lower() in output.lower(), seen
     assert (project / ".git" / "config").read_bytes() == before
 
 
@@ -120,13 +120,13 @@ async def test_no_token_is_in_what_commands_see(project: Path) -> None:
 async def test_harmless_changes_are_kept_and_credentials_survive_them(project: Path) -> None:
     """confinement-42: in the repository's own file, which is otherwise as it was, comments and all."""
     async with kept(project.parent) as place:
-        said, remarks = await run(
+        output, remarks = await run(
             place,
             "git config user.name Agent && git checkout -q -b topic && git branch -u main &&"
             " git remote add more git@host.example:more.git && git update-ref refs/remotes/more/x HEAD &&"
             " git checkout -q --track more/x && git remote rename origin upstream && git branch -D topic",
         )
-        assert "fatal" not in said
+        assert "fatal" not in output
         assert remarks == ""
         text = (project / ".git" / "config").read_text()
         again, _ = await run(place, "git config user.name; git remote; git rev-parse --abbrev-ref @{u}")
@@ -145,9 +145,9 @@ async def test_line_ends_and_a_mark_stay(project: Path) -> None:
     file = project / ".git" / "config"
     file.write_bytes(_dos(CREDENTIALS.encode()))
     async with kept(project.parent) as place:
-        said, remarks = await run(place, "git config user.name Agent; git config --unset user.email; git remote -v")
-        assert TOKEN not in said + remarks
-        assert "ssh://git@host.example" in said
+        output, remarks = await run(place, "git config user.name Agent; git config --unset user.email; git remote -v")
+        assert TOKEN not in output + remarks
+        assert "ssh://git@host.example" in output
     text = CREDENTIALS.replace("name = User", "name = Agent").replace("\temail = user@host.example\n", "")
     assert file.read_bytes() == _dos(text.encode())
     assert setting(project, "user.name") == "Agent"
@@ -217,14 +217,14 @@ async def test_what_starts_programs_is_not_carried_over(project: Path) -> None:
     (project / "set").write_text("".join(f"git config {key!r} {value!r}\n" for key, value in PROGRAMS.items()))
     (project / "set").chmod(0o755)
     async with kept(project.parent) as place:
-        said, remarks = await run(place, "sh ./set")
+        output, remarks = await run(place, "sh ./set")
         assert (project / ".git" / "config").read_bytes() == before
         assert "branch.main.pushremote (project/.git/config)" in remarks
         assert "and " in remarks.split(",")[-1]
         assert "evil" in (await run(place, "git config core.hooksPath; git config user.email x@y"))[0]
         (project / "more").write_text(SPELLINGS)
-        said, remarks = await run(place, "cat more >> .git/config")
-        assert said == ""
+        output, remarks = await run(place, "cat more >> .git/config")
+        assert output == ""
         assert "core.fsmonitor" in remarks
     found = values_of(parse((project / ".git" / "config").read_bytes(), "config"))
     expected = {
@@ -243,8 +243,8 @@ async def test_a_local_repository_takes_pushes_and_submodules_work(project: Path
         await run(
             place, "git init -q --bare ../bare.git; git push -q ../bare.git main; git remote add local ../bare.git"
         )
-        said, _ = await run(place, "git push -u local main && git config branch.main.remote")
-        assert "local\n" in said
+        output, _ = await run(place, "git push -u local main && git config branch.main.remote")
+        assert "local\n" in output
         add = (
             "git -c protocol.file.allow=always submodule --quiet add -b main ../bare.git part2 && git submodule status"
         )
@@ -289,10 +289,10 @@ async def test_what_is_set_meanwhile_stays(project: Path) -> None:
     async with kept(project.parent) as place:
         async with anyio.create_task_group() as tasks:
             waiting = "until [ -e go ]; do sleep 0.01; done; cat .git/config; git config user.email late@x"
-            said: list[str] = []
+            outputs: list[str] = []
 
             async def wait() -> None:
-                said.append((await run(place, waiting))[0])
+                outputs.append((await run(place, waiting))[0])
 
             tasks.start_soon(wait)
             async with anyio.create_task_group() as more:
@@ -304,7 +304,7 @@ async def test_what_is_set_meanwhile_stays(project: Path) -> None:
             with (project / ".git" / "config").open("a") as file:  # as an editor does: the same file
                 file.write("[user]\n\tname = Editor\n[my]\n\tkey = 1\n")
             (project / "go").touch()
-        assert TOKEN not in said[0]
+        assert TOKEN not in outputs[0]
     assert setting(project, "user.email") == "late@x"
     assert setting(project, "my.key") == "1"
     assert [setting(project, f"branch.b{number}.description") for number in range(6)] == [f"d{n}" for n in range(6)]
@@ -330,12 +330,12 @@ def test_a_server_that_is_killed_loses_nothing_of_the_user(project: Path) -> Non
             client.call("run_command", command=f"git config user.name N{number}")
         assert setting(project, "user.name") == "N4"
         client.call("run_command", command="sleep 1000", wait_seconds=0)
-        told = str(
+        output = str(
             client.call("run_command", command="sh -c 'git config user.name Late; git config alias.x !y'")["content"]
         )
-        assert "alias.x (.git/config)" in told
-        said = client.call("run_command", command="git config user.name")["content"][0]["text"]
-        assert "Late" in said
+        assert "alias.x (.git/config)" in output
+        text = client.call("run_command", command="git config user.name")["content"][0]["text"]
+        assert "Late" in text
         client.send("tools/call", {"name": "run_command", "arguments": {"command": "git config user.email x@y"}})
         client.process.kill()
         client.process.wait()
@@ -396,7 +396,7 @@ from coretools.process.fork_server.git_lock import replace
 def change(data):
     with open(f"{sys.argv[1]}/config.lock.new", "w") as file:
         file.write(sys.argv[2])
-    print("held", flush=True)
+    print("locked", flush=True)
     sys.stdin.read()
     return data
 
@@ -414,7 +414,7 @@ async def test_a_lock_of_a_killed_server_is_taken_over(project: Path) -> None:
     def holder() -> subprocess.Popen[str]:
         process = subprocess.Popen([sys.executable, "-c", HOLDER, str(directory), f"https://u:{TOKEN}@h/"], **pipes)
         assert process.stdout is not None
-        assert process.stdout.readline() == "held\n"
+        assert process.stdout.readline() == "locked\n"
         return process
 
     with holder() as first:
@@ -454,21 +454,21 @@ async def test_other_places_of_configurations(project: Path, tmp_path: Path) -> 
     for file in ("project/.git/modules/sub/config", "project/nested/.git/config"):
         git("config", "--file", file, "remote.origin.url", f"https://{TOKEN}@h.example/x", directory=project.parent)
     git("config", "--worktree", "remote.w.url", f"https://{TOKEN}@w.example/x", directory=project.parent / "tree")
-    look = (
+    listing = (
         "for d in project project/sub project/nested tree; do"
         " git -C $d config --list; git -C $d config user.name N; done"
     )
     async with kept(project.parent) as place:
-        said, remarks = await run(place, f"{look}; grep -rn {TOKEN} .", ".")
-        assert TOKEN not in said
+        output, remarks = await run(place, f"{listing}; grep -rn {TOKEN} .", ".")
+        assert TOKEN not in output
         assert remarks == ""
-        assert "https://w.example/x" in said
+        assert "https://w.example/x" in output
     for place_of in ("project/sub", "project/nested"):
         assert setting(project.parent / place_of, "--local", "user.name") == "N"
     async with kept(Path(f"{project.parent}:ro")) as place:
-        said, _ = await run(place, "git config --list; git config user.name RO")
-        assert TOKEN not in said
-        assert "Read-only file system" in said
+        output, _ = await run(place, "git config --list; git config user.name RO")
+        assert TOKEN not in output
+        assert "Read-only file system" in output
     assert setting(project, "user.name") == "N"
 
 
@@ -495,9 +495,11 @@ async def test_a_submodule_is_kept_whatever_stands_around_it(project: Path, tmp_
             assert TOKEN not in completed.stdout.text(), attempt
             assert not (inner / "hooks" / "post-checkout").exists(), attempt
             await place.run("sh", "-c", back, directory=modules)
-        said, _ = await run(place, "git -C libs/sub branch config; git -C libs/sub branch -m config other; git status")
-        assert "nothing to commit" not in said
-        assert "fatal" not in said
+        output, _ = await run(
+            place, "git -C libs/sub branch config; git -C libs/sub branch -m config other; git status"
+        )
+        assert "nothing to commit" not in output
+        assert "fatal" not in output
         await place.run("sh", "-c", attempts[2], directory=modules)
         assert TOKEN not in (await place.run("sh", "-c", use, directory=modules)).stdout.text()
     assert TOKEN in (inner / "config").read_text()
@@ -575,21 +577,23 @@ async def test_credentials_beside_the_configuration(project: Path) -> None:
     git("config", "--remove-section", "remote.origin", directory=top / "plain.git")
     (top / "bare.git" / "config.worktree").write_text(f'[http "https://h/"]\n\textraheader = X: {TOKEN}\n')
     async with kept(top) as place:
-        look = "for d in project bare.git tree linked; do git -C $d remote -v; done; git -C project config branch.sort"
-        said, _ = await run(place, f"{look}; grep -rs {TOKEN} .", ".")
-        assert TOKEN not in said
-        assert said.count("origin\thttps://host.example/x (fetch)") == 3
-        assert "i\thttps://host.example/x (fetch)" in said
-        assert "-committerdate" in said
-        said, _ = await run(place, "git -C bare.git config user.name N; rm -rf plain.git; ls -d plain.git", ".")
-        assert "cannot access 'plain.git'" in said
+        listing = (
+            "for d in project bare.git tree linked; do git -C $d remote -v; done; git -C project config branch.sort"
+        )
+        output, _ = await run(place, f"{listing}; grep -rs {TOKEN} .", ".")
+        assert TOKEN not in output
+        assert output.count("origin\thttps://host.example/x (fetch)") == 3
+        assert "i\thttps://host.example/x (fetch)" in output
+        assert "-committerdate" in output
+        output, _ = await run(place, "git -C bare.git config user.name N; rm -rf plain.git; ls -d plain.git", ".")
+        assert "cannot access 'plain.git'" in output
         (directory / "config.bak").unlink()
         (directory / "config.bak").write_text(CREDENTIALS)
         assert TOKEN not in (await run(place, "cat .git/config.bak"))[0]
-        said, _ = await run(
+        output, _ = await run(
             place, "mv ../project ../p; cat ../p/.git/config; cp -a ../p ../copy; cat ../copy/.git/*", "project"
         )
-        assert TOKEN not in said
+        assert TOKEN not in output
         copied = top / "copy" / ".git" / "config"
         assert copied.is_file()
         assert not copied.is_symlink()

@@ -256,8 +256,8 @@ def test_a_change_between_two_commands_opens_nothing(tmp_path: Path, setting: st
             show = f"find . {tmp_path}/other ! -type d -exec timeout 2 grep -aho 'canary-of-[a-z-]*' {{}} + | sort -u"
             line = shlex.join(["sh", "-c", f"exec 2>&-\n{done}\n{show}\necho end"])
             result = client.call("run_command", command=line, timeout_seconds=60)
-            said = str(result["content"][0]["text"])
-            assert "end" in said.split()[-5:], said
-            fell |= {f"{place.name}, round {number}" for place in places if place.canary in said}
+            output = str(result["content"][0]["text"])
+            assert "end" in output.split()[-5:], output
+            fell |= {f"{place.name}, round {number}" for place in places if place.canary in output}
         assert [next(step, None) for step in steps] == [None] * len(steps)
         assert not fell

@@ -57,15 +57,15 @@ def test_git_takes_tracked_hidden_files_for_what_they_are(world: World) -> None:
     """confinement-28, confinement-29: unchanged ones are no changes and in nobody's way, untracked ones neither; what
     changed is told by both."""
     assert "by-name" not in world.call("git_status")
-    said = world.sh(
+    output = world.sh(
         f"{IDENTITY}; cat by-name.*; set -e; git status --short --untracked=no;"
         "echo two >> tracked; git commit -qam second; git reset -q --hard HEAD~1; git checkout -qb other;"
         "echo three >> tracked; git stash -q; cat tracked; git stash pop -q; cat tracked;"
         "git status --short --untracked=no"
     )
-    assert CANARY not in said
-    assert "one\none\nthree\n M tracked" in said
-    assert said.count(" M ") == 1
+    assert CANARY not in output
+    assert "one\none\nthree\n M tracked" in output
+    assert output.count(" M ") == 1
     (world.root / "by-name.txt").write_text(f"{CANARY} and more")
     assert " M by-name.txt" in world.sh("git status --short")
     assert "by-name.txt" in world.call("git_status")
@@ -81,12 +81,12 @@ def test_git_takes_tracked_hidden_files_for_what_they_are(world: World) -> None:
 )
 def test_a_command_that_met_a_hidden_file_is_reported(world: World, command: str) -> None:
     """confinement-32: which file, why it is hidden, and what can be done."""
-    said = world.sh(command)
-    line = next(line for line in said.splitlines() if line.startswith("[hidden from commands: "))
+    output = world.sh(command)
+    line = next(line for line in output.splitlines() if line.startswith("[hidden from commands: "))
     assert f": {'by-name' if 'by-name' in command else 'tree/.env'}" in line
     assert "by-name" not in command or "deny glob by-name.*" in line
     assert "delete_directory" in line
-    assert CANARY not in said
+    assert CANARY not in output
 
 
 @pytest.mark.parametrize("command", ["ls -A tree", "cat /etc/shadow", "echo .env; cat /root/nothing", "cat tree/open"])
@@ -99,8 +99,8 @@ def test_a_tree_with_hidden_files_is_deleted_by_a_tool(world: World) -> None:
     """confinement-29: a command deletes the rest of it; what is hidden is there until the tool deletes it."""
     assert "busy" in world.sh("rm -rf tree")
     assert [(world.root / path).read_text() for path in ("tree/.env", "tree/deep/.env")] == [CANARY, CANARY]
-    said = world.call("delete_directory", path="tree")
-    assert said.startswith("deleted tree, ")
+    answer = world.call("delete_directory", path="tree")
+    assert answer.startswith("deleted tree, ")
     assert not (world.root / "tree").exists()
     assert world.sh("ls tree; mkdir tree; echo new > tree/.env; cat tree/.env").endswith(
         "tree': No such file or directory"

@@ -85,8 +85,8 @@ def test_git_moves_between_directories(world: World) -> None:
         'test "$(git -C bare.git rev-parse pushed)" = "$(git rev-parse HEAD)"',
         "mkdir trees && git worktree move tree trees/moved && git -C trees/moved status",
     ):
-        is_ok, said = world.sh(text)
-        assert is_ok, f"{text}: {said}"
+        is_ok, output = world.sh(text)
+        assert is_ok, f"{text}: {output}"
 
 
 def test_worktrees_are_added_and_removed(world: World) -> None:
@@ -100,10 +100,10 @@ def test_worktrees_are_added_and_removed(world: World) -> None:
         "rm -rf trees && test ! -e trees",
         f"{GIT} -c protocol.file.allow=always submodule --quiet add ./bare.git part; test -f part/.git",
     ):
-        is_ok, said = world.sh(text)
-        assert is_ok, f"{text}: {said}"
+        is_ok, output = world.sh(text)
+        assert is_ok, f"{text}: {output}"
     before = (world.root / "part" / ".git").read_text()
-    is_ok, said = world.sh("echo 'gitdir: ../a' > part/.git || rm part/.git || mv b/of-b part/.git")
+    is_ok, output = world.sh("echo 'gitdir: ../a' > part/.git || rm part/.git || mv b/of-b part/.git")
     if world.tier == "full":
         assert not is_ok
         assert (world.root / "part" / ".git").read_text() == before
@@ -113,8 +113,8 @@ def test_worktrees_are_added_and_removed(world: World) -> None:
 def test_node_renames_across_directories(world: World) -> None:
     """confinement-10: `renameSync`, by which its package managers install."""
     code = "require('fs').renameSync('a/of-a', 'b/of-node')"
-    is_ok, said = world.sh(shlex.join(["node", "-e", code]))
-    assert is_ok, said
+    is_ok, output = world.sh(shlex.join(["node", "-e", code]))
+    assert is_ok, output
     assert sorted(os.listdir(world.root / "b")) == ["of-b", "of-node"]
 
 

@@ -85,10 +85,10 @@ def test_a_directory_that_moves_while_commands_begin(world: tuple[Path, Peer], w
     mover = client.call("run_command", command=shlex.join([sys.executable, "mover.py", way, stop]), wait_seconds=0)
     number = mover["_meta"]["coretools/facts"]["run"]
     client.call("run_command", command="sh -c 'until test -e begun; do :; done'", timeout_seconds=60)
-    said = [run(client, "reader.py") for _ in range(ROUNDS)]
+    outputs = [run(client, "reader.py") for _ in range(ROUNDS)]
     (root / stop).touch()
     assert "exit code 0" in str(client.call("wait_run", run=number, seconds=60))
     os.unlink(root / "begun")
-    said.append(run(client, "reader.py"))
-    assert not any(CANARY in one for one in said), said
+    outputs.append(run(client, "reader.py"))
+    assert not any(CANARY in one for one in outputs), outputs
     assert CANARY in (root / "a" / ".env").read_text()

@@ -60,9 +60,9 @@ with tempfile.TemporaryDirectory(dir="/tmp") as folder:
 """
 TERMINAL = """
 import os, pty
-inner, outer = pty.openpty()
-os.write(outer, b"x")
-assert os.read(inner, 9) == b"x" and os.ttyname(outer)
+terminal, controller = pty.openpty()
+os.write(controller, b"x")
+assert os.read(terminal, 9) == b"x" and os.ttyname(controller)
 """
 UDP = "import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM)"
 SIGNAL = "import os; os.execlp('sh', 'sh', '-c', 'kill $PPID')"
@@ -76,8 +76,8 @@ def test_a_container_of_its_own(container: Server, code: str) -> None:
 
 def test_temporary_files_of_the_server_stay_apart(container: Server) -> None:
     """confinement-30: TMPDIR and home are not in a place that all roles of the container share."""
-    said = container.python("import os; print(os.environ['TMPDIR'], os.environ['HOME'])")
-    assert not any(path.startswith(("/tmp/", "/dev/shm/", "/var/tmp/")) for path in said.split())
+    output = container.python("import os; print(os.environ['TMPDIR'], os.environ['HOME'])")
+    assert not any(path.startswith(("/tmp/", "/dev/shm/", "/var/tmp/")) for path in output.split())
 
 
 MET = {
@@ -93,9 +93,9 @@ MET = {
 def test_a_result_names_the_closed_place_that_a_command_met(plain: Server, name: str) -> None:
     """confinement-31: in one sentence; the directory that holds TMPDIR is not called closed."""
     code, sentence = MET[name]
-    said = plain.python(code)
-    assert sentence in said
-    assert said.count("tier landlock") + said.count("another run") == 1
+    output = plain.python(code)
+    assert sentence in output
+    assert output.count("tier landlock") + output.count("another run") == 1
 
 
 def test_a_command_that_succeeds_gets_no_remark(plain: Server) -> None:
@@ -105,9 +105,9 @@ def test_a_command_that_succeeds_gets_no_remark(plain: Server) -> None:
 
 def test_diagnostics_name_what_is_closed(plain: Server) -> None:
     """confinement-31: and no reason that is none: nothing was looked for denied files in without a view."""
-    said = plain.client.call("get_diagnostics")["content"][0]["text"]
-    assert "closed to commands in this tier: UDP and IPv6" in said
-    assert "too many directories" not in said
+    text = plain.client.call("get_diagnostics")["content"][0]["text"]
+    assert "closed to commands in this tier: UDP and IPv6" in text
+    assert "too many directories" not in text
 
 
 def test_a_fork_server_that_failed_leaves_no_dead_process(plain: Server) -> None:
@@ -129,8 +129,8 @@ def test_memory_is_that_of_the_control_group(tmp_path: Path, version: int, is_ow
     (top / "inner").mkdir(parents=True)
     (top / name).write_text("300000000\n")
     (top / "inner" / name).write_text("9223372036854771712\n" if version == 1 else "max\n")
-    said, root = ("/docker/x/inner", "/docker/x") if is_own_top else ("/inner", "/")
-    line = f"4:memory:{said}\n0::/elsewhere\n" if version == 1 else f"1:name=systemd:/\n0::{said}\n"
+    group, root = ("/docker/x/inner", "/docker/x") if is_own_top else ("/inner", "/")
+    line = f"4:memory:{group}\n0::/elsewhere\n" if version == 1 else f"1:name=systemd:/\n0::{group}\n"
     (tmp_path / "cgroup").write_text(line)
     other = "30 23 0:30 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"
     (tmp_path / "mountinfo").write_text(f"{other}35 31 0:32 {root} {top} rw - {kind} {kind} rw,memory\n")

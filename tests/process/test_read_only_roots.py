@@ -138,8 +138,8 @@ def test_what_lies_beside_it_is_written(world: World) -> None:
         "echo 1 > came/new; echo 1 > came.txt; rm came/new",
         "cat ro/f x/ro/f ../q/ro/f; echo 1 > ../q/beside/new",
     ):
-        is_ok, said = world.sh(text)
-        assert is_ok, said
+        is_ok, output = world.sh(text)
+        assert is_ok, output
     assert (world.top / "f").read_text() == (world.top / "came.txt").read_text() == "1\n"
 
 
@@ -163,10 +163,10 @@ def test_links_beside_it_lead_nowhere_new(world: World) -> None:
 
 def test_what_can_not_be_granted_is_reported(world: World) -> None:
     """confinement-36: nothing is made directly in the directories above, in tier landlock; the result says why."""
-    is_ok, said = world.sh("echo x > new")
+    is_ok, output = world.sh("echo x > new")
     assert is_ok == (world.tier == "full")
     assert (world.top / "new").exists() == is_ok
-    is_reported = "can't create, delete or rename entries directly in" in said
+    is_reported = "can't create, delete or rename entries directly in" in output
     assert is_reported == (world.tier == "landlock")
     diagnostics = world.client.call("get_diagnostics")["content"][0]["text"]
     assert (f"new entries directly in {world.top}" in diagnostics) == (world.tier == "landlock")

@@ -282,5 +282,5 @@ def test_without_watches_and_by_the_tools(root: Path) -> None:
         anyio.run(command.until, "read('.env')", "PermissionError")
         anyio.run(command.until, f"'{CANARY}' in read('.git/config')", "False")
         command.end()
-        said = client.call("wait_run", run=run, seconds=60)["content"][0]["text"]
-    assert f"and closed again: {root}/.env, {root}/.git/config" in said
+        text = client.call("wait_run", run=run, seconds=60)["content"][0]["text"]
+    assert f"and closed again: {root}/.env, {root}/.git/config" in text

@@ -45,9 +45,9 @@ class World:
         fresh.rename(self.etc / name)
 
 
-def plant(etc: Path, outer: Path) -> None:
+def plant(etc: Path, target: Path) -> None:
     (etc / "ssl" / "private").mkdir(parents=True)
-    outer.mkdir()
+    target.mkdir()
     for name in COPIED:
         if (source := Path("/etc", name)).exists():
             copy = shutil.copytree if source.is_dir() else shutil.copy
@@ -55,14 +55,14 @@ def plant(etc: Path, outer: Path) -> None:
     (etc / "passwd").write_text("me:x:0:0::/:/bin/sh\n")
     for name in ("shadow", "ssl/private/key", "ssl/openssl.cnf"):
         (etc / name).write_text(CANARY)
-    (outer / "resolv.conf").write_text("before\n")
-    (etc / "resolv.conf").symlink_to(outer / "resolv.conf")
+    (target / "resolv.conf").write_text("before\n")
+    (etc / "resolv.conf").symlink_to(target / "resolv.conf")
 
 
 @pytest.fixture(params=["full", "landlock"])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
     etc, root = tmp_path / "etc", tmp_path / "root"
-    plant(etc, tmp_path / "outer")
+    plant(etc, tmp_path / "target")
     root.mkdir()
     before = [*SPACES, "sh", "-ec", BOUND, "sh", str(etc), *(under_profile() if request.param == "landlock" else ())]
     with peer(root, before=before) as client:
@@ -79,7 +79,7 @@ def test_what_is_replaced_in_etc_can_be_read(world: World) -> None:
     for user in ("first", "second", "third"):
         world.replace("passwd", f"{user}:x:0:0::/:/bin/sh\n")
         assert world.sh("whoami; cat /etc/passwd").startswith(f"{user}\n{user}:x")
-    world.replace("../outer/resolv.conf", "after\n")
+    world.replace("../target/resolv.conf", "after\n")
     assert world.sh("cat /etc/resolv.conf") == "after"
     world.replace("made.conf", "made")
     assert world.sh("cat /etc/made.conf") == "made"
@@ -96,6 +96,6 @@ def test_secrets_stay_closed_when_they_are_replaced(world: World) -> None:
     for name in ("shadow", "ssl/private/key", "gshadow"):
         world.replace(name, CANARY)
         world.replace("passwd", f"{name.replace('/', '-')}:x:0:0::/:/bin/sh\n")
-        said = world.sh(f"cat /etc/{name}; tar cf - /etc/{name}")
-        assert CANARY not in said
-        assert "ermission denied" in said
+        output = world.sh(f"cat /etc/{name}; tar cf - /etc/{name}")
+        assert CANARY not in output
+        assert "ermission denied" in output

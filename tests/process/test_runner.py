@@ -92,8 +92,8 @@ async def test_a_grandchild_that_holds_the_pipe_does_not_hold_the_answer(runner:
     """process-13: it is stopped after a moment, and counted."""
     with anyio.fail_after(10):
         completed = await runner.run(["sh", "-c", "sleep 1000 & echo $!; echo done"], cwd=here)
-    pid, said = completed.stdout.text().split()
-    assert (completed.ok, said, completed.stragglers_stopped) == (True, "done", 1)
+    pid, output = completed.stdout.text().split()
+    assert (completed.ok, output, completed.stragglers_stopped) == (True, "done", 1)
     assert not is_alive(int(pid))
 
 

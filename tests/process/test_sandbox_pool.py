@@ -99,15 +99,15 @@ def test_a_missing_tier_is_reported(tmp_path: Path) -> None:
     """confinement-1: with the reason, at start and in diagnostics."""
     with peer(tmp_path, before=under_profile()) as client:
         client.start_session()
-        told = client.call("get_diagnostics")["content"][0]["text"]
+        text = client.call("get_diagnostics")["content"][0]["text"]
         assert client.end() == 0
         assert client.process.stderr is not None
         log = client.process.stderr.read().decode()
-    assert "commands are confined in tier: landlock" in told
-    assert "tier full is not available: unshare: Operation not permitted" in told
-    assert "command-view: missing (" in told
+    assert "commands are confined in tier: landlock" in text
+    assert "tier full is not available: unshare: Operation not permitted" in text
+    assert "command-view: missing (" in text
     has_signals = landlock.abi() >= landlock.SIGNAL_SCOPE_ABI
-    assert ("command-end-at-once: missing (" in told) == (not has_signals and "command-group: missing (" in told)
+    assert ("command-end-at-once: missing (" in text) == (not has_signals and "command-group: missing (" in text)
     assert "commands run in tier landlock; not full: unshare: Operation not permitted" in log
 
 
@@ -126,10 +126,10 @@ def test_no_tier_at_all(tmp_path: Path, *, is_allowed: bool) -> None:
     words = ["--allow-unconfined"] if is_allowed else []
     with peer(tmp_path, *words, before=before) as client:
         client.start_session()
-        told = client.call("get_diagnostics")["content"][0]["text"]
+        text = client.call("get_diagnostics")["content"][0]["text"]
         result = client.call("run_command", command="sh -c 'setsid sleep 1000 & echo made > marker'")
-    assert "commands are confined in tier: none" in told
-    assert "command-confinement: missing (" in told
+    assert "commands are confined in tier: none" in text
+    assert "command-confinement: missing (" in text
     assert (tmp_path / "marker").exists() == is_allowed
     if is_allowed:
         assert result["_meta"]["coretools/facts"]["tier"] == "none"
@@ -152,34 +152,34 @@ async def test_network_by_the_operators_word(tmp_path: Path) -> None:
 
 async def test_paths_by_the_operators_word(tmp_path: Path) -> None:
     """confinement-13: to be read, or to be written too; nothing beside them."""
-    for name in ("root", "shown", "given", "hidden"):
+    for name in ("root", "readable", "given", "hidden"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text(name)
-    policy = ConfinementPolicy(readable=(str(tmp_path / "shown"),), writable=(str(tmp_path / "given"),))
+    policy = ConfinementPolicy(readable=(str(tmp_path / "readable"),), writable=(str(tmp_path / "given"),))
     async with kept(tmp_path / "root", policy=policy) as place:
-        said = await place.sh(
-            f"cd {tmp_path}; cat shown/file given/file hidden/file; echo x > shown/new; echo x > given/new; ls"
+        output = await place.sh(
+            f"cd {tmp_path}; cat readable/file given/file hidden/file; echo x > readable/new; echo x > given/new; ls"
         )
-    assert said.startswith("showngiven")
-    assert "hidden" not in said.replace("hidden/file", "")
-    assert not is_there(tmp_path / "shown" / "new")
+    assert output.startswith("readablegiven")
+    assert "hidden" not in output.replace("hidden/file", "")
+    assert not is_there(tmp_path / "readable" / "new")
     assert is_there(tmp_path / "given" / "new")
 
 
 async def test_a_path_of_the_operators_is_read_when_it_was_replaced(tmp_path: Path) -> None:
     """confinement-34: a file, and a directory."""
     (tmp_path / "root").mkdir()
-    shown, folder = tmp_path / "shown", tmp_path / "folder"
-    async with kept(tmp_path / "root", policy=ConfinementPolicy(readable=(str(shown), str(folder)))) as place:
+    readable, folder = tmp_path / "readable", tmp_path / "folder"
+    async with kept(tmp_path / "root", policy=ConfinementPolicy(readable=(str(readable), str(folder)))) as place:
         for text in ("first", "second"):
             (tmp_path / "fresh").mkdir()
             (tmp_path / "fresh" / "file").write_text(text)
             (tmp_path / "file").write_text(text)
-            (tmp_path / "file").replace(shown)
+            (tmp_path / "file").replace(readable)
             if folder.exists():
                 folder.rename(tmp_path / "old")
             (tmp_path / "fresh").rename(folder)
-            assert await place.sh(f"cat {shown} {folder}/file") == 2 * text
+            assert await place.sh(f"cat {readable} {folder}/file") == 2 * text
 
 
 async def test_what_becomes_denied_is_masked(tmp_path: Path) -> None:
@@ -253,8 +253,8 @@ async def test_what_is_hidden_by_its_directory_stays_hidden_when_that_is_moved(t
         assert "canary" not in await place.sh("cat .docker/config.json")
         (tmp_path / ".docker").rename(tmp_path / "d2")
         (tmp_path / "old" / ".ssh").rename(tmp_path / "s2")
-        said = await place.sh("cat d2/config.json s2/plain.txt")
-        assert "canary" not in said
+        output = await place.sh("cat d2/config.json s2/plain.txt")
+        assert "canary" not in output
         await place.sh("mv d2 d3")
         assert "canary" not in await place.sh("cat d3/config.json d2/config.json")
 
@@ -359,8 +359,8 @@ async def test_a_read_only_root(tmp_path: Path) -> None:
 async def test_home_and_temporary_files(tmp_path: Path) -> None:
     """confinement-16: the home holds no file at first; it and /tmp are the commands' own, shared, gone at the end."""
     async with kept(tmp_path) as place:
-        said = await place.sh("find ~ -maxdepth 1 -type f; echo 1 > ~/kept; echo 2 > /tmp/kept; echo 3 > $TMPDIR/t")
-        assert said == ""
+        output = await place.sh("find ~ -maxdepth 1 -type f; echo 1 > ~/kept; echo 2 > /tmp/kept; echo 3 > $TMPDIR/t")
+        assert output == ""
         assert await place.sh("cat ~/kept /tmp/kept /tmp/t") == "1\n2\n3\n"
         scratch = place.sandbox_pool.scratch
         assert _mode(scratch) == 0o700
@@ -605,15 +605,15 @@ async def test_many_at_once(tmp_path: Path) -> None:
     async with kept(tmp_path) as place:
         await place.sh("true")
         before = len(os.listdir("/proc/self/fd"))
-        said: list[str] = []
+        outputs: list[str] = []
 
         async def one(number: int) -> None:
-            said.append(await place.sh(f"echo {number}"))
+            outputs.append(await place.sh(f"echo {number}"))
 
         async with anyio.create_task_group() as tasks:
             for number in range(200):
                 tasks.start_soon(one, number)
-        assert sorted(map(int, said)) == list(range(200))
+        assert sorted(map(int, outputs)) == list(range(200))
         await until(lambda: len(os.listdir("/proc/self/fd")) <= before + 8)
 
 
@@ -621,8 +621,8 @@ async def test_a_terminal(tmp_path: Path) -> None:
     """confinement-22: the program's own: it is one, has its size, and takes the interrupt key."""
     options = RunOptions(is_command=True, terminal=TerminalSize(rows=30, columns=90), timeout_seconds=20)
     async with kept(tmp_path) as place:
-        said = await place.sh("test -t 0 && stty size && echo ok > /dev/tty && ps -o tty= -p $$", options)
-    lines = said.split()
+        output = await place.sh("test -t 0 && stty size && echo ok > /dev/tty && ps -o tty= -p $$", options)
+    lines = output.split()
     assert lines[:3] == ["30", "90", "ok"]
 
 
@@ -690,10 +690,10 @@ async def test_the_way_to_a_root_is_not_the_commands_own(tmp_path: Path) -> None
         path.mkdir(parents=True)
     (project / "file").write_text("content")
     async with kept(project, home=tmp_path / "home") as place:
-        said = await place.sh(
+        output = await place.sh(
             f"cd ~ && mv code code2 && ln -s {outside} code && echo A=1 > code2/project/.env && echo done"
         )
-        assert said == "done\n"
+        assert output == "done\n"
         assert await place.sh("cat file") == "content"
     assert os.listdir(outside) == []
 

@@ -8,7 +8,7 @@ from coretools.process.children.streams import TerminalSize
 from coretools.process.jobs.screen import MAX_REDRAWN_BYTES, TerminalScreen
 
 
-def shown(*pieces: bytes, rows: int = 4, columns: int = 10) -> str:
+def screen_text(*pieces: bytes, rows: int = 4, columns: int = 10) -> str:
     screen = TerminalScreen(TerminalSize(rows=rows, columns=columns))
     text, printed = "", b""
     for piece in pieces:
@@ -33,19 +33,19 @@ def shown(*pieces: bytes, rows: int = 4, columns: int = 10) -> str:
 )
 def test_the_picture_is_what_a_terminal_shows(output: bytes, picture: str) -> None:
     """runs-21: lines without blanks at their ends, no empty lines at the bottom."""
-    assert shown(output) == picture
+    assert screen_text(output) == picture
 
 
 @pytest.mark.parametrize("cut", range(1, 12))
 def test_pieces_may_be_cut_anywhere(cut: int) -> None:
     """runs-21: within a sequence and within a character."""
     output = b"a\x1b[2;3H\xc3\xa9\x1b[1mb"
-    assert shown(output[:cut], output[cut:]) == "a\n  \u00e9b"
+    assert screen_text(output[:cut], output[cut:]) == "a\n  \u00e9b"
 
 
 def test_only_the_end_of_a_flood_is_drawn() -> None:
     """runs-21: what came before has scrolled away."""
-    assert shown(b"begin\r\n", b"x\r\n" * 100_000, b"end") == "x\nx\nx\nend"
+    assert screen_text(b"begin\r\n", b"x\r\n" * 100_000, b"end") == "x\nx\nx\nend"
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_only_the_end_of_a_flood_is_drawn() -> None:
 )
 def test_broken_sequences_do_not_stop_the_drawing(broken: bytes) -> None:
     """runs-21: what comes after a reset is drawn as ever."""
-    assert shown(b"before" + broken, b"\x07\x1b\\\x1bc" + b"after") == "after"
+    assert screen_text(b"before" + broken, b"\x07\x1b\\\x1bc" + b"after") == "after"
 
 
 def test_no_output_makes_the_drawing_fail() -> None:
@@ -76,6 +76,6 @@ def test_no_output_makes_the_drawing_fail() -> None:
         parts = [b"\x1b[", b"\x1b]", b"\x1b", b"\x9b", b"?", b";", b"9", b"99999999", b"\xcc\x81", b"\xf0\x9f\x98\x80"]
         parts += [bytes([byte]) for byte in range(256)]
         output = [b"".join(chance.choice(parts) for _ in range(150)) for _ in range(6)]
-        picture = shown(*output, rows=6, columns=20)
+        picture = screen_text(*output, rows=6, columns=20)
         assert len(picture.split("\n")) <= 6, seed
         assert "\x1b" not in picture, seed

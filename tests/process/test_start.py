@@ -65,7 +65,7 @@ async def test_the_working_directory_is_the_one_that_was_opened(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["no-such-program"], "not found in PATH"),
         (["./no-such-program"], "no such program (working directory: .)"),
@@ -84,7 +84,7 @@ async def test_the_working_directory_is_the_one_that_was_opened(
     ids=lambda value: value if isinstance(value, str) else None,
 )
 async def test_a_program_that_can_not_be_started_is_refused_with_the_reason(
-    runner: Runner, here: Directory, tmp_path: Path, words: list[str], said: str
+    runner: Runner, here: Directory, tmp_path: Path, words: list[str], message: str
 ) -> None:
     """process-8: what is wrong, and what would work."""
     (tmp_path / "folder").mkdir()
@@ -93,7 +93,7 @@ async def test_a_program_that_can_not_be_started_is_refused_with_the_reason(
     program(tmp_path / "lost-interpreter", "#!/no/such/interpreter\n")
     with pytest.raises(CannotStart) as refused:
         await runner.run(words, cwd=here)
-    assert said in str(refused.value)
+    assert message in str(refused.value)
     assert len(str(refused.value)) < 300
     assert runner.running == 0
 
@@ -219,8 +219,8 @@ async def test_a_child_holds_nothing_of_the_server(runner: Runner, here: Directo
     """process-10: three descriptors, a session and process group of its own, no terminal."""
     # The last descriptor is the one that lists the others.
     descriptors = "print(*sorted(map(int, os.listdir('/proc/self/fd')))[:-1])"
-    look = f"import os; {descriptors}; print(os.getsid(0), os.getpgid(0), os.getpid())"
-    completed = await runner.run([sys.executable, "-I", "-S", "-c", look], cwd=here)
+    code = f"import os; {descriptors}; print(os.getsid(0), os.getpgid(0), os.getpid())"
+    completed = await runner.run([sys.executable, "-I", "-S", "-c", code], cwd=here)
     descriptors, identity = completed.stdout.text().splitlines()
     session, group, pid = identity.split()
     assert descriptors == "0 1 2"

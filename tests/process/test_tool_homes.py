@@ -83,8 +83,8 @@ def test_cargo_uses_what_the_user_has_downloaded(tmp_path: Path, cargo: dict[str
     before = sorted(str(path) for path in (tmp_path / "user").rglob("*"))
     with peer(tmp_path / "root", environment=cargo, before=TIERS[tier]) as client:
         client.start_session()
-        said = client.call("run_command", command="cargo run -q --offline", timeout_seconds=60)
-        assert said["content"][0]["text"] == "7"
+        answer = client.call("run_command", command="cargo run -q --offline", timeout_seconds=60)
+        assert answer["content"][0]["text"] == "7"
     assert sorted(str(path) for path in (tmp_path / "user").rglob("*")) == before
 
 
@@ -98,8 +98,8 @@ def test_cargo_fetches_beside_what_the_user_has_downloaded(tmp_path: Path, cargo
         folder.mkdir()
     with peer(tmp_path / "root", "--network", "allow", environment=cargo, before=TIERS[tier]) as client:
         client.start_session()
-        said = client.call("run_command", command="cargo run -q", timeout_seconds=60)
-        assert said["content"][0]["text"] == "7"
+        answer = client.call("run_command", command="cargo run -q", timeout_seconds=60)
+        assert answer["content"][0]["text"] == "7"
 
 
 JAVA = """
@@ -121,5 +121,5 @@ def test_java_has_temporary_files_and_a_home(tmp_path: Path, tier: str) -> None:
     (root / "Places.java").write_text(JAVA)
     with peer(root, before=TIERS[tier]) as client:
         client.start_session()
-        said = client.call("run_command", command="java Places.java", timeout_seconds=60)
-        assert said["content"][0]["text"].splitlines()[:2] == ["true", "true"]
+        answer = client.call("run_command", command="java Places.java", timeout_seconds=60)
+        assert answer["content"][0]["text"].splitlines()[:2] == ["true", "true"]

@@ -68,7 +68,7 @@ os._exit(0)
 
 FLEET = """
 import os, signal, sys, time
-held = os.open(sys.argv[1], os.O_WRONLY)
+alive = os.open(sys.argv[1], os.O_WRONLY)
 nothing = os.open("/dev/null", os.O_RDWR)
 go, gate = os.pipe()
 begun, begin = os.pipe()
@@ -93,7 +93,7 @@ for _ in range(40):
 os.close(gate)
 for _ in range(40):
     os.read(begun, 1)
-os.write(held, b".")
+os.write(alive, b".")
 signal.pause()
 """
 """Forty lives handed on at once, each time in another process group. The pipe that they hold shows who is there; a byte
@@ -198,9 +198,9 @@ def test_a_fleet(server: Peer, tmp_path: Path, end: str) -> None:
     """confinement-20: nor of many that multiply faster than they can be looked for."""
     if landlock.abi() < landlock.SIGNAL_SCOPE_ABI:
         pytest.skip("needs signals that Landlock keeps inside (Linux 6.12)")
-    os.mkfifo(tmp_path / "held")
-    reading = os.open(tmp_path / "held", os.O_RDONLY | os.O_NONBLOCK)
-    words = {"command": shlex.join([sys.executable, "-c", FLEET, str(tmp_path / "held")])}
+    os.mkfifo(tmp_path / "alive")
+    reading = os.open(tmp_path / "alive", os.O_RDONLY | os.O_NONBLOCK)
+    words = {"command": shlex.join([sys.executable, "-c", FLEET, str(tmp_path / "alive")])}
     try:
         if end == "deadline":
             end_fleet_at_its_deadline(server, words, reading)

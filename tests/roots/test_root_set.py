@@ -58,7 +58,7 @@ def test_the_resolver_is_found_from_a_working_directory_that_can_t_be_read(tmp_p
 def test_an_unknown_resolver_fails_at_start(tmp_path: Path) -> None:
     """roots-2"""
     with pytest.raises(BadSetting, match="choose openat2 or walk"):
-        opened(tmp_path, resolver="magic")
+        opened(tmp_path, resolver="fastest")
 
 
 def test_the_strongest_resolver_is_taken_and_named(tmp_path: Path, resolver: str) -> None:

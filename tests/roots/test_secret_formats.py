@@ -132,8 +132,8 @@ def environment(rnd: random.Random, value: str) -> tuple[str, str]:
     nothing = (value, "$(echo $NONE)", '"$(cat /dev/null)"')
     given = rnd.choice((*printing, *more) if value == SECRET else nothing)
     words = ["bash", "-c", f'NAME={given}; printf %s "$NAME"']
-    shown = subprocess.run(words, capture_output=True, text=True, check=True)
-    assert shown.stdout.strip() == (SECRET if value == SECRET else "")
+    completed = subprocess.run(words, capture_output=True, text=True, check=True)
+    assert completed.stdout.strip() == (SECRET if value == SECRET else "")
     return ".env", f"{rnd.choice(('', 'export '))}TOKEN={given}\n"
 
 

@@ -295,12 +295,12 @@ print(os.listdir("outside"), sorted(os.listdir("p")), sorted(os.listdir("full"))
 
 def test_mounts_are_left_alone_and_a_full_disk_is_survived(tmp_path: Path) -> None:
     """filesystem-35, ci-21: bind mounts, which have the device of their surroundings; no room for a copy."""
-    said = subprocess.run(
+    completed = subprocess.run(
         ["unshare", "-Urm", sys.executable, "-c", MOUNTED, tmp_path], capture_output=True, text=True, check=False
     )
-    if "unshare" in said.stderr or "mount:" in said.stderr:
+    if "unshare" in completed.stderr or "mount:" in completed.stderr:
         pytest.skip("needs user namespaces")
-    assert said.stdout.splitlines() == [
+    assert completed.stdout.splitlines() == [
         *("unsupported", "unsupported", "input-output"),
         "['kept'] ['bound', 'packages', 'tree'] ['lock', 'packages', 'rest']",
-    ], said.stderr
+    ], completed.stderr

@@ -83,11 +83,11 @@ def test_whoever_reads_meanwhile_sees_the_old_or_the_new_content(world: World) -
     seen: set[bytes] = set()
     done = threading.Event()
 
-    def look() -> None:
+    def read_all() -> None:
         while not done.is_set():
             seen.add((world.root / "data").read_bytes())
 
-    reader = threading.Thread(target=look)
+    reader = threading.Thread(target=read_all)
     reader.start()
     for number in range(100):
         write_bytes(world.roots, "data", contents[number % 2])

@@ -65,10 +65,10 @@ async def test_protections_in_force_and_missing_ones_are_named(tmp_path: Path) -
     assert "paths resolved by: walk" in lines
     assert any(line.startswith("openat2: missing (") for line in lines)
     assert any(line.startswith("command-confinement: missing (") for line in lines)
-    [held] = [line for line in lines if line.startswith("protections in force: ")]
-    assert "paths-beneath-roots" in held
-    assert "process-group" in held
-    assert "command-confinement" not in held
+    [protections] = [line for line in lines if line.startswith("protections in force: ")]
+    assert "paths-beneath-roots" in protections
+    assert "process-group" in protections
+    assert "command-confinement" not in protections
 
 
 async def test_a_program_that_is_not_installed_is_missing_not_an_error(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ async def test_a_root_that_is_gone_does_not_stop_diagnostics(tmp_path: Path) -> 
 
 async def test_no_value_of_the_environment_is_shown(tmp_path: Path) -> None:
     """ci-18: not of the server's, not of the children's."""
-    told = {**environment(), "GIT_TOKEN": "swordfish-of-the-children"}
+    changed = {**environment(), "GIT_TOKEN": "swordfish-of-the-children"}
     with variables(API_TOKEN="swordfish-of-the-server"):
-        report = await diagnosed(RootSpec(str(tmp_path)), environment=told)
+        report = await diagnosed(RootSpec(str(tmp_path)), environment=changed)
     assert "swordfish" not in report.text() + report.model_dump_json()

@@ -44,8 +44,8 @@ def test_a_command_that_can_t_change_what_git_runs_is_told(world: World) -> None
     world.git("-C", "inner", "commit", "-q", "--allow-empty", "-m", "x")
     world.git("-C", "inner", "branch", "other")
     for command in ("rm inner/.git/hooks/update.sample", "rm -rf inner"):
-        said = world.call("run_command", command=command)
-        assert "[commands can't replace .git/config and can't change .git/hooks" in said
+        answer = world.call("run_command", command=command)
+        assert "[commands can't replace .git/config and can't change .git/hooks" in answer
     assert "deleted inner" in world.call("delete_directory", path="inner")
 
 
@@ -56,8 +56,8 @@ def test_a_command_that_can_t_remove_a_submodule_is_told_what_does(world: World)
     world.git("init", "-q", "-b", "main", "whole")
     world.git("-c", "protocol.file.allow=always", "-C", "whole", "submodule", "--quiet", "add", "../part", "sub")
     for command in ("rm whole/sub/.git", "git -C whole submodule deinit -f sub", "git -C whole mv sub other"):
-        said = world.call("run_command", command=command)
-        assert "[commands can't change, replace or delete the .git file of a submodule" in said, command
+        answer = world.call("run_command", command=command)
+        assert "[commands can't change, replace or delete the .git file of a submodule" in answer, command
     assert "deleted whole/other" in world.call("delete_directory", path="whole/other")
 
 
@@ -67,18 +67,18 @@ def test_a_command_that_meets_a_hidden_file_says_so(world: World) -> None:
     (world.root / "app" / ".env").write_text(SECRET)
     (world.root / ".env.example").write_text(SECRET)
     (world.root / ".npmrc").write_text("_authToken=x\n")
-    said = world.sh("cat app/.env")
-    assert "canary" not in said
-    assert f"[hidden from commands: app/.env ({WHY}); " in said
-    assert "the operator can open one with --deny '!.env']" in said
+    answer = world.sh("cat app/.env")
+    assert "canary" not in answer
+    assert f"[hidden from commands: app/.env ({WHY}); " in answer
+    assert "the operator can open one with --deny '!.env']" in answer
     assert "hidden from commands" not in world.sh("cat .env.example; ls -a app; exit 1")
     assert "hidden from commands" not in world.sh("echo Permission denied; exit 1")
     (world.root / "npm").write_text("#!/bin/sh\necho done\n")
     (world.root / "npm").chmod(0o755)
-    said = world.call("run_command", command="./npm install")
-    assert said.startswith("[hidden from commands: .npmrc (it holds a token or password); ")
-    said = world.call("get_diagnostics")
-    assert f"hidden from commands: 2: .npmrc (it holds a token or password), app/.env ({WHY})" in said
+    answer = world.call("run_command", command="./npm install")
+    assert answer.startswith("[hidden from commands: .npmrc (it holds a token or password); ")
+    answer = world.call("get_diagnostics")
+    assert f"hidden from commands: 2: .npmrc (it holds a token or password), app/.env ({WHY})" in answer
 
 
 def test_hidden_paths_that_no_tool_takes_are_named_all_the_same(world: World) -> None:
@@ -149,6 +149,6 @@ def test_work_beside_hidden_files_goes_on(world: World) -> None:
         == "done"
     )
     (world.root / ".env").write_text(SECRET)
-    said = world.sh(f"{who} echo c >> a; git add -A; git commit -qm third")
-    assert f"hidden from commands: .env ({WHY})" in said
+    output = world.sh(f"{who} echo c >> a; git add -A; git commit -qm third")
+    assert f"hidden from commands: .env ({WHY})" in output
     assert world.sh(f"{who} git add a && git commit -qm third && echo done").endswith("done")

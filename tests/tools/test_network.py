@@ -123,10 +123,10 @@ def test_it_is_said_before_anything_fails(tmp_path: Path, words: tuple[str, ...]
         answer = client.ask("initialize", HANDSHAKE)
         client.notify("notifications/initialized")
         assert instruction in answer["result"]["instructions"]
-        said = text_of(client.call("get_diagnostics"))
-        if "tier: none" in said:
+        text = text_of(client.call("get_diagnostics"))
+        if "tier: none" in text:
             pytest.skip("nothing confines commands here")
-        assert state in said
+        assert state in text
         if not words:
             client.call("run_command", command="git ls-remote https://192.0.2.1:1/x.git")
         client.end()
@@ -165,14 +165,14 @@ def test_the_variables_of_commands_are_named_and_have_a_user(tmp_path: Path) -> 
     given = {"EDITOR": "planted-editor", "NODE_ENV": "production", "GIVEN": "planted-value"}
     with peer(tmp_path, "--pass-env", "GIVEN", environment=given) as client:
         client.start_session()
-        said = text_of(client.call("get_diagnostics"))
-        line = next(line for line in said.split("\n") if line.startswith("variables that commands have: "))
+        text = text_of(client.call("get_diagnostics"))
+        line = next(line for line in text.split("\n") if line.startswith("variables that commands have: "))
         names = line.removeprefix("variables that commands have: ").partition(";")[0].split(", ")
         assert {"GIVEN", "PATH", "USER", "LOGNAME"} <= set(names)
         assert "EDITOR" not in names
         assert "NODE_ENV" not in names
         assert "--pass-env" in line
-        assert "planted" not in said
+        assert "planted" not in text
         result = text_of(client.call("run_command", command="sh -c 'echo $USER-$LOGNAME-$NODE_ENV-$GIVEN'"))
     name = os.environ.get("USER") or getpass.getuser()
     assert result == f"{name}-{os.environ.get('LOGNAME') or name}--planted-value"

@@ -59,10 +59,10 @@ def test_a_long_text_keeps_its_head_and_its_tail_and_counts_what_is_missing() ->
     text = "".join(f"line {number}\n" for number in range(1000))
     short = shortened(text, 400)
     head, _, rest = short.partition("\n[... ")
-    said, _, tail = rest.partition(" characters left out ...]\n")
+    left_out, _, tail = rest.partition(" characters left out ...]\n")
     assert text.startswith(head)
     assert text.endswith(tail)
-    assert len(head) + 1 + int(said) + len(tail) == len(text)
+    assert len(head) + 1 + int(left_out) + len(tail) == len(text)
     assert shortened(text, len(text)) == text
 
 

@@ -64,9 +64,9 @@ def on_terminal(client: Peer, command: str, typed: str) -> str:
     assert run is not None, started
     client.call("wait_run", run=run, pattern="note|[Cc]ommit|branch", seconds=20)
     client.call("write_run", run=run, text=typed)
-    said = client.call("wait_run", run=run, pattern="not available", seconds=10)["content"][0]["text"]
+    text = client.call("wait_run", run=run, pattern="not available", seconds=10)["content"][0]["text"]
     client.call("stop_run", run=run)
-    return str(said)
+    return str(text)
 
 
 @pytest.mark.skipif(not shutil.which("less") or not shutil.which("vi"), reason="needs less and vi")
@@ -89,13 +89,13 @@ def test_no_pager_and_no_editor_of_git_starts_what_is_denied(tmp_path: Path) -> 
         text = client.call("run_command", command=f"printenv {names}")["content"][0]["text"]
         assert text.splitlines() == ["cat", ":", "true", "1"]  # what the operator passes wins
         for command, typed in OPENED.items():
-            said = on_terminal(client, command, typed)
-            assert not (root / "marker").exists(), said
-            assert " exit code " in said or "Command not available" in said, said
+            answer = on_terminal(client, command, typed)
+            assert not (root / "marker").exists(), answer
+            assert " exit code " in answer or "Command not available" in answer, answer
         for command in JUDGED:
-            said = client.call("run_command", command=command)
-            assert said["isError"], command
-            assert "denied-command" in str(said), command
+            answer = client.call("run_command", command=command)
+            assert answer["isError"], command
+            assert "denied-command" in str(answer), command
         assert "exit code 0" in on_terminal(client, "git commit --amend --allow-empty", "")  # with the message it had
         assert client.call("run_command", command="env -u LANG git log --format=%an")["content"][0]["text"] == "a"
 

@@ -203,10 +203,10 @@ async def test_what_was_printed_last_is_still_looked_at_after_the_end(tmp_path: 
 class Listening(SilentCall):
     def __init__(self) -> None:
         super().__init__()
-        self.said: list[tuple[float, float | None, str | None]] = []
+        self.reports: list[tuple[float, float | None, str | None]] = []
 
     async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
-        self.said.append((done, total, message))
+        self.reports.append((done, total, message))
 
 
 async def test_progress_is_told_once_a_second_at_most(tmp_path: Path) -> None:
@@ -221,9 +221,9 @@ async def test_progress_is_told_once_a_second_at_most(tmp_path: Path) -> None:
         for step in (0.5, 0.5, 0.25, 0.5, 0.25, 5.0):
             now += step
             await pulse.report()
-    assert [round(done, 1) for done, _, _ in call.said] == [1.0, 2.0, 7.0]
-    assert call.said[0][1] == 30.0
-    assert str(call.said[0][2]).endswith(" bytes: two")
+    assert [round(done, 1) for done, _, _ in call.reports] == [1.0, 2.0, 7.0]
+    assert call.reports[0][1] == 30.0
+    assert str(call.reports[0][2]).endswith(" bytes: two")
 
 
 async def test_what_was_not_shown_yet_is_shown_once(tmp_path: Path) -> None:
@@ -363,7 +363,7 @@ async def test_a_size_that_is_none_is_refused(tmp_path: Path, terminal: str) -> 
 async def test_a_terminal_shows_its_screen_and_its_output_on_request(tmp_path: Path) -> None:
     """runs-20, runs-21: held by the kernel or not, a terminal has the size that was asked for."""
     (tmp_path / "draw").write_text("printf 'gone\\033[2J\\033[Htop\\n'; stty size; exec tail -f /dev/null")
-    async with world_in(tmp_path, is_held=True) as world:
+    async with world_in(tmp_path, is_confined=True) as world:
         if not world.runner.has_terminals:
             pytest.skip("needs terminals")
         result = await world.commands.run_command("sh draw", terminal="60x10", wait_seconds=0)
@@ -378,7 +378,7 @@ async def test_a_terminal_shows_its_screen_and_its_output_on_request(tmp_path: P
 
 async def test_a_command_on_a_terminal_that_ends_within_its_call_shows_its_screen(tmp_path: Path) -> None:
     """runs-20, runs-21: nobody types there, so that its input ends."""
-    async with world_in(tmp_path, is_held=True) as world:
+    async with world_in(tmp_path, is_confined=True) as world:
         if not world.runner.has_terminals:
             pytest.skip("needs terminals")
         result = await world.commands.run_command("sh -c 'test -t 0 && test -t 1 && cat; exit 5'", terminal="20x5")
@@ -398,20 +398,20 @@ input()
 """
 
 
-@pytest.mark.parametrize("is_held", [True, False], ids=["held", "not held"])
-async def test_what_python_prints_is_there_when_it_is_printed(tmp_path: Path, *, is_held: bool) -> None:
+@pytest.mark.parametrize("is_confined", [True, False], ids=["confined", "not confined"])
+async def test_what_python_prints_is_there_when_it_is_printed(tmp_path: Path, *, is_confined: bool) -> None:
     """runs-23: without a flag of its own, as `python3 -m http.server`."""
-    async with commands_in(tmp_path, is_held=is_held) as commands:
+    async with commands_in(tmp_path, is_confined=is_confined) as commands:
         run = await started(commands, f'{sys.executable} -c "{SERVER}"')
         result = await commands.wait_run(run, seconds=LONG, pattern="Serving HTTP")
         assert result.facts()["kind"] == "pattern", result.text()
 
 
-@pytest.mark.parametrize("is_held", [True, False], ids=["held", "not held"])
-async def test_a_wait_for_a_port_ends_when_the_run_listens_there(tmp_path: Path, *, is_held: bool) -> None:
+@pytest.mark.parametrize("is_confined", [True, False], ids=["confined", "not confined"])
+async def test_a_wait_for_a_port_ends_when_the_run_listens_there(tmp_path: Path, *, is_confined: bool) -> None:
     """runs-24: not when it is bound only, and nobody connects to it."""
     (tmp_path / "late.py").write_text(LATE)
-    async with commands_in(tmp_path, is_held=is_held) as commands:
+    async with commands_in(tmp_path, is_confined=is_confined) as commands:
         run = await started(commands, f"{sys.executable} late.py", stdin="")
         bound = await commands.wait_run(run, seconds=LONG, pattern=r"bound \d+")
         port = int(bound.headline.rpartition(" ")[2])
@@ -438,7 +438,7 @@ async def test_the_port_of_another_is_not_that_of_the_run(tmp_path: Path) -> Non
 @pytest.mark.parametrize("pattern", [">>>$", "^>>>$", ">>> $"])
 async def test_a_prompt_on_a_terminal_is_found_as_it_is_shown(tmp_path: Path, pattern: str) -> None:
     """runs-15: the screen leaves blanks at the end of a line out; who adds them finds it too."""
-    async with world_in(tmp_path, is_held=True) as world:
+    async with world_in(tmp_path, is_confined=True) as world:
         await world.runner.prepare()
         if not world.runner.has_terminals:
             pytest.skip("needs terminals")

@@ -28,12 +28,14 @@ class World:
 
 @asynccontextmanager
 async def world_in(
-    directory: Path, *, writable: bool = True, limits: Limits = LIMITS, is_held: bool = False
+    directory: Path, *, writable: bool = True, limits: Limits = LIMITS, is_confined: bool = False
 ) -> AsyncIterator[World]:
-    """Tools beneath a directory. With `is_held` their commands are held by the kernel, as on a server."""
+    """Tools beneath a directory. With `is_confined` their commands are held by the kernel, as on a server."""
     environment = child_environment(os.environ, passed=())
     with Roots([RootSpec(str(directory), writable=writable)], deny=DenyRules(DEFAULT_DENY)) as roots:
-        sandbox_pool = SandboxPool(roots, ConfinementPolicy(allow_unconfined=True), environment) if is_held else None
+        sandbox_pool = (
+            SandboxPool(roots, ConfinementPolicy(allow_unconfined=True), environment) if is_confined else None
+        )
         runner = Runner(limits, environment, sandbox_pool=sandbox_pool)
         async with JobTable(runner, limits) as runs:
             try:
@@ -44,7 +46,7 @@ async def world_in(
 
 @asynccontextmanager
 async def commands_in(
-    directory: Path, *, writable: bool = True, limits: Limits = LIMITS, is_held: bool = False
+    directory: Path, *, writable: bool = True, limits: Limits = LIMITS, is_confined: bool = False
 ) -> AsyncIterator[CommandTools]:
-    async with world_in(directory, writable=writable, limits=limits, is_held=is_held) as world:
+    async with world_in(directory, writable=writable, limits=limits, is_confined=is_confined) as world:
         yield world.commands

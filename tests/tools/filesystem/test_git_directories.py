@@ -224,16 +224,16 @@ def test_a_committed_secret_is_not_served(tmp_path: Path) -> None:
     data = (tmp_path / ".env").read_bytes()
     name = hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
     blob = f".git/objects/{name[:2]}/{name[2:]}"
-    held = base64.b64encode((tmp_path / blob).read_bytes()).decode()
+    encoded = base64.b64encode((tmp_path / blob).read_bytes()).decode()
     with peer(tmp_path) as client:
         client.start_session()
         for path in (blob, f"src/../{blob}", str(tmp_path / blob), blob.replace("/", "%2F"), f".git/./{blob[5:]}"):
             answer = str(client.ask("resources/read", {"uri": f"coretools://files/{path}"}))
             assert "error" in answer, path
-            assert held[:16] not in answer, path
+            assert encoded[:16] not in answer, path
         assert "error" in client.ask("resources/read", {"uri": "coretools://files/.git/HEAD"})
-        told = client.call("read_file", path=blob)["content"][0]["text"]
-        assert "what git stores in .git/objects is not read as a file: use the git tools" in told
+        text = client.call("read_file", path=blob)["content"][0]["text"]
+        assert "what git stores in .git/objects is not read as a file: use the git tools" in text
         assert "ref:" in client.call("read_file", path=".git/HEAD")["content"][0]["text"]
 
 

@@ -10,17 +10,17 @@ from coretools.tools.filesystem.line_window import LineRange, count_lines, windo
 TEN = "".join(f"line {number}\n" for number in range(1, 11))
 
 
-def shown(text: str, budget_bytes: int = 100_000, **lines: int) -> str:
+def window_text(text: str, budget_bytes: int = 100_000, **lines: int) -> str:
     return window(text, LineRange(**lines), shown="a.txt", budget_bytes=budget_bytes).text()
 
 
 @pytest.mark.parametrize("text", ["", "\n", "a", "a\n", "a\r\nb\r\n", "a\n\n\nb", "é\u2028\x0c\x85b\n", TEN])
 def test_a_text_that_fits_is_shown_character_for_character(text: str) -> None:
     """filesystem-2."""
-    assert shown(text) == text
-    assert shown(text, offset=1) == text
-    assert shown(text, head=1_000) == text
-    assert shown(text, tail=1_000) == text
+    assert window_text(text) == text
+    assert window_text(text, offset=1) == text
+    assert window_text(text, head=1_000) == text
+    assert window_text(text, tail=1_000) == text
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,7 @@ def test_a_text_that_fits_is_shown_character_for_character(text: str) -> None:
 )
 def test_lines_count_from_one_and_the_answer_says_where_they_stand(lines: dict[str, int], answer: str) -> None:
     """filesystem-3."""
-    assert shown(TEN, **lines) == answer
+    assert window_text(TEN, **lines) == answer
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_newline_at_the_end_starts_no_line(text: str, lines: int) -> None:
 
 def test_a_last_line_without_newline_is_kept_so_and_the_note_stands_apart() -> None:
     """filesystem-2."""
-    assert shown("a\nb", tail=1) == "b\n[line 2 of 2]\n"
+    assert window_text("a\nb", tail=1) == "b\n[line 2 of 2]\n"
 
 
 @pytest.mark.parametrize(
@@ -64,20 +64,20 @@ def test_a_last_line_without_newline_is_kept_so_and_the_note_stands_apart() -> N
 def test_what_contradicts_itself_is_refused_by_name(lines: dict[str, int]) -> None:
     """filesystem-4."""
     with pytest.raises(InvalidArguments, match=" and ".join(name for name in ("head", "tail") if name in lines)):
-        shown(TEN, **lines)
+        window_text(TEN, **lines)
 
 
 def test_an_offset_behind_the_end_is_refused_with_the_number_of_lines() -> None:
     """filesystem-3."""
     with pytest.raises(InvalidArguments, match="it has 10 lines") as caught:
-        shown(TEN, offset=11)
+        window_text(TEN, offset=11)
     assert caught.value.facts == {"lines": 10}
 
 
 def test_a_long_text_comes_as_its_start_and_its_end_with_the_rest_counted() -> None:
     """filesystem-5."""
     text = "".join(f"line {number:05}\n" for number in range(1, 10_001))
-    answer = shown(text, budget_bytes=110)
+    answer = window_text(text, budget_bytes=110)
     assert answer == (
         "".join(f"line {number:05}\n" for number in range(1, 6))
         + "[... lines 6 to 9996 left out, 109901 characters; offset=6 reads on ...]\n"
@@ -87,25 +87,25 @@ def test_a_long_text_comes_as_its_start_and_its_end_with_the_rest_counted() -> N
 
 def test_one_long_line_is_cut_in_its_middle() -> None:
     """filesystem-5."""
-    answer = shown("x" * 1_000_000, budget_bytes=100)
+    answer = window_text("x" * 1_000_000, budget_bytes=100)
     assert answer == f"{'x' * 50}\n[... 999900 characters left out, from line 1 to line 1 ...]\n{'x' * 50}"
 
 
 def test_a_range_over_the_budget_ends_with_a_whole_line_and_says_where_to_read_on() -> None:
     """filesystem-6."""
-    assert shown(TEN, budget_bytes=17, offset=2) == "line 2\nline 3\n[lines 2 to 3 of 10; offset=4 reads on]\n"
+    assert window_text(TEN, budget_bytes=17, offset=2) == "line 2\nline 3\n[lines 2 to 3 of 10; offset=4 reads on]\n"
 
 
 def test_a_line_over_the_budget_does_not_stop_who_reads_on() -> None:
     """filesystem-6."""
-    answer = shown("a\n" + "x" * 100 + "\nb\n", budget_bytes=10, offset=2)
+    answer = window_text("a\n" + "x" * 100 + "\nb\n", budget_bytes=10, offset=2)
     assert answer == f"{'x' * 10}\n[line 2 of 3, 91 characters of it left out; offset=3 reads on]\n"
 
 
 def test_a_tail_over_the_budget_keeps_the_very_end() -> None:
     """filesystem-6."""
-    assert shown(TEN, budget_bytes=17, tail=5) == "line 9\nline 10\n[lines 9 to 10 of 10]\n"
-    assert shown("a\n" + "x" * 100, budget_bytes=10, tail=1) == (
+    assert window_text(TEN, budget_bytes=17, tail=5) == "line 9\nline 10\n[lines 9 to 10 of 10]\n"
+    assert window_text("a\n" + "x" * 100, budget_bytes=10, tail=1) == (
         f"{'x' * 10}\n[line 2 of 2, 90 characters of it left out]\n"
     )
 
@@ -127,6 +127,6 @@ def test_reading_on_where_each_answer_says_gives_the_whole_text() -> None:
 def test_no_character_is_ever_cut_in_two() -> None:
     """filesystem-5."""
     for budget_bytes in range(40, 60):
-        answer = shown("é\U0001f600" * 100, budget_bytes=budget_bytes)
+        answer = window_text("é\U0001f600" * 100, budget_bytes=budget_bytes)
         assert "\ufffd" not in answer, budget_bytes
         assert len(answer.encode()) < budget_bytes + 80, budget_bytes

@@ -42,7 +42,7 @@ class Bytes:
         return found
 
 
-def shown(data: bytes, budget_bytes: int = 1_000_000, *, first: int = 0, **lines: int | str) -> str:
+def window_text(data: bytes, budget_bytes: int = 1_000_000, *, first: int = 0, **lines: int | str) -> str:
     return seek_window(Bytes(data), LineRange(**lines), first_byte=first, budget_bytes=budget_bytes).window.text()  # type: ignore[arg-type] # a table's values
 
 
@@ -84,10 +84,10 @@ def test_a_large_file_comes_as_its_start_and_its_end(files: FilesystemTools, top
     """filesystem-5: and the cursor reads on where the start ends."""
     (top / "log").write_bytes(NUMBERED)
     answer = files.read_file("log").text()
-    told = re.search(r"\n\[\.\.\. (\d+) bytes left out, from line (\d+); offset=(\d+@\d+) reads on \.\.\.\]\n", answer)
-    assert told is not None
-    assert len(answer) - len(told.group()) + 1 + int(told[1]) == len(NUMBERED)
-    assert files.read_file("log", offset=told[3], limit=1).content.startswith(f"line {told[2]}\n")
+    gap = re.search(r"\n\[\.\.\. (\d+) bytes left out, from line (\d+); offset=(\d+@\d+) reads on \.\.\.\]\n", answer)
+    assert gap is not None
+    assert len(answer) - len(gap.group()) + 1 + int(gap[1]) == len(NUMBERED)
+    assert files.read_file("log", offset=gap[3], limit=1).content.startswith(f"line {gap[2]}\n")
     assert answer.endswith("\nline 100000\n")
 
 
@@ -151,10 +151,10 @@ def test_reading_on_at_each_cursor_gives_the_whole_text() -> None:
             found = seek_window(source, LineRange(cursor=cursor), first_byte=0, budget_bytes=50).window
             assert text.count("\n", 0, len(read)) + 1 == line, seed
             read += found.head
-            told = re.search(r"offset=((\d+)@\d+) reads on", found.note)
-            if told is None:
+            next_part = re.search(r"offset=((\d+)@\d+) reads on", found.note)
+            if next_part is None:
                 break
-            cursor, line = told[1], int(told[2])
+            cursor, line = next_part[1], int(next_part[2])
         assert read == text, seed
 
 
@@ -185,9 +185,9 @@ def test_one_line_of_10_megabytes_is_read_piece_by_piece() -> None:
     assert source.read < 2 * COUNT_BYTES
     answer = seek_window(source, LineRange(cursor="1@9999800"), first_byte=0, budget_bytes=100).window.note
     assert answer.endswith("offset=1@9999900 reads on, offset=2@10000001 after 101 bytes that are left of it")
-    assert shown(source.data, 100, offset=2) == "second\n[line 2 of 2]\n"
-    assert shown(source.data, 100, tail=2).endswith("second\n[last line, of 10000008 bytes]\n")
-    assert shown(source.data[:-8], 100, tail=1).endswith("x\n[end of the last line, of 10000000 bytes]\n")
+    assert window_text(source.data, 100, offset=2) == "second\n[line 2 of 2]\n"
+    assert window_text(source.data, 100, tail=2).endswith("second\n[last line, of 10000008 bytes]\n")
+    assert window_text(source.data[:-8], 100, tail=1).endswith("x\n[end of the last line, of 10000000 bytes]\n")
 
 
 @pytest.mark.parametrize(
@@ -263,8 +263,8 @@ def test_a_large_offset_behind_the_end_is_refused_with_the_number_of_lines(size:
     data = (b"x\n" * size)[: size - 1] + end
     total = count_lines(data.decode())
     with pytest.raises(InvalidArguments, match=f"offset {total + 1} lies behind the end; it has {total} lines"):
-        shown(data, offset=total + 1)
-    assert shown(data, offset=total).endswith(f"[line {total} of {total}]\n")
+        window_text(data, offset=total + 1)
+    assert window_text(data, offset=total).endswith(f"[line {total} of {total}]\n")
 
 
 @pytest.mark.parametrize("cursor", ["", "0", "0@0", "-1@2", "1@2@3", "a@b", "\u0661@0", "9" * 50 + "@1"])
@@ -278,8 +278,8 @@ def test_what_is_no_cursor_is_refused(files: FilesystemTools, top: Path, cursor:
 def test_a_cursor_that_no_longer_fits_is_refused(files: FilesystemTools, top: Path) -> None:
     """filesystem-33: behind the end, before the text, inside of a character."""
     (top / "a").write_bytes(b"\xef\xbb\xbf" + "éé\n".encode())
-    for position, said in ((8, "behind the end"), (0, "before the text"), (4, "was changed")):
-        with pytest.raises(InvalidArguments, match=said):
+    for position, message in ((8, "behind the end"), (0, "before the text"), (4, "was changed")):
+        with pytest.raises(InvalidArguments, match=message):
             files.read_file("a", offset=f"1@{position}")
     assert files.read_file("a", offset="1@3").text() == "éé\n[utf-8-sig]\n"
 

@@ -271,9 +271,9 @@ def test_a_hidden_file_is_empty_before_it_is_deleted(files: FilesystemTools, top
     """filesystem-36: so that a command that sees its cover fall off finds nothing."""
     (top / "tree").mkdir()
     (top / "tree" / ".env").write_text("TOKEN=secret")
-    with open(top / "tree" / ".env") as held:
+    with open(top / "tree" / ".env") as opened:
         files.delete_directory("tree")
-        assert held.read() == ""
+        assert opened.read() == ""
 
 
 def test_a_hidden_file_with_another_name_is_not_emptied(files: FilesystemTools, top: Path) -> None:
@@ -469,7 +469,7 @@ RANGES: list[dict[str, int]] = [
 ]  # fmt: skip
 
 
-def said(read: Callable[[], FileText]) -> tuple[str, object]:
+def outcome(read: Callable[[], FileText]) -> tuple[str, object]:
     try:
         found = read()
     except CoreError as error:
@@ -486,5 +486,5 @@ def test_what_is_read_without_a_thread_is_said_in_the_same_words(
 ) -> None:
     """filesystem-31: results and refusals."""
     (top / content).write_bytes(CONTENTS[content])
-    expected = said(lambda: files.read_file(content, **lines))
-    assert said(lambda: run_nonblocking(files.read_file, {"path": content, **lines})) in (expected, ("left", None))
+    expected = outcome(lambda: files.read_file(content, **lines))
+    assert outcome(lambda: run_nonblocking(files.read_file, {"path": content, **lines})) in (expected, ("left", None))

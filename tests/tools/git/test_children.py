@@ -19,8 +19,8 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     environment = {"PATH": os.environ["PATH"], "PYTHONPATH": str(TREE), "PYTHONDONTWRITEBYTECODE": "1"}
     completed = subprocess.run(command, cwd=TREE, env=environment, capture_output=True, text=True, timeout=60)
     assert completed.returncode == 0, completed.stderr
-    told: dict[str, Any] = json.loads(completed.stdout)
-    return told
+    counted: dict[str, Any] = json.loads(completed.stdout)
+    return counted
 
 
 def test_only_the_runner_starts_children(watched: dict[str, Any]) -> None:
@@ -37,11 +37,11 @@ def test_a_plain_status_is_one_process(watched: dict[str, Any]) -> None:
 
 def test_each_question_is_one_process(watched: dict[str, Any]) -> None:
     """git-38: two more only where a revision is named, attributes are asked for, or a name to commit under."""
-    told = {name: len(programs) for name, programs in watched["by_tool"].items()}
-    assert told["git_log"] == 1
-    assert told["git_log of a range"] == 2
-    assert told["git_diff"] == 1
-    assert (told["git_add"], told["git_commit"]) == (3, 2)
+    counts = {name: len(programs) for name, programs in watched["by_tool"].items()}
+    assert counts["git_log"] == 1
+    assert counts["git_log of a range"] == 2
+    assert counts["git_diff"] == 1
+    assert (counts["git_add"], counts["git_commit"]) == (3, 2)
 
 
 async def test_git_sees_no_more_than_it_is_given(tmp_path: Path) -> None:

@@ -74,8 +74,8 @@ async def plain_git(world: World, *, change: bool) -> AsyncIterator[Git]:
 
             async def run(*words: str, stdin: bytes = b"", anywhere: bool = False) -> Completed:
                 confined_thread = confined.confined_thread("git", ANYWHERE) if anywhere else options.confined_thread
-                held = replace(options, confined_thread=confined_thread, stdin=stdin)
-                return await confined.run(("git", *words), cwd=directory, options=held)
+                confined_options = replace(options, confined_thread=confined_thread, stdin=stdin)
+                return await confined.run(("git", *words), cwd=directory, options=confined_options)
 
             try:
                 yield run
@@ -89,13 +89,13 @@ async def test_plain_git_in_its_domain_springs_no_trap(tmp_path: Path, trap: Tra
     """git-28: what plain git falls into (test_hostile.py), without options and checks of ours before it."""
     world = laid(trap, tmp_path)
     before = snapshot(world)
-    said = []
+    outputs = []
     async with plain_git(world, change=True) as git:
         for words in trap.springs:
             completed = await git(*words)
-            said.append(completed.stdout.text() + completed.stderr.text())
+            outputs.append(completed.stdout.text() + completed.stderr.text())
     assert snapshot(world) == before
-    assert SECRET not in "".join(said)
+    assert SECRET not in "".join(outputs)
 
 
 @needs_landlock
@@ -289,7 +289,7 @@ async def test_each_result_says_how_git_was_held(tmp_path: Path) -> None:
     world = World(tmp_path).filled()
     (world.repository / "a.txt").write_text("another line\n")
     async with world.tools() as tools:
-        said = [
+        results = [
             await tools.git_status("work"),
             await tools.git_log("work"),
             await tools.git_diff("work"),
@@ -297,7 +297,7 @@ async def test_each_result_says_how_git_was_held(tmp_path: Path) -> None:
             await tools.git_add(["."], "work"),
             await tools.git_commit("all", "work"),
         ]
-    assert [result.facts()["tier"] for result in said] == ["landlock"] * len(said)
+    assert [result.facts()["tier"] for result in results] == ["landlock"] * len(results)
 
 
 def test_without_landlock_git_works_and_its_confinement_is_missing(tmp_path: Path) -> None:

@@ -47,15 +47,15 @@ async def test_every_tool_works_in_the_checkout_of_a_runner(tmp_path: Path) -> N
     world, _ = checked_out_by_a_runner(tmp_path)
     assert SECRET in world.git("config", "--list")
     async with world.tools() as tools:
-        said = await answers(tools)
+        texts = await answers(tools)
         status = await tools.git_status("work")
-    assert not any(text.startswith(("git-refused", "not-found")) for text in said[:11]), said
-    assert said[9].startswith("staged 1"), said[9]
-    assert said[10].startswith("committed "), said[10]
-    assert all(REMARK in text for text in said[:11]), said
+    assert not any(text.startswith(("git-refused", "not-found")) for text in texts[:11]), texts
+    assert texts[9].startswith("staged 1"), texts[9]
+    assert texts[10].startswith("committed "), texts[10]
+    assert all(REMARK in text for text in texts[:11]), texts
     assert status.branch == "main"
     assert status.not_used == []
-    assert SECRET not in "".join(said)
+    assert SECRET not in "".join(texts)
     assert world.git("log", "-1", "--format=%an %s") == "Ada Lovelace message"
 
 
@@ -135,9 +135,9 @@ async def test_words_of_git_that_could_quote_the_file_are_left_out(tmp_path: Pat
     plain = [world.git(*words, check=False) for words in (("status", "--branch"), ("commit", "-m", "x", "--dry-run"))]
     assert SECRET in "".join(plain)
     async with world.tools() as tools:
-        said = await answers(tools)
-    assert SECRET not in "".join(said)
-    assert any("its message may quote" in text for text in said), said
+        texts = await answers(tools)
+    assert SECRET not in "".join(texts)
+    assert any("its message may quote" in text for text in texts), texts
 
 
 async def test_standard_input_is_no_configuration_by_any_path(tmp_path: Path) -> None:

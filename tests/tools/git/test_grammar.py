@@ -174,6 +174,6 @@ def test_no_fixed_setting_is_written_twice() -> None:
 def test_names_that_a_repository_made_up_do_not_fill_the_answer() -> None:
     """git-27: what was not used is told, with an end to each name and to the list."""
     made_up = [(f"filter.f{number}{'x' * 6_000}.clean", "y") for number in range(200)]
-    told = git_policy([Setting(key, value) for key, value in made_up], ".git/config").not_used
-    assert len(told) == 50
-    assert all(len(name) <= 123 for name in told)
+    not_used = git_policy([Setting(key, value) for key, value in made_up], ".git/config").not_used
+    assert len(not_used) == 50
+    assert all(len(name) <= 123 for name in not_used)

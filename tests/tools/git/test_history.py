@@ -297,14 +297,14 @@ async def test_a_path_means_the_same_as_in_the_file_tools(tmp_path: Path) -> Non
         assert inner.splitlines()[0] == "diff --git a/work/a.txt b/work/a.txt"
         assert "+unstaged" in (await tools.git_diff("work", ["."])).text()
         status = await tools.git_status(str(beside / "copy"))
-        shown = [entry["path"] for entry in status.entries]
-        assert shown == [str(beside / "copy" / "b.txt")]
-        patch = (await tools.git_diff(str(beside / "copy"), shown)).text()
+        paths = [entry["path"] for entry in status.entries]
+        assert paths == [str(beside / "copy" / "b.txt")]
+        patch = (await tools.git_diff(str(beside / "copy"), paths)).text()
         assert [line for line in patch.splitlines() if line.startswith(("---", "+++"))] == [
-            f"--- {shown[0]}",
-            f"+++ {shown[0]}",
+            f"--- {paths[0]}",
+            f"+++ {paths[0]}",
         ]
-        assert "second" in (await tools.git_log(str(beside / "copy"), path=shown[0])).text()
+        assert "second" in (await tools.git_log(str(beside / "copy"), path=paths[0])).text()
 
 
 async def test_a_path_that_matches_nothing_is_an_error(tmp_path: Path) -> None:

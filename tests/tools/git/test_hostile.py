@@ -19,8 +19,8 @@ def test_plain_git_falls_into_the_trap(tmp_path: Path, trap: Trap) -> None:
     """git-12, git-13: what is tested below is a real danger with this git."""
     world = laid(trap, tmp_path)
     before = snapshot(world)
-    said = [world.git(*words, check=False) for words in trap.springs]
-    assert snapshot(world) != before or SECRET in "".join(said)
+    outputs = [world.git(*words, check=False) for words in trap.springs]
+    assert snapshot(world) != before or SECRET in "".join(outputs)
 
 
 @pytest.mark.parametrize("trap", ALL_PROGRAMS, ids=lambda trap: trap.name)
@@ -31,12 +31,12 @@ async def test_no_program_of_a_repository_runs(tmp_path: Path, trap: Trap) -> No
         assert "branch main" in (await tools.git_status("work")).text()
         trap.lay(world)
         before = snapshot(world)
-        said = "\n".join(await answers(tools))
+        text = "\n".join(await answers(tools))
     assert snapshot(world) == before
-    assert SECRET not in said
-    assert trap.tells in said
+    assert SECRET not in text
+    assert trap.tells in text
     if "equals" not in trap.name:
-        assert "branch main" in said
+        assert "branch main" in text
 
 
 @pytest.mark.parametrize("resolver", [None, "walk"])
@@ -51,10 +51,10 @@ async def test_a_repository_that_leads_out_is_left_alone(tmp_path: Path, trap: T
         assert "branch main" in (await tools.git_status("work")).text()
         trap.lay(world)
         before = snapshot(world)
-        said = await answers(tools)
+        texts = await answers(tools)
     assert snapshot(world) == before
-    assert all(text.startswith("git-refused: ") and trap.tells in text for text in said), said
-    assert SECRET not in "".join(said)
+    assert all(text.startswith("git-refused: ") and trap.tells in text for text in texts), texts
+    assert SECRET not in "".join(texts)
 
 
 @pytest.mark.parametrize("trap", WRITTEN_THROUGH, ids=lambda trap: trap.name)
@@ -63,10 +63,10 @@ async def test_nothing_is_written_through_a_link(tmp_path: Path, trap: Trap) -> 
     world = laid(trap, tmp_path)
     before = snapshot(world)
     async with world.tools() as tools:
-        said = await answers(tools)
+        texts = await answers(tools)
     assert snapshot(world) == before
-    changes = said[9:13]
-    assert all(text.startswith("git-refused: ") and trap.tells in text for text in changes), said
+    changes = texts[9:13]
+    assert all(text.startswith("git-refused: ") and trap.tells in text for text in changes), texts
 
 
 async def test_a_work_tree_elsewhere_is_not_used(tmp_path: Path) -> None:
@@ -76,11 +76,11 @@ async def test_a_work_tree_elsewhere_is_not_used(tmp_path: Path) -> None:
     assert "canary" in world.git("status", "--short", "--untracked-files=all")
     before = snapshot(world)
     async with world.tools() as tools:
-        said = "\n".join(await answers(tools))
+        text = "\n".join(await answers(tools))
     assert snapshot(world) == before
-    assert "canary" not in said
-    assert " M work/a.txt" in said
-    assert "core.worktree" in said
+    assert "canary" not in text
+    assert " M work/a.txt" in text
+    assert "core.worktree" in text
 
 
 async def test_files_of_the_work_tree_that_are_links_are_not_followed(tmp_path: Path) -> None:
@@ -93,9 +93,9 @@ async def test_files_of_the_work_tree_that_are_links_are_not_followed(tmp_path: 
     (world.repository / "folder").symlink_to(world.outside)
     before = snapshot(world)
     async with world.tools() as tools:
-        said = "\n".join(await answers(tools))
+        text = "\n".join(await answers(tools))
     assert snapshot(world) == before
-    assert SECRET not in said + world.git("log", "-p", "--all")
+    assert SECRET not in text + world.git("log", "-p", "--all")
 
 
 @pytest.mark.parametrize("where", ["work/bare", "work/bare/refs"])

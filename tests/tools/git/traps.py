@@ -41,7 +41,7 @@ def snapshot(world: World) -> dict[str, object]:
 
 async def answers(tools: GitTools, repository: str = "work") -> list[str]:
     """Every tool, one after the other; errors that we foresee are answers too."""
-    said = []
+    texts = []
     for call in (
         lambda: tools.git_status(repository),
         lambda: tools.git_log(repository),
@@ -60,10 +60,10 @@ async def answers(tools: GitTools, repository: str = "work") -> list[str]:
         lambda: tools.git_log(repository),
     ):
         try:
-            said.append((await call()).text())
+            texts.append((await call()).text())
         except CoreError as error:
-            said.append(f"{error.kind}: {error}")
-    return said
+            texts.append(f"{error.kind}: {error}")
+    return texts
 
 
 def _set(*pairs: tuple[str, str], attributes: str = "", then: str = "cat") -> Callable[[World], None]:

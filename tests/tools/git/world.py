@@ -79,8 +79,8 @@ class World:
             ["git", *words], cwd=cwd or self.repository, env=environment, input=stdin, capture_output=True
         )
         assert completed.returncode == 0 or not check, completed.stderr
-        told = completed.stdout if check else completed.stdout + completed.stderr
-        return told.decode("utf-8", "replace").rstrip("\n")
+        output = completed.stdout if check else completed.stdout + completed.stderr
+        return output.decode("utf-8", "replace").rstrip("\n")
 
     def created(self) -> "World":
         """With an empty repository."""
@@ -139,8 +139,8 @@ class World:
         confined_threads = ConfinedThreadPool()
         specs = (RootSpec(str(self.root), writable=writable), *roots)
         try:
-            with Roots(specs, deny=DenyRules(DEFAULT_DENY), resolver=resolver) as held:
-                yield GitTools(held, runner, limits, confined_threads=confined_threads)
+            with Roots(specs, deny=DenyRules(DEFAULT_DENY), resolver=resolver) as roots:
+                yield GitTools(roots, runner, limits, confined_threads=confined_threads)
         finally:
             await runner.close()
             confined_threads.close()
@@ -149,6 +149,6 @@ class World:
 @cache
 def _template(home_config: str) -> World:
     """A filled world that others are copied from: seven starts of git are a third of what a row costs."""
-    held = TemporaryDirectory(prefix="coretools-world-")
-    atexit.register(held.cleanup)
-    return World(Path(held.name), home_config)._filled_by_git()
+    directory = TemporaryDirectory(prefix="coretools-world-")
+    atexit.register(directory.cleanup)
+    return World(Path(directory.name), home_config)._filled_by_git()

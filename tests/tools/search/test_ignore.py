@@ -12,11 +12,11 @@ from coretools.tools.search.ignore import KINDS, IgnoreRules
 
 
 def rules(files: dict[str, str], start: str = ".") -> IgnoreRules:
-    def look(directory: str) -> tuple[str | None, ...]:
+    def read_rules(directory: str) -> tuple[str | None, ...]:
         prefix = "" if directory == "." else f"{directory}/"
         return tuple(files.get(prefix + kind) for kind in KINDS)
 
-    return IgnoreRules(start, look)
+    return IgnoreRules(start, read_rules)
 
 
 def test_the_rules_of_one_file() -> None:

@@ -83,7 +83,7 @@ def test_lines_around_a_match_are_told_from_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "column", "shown"),
+    ("line", "column", "expected"),
     [
         ("short", 0, "short"),
         ("x" * 30, 0, "x" * 20 + "[... 10 characters ...]"),
@@ -92,9 +92,9 @@ def test_lines_around_a_match_are_told_from_it() -> None:
         ("é" * 20, 0, "é" * 10 + "[... 10 characters ...]"),
     ],
 )
-def test_a_long_line_is_cut_around_its_match(line: str, column: int, shown: str) -> None:
+def test_a_long_line_is_cut_around_its_match(line: str, column: int, expected: str) -> None:
     """search-9."""
-    assert cut(line, column, 20) == shown
+    assert cut(line, column, 20) == expected
 
 
 @pytest.mark.timeout(60)

@@ -365,8 +365,10 @@ async def test_a_ripgrep_that_fails_is_replaced_by_our_own_walk(tmp_path: Path) 
 @pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "link"])
 async def test_what_ripgrep_names_is_only_read_beneath_the_root(tmp_path: Path, name: str) -> None:
     """search-16: a ripgrep that was led out by a race, or by another program in its place, shows nothing."""
-    said = name.replace("/", "\\/")
-    planted(tmp_path, {"bin/rg": f"#!/bin/sh\nprintf '{said}\\0./a\\0'\n", "root/a": "root x", "secret": "root secret"})
+    escaped = name.replace("/", "\\/")
+    planted(
+        tmp_path, {"bin/rg": f"#!/bin/sh\nprintf '{escaped}\\0./a\\0'\n", "root/a": "root x", "secret": "root secret"}
+    )
     (tmp_path / "bin/rg").chmod(0o755)
     (tmp_path / "root/link").symlink_to(tmp_path / "secret")
     environment = {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"}
