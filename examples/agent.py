@@ -1,8 +1,8 @@
-"""An agent as a tool: typed input, a step at a time, the client's model and directories where it offers them.
+"""An agent as a tool: typed input, progress for each step, and questions to the client's model and for its directories.
 
     python -m examples.agent
 
-The agent itself is a stand-in: it looks nothing up. What matters is what stands around it.
+The agent itself does no real work; the example shows how an agent is connected.
 """
 
 from dataclasses import dataclass, field
@@ -19,14 +19,14 @@ registry = Registry()
 
 @dataclass(frozen=True)
 class Topic:
-    """What the agent takes: each field is an argument of the tool."""
+    """Input of the agent. Each field is an argument of the tool."""
 
     subject: str
     sources: list[str] = field(default_factory=list)
 
 
 async def research(topic: Topic, context: AgentContext) -> str:
-    """Look into a subject, source by source, and sum it up."""
+    """Research a subject, source by source, and summarize it."""
     roots = await context.ask(AskRoots(key="directories", default=()))
     question = f"Sum up {topic.subject} in one sentence."
     summary = await context.ask(AskModel(key="summary", message=question, default="nothing was summed up"))
@@ -39,7 +39,7 @@ async def research(topic: Topic, context: AgentContext) -> str:
 
 registry.add(asks("directories", "summary")(agent_tool(research, Effect.READ)))
 
-# The client's model may be asked too; by default only the person before it is.
+# Allow questions to the client's model; by default only its user is asked.
 OPTIONS = ServeOptions(name="research", asking=Asking(mode="sampling"))
 
 if __name__ == "__main__":

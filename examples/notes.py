@@ -1,7 +1,7 @@
-"""A notebook: resources, a prompt that asks, and commands that only people have.
+"""A notebook: resources, a prompt that asks a question, and commands for people only.
 
 python -m examples.notes                # over stdio
-python -m examples.notes --http 8766    # over HTTP, for this machine
+python -m examples.notes --http 8766    # over HTTP, on loopback
 """
 
 import sys
@@ -84,7 +84,7 @@ SURE = AskConfirmation(key="sure", message="Throw all notes away?")
 @automation_hidden
 @asks(SURE)
 async def burn(call: Call) -> int:
-    """Throw all notes away. No agent has this; `coretools --with examples.notes:registry notes burn` does."""
+    """Delete all notes. Not offered to agents; run `coretools --with examples.notes:registry notes burn`."""
     if not await call.ask(SURE):
         return 0
     count = len(NOTEBOOK)
@@ -95,7 +95,7 @@ async def burn(call: Call) -> int:
 @notes.tool(Effect.READ)
 @hidden
 def size() -> int:
-    """Count the characters. Left out of every list and of help; a person who knows its name can type it."""
+    """Count the characters. Omitted from every list and from help, but it can be run by name."""
     return sum(len(note.text) for note in NOTEBOOK.values())
 
 

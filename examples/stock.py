@@ -1,4 +1,4 @@
-"""A small store: what a function returns is its output schema, and hints say what a call does.
+"""A small store: output schemas from return annotations, and hints about the effect of a call.
 
 python -m examples.stock
 """

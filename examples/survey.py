@@ -1,4 +1,4 @@
-"""Long-running commands: progress, messages, questions before the first effect, and an end when the client wants it.
+"""Long-running commands: progress, messages, questions before the first effect, and cancellation.
 
 python -m examples.survey
 """
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class Scope(BaseModel):
-    """What a survey looks at: a form for the person who is asked."""
+    """Scope of a survey: a form for the user."""
 
     first: Annotated[int, Field(ge=1, description="First page")]
     last: Annotated[int, Field(ge=1, le=500, description="Last page")]
@@ -31,7 +31,7 @@ class Scope(BaseModel):
 
 @dataclass(frozen=True)
 class Survey:
-    """What came of it."""
+    """Result of a survey."""
 
     author: str
     pages: list[int]
@@ -56,7 +56,7 @@ async def survey(call: Call) -> Survey:
 
 @registry.tool(Effect.READ, long_running=True)
 def fingerprint(text: str, rounds: Annotated[int, Field(ge=1)] = 1000) -> str:
-    """Hash a text many times over. A plain function runs in a thread, and checks whether its call was cancelled."""
+    """Hash a text repeatedly. A plain function runs in a thread, and checks whether its call was cancelled."""
     digest = text.encode()
     for _ in range(rounds):
         check_cancelled()

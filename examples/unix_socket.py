@@ -1,4 +1,4 @@
-"""One server for many clients on a Unix socket: they share its services, and see nothing of each other's calls.
+"""One server for many clients on a Unix socket. They share its services, but not their calls.
 
 python -m examples.unix_socket PATH
 """
@@ -19,7 +19,7 @@ registry = Registry()
 
 @registry.tool(Effect.ADD)
 async def count(steps: int, call: Call, services: Services) -> str:
-    """Count to a number, step by step, and say how many have counted here."""
+    """Count to a number, step by step, and return how many clients have done so."""
     for step in range(1, steps + 1):
         await call.progress(step, steps, f"at {step}")
     while True:
