@@ -2,7 +2,7 @@
 
 UTF-8, UTF-16 and UTF-32 are recognised with certainty; a file in none of them is read in a Western 8-bit encoding only
 if nothing contradicts it, and the text carries the name of its encoding. Line endings are preserved. Binary
-content is reported by its media type, from a small table of signatures common in repositories.
+content is reported by its media type (`media_type`).
 """
 
 import codecs
@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 
 from coretools.errors import NotText
+from coretools.roots.media_type import OCTET_STREAM, SIGNATURE_BYTES, media_type
 
 _MARKS: tuple[tuple[bytes, str, str], ...] = (
     # UTF-32 first: its byte order mark begins with that of UTF-16.
@@ -126,7 +127,7 @@ def _decode_as(data: bytes, skipped: int, codec: str, name: str, shown: str) -> 
 def _wide_codec(data: bytes) -> str | None:
     """UTF-16 without a byte order mark: every second byte is mostly NUL and the others never are."""
     sample = data[: _SAMPLE_BYTES & ~1]
-    if len(data) % 2 or media_type(data[:SIGNATURE_BYTES]) != UNKNOWN:
+    if len(data) % 2 or media_type(data[:SIGNATURE_BYTES]) != OCTET_STREAM:
         return None
     for codec, empty, full in (("utf-16-le", sample[1::2], sample[::2]), ("utf-16-be", sample[::2], sample[1::2])):
         if b"\0" not in full and empty.count(0) * 2 > len(empty) and _share(full, _CONTROLS) <= _MAX_CONTROLS:
@@ -136,7 +137,7 @@ def _wide_codec(data: bytes) -> str | None:
 
 def _decode_western(data: bytes, at: int, shown: str) -> DecodedText:
     """Text in ISO 8859-1 or Windows-1252, if nothing contradicts that."""
-    if media_type(data[:SIGNATURE_BYTES]) != UNKNOWN:
+    if media_type(data[:SIGNATURE_BYTES]) != OCTET_STREAM:
         raise binary_error(data, shown, size=len(data))
     sample = data[max(0, at - _SAMPLE_BYTES // 2) : at + _SAMPLE_BYTES // 2]
     high = sum(sample.count(byte) for byte in range(0x80, 0x100))
@@ -170,62 +171,3 @@ def newline_of(text: str) -> str:
     counts = {"\r\n": both, "\n": text.count("\n") - both, "\r": text.count("\r") - both}
     found = [ending for ending, count in counts.items() if count]
     return found[0] if len(found) == 1 else "mixed" if found else ""
-
-
-SIGNATURE_BYTES = 512
-"""Bytes at the start of a file that `media_type` needs."""
-
-_SIGNATURES: tuple[tuple[int, bytes, str], ...] = (
-    (0, b"\x89PNG\r\n\x1a\n", "image/png"),
-    (0, b"\xff\xd8\xff", "image/jpeg"),
-    (0, b"GIF87a", "image/gif"),
-    (0, b"GIF89a", "image/gif"),
-    (8, b"WEBP", "image/webp"),
-    (0, b"BM", "image/bmp"),
-    (0, b"II*\0", "image/tiff"),
-    (0, b"MM\0*", "image/tiff"),
-    (0, b"\0\0\1\0", "image/x-icon"),
-    (0, b"%PDF-", "application/pdf"),
-    (0, b"PK\3\4", "application/zip"),
-    (0, b"PK\5\6", "application/zip"),
-    (0, b"\x1f\x8b", "application/gzip"),
-    (0, b"BZh", "application/x-bzip2"),
-    (0, b"\xfd7zXZ\0", "application/x-xz"),
-    (0, b"\x28\xb5\x2f\xfd", "application/zstd"),
-    (0, b"7z\xbc\xaf\x27\x1c", "application/x-7z-compressed"),
-    (0, b"Rar!\x1a\x07", "application/vnd.rar"),
-    (257, b"ustar", "application/x-tar"),
-    (0, b"!<arch>\n", "application/x-archive"),
-    (0, b"\x7fELF", "application/x-elf"),
-    (0, b"MZ", "application/vnd.microsoft.portable-executable"),
-    (0, b"\xcf\xfa\xed\xfe", "application/x-mach-binary"),
-    (0, b"\xce\xfa\xed\xfe", "application/x-mach-binary"),
-    (0, b"\xca\xfe\xba\xbe", "application/java-vm"),
-    (0, b"\0asm", "application/wasm"),
-    (0, b"SQLite format 3\0", "application/vnd.sqlite3"),
-    (0, b"PAR1", "application/vnd.apache.parquet"),
-    (0, b"\x93NUMPY", "application/x-numpy"),
-    (0, b"\x89HDF\r\n\x1a\n", "application/x-hdf5"),
-    (0, b"DIRC", "application/x-git-index"),
-    (0, b"PACK", "application/x-git-pack"),
-    (0, b"wOFF", "font/woff"),
-    (0, b"wOF2", "font/woff2"),
-    (0, b"OTTO", "font/otf"),
-    (0, b"\0\1\0\0\0", "font/ttf"),
-    (0, b"ID3", "audio/mpeg"),
-    (0, b"OggS", "audio/ogg"),
-    (0, b"fLaC", "audio/flac"),
-    (8, b"WAVE", "audio/wav"),
-    (4, b"ftyp", "video/mp4"),
-    (0, b"\x1a\x45\xdf\xa3", "video/webm"),
-)
-
-UNKNOWN = "application/octet-stream"
-
-
-def media_type(data: bytes) -> str:
-    """The media type of binary content. Text may begin with the same bytes, so call it for binary content only."""
-    for offset, signature, name in _SIGNATURES:
-        if data.startswith(signature, offset):
-            return name
-    return UNKNOWN

@@ -1,4 +1,7 @@
-"""Escapes and `[...]` of the pattern language: characters, and sets of them, for both engines. Pure."""
+"""Escapes and `[...]` of the pattern language of `search_text`: characters, and sets of them, for both engines. Pure.
+
+`[...]` in a glob or an ignore file is another language: `coretools.roots.path_globs`.
+"""
 
 import re
 from collections.abc import Callable

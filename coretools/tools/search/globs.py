@@ -1,6 +1,6 @@
 """Globs on paths: `*.py` anywhere, `src/**/*.ts` from the directory searched, `*.{js,ts}`, `!*.min.js`.
 
-Pure. `path_globs` translates single components; braces are expanded here.
+Pure. `roots.path_globs` translates single components, with `*`, `?` and `[...]`; braces are expanded here.
 """
 
 import re

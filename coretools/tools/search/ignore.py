@@ -2,6 +2,9 @@
 
 `.gitignore`, `.ignore` and `.rgignore` beneath a root follow the rules and the precedence of ripgrep, so a search
 covers the same files with and without ripgrep. Nothing above the root is read.
+
+Here: lines, negation, precedence. The wildcards of a line, `*`, `?` and the character class `[!a-z]`, are translated
+in `coretools.roots.path_globs` (`component_pattern`, `as_git=True`); braces in `coretools.tools.search.globs`.
 """
 
 import re

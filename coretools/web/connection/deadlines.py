@@ -21,6 +21,7 @@ from uvicorn.server import ServerState
 
 from coretools.web.common.config import LimitsSection
 from coretools.web.common.error_response import error_response
+from coretools.web.common.headers import RESPONSE_HEADERS
 from coretools.web.connection.connection_slots import LOOPBACK, ConnectionSlots
 from coretools.web.connection.write_buffer import WriteBuffer
 from coretools.web.validation.request_head import Fault, fault_in
@@ -367,12 +368,8 @@ class TimedProtocol(H11Protocol):
             self._outgoing.abort()
 
 
-_HEADERS = {
-    "Connection": "close",
-    "Cache-Control": "no-store",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-}
+_HEADERS = {"Connection": "close", **RESPONSE_HEADERS}
+"""Of refusals that no middleware sees."""
 
 
 def protocol_of(

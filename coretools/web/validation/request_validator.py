@@ -8,25 +8,14 @@ from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from coretools.errors import BadSetting
 from coretools.web.common.config import LimitsSection, ServerSection
 from coretools.web.common.error_response import error_response
+from coretools.web.common.headers import CORS_ALLOWED_HEADERS, with_response_headers
 from coretools.web.common.urls import DEFAULT_PORTS
 from coretools.web.validation.request_head import TOO_LONG, Fault
-
-ALLOWED_HEADERS = (
-    "authorization",
-    "content-type",
-    "accept",
-    "mcp-session-id",
-    "mcp-protocol-version",
-    "last-event-id",
-    "mcp-method",
-    "mcp-name",
-)
-"""Headers that a page may send, besides `mcp-param-` with the name of an argument."""
 
 _HOST = re.compile(rb"(?P<name>[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{1,5}))?")
 _ENTRY = re.compile(r"(?P<name>[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{1,5}|\*))?")
@@ -143,7 +132,7 @@ _NO_JSON = Fault(415, "unsupported-type", "send application/json, in UTF-8")
 
 
 class RequestValidator:
-    """Passes only valid requests to the application and sets safe headers on every answer."""
+    """Passes only valid requests to the application, and adds the headers of every response (`web.common.headers`)."""
 
     def __init__(
         self,
@@ -175,7 +164,7 @@ class RequestValidator:
         origin = headers.get(b"origin")
         fault = self._fault_in(scope, headers)
         shared = origin if self._is_shared(scope["path"]) and self._origins.is_foreign(origin) else None
-        answering = _with_safe_headers(send, shared)
+        answering = with_response_headers(send, shared)
         if fault is not None:
             await _refused(fault)(scope, receive, answering)
         elif scope["method"] == "OPTIONS":
@@ -236,7 +225,7 @@ class RequestValidator:
             status_code=204,
             headers={
                 "Access-Control-Allow-Methods": "POST, GET, DELETE",
-                "Access-Control-Allow-Headers": ", ".join((*ALLOWED_HEADERS, *parameters)),
+                "Access-Control-Allow-Headers": ", ".join((*CORS_ALLOWED_HEADERS, *parameters)),
                 "Access-Control-Max-Age": "600",
                 "Vary": "Access-Control-Request-Headers",
             },
@@ -245,8 +234,6 @@ class RequestValidator:
 
 _PARAMETER = re.compile(r"mcp-param-[a-z0-9_.-]{1,128}")
 """Headers that repeat tool arguments for proxies (MCP 2026-07-28, Streamable HTTP)."""
-
-_EXPOSED = b"mcp-session-id, www-authenticate, retry-after"
 
 
 def _fault_in_line(scope: Scope) -> Fault | None:
@@ -278,34 +265,3 @@ def _refused(fault: Fault) -> Response:
     if fault is _WRONG_METHOD:
         headers["Allow"] = ", ".join(METHODS)
     return error_response(fault.status, fault.message, kind=fault.kind, headers=headers)
-
-
-def _with_safe_headers(send: Send, shared: bytes | None) -> Send:
-    """Add nosniff, no-store, referrer and CORS headers to every answer."""
-
-    async def answer(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            message = {**message, "headers": _safe_headers(message.get("headers", ()), shared)}
-        await send(message)
-
-    return answer
-
-
-def _safe_headers(headers: Sequence[tuple[bytes, bytes]], shared: bytes | None) -> list[tuple[bytes, bytes]]:
-    kept = [(name, value) for name, value in headers if name.lower() != b"server"]
-    names = {name.lower() for name, _ in kept}
-    for name, value in _ALWAYS:
-        if name not in names:
-            kept.append((name, value))
-    if shared is not None:
-        kept.append((b"access-control-allow-origin", shared))
-        kept.append((b"access-control-expose-headers", _EXPOSED))
-    kept.append((b"vary", b"Origin"))
-    return kept
-
-
-_ALWAYS = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"cache-control", b"no-store"),
-    (b"referrer-policy", b"no-referrer"),
-)

@@ -392,15 +392,16 @@ async def test_what_comes_behind_a_request_is_not_acted_on(sent: bytes) -> None:
 async def test_bytes_behind_a_request_are_bounded_and_do_not_hide_that_the_client_goes() -> None:
     """validation-8: they are dropped during the answer; a disconnect is seen, too many end the connection."""
     ends: list[str] = []
-    began = anyio.Event()
+    began = ended = anyio.Event()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
         began.set()
         ends.append((await receive())["type"])
+        ended.set()
 
     for flood in (b"x" * 1000, b"x" * 1_000_000):
-        began = anyio.Event()
+        began, ended = anyio.Event(), anyio.Event()
         async with served(app) as running:
             async with connected(running.port) as raw:
                 await raw.send(GET % b"one" + SMUGGLED)
@@ -408,6 +409,7 @@ async def test_bytes_behind_a_request_are_bounded_and_do_not_hide_that_the_clien
                 await raw.push(flood)
                 if len(flood) > 1000:
                     await raw.rest()
+            await ended.wait()
             await until(lambda: running.connections == 0)
     assert ends == ["http.disconnect"] * 2
 
