@@ -29,7 +29,7 @@ class Terminal:
     def __init__(self, process: subprocess.Popen[bytes], master: int) -> None:
         self.process = process
         self._master = master
-        self.shown = ""
+        self.output = ""
         self._seen = 0
 
     def type(self, text: str) -> None:
@@ -38,7 +38,7 @@ class Terminal:
     def wait_for(self, text: str) -> str:
         """Wait until a text is shown behind what was waited for before; what came up to it."""
         deadline = time.monotonic() + ANSWER_SECONDS
-        while text not in (plain := _ESCAPES.sub("", self.shown))[self._seen :]:
+        while text not in (plain := _ESCAPES.sub("", self.output))[self._seen :]:
             ready, _, _ = select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))
             assert ready, f"{text!r} was not shown: {plain[self._seen :]!r}"
             assert self._read(), f"it ended before {text!r}: {plain[self._seen :]!r}"
@@ -57,7 +57,7 @@ class Terminal:
         data = b""
         with suppress(OSError):  # EIO: the other end was closed
             data = os.read(self._master, 65536)
-        self.shown += data.decode("utf-8", "replace")
+        self.output += data.decode("utf-8", "replace")
         # prompt_toolkit asks where the cursor is, and waits for the answer.
         if b"\x1b[6n" in data:
             os.write(self._master, b"\x1b[1;1R")

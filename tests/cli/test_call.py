@@ -96,8 +96,8 @@ async def test_messages_are_shown_by_their_level(capsys: Captured) -> None:
         for level in ("debug", "info", "warning", "error"):
             await call.log(level, "said \x1b[2J")  # type: ignore[arg-type]  # each is a level
     captured = capsys.readouterr()
-    shown = [line.removeprefix("coretools: ").partition(":")[0] for line in captured.err.splitlines()]
-    assert shown == ["warning", "error", "debug", "info", "warning", "error"]
+    levels = [line.removeprefix("coretools: ").partition(":")[0] for line in captured.err.splitlines()]
+    assert levels == ["warning", "error", "debug", "info", "warning", "error"]
     assert "\x1b" not in captured.err
     assert captured.out == ""
 

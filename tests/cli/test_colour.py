@@ -57,9 +57,9 @@ def test_the_effect_of_a_tool_is_seen_in_the_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "expected"),
     [("a\tb\nc", "a\tb\nc"), ("\x1b[2J", "\\x1b[2J"), ("a\rb", "a\\rb"), ("\x9b1m", "\\x9b1m"), ("ü…", "ü…")],
 )
-def test_what_drives_a_terminal_is_shown_instead(text: str, shown: str) -> None:
+def test_what_drives_a_terminal_is_shown_instead(text: str, expected: str) -> None:
     """cli-15: control characters, C1 too; line breaks and tabs stay."""
-    assert escape_controls(text) == shown
+    assert escape_controls(text) == expected

@@ -41,8 +41,8 @@ def test_questions_are_asked_at_the_terminal(tmp_path: Path) -> None:
             answered(at, "colour (red, blue): ", "")
         at.wait_for("shape: Shape(width=7, colour='red')")
         assert at.end() == 0
-        assert "answers.pick: choose one of red, green, blue; '4' is not one of them" in at.shown
-        assert "must be true or false, or yes or no" in at.shown
+        assert "answers.pick: choose one of red, green, blue; '4' is not one of them" in at.output
+        assert "must be true or false, or yes or no" in at.output
 
 
 def test_a_secret_is_not_shown_and_the_terminal_is_whole_again(tmp_path: Path) -> None:
@@ -71,9 +71,9 @@ def test_a_bar_is_drawn_on_a_terminal_and_taken_away(tmp_path: Path) -> None:
     """cli-14: with the message as it stands; messages stand above it."""
     with terminal(*CONTACTS, "contact walk 3", cwd=tmp_path) as at:
         assert at.end() == 0
-    assert "walking [bold]" in at.shown
-    assert "info: step 0" in at.shown
-    assert "walked; elicitation: True, sampling: False" in at.shown
+    assert "walking [bold]" in at.output
+    assert "info: step 0" in at.output
+    assert "walked; elicitation: True, sampling: False" in at.output
 
 
 def test_the_real_command_is_coloured_and_confirms_at_the_terminal(tmp_path: Path) -> None:
@@ -91,8 +91,8 @@ def test_the_real_command_is_coloured_and_confirms_at_the_terminal(tmp_path: Pat
     for environment, is_coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
         with terminal(*words, "git", "status", cwd=project, environment=environment) as at:
             assert at.end() == 0
-        assert ("\x1b[31m?" in at.shown) is is_coloured
-        assert "a.txt" in at.shown
+        assert ("\x1b[31m?" in at.output) is is_coloured
+        assert "a.txt" in at.output
 
 
 def test_ctrl_c_at_a_question_or_a_command_ends_all(tmp_path: Path) -> None:
@@ -119,8 +119,8 @@ def test_what_a_tool_says_of_a_name_does_not_drive_the_terminal(tmp_path: Path) 
     call = ("-m", "coretools.cli.main", "call", "read_file")
     with terminal(*call, "path=no\x1b[31mthing", cwd=tmp_path) as at:
         assert at.end() == 66
-        assert "\x1b" not in at.shown
-        assert "no\\x1b[31mthing" in at.shown
+        assert "\x1b" not in at.output
+        assert "no\\x1b[31mthing" in at.output
     with terminal(*call, "path=notes.txt", cwd=tmp_path) as at:
         assert at.end() == 0
-        assert "a\\x9b2Jb" in at.shown
+        assert "a\\x9b2Jb" in at.output

@@ -10,7 +10,7 @@ from tests.web.http_server_peer import HttpServer, http_server
 
 PRINCIPAL = "ann"
 
-HELD = "tests.web.held_commands:COMMANDS"
+GATED = "tests.web.gated_commands:COMMANDS"
 """Beside our own tools: calls that the test holds, and one that asks."""
 
 
@@ -47,6 +47,6 @@ def service(folder: Path, token: str, tokens: Path) -> Iterator[Service]:
     """A server of a clone; holders of the token may call."""
     clone = cloned(folder)
     environment = {"CORETOOLS_HTTP_AUTH__TOKENS": str(tokens)}
-    words = ("--root", clone, "--with", HELD, "--log-level", "debug")
+    words = ("--root", clone, "--with", GATED, "--log-level", "debug")
     with http_server(folder, *words, environment=environment) as server:
         yield Service(server, clone, token)

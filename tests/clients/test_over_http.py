@@ -27,10 +27,10 @@ ERAS = [("legacy", "2025-11-25"), ("auto", "2026-07-28")]
 REFUSED_EXIT_CODE = 5
 """The Inspector's, where the tool answered and its answer is an error."""
 
-WATCHED = Call("held", "hold", {"name": "open", "aloud": True}, "open is over")
+WATCHED = Call("gated", "hold", {"name": "open", "aloud": True}, "open is over")
 """Tells how far it is; it was let go before."""
 
-SENT_AWAY = Call("held", "go_away", {"name": "open"}, "open came back")
+SENT_AWAY = Call("gated", "go_away", {"name": "open"}, "open came back")
 """In revision 2025-11-25 its client has to come back for the answer."""
 
 LATE = Call("commands", "run_command", {"command": "sh -c 'sleep 0.7; echo late'"}, "late")
@@ -99,7 +99,7 @@ async def test_the_python_client_hears_progress_while_it_waits(served: Service, 
     name = f"progress {version}"
 
     async def progressed(progress: float, total: float | None, message: str | None) -> None:
-        assert (progress, total, message) == (1, 2, f"{name} is held")
+        assert (progress, total, message) == (1, 2, f"{name} is waiting")
         heard.set()
 
     async with python_client(served, mode) as client, anyio.create_task_group() as tasks:
@@ -123,7 +123,7 @@ async def test_the_python_client_cancels(served: Service, mode: str, version: st
     async with python_client(served, mode) as client:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(client.call_tool, "hold", {"name": name})
-            await until_state(client, name, "held")
+            await until_state(client, name, "waiting")
             tasks.cancel_scope.cancel()
         await until_state(client, name, "cancelled")
 
@@ -217,7 +217,7 @@ async def test_a_typescript_client_calls_each_set(node: Path, served: Service, c
     assert refusal["isError"]
     assert REFUSED.expected in refusal["content"][0]["text"]
     assert watched["content"][0]["text"] == WATCHED.expected
-    assert output["progress"] == ["open is held"]
+    assert output["progress"] == ["open is waiting"]
 
 
 def ran(

@@ -116,8 +116,8 @@ async def results(folder: Path) -> dict[str, dict[str, Any]]:
         async with Client(server) as connected:
             made = {name: await connected.call_tool(tool, given) for name, (tool, given) in calls.items()}
             contents = {name: (await connected.read_resource(f"ui://coretools/{name}")).contents for name in PAGES}
-    shown = {name: one.model_dump(by_alias=True, mode="json", exclude_none=True) for name, one in made.items()}
-    return shown | {f"{name} page": {"html": one[0].text} for name, one in contents.items()}  # type: ignore[union-attr]
+    rendered = {name: one.model_dump(by_alias=True, mode="json", exclude_none=True) for name, one in made.items()}
+    return rendered | {f"{name} page": {"html": one[0].text} for name, one in contents.items()}  # type: ignore[union-attr]
 
 
 PAGES = ("diff", "tests")

@@ -63,7 +63,7 @@ def commands() -> Registry:
     return registry
 
 
-def said(result: Any) -> str:
+def text_of(result: Any) -> str:
     text: str = result.content[0].text
     return text
 
@@ -76,7 +76,7 @@ async def walked(client: Client, name: str, steps: int = 3) -> list[str]:
         seen.append(message or "")
 
     result = await client.call_tool("walk", {"name": name, "steps": steps}, progress_callback=note)
-    assert said(result) == f"{name} is there"
+    assert text_of(result) == f"{name} is there"
     return seen
 
 
@@ -123,7 +123,7 @@ async def test_a_registry_is_served_as_it_was_declared(mode: str) -> None:
         assert [one.name for one in listed.tools] == ["walk", "visit", "forget"]
         assert (client.server_info.name, client.server_info.version) == ("walks", "7")
         assert client.instructions == "walk on"
-        assert said(await client.call_tool("forget", {"name": "Eve"})) == "Eve who?"
+        assert text_of(await client.call_tool("forget", {"name": "Eve"})) == "Eve who?"
 
 
 @pytest.mark.parametrize("mode", ERAS)
@@ -188,7 +188,7 @@ async def test_clients_on_a_unix_socket_share_services_and_nothing_else(mode: st
                 everybody.set()
             await everybody.wait()
             received[name] = await walked(client, name)
-            visits.append(said(await client.call_tool("visit", {})))
+            visits.append(text_of(await client.call_tool("visit", {})))
 
     ready: list[str] = []
     everybody = anyio.Event()
@@ -385,7 +385,7 @@ async def test_http_serves_both_eras_to_many_clients_at_once(mode: str) -> None:
     async def visitor(url: str, name: str) -> None:
         async with Client(url, mode=mode) as client:
             received[name] = await walked(client, name)
-            visits.append(said(await client.call_tool("visit", {})))
+            visits.append(text_of(await client.call_tool("visit", {})))
 
     with anyio.fail_after(SECONDS):
         async with over_http(commands()) as url, anyio.create_task_group() as tasks:
@@ -431,7 +431,7 @@ async def test_another_store_of_services_can_be_passed() -> None:
     services = MemoryServices()
     await services.values.set("visits", b"41")
     async with Client(build(commands(), ServeOptions(services=services))) as client:
-        assert said(await client.call_tool("visit", {})) == "visit 42"
+        assert text_of(await client.call_tool("visit", {})) == "visit 42"
 
 
 SCRIPT = """

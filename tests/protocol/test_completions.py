@@ -87,7 +87,7 @@ async def test_arguments_of_prompts_and_variables_of_templates_complete(mode: st
 
 @ERAS
 @pytest.mark.parametrize(
-    ("below", "shown", "total", "has_more"),
+    ("below", "listed", "total", "has_more"),
     [
         (MAX_RETURNED, MAX_RETURNED, MAX_RETURNED, False),
         (MAX_RETURNED + 1, MAX_RETURNED, MAX_RETURNED + 1, True),
@@ -95,13 +95,13 @@ async def test_arguments_of_prompts_and_variables_of_templates_complete(mode: st
     ],
 )
 async def test_an_answer_has_a_hundred_values_and_says_how_many_there_are(
-    mode: str, below: int, shown: int, total: int | None, has_more: bool
+    mode: str, below: int, listed: int, total: int | None, has_more: bool
 ) -> None:
     """completion-4: no number where not all were looked at."""
     async with client(mode) as connected:
         found = await connected.complete(a_prompt("plan"), {"name": "number", "value": ""}, {"below": str(below)})
     completion = found.completion
-    assert (len(completion.values), completion.total, completion.has_more) == (shown, total, has_more)
+    assert (len(completion.values), completion.total, completion.has_more) == (listed, total, has_more)
 
 
 @ERAS

@@ -64,7 +64,7 @@ class Seat:
         with anyio.fail_after(SECONDS):
             return await self.client.call_tool(name, arguments)
 
-    async def said(self, name: str, **arguments: Any) -> str:
+    async def text(self, name: str, **arguments: Any) -> str:
         """The text of a call that works."""
         result = await self.call(name, **arguments)
         assert not result.is_error, result
@@ -134,7 +134,7 @@ async def seated(target: Server[Any] | Over | str, seat: Seat) -> AsyncIterator[
 
 async def tools(seat: Seat) -> None:
     assert {"say", "measure"} <= {tool.name for tool in (await seat.client.list_tools()).tools}
-    assert await seat.said("say", text="hello") == "hello"
+    assert await seat.text("say", text="hello") == "hello"
     refused = await seat.call("say", text="hello", volume=3)
     assert refused.is_error
     assert (refused.meta or {})[ERROR_KEY] == "invalid-arguments"
@@ -143,7 +143,7 @@ async def tools(seat: Seat) -> None:
 async def structured_results(seat: Seat) -> None:
     result = await seat.call("measure", text="hello")
     assert result.structured_content == {"length": 5}
-    assert await seat.said("measure", text="hello") == "5 long"
+    assert await seat.text("measure", text="hello") == "5 long"
 
 
 async def resources(seat: Seat) -> None:
@@ -199,11 +199,11 @@ CAPABILITIES = {"ask_model": "sampling", "ask_roots": "roots"}
 
 async def questions(seat: Seat) -> None:
     for tool, key, given, expected in ASKED:
-        assert await seat.said(tool, answers={key: given}) == expected
+        assert await seat.text(tool, answers={key: given}) == expected
         if seat.has_model if tool == "ask_model" else seat.has_person:
-            assert await seat.said(tool) == expected
+            assert await seat.text(tool) == expected
         elif seat.has_model and tool == "ask_text":  # where there is no person, a model may say a word, and never yes
-            assert await seat.said(tool) == "A cat is a cat."
+            assert await seat.text(tool) == "A cat is a cat."
         elif not seat.has_model or tool in ("ask_yes", "ask_roots"):
             await unasked(seat.era, seat.call(tool), CAPABILITIES.get(tool, "elicitation"))
 
@@ -231,7 +231,7 @@ async def list_changes(seat: Seat) -> None:
                 await anext(aiter(changes))
     listed = await seat.client.list_tools(cache_mode="bypass")
     assert "added" in {tool.name for tool in listed.tools}
-    assert await seat.said("added") == "here"
+    assert await seat.text("added") == "here"
 
 
 async def subscriptions(seat: Seat) -> None:
@@ -271,9 +271,9 @@ async def cache_hints(seat: Seat) -> None:
 async def cancellation(seat: Seat) -> None:
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(seat.client.call_tool, "hang", {})
-        assert await seat.said("hanging") == "hangs"
+        assert await seat.text("hanging") == "hangs"
         tasks.cancel_scope.cancel()
-    assert await seat.said("cancelled") == "cancelled"
+    assert await seat.text("cancelled") == "cancelled"
 
 
 Feature = Callable[[Seat], Awaitable[None]]

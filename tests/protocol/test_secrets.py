@@ -41,7 +41,7 @@ GITHUB = "ghp_" + "aB3dE5gH7jK9mN1pQ2rS4tU6vW8xY0zAbcde"
 PRINTS = f"import sys; print('it is', '{VALUE[:8]}' + '{VALUE[8:]}'); print('DB_' 'PASSWORD=hunter2', file=sys.stderr)"
 
 
-def said(result: dict[str, Any]) -> str:
+def text_of(result: dict[str, Any]) -> str:
     return "\n".join(block["text"] for block in result["content"])
 
 
@@ -82,9 +82,9 @@ def redacting(project: Path) -> Iterator[Peer]:
 @pytest.mark.parametrize("tool", ["run_command", "ci_build"])
 def test_a_command_sees_no_secret_of_the_server_but_what_is_granted(granting: Peer, tool: str) -> None:
     """redaction-11: by effect; a grant is an exact name."""
-    shown = said(granting.call(tool, command="env"))
-    assert "PATH=" in shown
-    assert [line for line in shown.splitlines() if "planted-secret" in line] == [f"GITHUB_TOKEN={VALUE}"]
+    output = text_of(granting.call(tool, command="env"))
+    assert "PATH=" in output
+    assert [line for line in output.splitlines() if "planted-secret" in line] == [f"GITHUB_TOKEN={VALUE}"]
 
 
 def test_the_log_holds_no_secret(tmp_path: Path) -> None:
@@ -106,9 +106,9 @@ def test_the_log_holds_no_secret(tmp_path: Path) -> None:
 
 def test_nothing_is_redacted_by_itself(granting: Peer) -> None:
     """redaction-12: an agent that debugs needs what is printed; the operator decides."""
-    shown = said(granting.call("run_command", command=python(PRINTS)))
-    assert f"it is {VALUE}" in shown
-    assert "DB_PASSWORD=hunter2" in shown
+    output = text_of(granting.call("run_command", command=python(PRINTS)))
+    assert f"it is {VALUE}" in output
+    assert "DB_PASSWORD=hunter2" in output
 
 
 def test_what_a_command_prints_is_redacted_when_the_operator_asks(redacting: Peer, tmp_path: Path) -> None:
@@ -116,9 +116,9 @@ def test_what_a_command_prints_is_redacted_when_the_operator_asks(redacting: Pee
     with peer(tmp_path, "--redact-output", environment=PLANTED) as flagged:
         flagged.start_session()
         for client in (redacting, flagged):
-            shown = said(client.call("run_command", command=python(PRINTS)))
-            assert "it is [redacted:environment]" in shown
-            assert "DB_PASSWORD=[redacted:password]" in shown
+            output = text_of(client.call("run_command", command=python(PRINTS)))
+            assert "it is [redacted:environment]" in output
+            assert "DB_PASSWORD=[redacted:password]" in output
 
 
 @pytest.mark.parametrize(("by_flag", "by_file"), [(True, False), (False, True), (True, True), (False, False)])
@@ -135,7 +135,7 @@ def test_builds_and_reports_of_tests_are_redacted_too(redacting: Peer, project: 
         "import unittest\nclass T(unittest.TestCase):\n"
         f"  def test_a(self):\n    self.fail('{VALUE}')\nunittest.main()\n"
     )
-    assert "it is [redacted:environment]" in said(redacting.call("ci_build", command=python(PRINTS)))
+    assert "it is [redacted:environment]" in text_of(redacting.call("ci_build", command=python(PRINTS)))
     tested = redacting.call("ci_test", command=f'"{sys.executable}" test_it.py')
     assert VALUE not in json.dumps(tested)
     assert tested["structuredContent"]["counts"]["failed"] == 1
@@ -144,32 +144,32 @@ def test_builds_and_reports_of_tests_are_redacted_too(redacting: Peer, project: 
 
 def test_a_token_that_a_gap_cuts_is_left_out(redacting: Peer) -> None:
     """redaction-8: in a long output, whose middle is not kept."""
-    shown = said(redacting.call("run_command", command=f"seq -f '{GITHUB}%.0f' 1 400"))
-    assert "[redacted:github]\n" in shown
-    assert "left out" in shown
-    assert "aB3dE5gH7" not in shown
-    assert "W8xY0zA" not in shown
+    output = text_of(redacting.call("run_command", command=f"seq -f '{GITHUB}%.0f' 1 400"))
+    assert "[redacted:github]\n" in output
+    assert "left out" in output
+    assert "aB3dE5gH7" not in output
+    assert "W8xY0zA" not in output
 
 
 def test_a_run_that_outlives_its_call_is_redacted(redacting: Peer) -> None:
     """redaction-12: what is kept of it holds no credential, however it is read, and in whatever pieces it came."""
     halves = f"import sys; o = sys.stdout; [(o.write(c), o.flush()) for c in '{VALUE}\\n']; input()"
     run = _run_of(redacting.call("run_command", command=python(halves), wait_seconds=0, stdin=""))
-    waited = said(redacting.call("wait_run", run=run, pattern="redacted:environment", seconds=ANSWER_SECONDS))
+    waited = text_of(redacting.call("wait_run", run=run, pattern="redacted:environment", seconds=ANSWER_SECONDS))
     assert "matched: [redacted:environment]" in waited
     assert VALUE not in waited
-    assert VALUE not in said(redacting.call("read_run", run=run, offset=0))
+    assert VALUE not in text_of(redacting.call("read_run", run=run, offset=0))
     assert VALUE not in json.dumps(redacting.ask("resources/read", {"uri": f"coretools://runs/{run}/output"}))
     redacting.call("stop_run", run=run)
 
 
 def _run_of(result: dict[str, Any]) -> str:
     """The run's id: the first word of the headline."""
-    return said(result).lstrip("[").split()[0]
+    return text_of(result).lstrip("[").split()[0]
 
 
 def test_files_are_read_as_they_are(redacting: Peer, project: Path) -> None:
     """redaction-13: what is read may be written back, so nothing in it is replaced."""
     (project / "config.ini").write_text(f"password = hunter2\ntoken = {VALUE}\n")
-    assert f"password = hunter2\ntoken = {VALUE}" in said(redacting.call("read_file", path="config.ini"))
-    assert VALUE in said(redacting.call("search_text", pattern="token ="))
+    assert f"password = hunter2\ntoken = {VALUE}" in text_of(redacting.call("read_file", path="config.ini"))
+    assert VALUE in text_of(redacting.call("search_text", pattern="token ="))

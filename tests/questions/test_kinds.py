@@ -323,12 +323,12 @@ def test_a_pattern_that_means_no_tool_is_refused() -> None:
 
 def test_the_question_shows_the_call() -> None:
     """questions-9: every argument, in characters that hide nothing; of a long one start, end and length."""
-    shown = call_confirmation("write_file", {"path": "a\u202eb\n", "content": "x" * 5000, "n": 3}).message
-    assert shown.startswith('Run write_file?\npath: "a\\u202eb\\n"\ncontent: "xxx')
-    assert "[906 characters more]" in shown
-    assert shown.endswith("n: 3")
-    assert all(character.isprintable() or character == "\n" for character in shown)
-    assert len(shown.split("\n")) == 4
+    message = call_confirmation("write_file", {"path": "a\u202eb\n", "content": "x" * 5000, "n": 3}).message
+    assert message.startswith('Run write_file?\npath: "a\\u202eb\\n"\ncontent: "xxx')
+    assert "[906 characters more]" in message
+    assert message.endswith("n: 3")
+    assert all(character.isprintable() or character == "\n" for character in message)
+    assert len(message.split("\n")) == 4
     path = "docs/" + "./" * 1_000 + "../../elsewhere/" + "./" * 1_000
     assert path in call_confirmation("delete_file", {"path": path}).message
     assert call_confirmation("x", {"a\nb": 1}).message == 'Run x?\n"a\\nb": 1'

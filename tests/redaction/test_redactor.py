@@ -74,12 +74,12 @@ def test_a_token_is_known_by_its_shape() -> None:
     ):
         for token in SHAPES.values():
             before, after = frame.split("{}")
-            shown = PLAIN.text(frame.format(token))
-            assert shown.startswith(before), (frame, token)
-            assert "[redacted:" in shown, (frame, token)
-            assert token[:16] not in shown, (frame, token)
-            assert token[-8:] not in shown, (frame, token)
-            assert after[:1] in shown, (frame, token)
+            redacted = PLAIN.text(frame.format(token))
+            assert redacted.startswith(before), (frame, token)
+            assert "[redacted:" in redacted, (frame, token)
+            assert token[:16] not in redacted, (frame, token)
+            assert token[-8:] not in redacted, (frame, token)
+            assert after[:1] in redacted, (frame, token)
 
 
 @pytest.mark.parametrize("before", ["x", "X", "9", "_", "value", "a" * 5000])
@@ -90,10 +90,10 @@ def test_a_token_is_known_in_the_middle_of_a_word(before: str) -> None:
     glued += ("jwt",) if len(before) <= 64 else ()
     for name in glued:
         text = f"{before}{SHAPES[name]} b"
-        shown = PLAIN.text(text)
-        assert shown.startswith(f"{before}[redacted:"), name
-        assert shown.endswith("] b"), name
-        assert PLAIN.data(text.encode()).decode() == shown, name
+        redacted = PLAIN.text(text)
+        assert redacted.startswith(f"{before}[redacted:"), name
+        assert redacted.endswith("] b"), name
+        assert PLAIN.data(text.encode()).decode() == redacted, name
 
 
 IN_CONTEXT = {
@@ -143,9 +143,9 @@ IN_CONTEXT = {
 
 def test_a_credential_is_known_by_what_stands_before_it() -> None:
     """redaction-2: names, headers, URLs and keys; the name is kept, and everything after the value."""
-    for text, shown in IN_CONTEXT.values():
-        assert PLAIN.text(text) == shown, (text, shown)
-        assert PLAIN.data(text.encode()).decode() == shown, (text, shown)
+    for text, redacted in IN_CONTEXT.values():
+        assert PLAIN.text(text) == redacted, (text, redacted)
+        assert PLAIN.data(text.encode()).decode() == redacted, (text, redacted)
 
 
 UNTOUCHED = [
@@ -238,10 +238,10 @@ def test_a_value_of_the_environment_is_known_in_its_usual_spellings(value: str, 
     """redaction-4: without any name or format."""
     assert callable(spell)
     text = spell(value)
-    shown = KNOWING.text(f"so {text} so")
-    assert "[redacted:environment]" in shown
-    assert text[4:-4] not in shown
-    assert KNOWING.data(f"so {text} so".encode()).decode() == shown
+    redacted = KNOWING.text(f"so {text} so")
+    assert "[redacted:environment]" in redacted
+    assert text[4:-4] not in redacted
+    assert KNOWING.data(f"so {text} so".encode()).decode() == redacted
 
 
 def test_which_variables_are_secret() -> None:
@@ -464,8 +464,8 @@ def test_a_gap_is_widened_to_whole_lines() -> None:
     excerpter = Excerpter(4000)
     data = b"first\n" + f"{SHAPES['github']} ".encode() * 400 + b"\nlast\n"
     excerpter.feed(data)
-    shown = PLAIN.text(drop_partial_lines(excerpter.excerpt()).text())
-    assert shown == f"first\n\n[... {len(data) - 11} bytes left out ...]\nlast\n"
+    redacted = PLAIN.text(drop_partial_lines(excerpter.excerpt()).text())
+    assert redacted == f"first\n\n[... {len(data) - 11} bytes left out ...]\nlast\n"
     whole = Excerpt(b"a ghp", b"_b c", 0)
     assert drop_partial_lines(whole) is whole
 

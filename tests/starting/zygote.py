@@ -58,22 +58,22 @@ def fork_sibling() -> int:
 def serve(control: socket.socket) -> None:
     """Fork for every request until the other end is closed. Returns in a child too, when its program has ended."""
     while True:
-        message, handles, _, _ = socket.recv_fds(control, REQUEST_BYTES, HANDLES)
+        message, descriptors, _, _ = socket.recv_fds(control, REQUEST_BYTES, HANDLES)
         if not message:
             return
         pid = fork_sibling()
         if pid == 0:
             control.close()
-            become(handles)
+            become(descriptors)
             return
-        for handle in handles:
+        for handle in descriptors:
             os.close(handle)
         control.send(marshal.dumps(pid))
 
 
-def become(handles: list[int]) -> None:
+def become(descriptors: list[int]) -> None:
     """Be `python -m MODULE WORDS...` from here on, in the directory and with the environment of the request."""
-    letter, *standard = handles
+    letter, *standard = descriptors
     with open(letter, "rb") as file:
         file.seek(0)
         words, directory, environment, session = marshal.load(file)

@@ -58,10 +58,10 @@ def http_server(
     """
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("CORETOOLS_", VARIABLES))}
     log = folder / "coretools-http.log"
-    held = ["sh", "-c", 'ulimit -n "$0"; exec "$@"', str(descriptors)] if descriptors else []
+    limited = ["sh", "-c", 'ulimit -n "$0"; exec "$@"', str(descriptors)] if descriptors else []
     with log.open("wb") as written:
         process = warm.Popen(
-            [*held, sys.executable, "-m", "servers.http_server", "--port", "0", *map(str, words)],
+            [*limited, sys.executable, "-m", "servers.http_server", "--port", "0", *map(str, words)],
             cwd=TREE,
             env={**inherited, **(environment or {})},
             stdin=subprocess.DEVNULL,

@@ -163,8 +163,8 @@ async def session(url: str, revision: str, capabilities: Mapping[str, Any] | Non
         assert opened.status_code == 200, opened.text
         assert opened.json()["result"]["protocolVersion"] == revision
         peer = as_session(url, http, revision, opened.headers["mcp-session-id"])
-        told = await peer.post({"jsonrpc": "2.0", "method": "notifications/initialized"})
-        assert told.status_code == 202
+        accepted = await peer.post({"jsonrpc": "2.0", "method": "notifications/initialized"})
+        assert accepted.status_code == 202
         yield peer
         await peer.delete()
 

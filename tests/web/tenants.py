@@ -55,7 +55,7 @@ ENVELOPE = {
 }
 
 
-class Telling:
+class EchoingTools:
     """Tools whose progress, questions and answers hold what they are told."""
 
     @tool(Effect.READ)
@@ -222,11 +222,11 @@ class Life:
 
     async def commands(self) -> None:
         """A child that says the canary."""
-        said = await self._tenant.call("run_command", command=f"echo {self._tenant.canary}")
-        task = said["result"].get("taskId")
-        while task is not None and said["result"]["status"] == "working":
-            said = last(await self._tenant.stateless("tasks/get", called=task, taskId=task))
-        assert self._tenant.canary in json.dumps(said), said
+        answer = await self._tenant.call("run_command", command=f"echo {self._tenant.canary}")
+        task = answer["result"].get("taskId")
+        while task is not None and answer["result"]["status"] == "working":
+            answer = last(await self._tenant.stateless("tasks/get", called=task, taskId=task))
+        assert self._tenant.canary in json.dumps(answer), answer
 
     async def runs(self) -> None:
         """A run, its output as a resource, and its end."""
@@ -254,13 +254,13 @@ class Life:
 
     async def tells(self) -> None:
         """Progress in both eras, all with the same token."""
-        told = await self._tenant.stateless("tools/call", called="tell", name="tell", arguments=self._word)
-        assert told.text.count(self._tenant.canary) > 1, told.text
+        response = await self._tenant.stateless("tools/call", called="tell", name="tell", arguments=self._word)
+        assert response.text.count(self._tenant.canary) > 1, response.text
         session = await self._tenant.opened()
         params = {"name": "tell", "arguments": self._word, "_meta": {"progressToken": TOKEN}}
-        told = await self._tenant.in_session(session, "tools/call", **params)
-        assert told.text.count(self._tenant.canary) > 1, told.text
-        self._tenant.ids["event"] = told.text.partition("id: ")[2].partition("\r\n")[0].strip()
+        response = await self._tenant.in_session(session, "tools/call", **params)
+        assert response.text.count(self._tenant.canary) > 1, response.text
+        self._tenant.ids["event"] = response.text.partition("id: ")[2].partition("\r\n")[0].strip()
         self._tenant.ids["session"] = session  # stays open: somebody may try it
 
     async def asks(self) -> None:
@@ -447,7 +447,7 @@ def plan_for_tenants(folder: Path) -> tuple[ServerConfig, dict[str, str], dict[s
     configuration = folder / "http.toml"
     configuration.write_text(CONFIGURATION.format(tokens=folder / "tokens.json", folder=folder))
     registry = Registry()
-    registry.add_set("telling", Telling())
+    registry.add_set("telling", EchoingTools())
     return plan_of("--config", str(configuration), others=[registry]), tokens, roots
 
 

@@ -89,9 +89,9 @@ def commits(repository: Path) -> dict[str, str]:
     words = ["git", "-C", str(repository), "log", "--format=%s%x00%an <%ae>%x00%cn <%ce>"]
     found = {}
     for line in subprocess.check_output(words, text=True, timeout=60).splitlines():
-        said, author, committer = line.split("\0")
+        subject, author, committer = line.split("\0")
         assert author == committer
-        found[said] = author
+        found[subject] = author
     return found
 
 
@@ -150,12 +150,12 @@ class TaskPeer:
     async def carried(self, command: str, go: Path) -> None:
         """Have a command run as a task that waits until its request is over, and wait for its end."""
         arguments = {"command": f'sh -c "cat {go.name}; {command}"'}
-        said = await self._sent("tools/call", "run_command", arguments=arguments)
-        task = said["taskId"]
+        task_state = await self._sent("tools/call", "run_command", arguments=arguments)
+        task = task_state["taskId"]
         await anyio.Path(go).write_text("go")
-        while said.get("status", "working") == "working":
-            said = await self._sent("tasks/get", task, taskId=task)
-        assert said["status"] == "completed", said
+        while task_state.get("status", "working") == "working":
+            task_state = await self._sent("tasks/get", task, taskId=task)
+        assert task_state["status"] == "completed", task_state
 
     async def _sent(self, method: str, called: str, **params: object) -> dict[str, Any]:
         headers = {**self._headers, "MCP-Protocol-Version": STATELESS, "Mcp-Method": method, "Mcp-Name": called}

@@ -42,7 +42,7 @@ async def test_each_part_has_a_line(folder: Path) -> None:
     tls = tls_of(folder, days=100)
     report = await report_of(folder, auth__tokens=str(folder / "tokens"), **files, **tls)
     assert report.faults == []
-    said = "\n".join(report.lines)
+    output = "\n".join(report.lines)
     for line in (
         "127.0.0.1:0/mcp, for this machine only; hosts 127.0.0.1:0, localhost:0, [::1]:0",
         "127.0.0.1 port 0 is free",
@@ -56,7 +56,7 @@ async def test_each_part_has_a_line(folder: Path) -> None:
         f"policy: {folder}/policy.toml: 1 rule, default allow, opaque as default; network deny",
         f"role default: {folder}/root; profile dev",
     ):
-        assert line in said, (line, said)
+        assert line in output, (line, output)
     assert [line for line in report.lines if line.startswith("warning")] == [
         line for line in report.lines if "no role elsewhere" in line
     ]
@@ -88,8 +88,8 @@ async def test_keys_of_an_issuer_are_fetched(folder: Path, authorization_server:
     more = {"server__public_url": authorization_server.resource}
     fine = await report_of(folder, auth__jwt=jwt, **more)
     assert fine.faults == []
-    said = f"auth.jwt: {jwt['issuer']}: 2 keys fetched; audience {authorization_server.resource}; types at+jwt"
-    assert said in "\n".join(fine.lines)
+    output = f"auth.jwt: {jwt['issuer']}: 2 keys fetched; audience {authorization_server.resource}; types at+jwt"
+    assert output in "\n".join(fine.lines)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         nobody = f"http://127.0.0.1:{taken.getsockname()[1]}"
     report = await report_of(folder, auth__jwt={"issuer": nobody, "jwks_url": f"{nobody}/keys"}, **more)

@@ -70,7 +70,7 @@ def test_every_key_is_a_variable_too() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("[server]\nprot = 1", "server.prot: unknown key; did you mean server.port?"),
         ("[sever]\nport = 1", "sever: unknown key; did you mean server?"),
@@ -88,16 +88,16 @@ def test_every_key_is_a_variable_too() -> None:
         ("x = " + "[" * 5000, "not valid TOML"),
     ],
 )
-def test_what_can_t_be_meant_ends_the_start(tmp_path: Path, text: str | bytes, said: str) -> None:
+def test_what_can_t_be_meant_ends_the_start(tmp_path: Path, text: str | bytes, expected: str) -> None:
     """http-15: named by its key, all at once."""
     with pytest.raises(BadSetting) as refused:
         read_config(written(tmp_path, text), {}, {})
-    assert said in str(refused.value)
+    assert expected in str(refused.value)
     assert len(str(refused.value)) < 1_000
 
 
 @pytest.mark.parametrize(
-    ("environment", "said"),
+    ("environment", "expected"),
     [
         (
             {"CORETOOLS_HTTP_SERVER__PROT": "1"},
@@ -121,9 +121,9 @@ def test_what_can_t_be_meant_ends_the_start(tmp_path: Path, text: str | bytes, s
         ({"CORETOOLS_HTTP_SERVER": "1", "CORETOOLS_HTTP_SERVER__PORT": "2"}, "server is no table"),
     ],
 )
-def test_variables_that_are_not_known_end_the_start(environment: dict[str, str], said: str) -> None:
+def test_variables_that_are_not_known_end_the_start(environment: dict[str, str], expected: str) -> None:
     """http-15: a typing error is no wish."""
-    with pytest.raises(BadSetting, match=said):
+    with pytest.raises(BadSetting, match=expected):
         read_config(None, environment, {})
 
 
@@ -136,8 +136,8 @@ def test_a_value_is_not_in_the_sentence() -> None:
 
 def test_a_file_that_is_none_ends_the_start(tmp_path: Path) -> None:
     """http-15: missing, a directory, or endless."""
-    for path, said in ((tmp_path / "none", "No such file"), (tmp_path, "directory")):
-        with pytest.raises(BadSetting, match=said):
+    for path, expected in ((tmp_path / "none", "No such file"), (tmp_path, "directory")):
+        with pytest.raises(BadSetting, match=expected):
             read_config(str(path), {}, {})
     with pytest.raises(BadSetting, match="larger than"):
         read_config(written(tmp_path, b"#" * (LONGEST + 1)), {}, {})
@@ -213,15 +213,15 @@ network = 'deny'
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "expected"),
     [
         ("[roles.dev]", "role dev: no root"),
         ("[roles.dev]\nroots=['/a']\nprofile='most'", "role dev: unknown profile 'most'"),
     ],
 )
-def test_a_role_that_can_t_be_served_ends_the_start(tmp_path: Path, text: str, said: str) -> None:
+def test_a_role_that_can_t_be_served_ends_the_start(tmp_path: Path, text: str, expected: str) -> None:
     """http-12: named."""
-    with pytest.raises(BadSetting, match=said):
+    with pytest.raises(BadSetting, match=expected):
         roles(read_config(written(tmp_path, text), {}, {}), tmp_path)
 
 

@@ -31,7 +31,7 @@ from tests.web.mcp_peer import (
     stateless,
 )
 
-COMMANDS = "tests.web.held_commands:COMMANDS"
+COMMANDS = "tests.web.gated_commands:COMMANDS"
 HANDSHAKES = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 LATEST = HANDSHAKES[-1]
 
@@ -54,7 +54,7 @@ def text_of(message: dict[str, Any]) -> str:
 
 
 async def until_state(peer: Peer, name: str, state: str) -> None:
-    """Wait until a held call is so."""
+    """Wait until a gated call has this state."""
     with anyio.fail_after(SECONDS):
         while await peer.say("state", name=name) != state:
             await anyio.lowlevel.checkpoint()
@@ -126,8 +126,8 @@ async def test_a_client_that_was_away_gets_what_it_missed(server: HttpServer, re
             assert answer.kind == STREAM
             while not (last := await event_of(answer)).data:
                 pass
-            assert last.message["params"]["message"] == f"{name} is held"
-        assert await peer.say("state", name=name) == "held"
+            assert last.message["params"]["message"] == f"{name} is waiting"
+        assert await peer.say("state", name=name) == "waiting"
         await peer.say("let_go", name=name)
         [event] = await fetched(peer, last)
         assert text_of(event.message) == f"{name} is over"
@@ -145,8 +145,8 @@ async def test_several_calls_of_a_session_have_a_stream_each(server: HttpServer)
     async with session(server.url, LATEST) as peer, AsyncExitStack() as stack:
         streams = {}
         for name in names:
-            held = call("hold", token=name, name=name, aloud=True)
-            streams[name] = await stack.enter_async_context(peer.asking(held))
+            waiting = call("hold", token=name, name=name, aloud=True)
+            streams[name] = await stack.enter_async_context(peer.asking(waiting))
             assert (await streams[name].message())["params"]["progressToken"] == name
         for name in reversed(names):
             await peer.say("let_go", name=name)
@@ -158,9 +158,9 @@ async def test_a_client_that_is_gone_before_anything_came_changes_nothing(server
     async with session(server.url, LATEST) as peer:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(peer.post, call("hold", name="early"))
-            await until_state(peer, "early", "held")
+            await until_state(peer, "early", "waiting")
             tasks.cancel_scope.cancel()
-        assert await peer.say("state", name="early") == "held"
+        assert await peer.say("state", name="early") == "waiting"
         await peer.say("let_go", name="early")
         await until_state(peer, "early", "over")
 
@@ -207,9 +207,12 @@ async def test_what_is_said_before_the_answer_comes_before_it(server: HttpServer
     """http-3: messages of a call, on its own stream."""
     async with session(server.url, revision) as peer, peer.asking(call("tell")) as answer:
         assert answer.kind == STREAM
-        said = await answer.message()
-        assert (said["method"], said["params"]["data"]) == ("notifications/message", "before the answer")
-        assert text_of(await answer.message()) == "told"
+        reply_result = await answer.message()
+        assert (reply_result["method"], reply_result["params"]["data"]) == (
+            "notifications/message",
+            "before the answer",
+        )
+        assert text_of(await answer.message()) == "logged"
 
 
 @pytest.mark.parametrize(
@@ -238,8 +241,8 @@ async def test_a_question_comes_in_the_middle_of_a_call(
     async with session(server.url, LATEST, {capability: {}}) as peer, peer.asking(call(tool)) as answer:
         question = await answer.message()
         assert question["method"] == method
-        told = await peer.post({"jsonrpc": "2.0", "id": question["id"], "result": result})
-        assert told.status_code == 202
+        accepted = await peer.post({"jsonrpc": "2.0", "id": question["id"], "result": result})
+        assert accepted.status_code == 202
         assert text_of(await answer.message()) == says
 
 
@@ -258,7 +261,7 @@ async def test_a_call_is_cancelled_by_its_client_s_word(server: HttpServer, revi
                 pass
             for other in (str(body["id"]), body["id"] + 0.0, None):
                 assert (await peer.post(cancelling(other))).status_code == 202
-            assert await peer.say("state", name=name) == "held"
+            assert await peer.say("state", name=name) == "waiting"
             assert (await peer.post(cancelling(body["id"]))).status_code == 202
             await until_state(peer, name, "cancelled")
             assert await answer.rest() == []
@@ -270,23 +273,23 @@ async def test_a_call_is_cancelled_by_its_client_s_word(server: HttpServer, revi
 async def test_a_batch_is_served_where_the_revision_has_batches(server: HttpServer) -> None:
     """http-26: one stream, each answer as it comes; questions go both ways meanwhile; cancelled ones have no answer."""
     async with session(server.url, "2025-03-26", {"sampling": {}}) as peer:
-        held, asking, ping = call("hold", name="in a batch"), call("think"), request("ping")
+        waiting, asking, ping = call("hold", name="in a batch"), call("think"), request("ping")
         note = {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": 1, "progress": 1}}
-        async with peer.asking([held, asking, note, ping, call("state", name="nothing")]) as answer:
+        async with peer.asking([waiting, asking, note, ping, call("state", name="nothing")]) as answer:
             assert (answer.response.status_code, answer.kind) == (200, STREAM)
             found: dict[Any, dict[str, Any]] = {}
             while len(found) < 3:
                 message = await answer.message()
                 if "method" in message:
-                    said = {"role": "assistant", "content": {"type": "text", "text": "word"}, "model": "m"}
-                    reply = {"jsonrpc": "2.0", "id": message["id"], "result": said}
+                    reply_result = {"role": "assistant", "content": {"type": "text", "text": "word"}, "model": "m"}
+                    reply = {"jsonrpc": "2.0", "id": message["id"], "result": reply_result}
                     assert (await peer.post([reply])).status_code == 202
                 else:
                     found[message["id"]] = message
             assert found[ping["id"]]["result"] == {}
             assert "word" in text_of(found[asking["id"]])
-            await until_state(peer, "in a batch", "held")
-            assert (await peer.post([cancelling(held["id"]), note])).status_code == 202
+            await until_state(peer, "in a batch", "waiting")
+            assert (await peer.post([cancelling(waiting["id"]), note])).status_code == 202
             assert [event for event in await answer.rest() if event.data] == []
 
 
@@ -320,7 +323,7 @@ async def test_a_call_that_is_cancelled_at_once_is_not_answered_either(server: H
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(asked)
-            await until_state(peer, name, "held")
+            await until_state(peer, name, "waiting")
             await peer.post(cancelling(body["id"]))
         [answer] = answers
         kind = answer.headers["content-type"].partition(";")[0]
@@ -364,7 +367,7 @@ async def test_what_streams_is_a_stream_and_what_does_not_is_json(server: HttpSe
             assert text_of(await answer.body()) == "form is over"
         async with peer.asking(call("hold", token="t", name="form", aloud=True)) as answer:
             assert answer.kind == STREAM
-            assert (await answer.message())["params"]["message"] == "form is held"
+            assert (await answer.message())["params"]["message"] == "form is waiting"
             assert text_of(await answer.message()) == "form is over"
 
 
@@ -470,15 +473,15 @@ async def test_there_is_nothing_to_get_or_to_delete_without_sessions(server: Htt
 
 
 @pytest.mark.parametrize("named", [None, *HANDSHAKES, STATELESS])
-@pytest.mark.parametrize("said", [LATEST, STATELESS, "2027-01-01", 5, None])
+@pytest.mark.parametrize("in_body", [LATEST, STATELESS, "2027-01-01", 5, None])
 async def test_a_header_that_names_another_revision_than_the_request_is_refused(
-    server: HttpServer, named: str | None, said: object
+    server: HttpServer, named: str | None, in_body: object
 ) -> None:
     """http-21: -32020 with the request's id, with a session and without; nothing of the call is done."""
-    if named == said == STATELESS:
+    if named == in_body == STATELESS:
         return
     body = enveloped(call("let_go", name="header"))
-    body["params"]["_meta"][META + "protocolVersion"] = said
+    body["params"]["_meta"][META + "protocolVersion"] = in_body
     async with session(server.url, LATEST) as opened:
         before = len(server.calls)
         for more in ({}, {"Mcp-Session-Id": opened.headers["Mcp-Session-Id"]}):
@@ -487,12 +490,14 @@ async def test_a_header_that_names_another_revision_than_the_request_is_refused(
             headers |= {} if named is None else {"MCP-Protocol-Version": named}
             async with httpx2.AsyncClient(timeout=SECONDS) as http:
                 answer = await http.post(server.url, json=body, headers=headers)
-            if named is not None and named == said:  # of a revision without an envelope: nothing is wrong in a session
+            if (
+                named is not None and named == in_body
+            ):  # of a revision without an envelope: nothing is wrong in a session
                 assert answer.status_code == (200 if more else 400)
             else:
                 assert error_of(answer) == (400, MISMATCH)
                 assert answer.json()["id"] == body["id"]
-        assert len(server.calls) == before + (named is not None and named == said)
+        assert len(server.calls) == before + (named is not None and named == in_body)
 
 
 async def test_a_refusal_has_the_id_of_the_request_where_it_can_be_read(server: HttpServer) -> None:
@@ -567,8 +572,8 @@ async def test_a_question_is_the_answer_and_the_call_is_made_again(server: HttpS
         peer = Peer(http, server.url)
         first = (await peer.post(enveloped(body, elicitation={}), routing(body))).json()["result"]
         assert (first["resultType"], list(first["inputRequests"])) == ("input_required", ["colour"])
-        said = {"colour": {"action": "accept", "content": {"colour": "blue"}}}
-        params = {**body["params"], "inputResponses": said, "requestState": first["requestState"]}
+        reply_result = {"colour": {"action": "accept", "content": {"colour": "blue"}}}
+        params = {**body["params"], "inputResponses": reply_result, "requestState": first["requestState"]}
         again = {**body, "id": body["id"] + 1_000_000, "params": params}
         second = await peer.post(enveloped(again, elicitation={}), routing(again))
     assert text_of(second.json()) == "painted blue"
@@ -582,7 +587,7 @@ async def test_both_eras_see_one_place(tmp_path: Path, server: HttpServer) -> No
         stateless(server.url) as other,
         peer.asking(call("hold", name=name)) as answer,
     ):
-        await until_state(other, name, "held")
+        await until_state(other, name, "waiting")
         await other.say("let_go", name=name)
         message = await (answer.body() if answer.kind == JSON else answer.message())
         assert text_of(message) == f"{name} is over"

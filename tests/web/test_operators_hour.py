@@ -198,9 +198,9 @@ async def a_good_file_is_in_force_at_once(hour: Hour) -> None:
         assert not wrote.is_error
         changed = written.replace("drain_seconds = 60.0", "drain_seconds = 3.0")
         hour.configuration.write_text(f"{changed}read_only = true\n")
-        level, said = await hour.reloaded()
-        assert said.startswith("reloaded: roles.default.read_only false -> true; ")
-        assert (level, said.partition("; needs a restart: ")[2]) == ("warning", "server.drain_seconds")
+        level, message = await hour.reloaded()
+        assert message.startswith("reloaded: roles.default.read_only false -> true; ")
+        assert (level, message.partition("; needs a restart: ")[2]) == ("warning", "server.drain_seconds")
         with pytest.raises(MCPError, match="the server is read-only"):
             await client.call_tool("write_file", {"path": "b.txt", "content": "b"})
         hour.configuration.write_text(written)
@@ -214,9 +214,9 @@ async def a_broken_file_changes_nothing(hour: Hour) -> None:
     """observability-23: what is good in it neither."""
     written = hour.configuration.read_text()
     hour.configuration.write_text(f"{written}read_only = true\n[limits]\nsesions = 1\n")
-    level, said = await hour.reloaded()
+    level, message = await hour.reloaded()
     assert level == "error"
-    assert said == (
+    assert message == (
         f"reload refused, nothing changed: {hour.configuration}: "
         "limits.sesions: unknown key; did you mean limits.sessions?"
     )
@@ -236,15 +236,15 @@ async def a_renewed_certificate_is_for_connections_that_come(hour: Hour) -> None
         hand = Hand(before, hour.server.url, token=token)
         assert (await hand.initialize()).status_code == 200
         write_certificate(folder, days=0)
-        level, said = await hour.reloaded()
-        assert (level, "certificate.pem: expired on" in said) == ("error", True)
+        level, message = await hour.reloaded()
+        assert (level, "certificate.pem: expired on" in message) == ("error", True)
         hour.certificate.key.write_bytes(kept[hour.certificate.key])
-        level, said = await hour.reloaded()
+        level, message = await hour.reloaded()
         assert level == "error"
-        assert "certificate.pem" in said
+        assert "certificate.pem" in message
         write_certificate(folder)
-        level, said = await hour.reloaded()
-        assert (level, said.startswith("reloaded: certificate, valid until 20")) == ("info", True), said
+        level, message = await hour.reloaded()
+        assert (level, message.startswith("reloaded: certificate, valid until 20")) == ("info", True), message
         assert (await hand.call("read_file", path="a.txt")).status_code == 200
         with pytest.raises(httpx2.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
             await Hand(late, hour.server.url, token=token).initialize()

@@ -53,8 +53,8 @@ class Operated:
         """What the log says of a reload."""
         self.log.clear()
         await self.reload()
-        (said,) = [one.getMessage() for one in self.log.records if one.name == "coretools.web.reload"]
-        return said
+        (call_text,) = [one.getMessage() for one in self.log.records if one.name == "coretools.web.reload"]
+        return call_text
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ async def _nothing() -> None:
     """Not at work yet."""
 
 
-async def said(hand: Hand, tool: str, **arguments: Any) -> str:
+async def call_text(hand: Hand, tool: str, **arguments: Any) -> str:
     """The text of an answer, or of the error."""
     answer = await hand.call(tool, **arguments)
     if answer.status_code != 200:
@@ -102,12 +102,12 @@ async def test_a_new_policy_holds_for_new_calls_and_for_no_call_under_way(
 ) -> None:
     """observability-22, observability-24: in sessions that are open; a run that was started is there still."""
     async with operated(folder, caplog) as (server, hand):
-        started = await said(hand, "run_command", command="sleep 1000", wait_seconds=0)
+        started = await call_text(hand, "run_command", command="sleep 1000", wait_seconds=0)
         run = started.partition(" ")[0].strip("[")
         answers: list[str] = []
 
         async def call() -> None:
-            answers.append(await said(hand, "run_command", command=WAITS))
+            answers.append(await call_text(hand, "run_command", command=WAITS))
 
         with anyio.fail_after(SECONDS):
             async with anyio.create_task_group() as tasks:
@@ -115,13 +115,15 @@ async def test_a_new_policy_holds_for_new_calls_and_for_no_call_under_way(
                 await until((folder / "a" / "up").exists)
                 server.write(policy=DENIED)
                 assert await server.reloaded() == "reloaded: policy.commands.rule unset -> 1 rule"
-                assert "is denied: rule 1 says deny for sh" in await said(hand, "run_command", command="sh -c true")
+                assert "is denied: rule 1 says deny for sh" in await call_text(
+                    hand, "run_command", command="sh -c true"
+                )
                 stateless = await hand.stateless("tools/call", "run_command", arguments={"command": "sh -c true"})
                 assert "is denied: rule 1" in stateless.text
                 assert answers == []
                 (folder / "a" / "go").touch()
         assert answers == ["finished"]
-        assert run in await said(hand, "list_runs")
+        assert run in await call_text(hand, "list_runs")
 
 
 BROKEN: dict[str, tuple[str, Callable[[Operated], str], str]] = {
@@ -156,11 +158,11 @@ async def test_files_of_which_one_is_broken_change_nothing(folder: Path, caplog:
         for what, (file, text_of, why) in BROKEN.items():
             server.write(config=server.config("read_only = true"), policy=DENIED)
             (folder / file).write_text(text_of(server))
-            told = await server.reloaded()
-            assert told.startswith("reload refused, nothing changed: "), (what, told)
-            assert why in told, (what, told)
+            report = await server.reloaded()
+            assert report.startswith("reload refused, nothing changed: "), (what, report)
+            assert why in report, (what, report)
             (folder / "tokens").write_text(tokens)
-            assert await said(hand, "run_command", command="sh -c 'echo still'") == "still", what
+            assert await call_text(hand, "run_command", command="sh -c 'echo still'") == "still", what
         server.write()
         assert await server.reloaded() == "reloaded: nothing changed"
 
@@ -174,14 +176,14 @@ async def test_roles_come_change_and_go(folder: Path, caplog: pytest.LogCaptureF
         server.write(config=server.config(more=f'[roles.late]\nroots = ["{folder}/b"]'))
         assert await server.reloaded() == "reloaded: roles.late (added)"
         assert (await late.initialize()).status_code == 200
-        assert await said(late, "read_file", path="which.txt") == "b"
-        await said(late, "run_command", command=f"sleep {seconds}", wait_seconds=0)
+        assert await call_text(late, "read_file", path="which.txt") == "b"
+        await call_text(late, "run_command", command=f"sleep {seconds}", wait_seconds=0)
         wait_until_some(f"sleep {seconds}", 1)
 
         server.write(config=server.config().replace("/a", "/b"))
         assert await server.reloaded() == "reloaded: roles.default.roots; roles.late (removed)"
-        assert await said(hand, "read_file", path="which.txt") == "b"
-        assert "403" in await said(late, "read_file", path="which.txt")
+        assert await call_text(hand, "read_file", path="which.txt") == "b"
+        assert "403" in await call_text(late, "read_file", path="which.txt")
         assert await to_thread.run_sync(wait_until_none, f"sleep {seconds}") == []
 
         server.write()
@@ -189,12 +191,12 @@ async def test_roles_come_change_and_go(folder: Path, caplog: pytest.LogCaptureF
         (folder / "a").rename(folder / "older")
         (folder / "a").mkdir()
         assert await server.reloaded() == "reloaded: roles.default: its roots are opened again"
-        assert "nothing at this path" in await said(hand, "read_file", path="which.txt")
+        assert "nothing at this path" in await call_text(hand, "read_file", path="which.txt")
 
         server.write(config=server.config("requests_per_second = 0.001\nburst = 1", "[limits]\nsessions = 1"))
-        told = await server.reloaded()
-        assert "limits.sessions 1024 -> 1; " in told
-        assert "roles.default.requests_per_second unset -> 0.001; roles.default.burst 100 -> 1" in told
+        report = await server.reloaded()
+        assert "limits.sessions 1024 -> 1; " in report
+        assert "roles.default.requests_per_second unset -> 0.001; roles.default.burst 100 -> 1" in report
         answers = [(await hand.call("read_file", path="which.txt")).status_code for _ in range(3)]
         assert 429 in answers  # what was allowed by the rates before is counted on, so it may be any but all of them
 
@@ -212,12 +214,16 @@ async def test_what_the_owner_of_a_revoked_token_left_running_is_stopped(
         task = await leaver.stateless("tools/call", "run_command", arguments={"command": tree}, meta=TAKES_TASKS)
         assert messages_in(task)[-1]["result"]["resultType"] == "task"
         await leaver.initialize()
-        await said(leaver, "run_command", command=tree, wait_seconds=0)
-        run = (await said(hand, "run_command", command=f"sleep {others}", wait_seconds=0)).partition(" ")[0].strip("[")
+        await call_text(leaver, "run_command", command=tree, wait_seconds=0)
+        run = (
+            (await call_text(hand, "run_command", command=f"sleep {others}", wait_seconds=0))
+            .partition(" ")[0]
+            .strip("[")
+        )
         answers: list[str] = []
 
         async def call() -> None:
-            answers.append(await said(leaver, "run_command", command=f"sh -c 'echo {asked}; {CALLED}'"))
+            answers.append(await call_text(leaver, "run_command", command=f"sh -c 'echo {asked}; {CALLED}'"))
 
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(call)
@@ -232,8 +238,8 @@ async def test_what_the_owner_of_a_revoked_token_left_running_is_stopped(
         assert answers == [f"{asked}\nfinished"]
         assert len(processes_with(f"sleep {others}")) == 1
         assert "access of leaver as default was revoked; stopped: 2 runs, 1 task" in caplog.text
-        assert "401" in await said(leaver, "list_runs")
-        assert run in await said(hand, "list_runs")
+        assert "401" in await call_text(leaver, "list_runs")
+        assert run in await call_text(hand, "list_runs")
 
 
 async def test_what_a_principal_of_an_issuer_left_running_is_stopped(
@@ -251,7 +257,7 @@ async def test_what_a_principal_of_an_issuer_left_running_is_stopped(
             token = authorization_server.signed({}, {**claims, "sub": f"of-{team}", "team": team})
             owner = Hand(hand.http, server.url, token=token)
             await owner.initialize()
-            await said(owner, "run_command", command=f"sleep {mark}", wait_seconds=0)
+            await call_text(owner, "run_command", command=f"sleep {mark}", wait_seconds=0)
             await to_thread.run_sync(wait_until_some, f"sleep {mark}")
         server.write(config=server.config(more=issuer + both.replace("gardeners", "florists")))
         assert "auth.jwt.roles.gardeners" in await server.reloaded()
@@ -277,28 +283,28 @@ async def test_whoever_listens_is_told_that_the_lists_are_others(
                     pass
         assert "failed inside" not in caplog.text
         assert "reading the version of a resource failed" not in caplog.text
-        assert "write_file is not offered here" in await said(hand, "write_file", path="x", content="x")
+        assert "write_file is not offered here" in await call_text(hand, "write_file", path="x", content="x")
 
 
 async def test_what_was_replaced_is_closed(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     """observability-25: after any number of reloads as much is open as before, and as many children."""
 
-    def held() -> tuple[int, int]:
+    def resources() -> tuple[int, int]:
         children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
         return len(os.listdir("/proc/self/fd")), len(children)
 
     async with operated(folder, caplog) as (server, hand):
-        assert await said(hand, "run_command", command="echo here") == "here"
+        assert await call_text(hand, "run_command", command="echo here") == "here"
         server.write(policy=DENIED)
         await server.reloaded()
-        assert await said(hand, "run_command", command="echo here") == "here"
-        before = held()
+        assert await call_text(hand, "run_command", command="echo here") == "here"
+        before = resources()
         for number in range(3):
             server.write(policy=f'{DENIED}reason = "{number}"')
             await server.reloaded()
-            assert await said(hand, "run_command", command="echo here") == "here"
+            assert await call_text(hand, "run_command", command="echo here") == "here"
         with anyio.fail_after(SECONDS):
-            await until(lambda: all(now <= then for now, then in zip(held(), before, strict=True)))
+            await until(lambda: all(now <= then for now, then in zip(resources(), before, strict=True)))
 
 
 def test_what_needs_a_restart_stays_as_it_was() -> None:

@@ -15,8 +15,8 @@ REVISION = "2025-11-25"
 async def left_to_run(peer: Peer) -> str:
     """Seconds that the command of a new run sleeps, which nobody waits for."""
     seconds = marker()
-    said = await peer.say("run_command", command=f"sh -c 'setsid sleep {seconds} & wait'", wait_seconds=0)
-    assert "running" in said
+    answer = await peer.say("run_command", command=f"sh -c 'setsid sleep {seconds} & wait'", wait_seconds=0)
+    assert "running" in answer
     wait_until_some(f"sleep {seconds}")
     return seconds
 

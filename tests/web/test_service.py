@@ -88,7 +88,7 @@ def test_a_start_with_a_certificate_that_clients_refuse_says_so(root: Path, tmp_
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "expected"),
     [
         (("--check", "--host", "0.0.0.0"), ["auth.tokens", "server.hosts", "tls_certificate"]),
         (("--root", "/no/such/place", "--port", "0"), ["/no/such/place"]),
@@ -96,11 +96,11 @@ def test_a_start_with_a_certificate_that_clients_refuse_says_so(root: Path, tmp_
         (("--with", "no_such_module:registry", "--port", "0"), ["no_such_module"]),
     ],
 )
-def test_what_can_t_be_served_ends_the_start(root: Path, words: tuple[str, ...], said: list[str]) -> None:
+def test_what_can_t_be_served_ends_the_start(root: Path, words: tuple[str, ...], expected: list[str]) -> None:
     """http-15, http-16, http-19: with 78 and one sentence that says all of it; nothing ever listened."""
     done = ran(*words, cwd=root)
     assert done.returncode == 78
-    assert all(one in done.stderr for one in said), done.stderr
+    assert all(one in done.stderr for one in expected), done.stderr
     assert "Traceback" not in done.stderr
     assert "listening on" not in done.stderr
 
@@ -210,8 +210,8 @@ async def test_registries_of_others_stand_beside_our_tools_in_every_role(tmp_pat
         async with httpx2.AsyncClient(timeout=SECONDS) as http:
             hand = Hand(http, server.url)
             await hand.initialize()
-            (said,) = messages_in(await hand.call("shout", text="who calls"))
-            assert said["result"]["content"][0]["text"] == "WHO CALLS"
+            (text,) = messages_in(await hand.call("shout", text="who calls"))
+            assert text["result"]["content"][0]["text"] == "WHO CALLS"
             (read,) = messages_in(await hand.call("read_file", path="a.txt"))
             assert read["result"]["content"][0]["text"] == "in the project\n"
             answer = await hand.stateless("server/discover")
@@ -305,7 +305,7 @@ async def test_streams_that_are_not_through_in_time_come_to_a_clean_end(tmp_path
         assert sorted(ended) == ["paint", "tell", "tell"]
         assert server.process.wait(SECONDS) == 128 + signal.SIGTERM
         log = server.log.read_text()
-        assert [said for said in STILL_OPEN if said in log] == [], log
+        assert [text for text in STILL_OPEN if text in log] == [], log
 
 
 async def test_how_commands_are_held_is_told_once_for_each_role(root: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -316,10 +316,10 @@ async def test_how_commands_are_held_is_told_once_for_each_role(root: Path, capl
     config.write_text("".join(f"[roles.{name}]\nroots = ['{root}']\n{key}\n" for name, key in kinds.items()))
     plan = plan_of("--config", str(config), "--require-tier", "none")
 
-    def told() -> list[str]:
-        return [said for said in caplog.messages if "commands run in tier" in said or "network: " in said]
+    def reports() -> list[str]:
+        return [text for text in caplog.messages if "commands run in tier" in text or "network: " in text]
 
     async with at_work(plan):
-        await until(lambda: len(told()) >= 4)
-    begins = [" ".join(said.split()[:2]) for said in told()]
+        await until(lambda: len(reports()) >= 4)
+    begins = [" ".join(text.split()[:2]) for text in reports()]
     assert sorted(begins) == ["build: commands", "build: network:", "default: commands", "default: network:"]

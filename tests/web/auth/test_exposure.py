@@ -42,15 +42,15 @@ def test_on_loopback_nothing_is_needed(host: str) -> None:
 )
 def test_beyond_loopback_everything_that_is_missing_is_said_at_once(host: str) -> None:
     """auth-26: also where all addresses are meant, and where nobody knows what is meant."""
-    said = refused(config({"host": host}), has_auth=False)
-    assert "set auth.tokens or [auth.jwt]" in said
-    assert "needs server.hosts" in said
-    assert "server.tls_certificate and tls_key, or server.proxies" in said
+    message = refused(config({"host": host}), has_auth=False)
+    assert "set auth.tokens or [auth.jwt]" in message
+    assert "needs server.hosts" in message
+    assert "server.tls_certificate and tls_key, or server.proxies" in message
     assert is_exposed(config({"host": host}))
 
 
 @pytest.mark.parametrize(
-    ("changed", "has_auth", "said"),
+    ("changed", "has_auth", "expected"),
     [
         ({}, False, "auth.tokens"),
         ({"hosts": ()}, True, "server.hosts"),
@@ -58,12 +58,12 @@ def test_beyond_loopback_everything_that_is_missing_is_said_at_once(host: str) -
     ],
     ids=["tokens", "names", "TLS"],
 )
-def test_each_of_them_is_needed(changed: dict[str, Any], has_auth: bool, said: str) -> None:
+def test_each_of_them_is_needed(changed: dict[str, Any], has_auth: bool, expected: str) -> None:
     """auth-26: one missing is enough."""
     require_safe(config(SAFE), has_auth=True)
-    told = refused(config({**SAFE, **changed}), has_auth=has_auth)
-    assert said in told
-    assert ";" not in told
+    message = refused(config({**SAFE, **changed}), has_auth=has_auth)
+    assert expected in message
+    assert ";" not in message
 
 
 @pytest.mark.parametrize("instead", [{"proxies": ("10.0.0.7",)}, {"allow_plain_http": True}], ids=["proxy", "plain"])
@@ -74,14 +74,14 @@ def test_tls_may_end_before_the_server_or_be_waived(instead: dict[str, Any]) -> 
 
 def test_behind_a_proxy_loopback_is_no_shelter() -> None:
     """auth-26: the proxy is reached by others."""
-    told = refused(config({"proxies": ("127.0.0.1",)}), has_auth=False)
-    assert "auth.tokens" in told
-    assert "server.hosts" in told
+    message = refused(config({"proxies": ("127.0.0.1",)}), has_auth=False)
+    assert "auth.tokens" in message
+    assert "server.hosts" in message
 
 
 def test_what_cannot_be_meant_is_refused() -> None:
     """auth-27: by its name in the configuration."""
-    for server, jwt, said in (
+    for server, jwt, expected in (
         ({"tls_key": "x"}, None, "go together"),
         ({"tls_certificate": "x"}, None, "go together"),
         ({"hosts": ("*",)}, None, "server.hosts: *: no host"),
@@ -110,9 +110,9 @@ def test_what_cannot_be_meant_is_refused() -> None:
         ({"public_url": URL}, {"roles": {"x": "default"}}, "go together"),
         ({"public_url": URL}, {"role_claim": "team", "roles": {"x": "admin"}}, "there is no [roles.admin]"),
     ):
-        told = refused(config(server, jwt))
-        assert said in told, (server, jwt, said)
-        assert ";" not in told, (server, jwt, said)
+        message = refused(config(server, jwt))
+        assert expected in message, (server, jwt, expected)
+        assert ";" not in message, (server, jwt, expected)
 
 
 def test_everything_wrong_is_said_in_one_go() -> None:

@@ -230,7 +230,7 @@ async def test_the_type_of_a_token_is_one_of_those_configured(
 
 
 @pytest.mark.parametrize(
-    ("header", "changed", "said"),
+    ("header", "changed", "expected"),
     [
         ({"typ": "JWT"}, {}, 'typ is JWT, and auth.jwt.token_types is at+jwt; add "JWT" there'),
         ({"typ": None}, {}, "no typ, which counts as JWT, and auth.jwt.token_types is at+jwt; add"),
@@ -253,7 +253,7 @@ async def test_the_log_says_which_setting_refused_a_token(
     caplog: pytest.LogCaptureFixture,
     header: dict[str, Any],
     changed: dict[str, Any],
-    said: str,
+    expected: str,
 ) -> None:
     """auth-32: and nothing that the token holds."""
     caplog.set_level(logging.INFO, "coretools")
@@ -262,7 +262,7 @@ async def test_the_log_says_which_setting_refused_a_token(
     more = {"secret": "x" * 32} if header.get("alg") == "HS256" else {}
     token = authorization_server.signed(header, claims, **more)
     assert await tokens_of(authorization_server).verify(token) is None
-    assert said in caplog.text
+    assert expected in caplog.text
     assert "hidden" not in caplog.text
 
 
@@ -428,7 +428,7 @@ def test_metadata_are_looked_for_where_the_standards_say() -> None:
 
 
 @pytest.mark.parametrize(
-    ("document", "said"),
+    ("document", "expected"),
     [
         ('{"issuer": "https://elsewhere.example.com", "jwks_uri": "https://x.example.com"}', "another issuer"),
         ('{"issuer": "ISSUER/", "jwks_uri": "https://x.example.com"}', "another issuer"),
@@ -442,7 +442,7 @@ def test_metadata_are_looked_for_where_the_standards_say() -> None:
     ],
     ids=["issuer", "slash", "no keys", "plain", "file", "array", "text", "deep", "long"],
 )
-async def test_metadata_that_cannot_be_used_are_refused(document: str, said: str) -> None:
+async def test_metadata_that_cannot_be_used_are_refused(document: str, expected: str) -> None:
     """auth-17, auth-18: of another issuer, or not what they should be."""
 
     async def metadata(request: Request) -> Response:
@@ -450,7 +450,7 @@ async def test_metadata_that_cannot_be_used_are_refused(document: str, said: str
 
     async with listening(Starlette(routes=[Route("/{path:path}", metadata)])) as url:
         issuer = url.removesuffix("/mcp")
-        with pytest.raises(KeysUnavailable, match=said):
+        with pytest.raises(KeysUnavailable, match=expected):
             await fetch_json(await find_jwks_url(issuer))
 
 
@@ -473,8 +473,8 @@ async def test_fetching_follows_nobody_elsewhere_and_unpacks_nothing() -> None:
     ]
     async with listening(Starlette(routes=routes)) as url:
         place = url.removesuffix("/mcp")
-        for path, said in (("moved", "307"), ("packed", "encoding"), ("broken", "500")):
-            with pytest.raises(KeysUnavailable, match=said):
+        for path, expected in (("moved", "307"), ("packed", "encoding"), ("broken", "500")):
+            with pytest.raises(KeysUnavailable, match=expected):
                 await fetch_json(f"{place}/{path}")
         assert await fetch_json(f"{place}/missing") is None
         assert asked == []

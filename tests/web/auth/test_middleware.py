@@ -433,11 +433,11 @@ async def test_no_answer_and_no_log_has_a_token(file: Path, caplog: pytest.LogCa
             for one in (good, wrong)
             for values in ((f"Bearer {one}",), (f"Bearer {one}",) * 2, (one,), (f"Bearer {one} x",), (f"Basic {one}",))
         ]
-    told = "".join(answer.text + json.dumps(dict(answer.headers)) for answer in answers)
+    sent = "".join(answer.text + json.dumps(dict(answer.headers)) for answer in answers)
     ours = "\n".join(
         record.getMessage() for record in caplog.records if record.name.startswith(("coretools", "uvicorn"))
     )
-    assert [one for one in (good, wrong) if one in told or one in ours] == []
+    assert [one for one in (good, wrong) if one in sent or one in ours] == []
 
 
 def test_a_client_without_an_address_is_counted_too() -> None:

@@ -234,7 +234,7 @@ ENTRY: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "expected"),
     [
         ("not JSON", "no token file: JSON"),
         ("[]", "no token file"),
@@ -254,13 +254,13 @@ ENTRY: dict[str, Any] = {
     ],
     ids=lambda value: str(value)[:30] if not isinstance(value, str) else value[:20],
 )
-def test_a_file_that_is_no_token_file_is_refused(file: Path, content: Any, said: str) -> None:
+def test_a_file_that_is_no_token_file_is_refused(file: Path, content: Any, expected: str) -> None:
     """auth-4: with what is wrong."""
     if not isinstance(content, str):
         content = json.dumps({"tokens": content if isinstance(content, list) else [content]})
     file.write_text(content)
     file.chmod(0o600)
-    with pytest.raises(BadSetting, match=said):
+    with pytest.raises(BadSetting, match=expected):
         TokenFileVerifier(str(file))
 
 

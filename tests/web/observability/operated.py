@@ -87,10 +87,10 @@ class Operated:
 
     def __init__(self) -> None:
         self.draining = Draining()
-        self.told = Told(self.draining)
+        self.server_state = Told(self.draining)
         self.metrics = Metrics(replica="replica-1")
-        self.metrics.collect_from(self.told)
-        self.console_state = ConsoleState(self.told, Redactor(["correct-horse-battery"]))
+        self.metrics.collect_from(self.server_state)
+        self.console_state = ConsoleState(self.server_state, Redactor(["correct-horse-battery"]))
         self.gate = anyio.Event()
         self.registry = _commands(self)
         names = [command.name for command in self.registry]

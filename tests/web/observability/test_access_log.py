@@ -147,8 +147,8 @@ def test_the_filter_of_fail2ban_finds_wrong_tokens_and_no_line_is_forged(
     assert banned(line("192.0.2.1", 429, "too-many-failures", FORGED[0])) == "192.0.2.1"
     assert banned(line("2001:db8:0::1", 401, "invalid-token", FORGED[1])) == "2001:db8::1"
     assert banned(line("::ffff:192.0.2.1", 401, "invalid-token")) == "192.0.2.1"
-    for said in ("", "_gateway", "10.9.9.9 ", '10.9.9.9","status":401,"refused":"invalid-token",'):
-        assert banned(line(said, 401, "invalid-token")) is None
+    for host in ("", "_gateway", "10.9.9.9 ", '10.9.9.9","status":401,"refused":"invalid-token",'):
+        assert banned(line(host, 401, "invalid-token")) is None
     for sent in FORGED:
         for status, refused in ((401, "unauthorized"), (404, "unknown-path"), (421, "unknown-host"), (429, "busy")):
             assert banned(line("192.0.2.2", status, refused, sent)) is None

@@ -116,13 +116,13 @@ async def test_the_cookie_is_kept_from_scripts_and_other_sites(tmp_path: Path, i
     """console-3: random, for an hour, for this path only; where browsers use TLS, for nothing else."""
     async with house(tmp_path, is_secure=is_secure) as one:
         answers = [await one.log_in() for _ in range(2)]
-    said = [answer.headers["set-cookie"] for answer in answers]
+    cookies = [answer.headers["set-cookie"] for answer in answers]
     assert [answer.status_code for answer in answers] == [303, 303]
-    values = {re.match(rf"{COOKIE}=([\w-]{{43}}); ", one)[1] for one in said}  # type: ignore[index]
+    values = {re.match(rf"{COOKIE}=([\w-]{{43}}); ", one)[1] for one in cookies}  # type: ignore[index]
     assert len(values) == 2
     for attribute in ("HttpOnly", "SameSite=strict", "Path=/console", f"Max-Age={SESSION_SECONDS:.0f}"):
-        assert attribute in said[0]
-    assert ("Secure" in said[0]) == is_secure
+        assert attribute in cookies[0]
+    assert ("Secure" in cookies[0]) == is_secure
 
 
 async def test_a_cookie_ends_with_its_hour_its_logout_and_its_token(tmp_path: Path) -> None:
@@ -146,11 +146,11 @@ async def test_cookies_are_bounded(tmp_path: Path) -> None:
     async with house(tmp_path) as one:
         first = await one.cookie()
         async with one.client.stream("GET", "/console/events", headers=first) as answer:
-            told = events(answer)
-            assert (await anext(told))[0] == "message"
+            received = events(answer)
+            assert (await anext(received))[0] == "message"
             later = [await one.cookie() for _ in range(MOST_SESSIONS)]
             with anyio.fail_after(SECONDS):
-                while (event := await anext(told))[0] == "message":
+                while (event := await anext(received))[0] == "message":
                     pass
         assert event == ("over", "logged-out")
         assert await one.state(first) == 401
@@ -219,11 +219,11 @@ async def test_tokens_that_can_not_be_verified_open_nothing(tmp_path: Path) -> N
     async with house(tmp_path) as one:
         cookie = await one.cookie()
         async with one.client.stream("GET", "/console/events", headers=cookie) as answer:
-            told = events(answer)
-            await anext(told)
+            received = events(answer)
+            await anext(received)
             one.path.write_text("{")
             with anyio.fail_after(SECONDS):
-                while (event := await anext(told))[0] == "message":
+                while (event := await anext(received))[0] == "message":
                     pass
         assert event == ("over", "unreachable")
         assert (await one.log_in()).status_code == 503
@@ -238,11 +238,11 @@ async def test_a_stream_tells_what_happens(tmp_path: Path) -> None:
         headers = {"Authorization": f"Bearer {one.token}"}
         async with one.client.stream("GET", "/console/events", headers=headers) as answer:
             assert answer.headers["content-type"].startswith("text/event-stream")
-            told = events(answer)
+            received = events(answer)
 
             async def until(count: int) -> dict[str, Any]:
                 with anyio.fail_after(SECONDS):
-                    async for _, data in told:
+                    async for _, data in received:
                         found: dict[str, Any] = json.loads(data)
                         if found["calls"]["count"] == count:
                             return found
@@ -260,11 +260,11 @@ async def test_a_stream_ends_when_the_server_does(tmp_path: Path) -> None:
     async with house(tmp_path) as one:
         headers = {"Authorization": f"Bearer {one.token}"}
         async with one.client.stream("GET", "/console/events", headers=headers) as answer:
-            told = events(answer)
-            await anext(told)
+            received = events(answer)
+            await anext(received)
             one.inside.draining.begin()
             with anyio.fail_after(SECONDS):
-                assert [event async for event in told] == [("over", "draining")]
+                assert [event async for event in received] == [("over", "draining")]
         assert (await one.client.get("/console/events", headers=headers)).status_code == 503
 
 
@@ -273,11 +273,11 @@ async def test_logging_out_ends_the_stream(tmp_path: Path) -> None:
     async with house(tmp_path) as one:
         cookie = await one.cookie()
         async with one.client.stream("GET", "/console/events", headers=cookie) as answer:
-            told = events(answer)
-            await anext(told)
+            received = events(answer)
+            await anext(received)
             await one.client.post("/console/logout", headers=cookie)
             with anyio.fail_after(SECONDS):
-                while (event := await anext(told))[0] == "message":
+                while (event := await anext(received))[0] == "message":
                     pass
     assert event == ("over", "logged-out")
 

@@ -70,9 +70,9 @@ async def test_a_call_is_shown_from_its_beginning_to_its_end() -> None:
         with anyio.fail_after(SECONDS):
             while inside.console_state.snapshot()["calls"]["count"] == 0:
                 await anyio.lowlevel.checkpoint()
-        [shown] = inside.console_state.snapshot()["calls"]["shown"]
-        assert (shown["tool"], shown["principal"], shown["role"]) == ("wait", "alice", "default")
-        assert shown["seconds"] >= 0
+        [state] = inside.console_state.snapshot()["calls"]["shown"]
+        assert (state["tool"], state["principal"], state["role"]) == ("wait", "alice", "default")
+        assert state["seconds"] >= 0
         inside.gate.set()
     assert inside.console_state.snapshot()["calls"] == {"count": 0, "shown": []}
 
@@ -86,8 +86,8 @@ async def test_a_cancelled_call_is_gone_and_no_error() -> None:
             while inside.console_state.snapshot()["calls"]["count"] == 0:
                 await anyio.lowlevel.checkpoint()
         calls.cancel_scope.cancel()
-    shown = inside.console_state.snapshot()
-    assert (shown["calls"]["count"], shown["errors"]["count"]) == (0, 0)
+    state = inside.console_state.snapshot()
+    assert (state["calls"]["count"], state["errors"]["count"]) == (0, 0)
 
 
 async def test_errors_are_shown_newest_first_without_credentials() -> None:
@@ -133,17 +133,17 @@ def test_everything_is_bounded() -> None:
     for number in range(500):
         watcher.ended(ActiveCall(command="echo", principal="p" * 10_000), Outcome(text=str(error), error=error))
         watcher.began(ActiveCall(command=f"echo{number}", principal="p" * 10_000))
-    shown = console_state.snapshot()
-    assert (shown["calls"]["count"], len(shown["calls"]["shown"])) == (500, MOST_SHOWN)
-    assert (shown["errors"]["count"], len(shown["errors"]["shown"])) == (500, MOST_SHOWN)
-    assert len(json.dumps(shown)) < 64 * 1024
+    state = console_state.snapshot()
+    assert (state["calls"]["count"], len(state["calls"]["shown"])) == (500, MOST_SHOWN)
+    assert (state["errors"]["count"], len(state["errors"]["shown"])) == (500, MOST_SHOWN)
+    assert len(json.dumps(state)) < 64 * 1024
 
 
 def test_sessions_are_shown_by_a_part_of_their_ids() -> None:
     """console-5: two can be told apart, and neither can be used."""
-    shown = board_at(Clock()).snapshot()["sessions"]
-    assert shown["count"] == 3
-    assert [one["id"] for one in shown["shown"]] == ["0abcdefa", "1abcdefa", "2abcdefa"]
+    state = board_at(Clock()).snapshot()["sessions"]
+    assert state["count"] == 3
+    assert [one["id"] for one in state["shown"]] == ["0abcdefa", "1abcdefa", "2abcdefa"]
 
 
 def test_roots_are_shown_by_name() -> None:

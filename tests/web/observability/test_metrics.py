@@ -221,8 +221,8 @@ async def test_the_page_is_read_by_prometheus(inside: Operated) -> None:
     assert asked.headers["content-type"].startswith("application/openmetrics-text")
     assert {one.name for one in open_metrics(asked.text)} >= {"coretools_calls", "process_open_fds"}
     assert (head.status_code, wrong.status_code) == (200, 405)
-    told = {sample.name for one in plain_text(plain.text) for sample in one.samples}
-    ours = {re.sub("_(bucket|sum|count)$", "", name) for name in told if name.startswith("coretools_")}
+    names = {sample.name for one in plain_text(plain.text) for sample in one.samples}
+    ours = {re.sub("_(bucket|sum|count)$", "", name) for name in names if name.startswith("coretools_")}
     ours = {name for name in ours if not name.endswith("_created")}
     listed = set(re.findall(r"^\| `(coretools_\w+)", SPEC.read_text("utf-8"), re.MULTILINE))
     assert ours == listed

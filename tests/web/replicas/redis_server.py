@@ -45,12 +45,12 @@ class RedisServer:
             stderr=subprocess.STDOUT,
         )
         assert self._process.stdout is not None
-        said = b""
+        output = b""
         for line in self._process.stdout:
-            said += line
+            output += line
             if b"eady to accept connections" in line:
                 return
-        raise AssertionError(said.decode())
+        raise AssertionError(output.decode())
 
     def kill(self) -> None:
         """As when the machine is gone."""

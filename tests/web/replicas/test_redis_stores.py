@@ -358,12 +358,12 @@ async def test_a_change_is_told_on_every_replica_exactly_once(opened: Pair) -> N
     one, other = opened
     heard = [Heard(one), Heard(one), Heard(other), Heard(other)]
     elsewhere = Heard(other, "writer")
-    said = [ToolsListChanged(), ResourceUpdated(uri="file:///ü%20\n"), PromptsListChanged(), ResourcesListChanged()]
-    for event in (*said, LAST):
+    events = [ToolsListChanged(), ResourceUpdated(uri="file:///ü%20\n"), PromptsListChanged(), ResourcesListChanged()]
+    for event in (*events, LAST):
         await one.bus("reader").publish(event)
     for listener in heard:
         await listener.until(LAST)
-        assert listener.events == [*said, LAST]
+        assert listener.events == [*events, LAST]
     assert elsewhere.events == []
 
 
@@ -561,8 +561,10 @@ async def test_a_password_in_a_url_is_not_shown(url: str, caplog: pytest.LogCapt
     with pytest.raises(BadSetting, match=r"redis\.url") as caught:
         async with RedisStores(section, LimitsSection()).running():
             pytest.fail("started")
-    shown = "".join(traceback.format_exception(caught.value)) + caplog.text + repr(section) + str(Config(redis=section))
-    assert SECRET not in shown
+    output = (
+        "".join(traceback.format_exception(caught.value)) + caplog.text + repr(section) + str(Config(redis=section))
+    )
+    assert SECRET not in output
 
 
 async def test_a_wrong_password_ends_the_start_and_the_right_one_is_used(caplog: pytest.LogCaptureFixture) -> None:

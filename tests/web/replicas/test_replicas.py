@@ -93,9 +93,9 @@ async def test_a_run_of_another_replica_is_said_to_be_there(replicas: Cluster) -
     async with stateless(replicas, replicas.replicas["a"].url) as peer:
         # Where another test killed Redis, b is known again with its next sign of life.
         with anyio.fail_after(SECONDS):
-            while "has ended" in (said := await peer.say("read_run", run=run)):
+            while "has ended" in (output := await peer.say("read_run", run=run)):
                 pass
-        assert "belongs to replica b, which is alive, and this is a" in said
+        assert "belongs to replica b, which is alive, and this is a" in output
         assert "belonged to replica gone, which has ended" in await peer.say("read_run", run=f"run-gone-{'0' * 8}")
         assert "no such run" in await peer.say("read_run", run=f"run-a-{'0' * 8}")
         answer = await peer.post(request("resources/read", {"uri": f"coretools://runs/{run}/output"}))
@@ -213,13 +213,13 @@ async def test_who_was_on_a_killed_replica_gets_what_was_kept_or_starts_anew(rep
                 assert await missed(elsewhere(ann, url), wrong or "0") == (404, [])
             thief = elsewhere(ann, url, **replicas.authorization("ben"))
             assert await missed(thief, ids["ann"][0]) == (404, [])
-            told = await elsewhere(ann, url).post(call("where"))
-            assert (told.status_code, told.json()["error"]["data"]["kind"]) == (404, "unknown-session")
+            answer = await elsewhere(ann, url).post(call("where"))
+            assert (answer.status_code, answer.json()["error"]["data"]["kind"]) == (404, "unknown-session")
         redis.zrem("coretools:replicas", "d")
         async with stateless(replicas, others[0]) as peer:
             with anyio.fail_after(SECONDS):
-                while "which has ended" not in (said := await peer.say("read_run", run=run)):
-                    assert "belongs to replica d" in said
+                while "which has ended" not in (output := await peer.say("read_run", run=run)):
+                    assert "belongs to replica d" in output
         async with session(replicas) as anew:
             assert await anew.say("where") in NAMES
 

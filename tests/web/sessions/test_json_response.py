@@ -163,8 +163,8 @@ async def test_a_stateless_client_that_goes_away_cancels_its_call(tmp_path: Path
                 await until(began.is_set)
                 tasks.cancel_scope.cancel()
             await until(lambda: ended == ["cancelled"])
-        (said,) = messages_in(await client.call("plain", text="the next one"))
-        assert said["result"]["content"][0]["text"] == "the next one"
+        (message,) = messages_in(await client.call("plain", text="the next one"))
+        assert message["result"]["content"][0]["text"] == "the next one"
 
 
 async def _post(client: Hand, body: dict[str, Any], headers: dict[str, str]) -> None:
@@ -183,15 +183,15 @@ async def test_quiet_requests_and_others_of_one_session_do_not_mix(tmp_path: Pat
 
 async def _check(client: Hand, number: int) -> None:
     if number % 2:
-        (said,) = messages_in(await client.call("plain", text=str(number)))
-        assert said["result"]["content"][0]["text"] == str(number)
+        (message,) = messages_in(await client.call("plain", text=str(number)))
+        assert message["result"]["content"][0]["text"] == str(number)
         return
     arguments = {"command": f"sh -c 'echo {number}; sleep 1.2'"}
     params = {"name": "run_command", "arguments": arguments, "_meta": {"progressToken": number}}
     answer = await client.ask("tools/call", params)
     assert answer.headers["content-type"].startswith(STREAM)
-    *told, result = messages_in(answer)
-    assert {one["params"]["progressToken"] for one in told} <= {number}
+    *notifications, result = messages_in(answer)
+    assert {one["params"]["progressToken"] for one in notifications} <= {number}
     assert result["result"]["content"][0]["text"] == str(number)
 
 

@@ -36,13 +36,13 @@ class Counted:
     """What is told of sessions."""
 
     def __init__(self) -> None:
-        self.told: list[str] = []
+        self.events: list[str] = []
 
     def session_opened(self, role: str) -> None:
-        self.told.append(f"{role} opened")
+        self.events.append(f"{role} opened")
 
     def session_ended(self, role: str, reason: str) -> None:
-        self.told.append(f"{role} {reason}")
+        self.events.append(f"{role} {reason}")
 
 
 class Named:
@@ -170,7 +170,7 @@ async def test_sessions_that_are_left_lock_nobody_out() -> None:
             assert len(here.endpoint.manager.sessions) <= 4
             for one in (live, other):
                 assert (await one.call("greet", name="x")).status_code == 200
-    assert watcher.told.count("dev evicted") >= 19
+    assert watcher.events.count("dev evicted") >= 19
 
 
 @pytest.mark.parametrize(("limits", "share"), [((1024, 0), 64), ((10, 0), 1), ((10, 3), 3)])
@@ -186,7 +186,7 @@ async def test_a_request_that_opens_nothing_takes_no_place() -> None:
         only, stranger = here.hand(), here.hand()
         broken = await stranger.http.post(stranger.url, json=HANDSHAKE, headers={**stranger.headers(), "Accept": "x/y"})
         assert (broken.status_code, "mcp-session-id" in broken.headers) == (406, False)
-        watcher.told.clear()
+        watcher.events.clear()
         await only.initialize()
         answers = [
             await stranger.ask("tools/list", {}),
@@ -200,7 +200,7 @@ async def test_a_request_that_opens_nothing_takes_no_place() -> None:
         ]
         assert {(one.status_code, "mcp-session-id" in one.headers) for one in answers} == {(400, False)}
         assert (await only.call("greet", name="x")).status_code == 200
-        assert watcher.told == ["dev opened"]
+        assert watcher.events == ["dev opened"]
 
 
 HANDSHAKE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}
@@ -234,7 +234,7 @@ async def test_an_idle_session_ends_and_gives_its_place_back() -> None:
         await until(lambda: not here.endpoint.manager.sessions)
         assert (await hand.call("greet", name="x")).status_code == 404
         assert (await here.hand().initialize()).status_code == 200
-    assert watcher.told[:3] == ["dev opened", "dev idle", "dev opened"]
+    assert watcher.events[:3] == ["dev opened", "dev idle", "dev opened"]
 
 
 async def test_a_session_that_is_deleted_takes_its_calls_with_it() -> None:
@@ -259,7 +259,7 @@ async def test_a_session_that_is_deleted_takes_its_calls_with_it() -> None:
                 await hand.http.delete(hand.url, headers=hand.headers())
                 await until(lambda: bool(cancelled))
         assert here.endpoint.manager.sessions == {}
-    assert watcher.told == ["dev opened", "dev deleted"]
+    assert watcher.events == ["dev opened", "dev deleted"]
 
 
 class Deaf(MemorySessions):
@@ -343,8 +343,8 @@ async def test_a_reader_that_takes_nothing_hurts_nobody_else() -> None:
         with anyio.fail_after(SECONDS):
             async with http.stream("POST", url, json=body, headers=slow.headers()) as answer:
                 for number in range(20):
-                    (said,) = messages_in(await other.call("greet", name=str(number)))
-                    assert said["result"]["content"][0]["text"] == f"hello {number}"
+                    (message,) = messages_in(await other.call("greet", name=str(number)))
+                    assert message["result"]["content"][0]["text"] == f"hello {number}"
                 received = [line async for line in answer.aiter_lines() if line.startswith("data: {")]
         assert "told 20000 times" in received[-1]
         assert len(received) < 2_000

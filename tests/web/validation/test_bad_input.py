@@ -417,9 +417,9 @@ async def test_a_session_of_another_is_no_session(target: Target) -> None:
                     head += b"Mcp-Session-Id: " + session.encode("latin-1") + b"\r\n"
                     answer = await one(target, head + b"Content-Length: %d\r\n\r\n" % len(ping) + ping)
                     assert answer.status in (400, 404, 405), (session, line, event, answer)
-                    said = json.loads(answer.body)
-                    assert said.pop("id") == (1 if ping else None)
-                    bodies.append(json.dumps(said))
+                    message = json.loads(answer.body)
+                    assert message.pop("id") == (1 if ping else None)
+                    bodies.append(json.dumps(message))
         assert len(set(bodies)) == 1, set(bodies)
         assert (await hand.call("read_file", path="a.txt")).status_code == 200
         await http.delete(hand.url, headers=hand.headers())

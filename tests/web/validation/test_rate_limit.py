@@ -121,7 +121,7 @@ async def test_without_the_engine_nobody_is_let_through_unseen() -> None:
     assert not app.seen
 
 
-class Held:
+class GatedApp:
     """An app that answers when it is told to."""
 
     def __init__(self) -> None:
@@ -146,7 +146,7 @@ class Held:
 
 async def test_so_many_at_once_and_what_gives_slots_back_is_let_through() -> None:
     """validation-30: requests take slots; session streams, notifications, answers, DELETE and others do not."""
-    app = Held()
+    app = GatedApp()
     limited = Limited(app)
     async with (
         served(limited) as running,
@@ -175,7 +175,7 @@ async def test_so_many_at_once_and_what_gives_slots_back_is_let_through() -> Non
 
 async def test_streams_that_go_on_are_bounded_and_leave_the_slots_for_calls() -> None:
     """validation-30: with one event id a client could otherwise take every connection of the server."""
-    app = Held()
+    app = GatedApp()
     limited = Limited(app)
     async with AsyncExitStack() as stack:
         running = await stack.enter_async_context(served(limited))
@@ -214,8 +214,8 @@ async def test_a_slot_is_given_back_however_a_request_ends() -> None:
                     await raw.send(request())
                     assert await raw.some()
             await until(lambda limited=limited: limited.slots.taken == {})
-    held = Held()
-    limited = Limited(held)
+    gated = GatedApp()
+    limited = Limited(gated)
     async with served(limited) as running:
         for _ in range(5):
             async with connected(running.port) as raw:
@@ -228,7 +228,7 @@ async def test_a_slot_is_given_back_however_a_request_ends() -> None:
         for task in running.state.tasks:
             task.cancel()
         await until(lambda: limited.slots.taken == {})
-    assert held.began == 6
+    assert gated.began == 6
 
 
 async def test_what_is_kept_of_principals_is_bounded() -> None:

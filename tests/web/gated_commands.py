@@ -1,4 +1,4 @@
-"""Commands whose calls end when the test says so, ask, tell, and change the list: `--with` of a server under test."""
+"""Commands that wait for the test, ask, log, or change the list. A server under test serves them with `--with`."""
 
 from typing import Annotated
 
@@ -17,8 +17,8 @@ class Colour(BaseModel):
     colour: str
 
 
-class Held:
-    """Calls by a name that the test gives them."""
+class GatedCalls:
+    """Calls that wait, each under a name that the test gives it."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -27,10 +27,10 @@ class Held:
 
     @tool(Effect.READ)
     async def hold(self, name: str, call: Call, aloud: bool = False) -> str:
-        """Go on until it is let go."""
-        self._state[name] = "held"
+        """Wait until the test lets it go."""
+        self._state[name] = "waiting"
         if aloud:
-            await call.progress(1, 2, f"{name} is held")
+            await call.progress(1, 2, f"{name} is waiting")
         try:
             await self._gate(name).wait()
         except anyio.get_cancelled_exc_class():
@@ -42,7 +42,7 @@ class Held:
     @tool(Effect.READ)
     def spin(self, name: str) -> str:
         """Go on in a thread until it is cancelled."""
-        self._state[name] = "held"
+        self._state[name] = "waiting"
         try:
             while True:
                 check_cancelled()
@@ -71,7 +71,7 @@ class Held:
     async def tell(self, call: Call) -> str:
         """Say something before the answer."""
         await call.log("warning", "before the answer")
-        return "told"
+        return "logged"
 
     @asks("colour")
     @tool(Effect.READ)
@@ -88,7 +88,7 @@ class Held:
 
     @tool(Effect.READ)
     async def need_model(self, call: Call) -> str:
-        """Work only for who has a model."""
+        """Work only for a client that has a model."""
         if not call.offers("sampling"):
             raise CapabilityMissing("sampling")
         return "it has one"
@@ -124,7 +124,7 @@ def added() -> str:
 
 def _commands() -> Registry:
     registry = Registry()
-    registry.add_set("held", Held(registry))
+    registry.add_set("gated", GatedCalls(registry))
     return registry
 
 
