@@ -192,7 +192,7 @@ def test_the_port_is_the_same_everywhere() -> None:
         assert container[probe]["httpGet"]["port"] == container["ports"][0]["name"]
 
 
-def test_an_image_that_is_told_nothing_does_not_serve() -> None:
+def test_an_image_without_configuration_does_not_serve() -> None:
     """container-8: it listens for other machines, so it wants tokens, names and TLS."""
     server = config_of({}).server
     assert server.host == "0.0.0.0"

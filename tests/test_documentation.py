@@ -159,7 +159,7 @@ def test_a_parameter_has_its_type_default_choices_and_limits(
     assert (found.type, found.is_required, found.default, found.choices, found.limits) == expected
 
 
-def test_what_is_in_an_object_is_told(registry: Registry) -> None:
+def test_the_content_of_an_object_is_reported(registry: Registry) -> None:
     """cli-9: nested models."""
     people = next(one for one in document_command(next(iter(registry))).parameters if one.name == "people")
     assert [(one.name, one.type, one.is_required) for one in people.fields] == [

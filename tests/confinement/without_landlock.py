@@ -1,7 +1,6 @@
-"""A kernel without Landlock, for one program: `-m tests.confinement.without_landlock PROGRAM WORD...`.
+"""Runs one program as on a kernel without Landlock: `-m tests.confinement.without_landlock PROGRAM WORD...`.
 
-A filter answers Landlock's calls as a kernel does that lacks them; then the program takes this process over.
-"""
+A seccomp filter answers Landlock's system calls as a kernel does that lacks them; then the program is executed."""
 
 import errno
 import os

@@ -1,4 +1,4 @@
-"""A runner that is closed, and a directory that is closed."""
+"""A runner and a working directory, both closed after the test."""
 
 import os
 from collections.abc import AsyncIterator, Iterator

@@ -1,4 +1,4 @@
-"""Control groups of commands, where the machine lets this user make one."""
+"""Control groups of commands, on machines where this user may create one."""
 
 import os
 import signal
@@ -25,7 +25,7 @@ pytestmark = [
 
 
 def groups(beginning: str = "coretools-") -> set[str]:
-    """Names of groups; others may make theirs at the same time."""
+    """Names of the control groups with a prefix; other tests may create some at the same time."""
     return {name for name in os.listdir(str(ABOVE)) if name.startswith(beginning)}
 
 
@@ -53,7 +53,7 @@ def ancestors(pid: int) -> list[int]:
 
 
 def handed_down() -> list[str]:
-    """Controllers that a group made here could have."""
+    """Controllers that a control group created here could use."""
     try:
         return Path(str(ABOVE), "cgroup.controllers").read_text().split()
     except OSError:
@@ -64,7 +64,7 @@ def handed_down() -> list[str]:
 def started_in_a_group(
     script: str, *, tasks: int = 100, memory_bytes: int = 1 << 30
 ) -> Iterator[tuple[ControlGroup, "subprocess.Popen[bytes]"]]:
-    """A shell that runs the script as a member of a group."""
+    """A shell that runs the script as a member of a new control group."""
     group = ControlGroup(f"{ABOVE}/coretools-test-{os.getpid()}", tasks=tasks, memory_bytes=memory_bytes)
     pipe = subprocess.PIPE
     try:
@@ -80,7 +80,7 @@ def started_in_a_group(
 
 
 def test_a_group_is_killed_at_once() -> None:
-    """confinement-23: every member, whatever session it is in."""
+    """confinement-23: kills every member, whatever its session."""
     group = ControlGroup(f"{ABOVE}/coretools-test-{os.getpid()}", tasks=100, memory_bytes=1 << 30)
     child = subprocess.Popen(["sh", "-c", "read go; setsid sleep 1000 & sleep 1000"], stdin=subprocess.PIPE)
     group.add(child.pid)
@@ -95,7 +95,7 @@ def test_a_group_is_killed_at_once() -> None:
 
 
 def test_what_is_handed_down_is_bounded() -> None:
-    """confinement-23: each controller by itself; one that is missing keeps no other away."""
+    """confinement-23: each available controller is used; a missing one does not disable the others."""
     group = ControlGroup(f"{ABOVE}/coretools-test-{os.getpid()}", tasks=100, memory_bytes=1 << 30)
     try:
         assert group.bounds == {name: name in handed_down() for name in ("pids", "memory", "cpu")}
@@ -105,7 +105,7 @@ def test_what_is_handed_down_is_bounded() -> None:
 
 @pytest.mark.skipif("pids" not in handed_down(), reason="needs the pids controller in the second hierarchy")
 def test_processes_are_bounded_together() -> None:
-    """confinement-23: whatever sessions they begin."""
+    """confinement-23: the limit counts processes of all sessions."""
     with started_in_a_group("for i in $(seq 60); do setsid sleep 1000 & done; wait", tasks=20) as (group, child):
         assert child.stderr is not None
         assert b"fork" in child.stderr.readline()
@@ -114,14 +114,15 @@ def test_processes_are_bounded_together() -> None:
 
 @pytest.mark.skipif("memory" not in handed_down(), reason="needs the memory controller in the second hierarchy")
 def test_memory_is_bounded_together() -> None:
-    """confinement-23: who goes beyond is ended."""
+    """confinement-23: the member that exceeds the limit is killed."""
     script = f"exec {sys.executable} -c 'bytearray(256 << 20)'"
     with started_in_a_group(script, memory_bytes=64 << 20) as (_, child):
         assert child.wait(20) == -signal.SIGKILL
 
 
 async def test_commands_are_in_a_group_that_goes_with_them(tmp_path: Path) -> None:
-    """confinement-23: it holds the commands of a server, and is removed with it, and when another one takes over."""
+    """confinement-23: it contains the commands of one server, and is removed with it and when another fork server
+    takes over."""
     async with kept(tmp_path) as place:
         mine = os.path.basename(place.sandbox_pool.scratch)
         output = await place.sh("cat /proc/self/cgroup")
@@ -134,7 +135,7 @@ async def test_commands_are_in_a_group_that_goes_with_them(tmp_path: Path) -> No
 
 
 def test_the_group_of_a_killed_server(tmp_path: Path) -> None:
-    """confinement-23: removed by the watchdog."""
+    """confinement-23: the watchdog removes it."""
     with peer(tmp_path) as client:
         client.start_session()
         client.call("run_command", command="true")

@@ -1,7 +1,7 @@
-"""Sockets of commands without a view: what works between commands, and what of the machine stays out of reach.
+"""Sockets of commands without namespaces: which work between commands, and which listeners outside are out of reach.
 
-Real commands of a real server under the system call filter of Docker's default profile; outside stand real listeners,
-and only whether they were reached counts.
+Commands of a real server run under the system call filter of Docker's default profile. Real listeners outside record
+whether they were reached.
 """
 
 import os
@@ -27,7 +27,7 @@ class Server:
         self.root, self.client = root, client
 
     def python(self, code: str, *words: str) -> str:
-        """Run Python as a command; whatever it printed."""
+        """Run Python as a command; return its output."""
         command = shlex.join([sys.executable, "-c", code, *words])
         result = self.client.call("run_command", command=command, timeout_seconds=20)
         return str(result["content"][0]["text"])
@@ -162,7 +162,7 @@ def test_sockets_between_processes_of_a_command(server: Server, name: str) -> No
 
 
 def test_a_server_in_the_background_is_reached_by_another_command(server: Server) -> None:
-    """confinement-8: the loopback is shared by the commands of one server."""
+    """confinement-8: the commands of one server share a loopback."""
     code = "import socket; s = socket.create_server(('', 0)); print(f'port {s.getsockname()[1]} here', flush=True)"
     code += "; s.accept()"
     started = server.client.call("run_command", command=shlex.join([sys.executable, "-c", code]), wait_seconds=0)
@@ -249,7 +249,7 @@ print("tried")
 
 @pytest.mark.parametrize("code", [FLIP, OTHER_WAYS], ids=["address exchanged", "other ways"])
 def test_listeners_of_the_machine_are_out_of_reach(server: Server, code: str, tmp_path: Path) -> None:
-    """confinement-8: not with an address that changes while it is looked at, nor by what else connects."""
+    """confinement-8: neither by an address that changes during the check, nor by another call that connects."""
     path, name = str(tmp_path / "socket"), f"coretools-sockets-{os.getpid()}"
     reached = []
 
@@ -301,7 +301,8 @@ for client in clients:
 
 
 def test_a_connection_that_waits_does_not_go_to_the_next_listener(server: Server) -> None:
-    """confinement-8: one that was begun with a command whose queue is full, when the machine takes over the port."""
+    """confinement-8: a connect that waits for a command's full queue does not reach a listener that then takes the
+    port."""
     started = server.client.call("run_command", command=shlex.join([sys.executable, "-c", PENDING]), wait_seconds=0)
     run = started["_meta"]["coretools/facts"]["run"]
     waited = server.client.call("wait_run", run=run, pattern="free", seconds=10)
@@ -315,13 +316,13 @@ def test_a_connection_that_waits_does_not_go_to_the_next_listener(server: Server
 
 
 def test_an_address_outside(server: Server) -> None:
-    """confinement-8: an address outside is answered as where there is no network."""
+    """confinement-8: the error is the one of a machine without a network."""
     code = "import socket; socket.create_connection(('192.0.2.1', 80))"
     assert "Network is unreachable" in server.python(code)
 
 
 def test_a_call_that_waits_for_its_socket_ends_with_its_command(server: Server) -> None:
-    """confinement-20: a connection that never comes about keeps neither the command nor its supervisor."""
+    """confinement-20: a connect that never completes blocks neither the command's end nor its supervisor."""
     code = """
 import socket
 server = socket.socket(socket.AF_UNIX)
@@ -338,7 +339,7 @@ for _ in range(3):
 
 
 def test_a_granted_network(tmp_path: Path) -> None:
-    """confinement-12: reaches the machine's listeners, over UDP too, and no Unix socket outside."""
+    """confinement-12: reaches the machine's TCP and UDP listeners, and no Unix socket outside."""
     root = tmp_path / "root"
     root.mkdir()
     path = str(tmp_path / "socket")
@@ -401,8 +402,8 @@ os.close(device)
 
 
 @pytest.mark.skipif(not os.access("/dev/fuse", os.R_OK | os.W_OK), reason="needs FUSE")
-def test_a_file_system_that_does_not_answer_holds_nobody_up(tmp_path: Path) -> None:
-    """confinement-8: nobody serves the FUSE mount here, so whoever looks into it waits until it is unmounted."""
+def test_a_file_system_that_does_not_answer_blocks_no_other_command(tmp_path: Path) -> None:
+    """confinement-8: nothing serves this FUSE mount, so every access blocks until it is unmounted."""
     for name in ("root", "hung"):
         (tmp_path / name).mkdir()
     argv = ["unshare", "-Urm", sys.executable, "-c", HUNG, str(tmp_path)]

@@ -1,4 +1,4 @@
-"""Programs that can be held by the kernel, and those that can't: they run all the same, and it is said."""
+"""Programs that can be confined, and those that cannot: the latter run unconfined, and the result reports it."""
 
 import os
 import shutil
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.skipif(landlock.abi() < landlock.ABI_REQUIRED, reason="
 
 
 class Place:
-    """One `Confined` in a directory."""
+    """One `ConfinedRunner` in a directory."""
 
     def __init__(self, confined: ConfinedRunner, roots: Roots) -> None:
         self.confined = confined
@@ -48,7 +48,7 @@ async def confined_runner(root: Path, *, path: str | None = None) -> AsyncIterat
 
 
 async def test_a_program_reads_what_it_was_granted_and_no_more(tmp_path: Path) -> None:
-    """confined-threads-2: its exit code is a result, as ever."""
+    """confined-threads-2: the program's exit code is an ordinary result."""
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "file").write_text("content")
     async with confined_runner(tmp_path) as place:
@@ -59,8 +59,8 @@ async def test_a_program_reads_what_it_was_granted_and_no_more(tmp_path: Path) -
         assert place.confined.is_confined("cat")
 
 
-async def test_a_script_runs_unconfined_and_that_is_said(tmp_path: Path) -> None:
-    """confined-threads-6: a wrapper in the operator's PATH keeps working."""
+async def test_a_script_runs_unconfined_and_the_result_reports_it(tmp_path: Path) -> None:
+    """confined-threads-6: a wrapper script in the operator's PATH keeps working."""
     script = tmp_path / "bin" / "git"
     script.parent.mkdir()
     script.write_text("#!/bin/sh\necho from the script\n")
@@ -70,13 +70,13 @@ async def test_a_script_runs_unconfined_and_that_is_said(tmp_path: Path) -> None
         assert not place.confined.is_confined("git")
 
 
-async def test_a_program_that_can_not_start_in_a_domain_runs_without(
+async def test_a_program_that_can_not_start_confined_runs_unconfined(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """confined-threads-8: found out by a failure, once, and logged."""
+    """confined-threads-8: detected by a failed start, once, and logged."""
     program = tmp_path / "bin" / "launcher"
     program.parent.mkdir()
-    # Machine code that starts something else: env may not execute its argument when it is confined.
+    # A binary that executes another program: a confined env may not execute its argument.
     env = shutil.which("env")
     assert env is not None
     shutil.copy(env, program)
@@ -96,8 +96,8 @@ async def test_a_program_that_can_not_start_in_a_domain_runs_without(
         assert caplog.text.count("unconfined") == 1
 
 
-async def test_a_directory_that_is_gone_does_not_open_the_doors(tmp_path: Path) -> None:
-    """confined-threads-8: whoever can remove the working directory has no say in whether git is held."""
+async def test_a_removed_directory_does_not_disable_confinement(tmp_path: Path) -> None:
+    """confined-threads-8: a process that removes the working directory does not cause git to run unconfined."""
     (tmp_path / "here").mkdir()
     async with confined_runner(tmp_path / "here") as place:
         options = RunOptions(confined_thread=place.confined.confined_thread("cat", ()))
@@ -109,15 +109,15 @@ async def test_a_directory_that_is_gone_does_not_open_the_doors(tmp_path: Path) 
 
 
 async def test_a_missing_program_is_missing(tmp_path: Path) -> None:
-    """confined-threads-8: it says nothing about confined threads."""
+    """confined-threads-8: the error does not mention confined threads."""
     async with confined_runner(tmp_path) as place:
         with pytest.raises(CannotStart, match="not found"):
             await place.run("no-such-program")
         assert not place.confined.is_confined("no-such-program")
 
 
-async def test_a_program_that_was_replaced_is_held_by_its_new_file(tmp_path: Path) -> None:
-    """confined-threads-5: an update of git while the server runs."""
+async def test_a_replaced_program_is_confined_by_its_new_file(tmp_path: Path) -> None:
+    """confined-threads-5: git is updated while the server runs."""
     cat = programs.find_executable("cat", os.environ["PATH"])
     assert cat is not None
     program = tmp_path / "bin" / "updated"

@@ -1,8 +1,8 @@
-"""What a command can't do, tried: each attack is a real command of a real server, and only its effect counts.
+"""What a command must not do: each attack is a real command of a real server and is judged by its effect.
 
-Was the canary read, the file outside changed, the marker made, the other process hit, the listener reached? In both
-tiers, the weaker one under the system call filter of a container. What the weaker one leaves open is named in
-docs/specs/confinement.md and tested to be open, so that the page stays true.
+Effects: a canary that was read, a file outside that changed, a marker that was created, a process that was signalled,
+a listener that was reached. Both tiers are tested, tier `landlock` under the system call filter of a container. What
+tier `landlock` leaves open is listed in docs/specs/confinement.md and tested to be open, so that the page stays true.
 """
 
 import os
@@ -24,7 +24,7 @@ PLANTED = "planted-secret-51ab"
 
 
 class World:
-    """A root with a repository in it, a place outside, a server that serves the root, and somebody else's process."""
+    """A root with a repository, a directory outside, a server for the root, and an unrelated process."""
 
     def __init__(self, folder: Path, client: Peer, tier: str, other: "subprocess.Popen[bytes]") -> None:
         self.root, self.outside = folder / "root", folder / "outside"
@@ -33,12 +33,12 @@ class World:
         self.other = other
 
     def sh(self, text: str) -> str:
-        """Run shell text as a command; whatever it printed."""
+        """Run shell text as a command; return its output."""
         result = self.client.call("run_command", command=shlex.join(["sh", "-c", text]), timeout_seconds=20)
         return str(result["content"][0]["text"])
 
     def python(self, code: str) -> str:
-        """Run Python as a command; whatever it printed."""
+        """Run Python as a command; return its output."""
         result = self.client.call("run_command", command=shlex.join([sys.executable, "-c", code]), timeout_seconds=20)
         return str(result["content"][0]["text"])
 
@@ -101,7 +101,7 @@ READS = {
 
 @pytest.mark.parametrize("name", READS)
 def test_nothing_outside_is_read(world: World, name: str) -> None:
-    """confinement-3: by no spelling, link, process directory or namespace."""
+    """confinement-3: not by any spelling, link, directory of /proc or namespace."""
     text = READS[name].format(outside=world.outside, server=world.client.process.pid)
     output = world.sh(f"({text}) 2>/dev/null")
     assert CANARY not in output
@@ -134,7 +134,7 @@ def test_nothing_outside_is_changed(world: World, name: str) -> None:
 
 
 def test_metadata_outside(world: World) -> None:
-    """confinement-4: modes and times of files outside: closed by the view, open without it."""
+    """confinement-4: tier full protects modes and times of files outside; tier landlock does not."""
     os.utime(world.outside / "canary", (1, 1))
     world.sh(f"chmod 777 {world.outside}/canary; touch -d @5 {world.outside}/canary")
     status = (world.outside / "canary").stat()
@@ -157,7 +157,7 @@ DENIED = {
 
 @pytest.mark.parametrize("name", DENIED)
 def test_denied_files(world: World, name: str) -> None:
-    """confinement-5: what holds a secret is read by no command in the view; the file itself stays as it was."""
+    """confinement-5: in tier full no command reads a file that holds a secret; the file itself is unchanged."""
     if world.tier != "full":
         pytest.skip("needs the view: Landlock can't take back a part of what it grants")
     output = world.sh(f"({DENIED[name]}) 2>/dev/null")
@@ -167,7 +167,7 @@ def test_denied_files(world: World, name: str) -> None:
 
 
 def test_what_the_weaker_tier_leaves_open(world: World) -> None:
-    """confinement-5, confinement-6: beneath a root, as the page says of tier `landlock`."""
+    """confinement-5, confinement-6: beneath a root, as docs/specs/confinement.md says of tier `landlock`."""
     if world.tier == "full":
         pytest.skip("is about a machine without the view")
     assert CANARY in world.sh("cat .env")
@@ -190,7 +190,7 @@ CONTROL = {
 
 @pytest.mark.parametrize("name", CONTROL)
 def test_control_files(world: World, name: str) -> None:
-    """confinement-6: hooks, configuration and editors' settings can't be changed, replaced or moved in the view."""
+    """confinement-6: hooks, configuration and editors' settings cannot be changed, replaced or moved in tier full."""
     if world.tier != "full":
         pytest.skip("needs the view: Landlock can't take back a part of what it grants")
     before = sorted(os.listdir(world.root / ".git" / "hooks")), (world.root / ".git" / "config").read_bytes()
@@ -226,8 +226,9 @@ for request, options in ((0x4206, 0x40), (0x4206, 0x41), (0x4206, 0), (0x4200, 0
 """PTRACE_SEIZE and PTRACE_SETOPTIONS, with PTRACE_O_TRACEEXIT and without."""
 
 
-def test_processes_that_nobody_could_end(world: World) -> None:
-    """confinement-24: two that trace each other and stop at their end would stay for good; other tracing works."""
+def test_processes_that_could_not_be_killed(world: World) -> None:
+    """confinement-24: two processes that trace each other with PTRACE_O_TRACEEXIT could not be killed; other tracing
+    works."""
     assert world.sh(shlex.join([sys.executable, "-c", TRACE_EXIT])).split() == ["-1", "-1", "0", "-1", "0"]
 
 
@@ -242,7 +243,7 @@ for pid in map(int, sys.argv[1:]):
 
 
 def test_limits_of_processes_outside(world: World) -> None:
-    """confinement-7: nor have their limits changed."""
+    """confinement-7: commands cannot change their limits."""
     before = resource.prlimit(world.other.pid, resource.RLIMIT_NOFILE)
     world.sh(f"{shlex.join([sys.executable, '-c', LIMIT])} {world.other.pid} {world.client.process.pid}")
     assert resource.prlimit(world.other.pid, resource.RLIMIT_NOFILE) == before
@@ -250,7 +251,7 @@ def test_limits_of_processes_outside(world: World) -> None:
 
 
 def test_processes_outside(world: World) -> None:
-    """confinement-7: can't be signalled or traced, not by number and not all at once."""
+    """confinement-7: commands cannot signal or trace them, neither by pid nor with kill(-1)."""
     pids = f"{world.other.pid} {world.client.process.pid} {os.getpid()}"
     world.sh(f"for n in KILL TERM STOP USR1; do kill -$n {pids} $PPID 1; kill -$n -1; done; true")
     output = world.sh(f"{shlex.join([sys.executable, '-c', TRACE])} {pids}")
@@ -319,7 +320,7 @@ with socket.create_server(("127.0.0.1", 0)) as server:
 
 
 def test_a_loopback_of_its_own(world: World) -> None:
-    """confinement-8: tests of a project that talk to themselves work in both tiers."""
+    """confinement-8: a project's tests that connect to themselves work in both tiers."""
     assert world.python(LOOPBACK) == "connected"
 
 
@@ -337,7 +338,7 @@ for name, (number, *arguments) in numbers.items():
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="needs the numbers of x86-64")
 def test_system_calls(world: World) -> None:
-    """confinement-9: calls that lead past the other layers are refused, or answered as by a kernel without them."""
+    """confinement-9: calls that bypass the other layers are refused, or answered as by a kernel without them."""
     lines = world.python(CALLS).splitlines()
     assert len(lines) == 9
     for line in lines:
@@ -358,12 +359,12 @@ for top, _, names in os.walk("/proc/sys/kernel"):
 
 
 def test_settings_of_the_machine(world: World) -> None:
-    """confinement-9: are not opened for writing, by a server of user 0 either."""
+    """confinement-9: files of /proc/sys and /sys cannot be opened for writing, even by a server of user 0."""
     assert world.python(SETTINGS) == "[exit code 0, no output]"
 
 
 def test_what_a_command_is_for_works(world: World) -> None:
-    """confinement-10: it reads and writes the root, has a home and a place for temporary files, and runs programs."""
+    """confinement-10: a command reads and writes the root, has a home and temporary files, and runs programs."""
     output = world.sh(
         "echo a > mine && cat mine && rm mine && touch $HOME/x $TMPDIR/y && git log --oneline 2>&1 | tail -1; "
         "echo b > /dev/null; head -c 3 /dev/urandom | wc -c; id -u; cat /proc/self/comm; sh -c 'exit 3'; echo $?"

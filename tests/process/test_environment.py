@@ -1,4 +1,4 @@
-"""What a child sees of the server's environment (docs/specs/process.md)."""
+"""Which variables of the server's environment a child gets (docs/specs/process.md)."""
 
 import os
 
@@ -61,7 +61,7 @@ def test_only_the_allow_list_passes() -> None:
 
 
 async def test_a_real_child_sees_nothing_planted(here: Directory) -> None:
-    """process-3: by effect, not by the table."""
+    """process-3: checked by effect, with a real child."""
     runner = Runner(Limits(), child_environment({**SECRETS, **TAKEOVERS, **USEFUL}, passed=()))
     completed = await runner.run(["env"], cwd=here)
     await runner.close()
@@ -70,14 +70,14 @@ async def test_a_real_child_sees_nothing_planted(here: Directory) -> None:
 
 
 def test_what_the_operator_names_passes() -> None:
-    """process-3: by exact name, whatever it is."""
+    """process-3: by exact name, whatever the name."""
     environment = child_environment({**SECRETS, **USEFUL}, passed=["GITHUB_TOKEN", "ABSENT"])
     assert environment == {**USEFUL, "GITHUB_TOKEN": "planted-2"}
 
 
 @pytest.mark.parametrize("name", ["", "A=1", "A\0B"])
 def test_a_name_that_is_none_is_refused_at_start(name: str) -> None:
-    """process-3: a bad option fails by name."""
+    """process-3: the error names the option."""
     with pytest.raises(BadSetting):
         child_environment({}, passed=[name])
 
@@ -92,12 +92,12 @@ def test_a_name_that_is_none_is_refused_at_start(name: str) -> None:
     ],
 )
 def test_entries_of_path_that_depend_on_the_working_directory_are_left_out(inherited: str, passed_on: str) -> None:
-    """process-4: a hostile repository can't lay a program in the way."""
+    """process-4: a hostile repository cannot place a program in the search path."""
     assert child_environment({"PATH": inherited}, passed=()) == {"PATH": passed_on}
 
 
-async def test_the_environment_of_an_order_is_added_and_wins(here: Directory) -> None:
-    """process-5: one run may differ."""
+async def test_variables_of_a_run_are_added_and_win(here: Directory) -> None:
+    """process-5: one run can add or override variables."""
     runner = Runner(Limits(), {"PATH": os.environ["PATH"], "A": "old", "B": "kept"})
     options = RunOptions(environment={"A": "new", "C": "added"})
     completed = await runner.run(["sh", "-c", "echo $A $B $C"], cwd=here, options=options)
@@ -105,8 +105,8 @@ async def test_the_environment_of_an_order_is_added_and_wins(here: Directory) ->
     assert completed.stdout.text() == "new kept added\n"
 
 
-async def test_an_order_may_be_the_whole_environment(here: Directory) -> None:
-    """process-5: nothing is inherited then, but the mark by which the child's descendants are found."""
+async def test_a_run_may_set_its_whole_environment(here: Directory) -> None:
+    """process-5: nothing is inherited except the marker by which the child's descendants are found."""
     runner = Runner(Limits(), {"PATH": os.environ["PATH"], "A": "old"})
     options = RunOptions(environment={"PATH": "/usr/bin:/bin", "B": "x"}, inherit=False)
     completed = await runner.run(["env"], cwd=here, options=options)

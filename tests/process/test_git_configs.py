@@ -1,4 +1,4 @@
-"""What commands see of git's configuration, and what of their changes reaches the repository's own file: by effect."""
+"""What commands see of git's configuration, and which of their changes reach the repository's own file."""
 
 import os
 import random
@@ -71,7 +71,7 @@ def git(*words: str, directory: Path) -> str:
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A repository with a commit and every credential there is."""
+    """A repository with a commit and every kind of credential."""
     folder = tmp_path / "root" / "project"
     folder.mkdir(parents=True)
     git("init", "-q", "-b", "main", directory=folder)
@@ -83,7 +83,7 @@ def project(tmp_path: Path) -> Path:
 
 
 async def run(place: Place, text: str, directory: str = "project") -> tuple[str, str]:
-    """What a command printed, and what is said of it."""
+    """The output of a command, and the remarks of its result."""
     completed = await place.run("sh", "-c", text, directory=directory)
     assert not [path for path in completed.made if path.endswith("project/.git/config")]
     return completed.stdout.text() + completed.stderr.text(), " ".join(completed.remarks)
@@ -96,7 +96,7 @@ def setting(project: Path, *words: str) -> str:
 
 @needs_view
 async def test_no_token_is_in_what_commands_see(project: Path) -> None:
-    """confinement-41: by whatever way they look; remotes, identity and branches are there."""
+    """confinement-41: whichever way they read it; remotes, identity and branches are visible."""
     before = (project / ".git" / "config").read_bytes()
     async with kept(project.parent) as place:
         output, remarks = await run(
@@ -118,7 +118,7 @@ async def test_no_token_is_in_what_commands_see(project: Path) -> None:
 
 @needs_view
 async def test_harmless_changes_are_kept_and_credentials_survive_them(project: Path) -> None:
-    """confinement-42: in the repository's own file, which is otherwise as it was, comments and all."""
+    """confinement-42: in the repository's own file, whose other lines and comments stay the same."""
     async with kept(project.parent) as place:
         output, remarks = await run(
             place,
@@ -141,7 +141,7 @@ async def test_harmless_changes_are_kept_and_credentials_survive_them(project: P
 
 @needs_view
 async def test_line_ends_and_a_mark_stay(project: Path) -> None:
-    """confinement-42: a file that another system's editor wrote is still one when a change was carried over."""
+    """confinement-42: CRLF line ends and a byte order mark are kept when a change is applied."""
     file = project / ".git" / "config"
     file.write_bytes(_dos(CREDENTIALS.encode()))
     async with kept(project.parent) as place:
@@ -212,7 +212,7 @@ SPELLINGS = """
 
 @needs_view
 async def test_what_starts_programs_is_not_carried_over(project: Path) -> None:
-    """confinement-43: it holds for commands, and the result names the keys. By another spelling neither."""
+    """confinement-43: the change holds for commands only, and the result names the keys, however they are spelled."""
     before = (project / ".git" / "config").read_bytes()
     (project / "set").write_text("".join(f"git config {key!r} {value!r}\n" for key, value in PROGRAMS.items()))
     (project / "set").chmod(0o755)
@@ -238,7 +238,7 @@ async def test_what_starts_programs_is_not_carried_over(project: Path) -> None:
 
 @needs_view
 async def test_a_local_repository_takes_pushes_and_submodules_work(project: Path) -> None:
-    """confinement-42, confinement-43: what is not carried over works for commands all the same, also later."""
+    """confinement-42, confinement-43: changes that are not applied still hold for later commands."""
     async with kept(project.parent) as place:
         await run(
             place, "git init -q --bare ../bare.git; git push -q ../bare.git main; git remote add local ../bare.git"
@@ -255,8 +255,9 @@ async def test_a_local_repository_takes_pushes_and_submodules_work(project: Path
 
 
 @needs_view
-async def test_copies_that_are_spoiled_reach_nothing(project: Path, tmp_path: Path) -> None:
-    """confinement-42: emptied, no configuration, a link, a FIFO, another directory; the next command is well."""
+async def test_damaged_copies_change_nothing(project: Path, tmp_path: Path) -> None:
+    """confinement-42: emptied, invalid, replaced by a link, a FIFO or a directory; the next command has a valid
+    copy."""
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "config").write_text("[core]\n\trepositoryformatversion = 0\n[user]\n\tname = Outside\n")
@@ -281,10 +282,10 @@ async def test_copies_that_are_spoiled_reach_nothing(project: Path, tmp_path: Pa
 
 
 @needs_view
-async def test_what_is_set_meanwhile_stays(project: Path) -> None:
-    """confinement-44: commands at once, and a user who writes too: the last writer of each key, and no lost file.
+async def test_settings_written_at_the_same_time_are_kept(project: Path) -> None:
+    """confinement-44: among commands and a user who write at once the last writer of each key wins; no file is lost.
 
-    While a command runs the file is not replaced: that would uncover it in the views that are there.
+    While a command runs the file is not replaced: that would uncover it in the existing mount namespaces.
     """
     async with kept(project.parent) as place:
         async with anyio.create_task_group() as tasks:
@@ -301,7 +302,7 @@ async def test_what_is_set_meanwhile_stays(project: Path) -> None:
             await run(place, "git config user.name First; git config user.email early@x")
             assert setting(project, "user.name") == "User"
             assert (await run(place, "git config user.name"))[0] == "First\n"
-            with (project / ".git" / "config").open("a") as file:  # as an editor does: the same file
+            with (project / ".git" / "config").open("a") as file:  # in place, as an editor does
                 file.write("[user]\n\tname = Editor\n[my]\n\tkey = 1\n")
             (project / "go").touch()
         assert TOKEN not in outputs[0]
@@ -314,7 +315,7 @@ async def test_what_is_set_meanwhile_stays(project: Path) -> None:
 
 @needs_view
 def test_a_server_that_is_killed_loses_nothing_of_the_user(project: Path) -> None:
-    """confinement-42, confinement-44: at any moment the file is a whole one, and a change that waited is not made."""
+    """confinement-42, confinement-44: at any moment the file is complete, and a pending change is dropped."""
     seen: set[bytes] = set()
     is_over = threading.Event()
 
@@ -348,7 +349,7 @@ def test_a_server_that_is_killed_loses_nothing_of_the_user(project: Path) -> Non
 
 @needs_view
 async def test_a_lock_is_respected_and_another_repository_left_alone(project: Path) -> None:
-    """confinement-44: a change waits for git's own lock; it never goes to a repository that took the place."""
+    """confinement-44: a change waits for git's own lock, and never goes to a repository that replaced this one."""
     lock = project / ".git" / "config.lock"
     async with kept(project.parent) as place:
         lock.touch()
@@ -370,7 +371,7 @@ async def test_a_lock_is_respected_and_another_repository_left_alone(project: Pa
 
 @needs_view
 async def test_a_sparse_checkout_reaches_the_user_where_there_is_one(project: Path) -> None:
-    """confinement-42: and is not begun by a command: the user's git would read files that commands can make."""
+    """confinement-42: a command cannot enable it, because the user's git would read files that commands can create."""
     for name in ("a", "b"):
         (project / name).mkdir()
         (project / name / "f").touch()
@@ -406,7 +407,8 @@ replace(os.open(sys.argv[1], os.O_RDONLY), "config", change)
 
 @needs_view
 async def test_a_lock_of_a_killed_server_is_taken_over(project: Path) -> None:
-    """confinement-44: at the next start and at the next change; while its server lives it stays, as any other does."""
+    """confinement-44: at the next start and at the next change; while its server lives the lock is respected like any
+    other."""
     directory = project / ".git"
     lock, new, before = directory / "config.lock", directory / "config.lock.new", (directory / "config").read_bytes()
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
@@ -420,7 +422,7 @@ async def test_a_lock_of_a_killed_server_is_taken_over(project: Path) -> None:
     with holder() as first:
         first.kill()
     assert lock.exists()
-    setting(project, "user.name", "x")  # which git refuses
+    setting(project, "user.name", "x")  # which git rejects
     assert (directory / "config").read_bytes() == before
     async with kept(project.parent) as place:
         assert TOKEN not in (await run(place, "cat .git/config*"))[0]
@@ -473,8 +475,8 @@ async def test_other_places_of_configurations(project: Path, tmp_path: Path) -> 
 
 
 @needs_view
-async def test_a_submodule_is_kept_whatever_stands_around_it(project: Path, tmp_path: Path) -> None:
-    """confinement-41, confinement-6: made a part of another git directory, made none itself, or moved in `.git`."""
+async def test_a_submodule_keeps_its_protection_wherever_it_is(project: Path, tmp_path: Path) -> None:
+    """confinement-41, confinement-6: placed in another git directory, made one itself, or moved in `.git`."""
     part = tmp_path / "part"
     git("clone", "-q", "--bare", str(project), str(part), directory=tmp_path)
     git("submodule", "--quiet", "add", str(part), "libs/sub", directory=project)
@@ -508,7 +510,7 @@ async def test_a_submodule_is_kept_whatever_stands_around_it(project: Path, tmp_
 
 @needs_view
 async def test_a_remote_that_is_used_keeps_its_address(project: Path) -> None:
-    """confinement-43: without one git takes the name for a path, and a push to it runs the hooks there."""
+    """confinement-43: without a URL git takes the remote's name for a path, and a push to it runs the hooks there."""
     git("config", "branch.main.remote", "origin", directory=project)
     git("config", "remote.pushDefault", "ssh", directory=project)
     async with kept(project.parent) as place:
@@ -530,7 +532,7 @@ HELPER = f"!f() {{ echo password={TOKEN}; }}; f"
 
 @needs_view
 @pytest.mark.parametrize(("key", "value"), [("http.extraHeader", f"X: {TOKEN}"), ("credential.helper", HELPER)])
-async def test_a_credential_for_every_server_goes_to_no_new_one(project: Path, key: str, value: str) -> None:
+async def test_a_credential_for_all_servers_is_not_sent_to_a_new_one(project: Path, key: str, value: str) -> None:
     """confinement-43: git would send it to an address that a command has chosen."""
     (project / ".git" / "config").write_text('[remote "origin"]\n\turl = https://h.example/x\n')
     git("config", key, value, directory=project)
@@ -553,7 +555,8 @@ async def test_a_credential_for_every_server_goes_to_no_new_one(project: Path, k
 
 @needs_view
 async def test_credentials_beside_the_configuration(project: Path) -> None:
-    """confinement-41: old copies, stores, what is included, bare repositories, git directories elsewhere, and links."""
+    """confinement-41: old copies, credential stores, included files, bare repositories, separate git directories, and
+    links."""
     top = project.parent
     directory = project / ".git"
     address = f"https://user:{TOKEN}@host.example/x"
@@ -628,8 +631,8 @@ def _files(count: int) -> Iterator[tuple[random.Random, bytes, list[Setting]]]:
             continue
 
 
-def test_a_file_is_edited_as_it_is_meant() -> None:
-    """confinement-42: whatever stands in it, other keys keep their values and comments stay."""
+def test_a_configuration_is_edited_as_git_reads_it() -> None:
+    """confinement-42: whatever the file contains, other keys keep their values and comments stay."""
     for chosen, data, settings in _files(400):
         assert parse(serialize(settings), "config") == settings
         keys = [*(one.key for one in settings), "new.s.k", "remote.a.k", "core.z"]
@@ -644,7 +647,7 @@ def test_a_file_is_edited_as_it_is_meant() -> None:
         assert values_of(parse(after, "config")) == expected
         assert values_of(with_changes(settings, changes)) == expected
         assert after.count(b"# c") == data.count(b"# c")
-        if b"\n" in data:  # else it has no line ends
+        if b"\n" in data:  # otherwise it has no line ends
             assert edit(_dos(data), changes) == _dos(after)
         mixed = b"".join(one.replace(b"\n", b"\r\n") if chosen.random() < 0.5 else one for one in data.splitlines(True))
         assert parse(mixed, "config") == settings
@@ -654,12 +657,12 @@ def test_a_file_is_edited_as_it_is_meant() -> None:
 
 
 def _dos(data: bytes) -> bytes:
-    """The same as an editor of another system writes it."""
+    """The text with CRLF line ends."""
     return b"\xef\xbb\xbf" + data.replace(b"\n", b"\r\n")
 
 
 def test_git_reads_what_is_written(tmp_path: Path) -> None:
-    """confinement-42: the same settings, by git's own word."""
+    """confinement-42: git reads the same settings."""
     file = tmp_path / "config"
     for _, data, settings in list(_files(60))[:12]:
         text = edit(data, {"a.b": ('x;\n\t"y\\',), 'url.c"\\d.k': (None, " z ")}) + serialize(settings)
@@ -670,8 +673,8 @@ def test_git_reads_what_is_written(tmp_path: Path) -> None:
             assert words == [one.key if one.value is None else f"{one.key}\n{one.value}" for one in expected]
 
 
-def test_what_was_not_touched_is_as_it_was() -> None:
-    """confinement-42: a file whose view comes back unchanged is the same; each hidden value beside a change stays."""
+def test_unchanged_files_and_hidden_values_are_kept() -> None:
+    """confinement-42: an unchanged copy changes nothing, and a change keeps each hidden value beside it."""
     settings = parse(CREDENTIALS.encode(), "config")
     seen = values_of(without_credentials(settings))
     assert TOKEN not in str(seen)

@@ -1,7 +1,7 @@
-"""Attacks on the finding of hidden files from outside of a command: what changes between two commands, and how.
+"""Attacks on the search for hidden files, made outside commands and between two of them.
 
-By effect: whether a command that prints every file prints a canary. In tier full, where directories are watched, where
-they are polled because changes are not told, with coarse times.
+Judged by effect: whether a command that prints every file prints a canary. In tier full: with directories that are
+watched, with directories that are polled because changes are not reported, and with coarse timestamps.
 """
 
 import ctypes
@@ -28,7 +28,7 @@ needs_namespaces = pytest.mark.skipif(
 
 
 class Place:
-    """Where one attack is made: a directory beneath a root, one beneath another root, and one outside."""
+    """The directories of one attack: beneath a root, beneath another root, and outside."""
 
     def __init__(self, top: Path, name: str, client: Peer) -> None:
         self.name, self.canary = name, f"canary-of-{name.replace('_', '-')}"
@@ -43,7 +43,7 @@ class Place:
             one.mkdir()
 
     def run(self, *words: str) -> None:
-        """Run something as the user, in the namespaces of the server."""
+        """Run a program as the user, in the namespaces of the server."""
         inside = ("nsenter", "-t", str(self._pid), "-U", "-m", "--preserve-credentials")
         there = f'cd {self.top}/root/{self.name} && exec "$@"'
         subprocess.run([*inside, "sh", "-c", there, "sh", *words], check=True)
@@ -54,7 +54,7 @@ def exchange(one: Path, other: Path) -> None:
 
 
 def within_a_tick(at: Place) -> Iterator[str]:
-    """A secret made right after a look, in a directory whose times are set back."""
+    """Create a secret right after a scan, in a directory whose times are set back."""
     yield ""
     times = at.here.stat()
     (at.here / ".env").write_text(at.secret)
@@ -62,7 +62,7 @@ def within_a_tick(at: Place) -> Iterator[str]:
 
 
 def grown(at: Place) -> Iterator[str]:
-    """An empty file that grows, and one of references whose value changes to one of the same length; times set back."""
+    """Grow an empty file, and change a reference to a value of the same length; set the times back."""
     for name, before, after in (
         (".env", "", at.secret),
         ("prod.env", f"A=${'X' * (len(at.canary) - 1)}", f"A={at.canary}"),
@@ -85,7 +85,7 @@ def renamed_and_back(at: Place) -> Iterator[str]:
 
 
 def moved_in(at: Place) -> Iterator[str]:
-    """A tree from outside, then into the other root and back by another name."""
+    """Move a tree in from outside, then into the other root and back under another name."""
     (at.outside / "tree" / "deep").mkdir(parents=True)
     (at.outside / "tree" / "deep" / ".env").write_text(at.secret)
     yield ""
@@ -100,7 +100,7 @@ def moved_in(at: Place) -> Iterator[str]:
 
 
 def exchanged(at: Place) -> Iterator[str]:
-    """A hidden file and a harmless one; a directory with one and one without."""
+    """Exchange a hidden file with a harmless one, and a directory that contains one with a directory that does not."""
     for place in ("a/x", "b/x"):
         (at.here / place).mkdir(parents=True)
     (at.here / "a/x/.env").write_text(at.secret)
@@ -115,7 +115,7 @@ def exchanged(at: Place) -> Iterator[str]:
 
 
 def linked(at: Place) -> Iterator[str]:
-    """Hard links of a hidden file, made later, from outside and with what lies outside."""
+    """Make hard links of a hidden file later, from outside and with files outside."""
     (at.here / ".env").write_text(at.secret)
     yield ""
     os.link(at.here / ".env", at.here / "notes")
@@ -127,7 +127,7 @@ def linked(at: Place) -> Iterator[str]:
 
 
 def mounted(at: Place) -> Iterator[str]:
-    """Another file system, a directory and a single file."""
+    """Mount another file system, a directory and a single file."""
     (at.outside / "inner").mkdir()
     for place in (at.outside / "inner", at.here):
         (place / ".env").write_text(at.secret)
@@ -142,7 +142,7 @@ def mounted(at: Place) -> Iterator[str]:
     yield ""
     yield ""
     at.run("mount", "--bind", ".env", "notes")
-    (at.here / "prod.env").write_text("TOKEN=x")  # views have the mounts of the time when they were made
+    (at.here / "prod.env").write_text("TOKEN=x")  # a mount namespace has the mounts of the time when it was created
 
 
 def swapped_for_a_link(at: Place) -> Iterator[str]:
@@ -157,7 +157,7 @@ def swapped_for_a_link(at: Place) -> Iterator[str]:
 
 
 def made_again(at: Place) -> Iterator[str]:
-    """Directories and files that get the numbers of those that were deleted."""
+    """Create directories and files that reuse the inode numbers of deleted ones."""
     for number in range(20):
         (at.here / f"{number}").mkdir()
         (at.here / f"{number}/.env").touch()
@@ -181,7 +181,7 @@ def closed_and_opened(at: Place) -> Iterator[str]:
 
 
 def of_another_kind(at: Place) -> Iterator[str]:
-    """A FIFO, a directory and a link that become a file."""
+    """Replace a FIFO, a directory and a link by a file."""
     os.mkfifo(at.here / ".env")
     (at.here / "prod.env").mkdir()
     (at.here / "test.env").symlink_to("nothing")
@@ -203,7 +203,7 @@ def of_odd_names(at: Place) -> Iterator[str]:
 
 
 def of_a_directory_of_another_name(at: Place) -> Iterator[str]:
-    """What is hidden for the name of its directory."""
+    """Rename a directory for whose name a file is hidden."""
     (at.here / ".docker").mkdir()
     (at.here / ".docker" / "config.json").write_text(f'{{"auths": {{"h": {{"auth": "{at.canary}"}}}}}}')
     (at.here / ".ssh").mkdir()
@@ -216,7 +216,7 @@ def of_a_directory_of_another_name(at: Place) -> Iterator[str]:
 
 
 def published_and_changed(at: Place) -> Iterator[str]:
-    """What git holds with the same content is open; what was changed since is not, whatever its times say."""
+    """Files with the content of a committed one are open; a file that changed since is hidden, whatever its times."""
     file = at.here / ".env"
     file.write_text("TOKEN=" + "x" * len(at.canary) + "\n")
     for words in ("init -q .", "add -f .env", "commit -qm x"):
@@ -240,7 +240,7 @@ ATTACKS: list[Callable[[Place], Iterator[str]]] = [
 @needs_namespaces
 @pytest.mark.parametrize("setting", ["true", "mount -t ramfs none {}"], ids=["watched", "polled"])
 def test_a_change_between_two_commands_opens_nothing(tmp_path: Path, setting: str) -> None:
-    """confinement-25, confinement-26, secret-files-5: all attacks go on side by side, one step between two commands."""
+    """confinement-25, confinement-26, secret-files-5: all attacks run side by side, one step between two commands."""
     setting = f"{setting.format(tmp_path)} && cd {tmp_path} && mkdir root other outside"
     before = ("unshare", "-Urm", "sh", "-c", f'{setting} && exec "$@"', "sh")
     with peer(tmp_path / "root", tmp_path / "other", before=before) as client:

@@ -1,4 +1,4 @@
-"""Trees with hidden files in them: what commands can do to them, and what a tool does that commands can't."""
+"""Trees with hidden files: what commands can do with them, and what only a tool can do."""
 
 import os
 import select
@@ -47,15 +47,15 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def test_a_tree_with_hidden_files_is_moved(world: World) -> None:
-    """confinement-29: whole, by rename, and they stay hidden in it."""
+    """confinement-29: as a whole, by rename, and the files stay hidden."""
     assert CANARY not in world.sh("mkdir other; mv tree other/; cat other/tree/.env other/tree/deep/.env")
     assert (world.root / "other" / "tree" / "deep" / ".env").read_text() == CANARY
     assert CANARY not in world.sh("cat other/tree/.env other/tree/deep/.env")
 
 
-def test_git_takes_tracked_hidden_files_for_what_they_are(world: World) -> None:
-    """confinement-28, confinement-29: unchanged ones are no changes and in nobody's way, untracked ones neither; what
-    changed is told by both."""
+def test_git_reports_tracked_hidden_files_correctly(world: World) -> None:
+    """confinement-28, confinement-29: unchanged and untracked ones are no changes and block nothing; both git statuses
+    report a changed one."""
     assert "by-name" not in world.call("git_status")
     output = world.sh(
         f"{IDENTITY}; cat by-name.*; set -e; git status --short --untracked=no;"
@@ -80,7 +80,7 @@ def test_git_takes_tracked_hidden_files_for_what_they_are(world: World) -> None:
     ],
 )
 def test_a_command_that_met_a_hidden_file_is_reported(world: World, command: str) -> None:
-    """confinement-32: which file, why it is hidden, and what can be done."""
+    """confinement-32: the file, the reason why it is hidden, and the way to open it."""
     output = world.sh(command)
     line = next(line for line in output.splitlines() if line.startswith("[hidden from commands: "))
     assert f": {'by-name' if 'by-name' in command else 'tree/.env'}" in line
@@ -91,12 +91,12 @@ def test_a_command_that_met_a_hidden_file_is_reported(world: World, command: str
 
 @pytest.mark.parametrize("command", ["ls -A tree", "cat /etc/shadow", "echo .env; cat /root/nothing", "cat tree/open"])
 def test_other_commands_get_no_remark(world: World, command: str) -> None:
-    """confinement-32: a hidden file that was named beside no refusal is none that a command met."""
+    """confinement-32: naming a hidden file without being refused is no encounter."""
     assert "hidden from commands" not in world.sh(command)
 
 
 def test_a_tree_with_hidden_files_is_deleted_by_a_tool(world: World) -> None:
-    """confinement-29: a command deletes the rest of it; what is hidden is there until the tool deletes it."""
+    """confinement-29: a command deletes everything else in it; the tool deletes the hidden files."""
     assert "busy" in world.sh("rm -rf tree")
     assert [(world.root / path).read_text() for path in ("tree/.env", "tree/deep/.env")] == [CANARY, CANARY]
     answer = world.call("delete_directory", path="tree")
@@ -123,7 +123,7 @@ while True:
 
 
 def test_a_command_that_waits_for_a_deletion_reads_nothing(world: World) -> None:
-    """confinement-29: the cover falls off before the name goes; the file is empty by then."""
+    """confinement-29: the cover is removed before the name; the file is empty by then."""
     for _ in range(10):
         (world.root / "tree" / "deep").mkdir(parents=True, exist_ok=True)
         (world.root / "tree" / ".env").write_text(CANARY)

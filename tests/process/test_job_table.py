@@ -1,4 +1,4 @@
-"""Runs by themselves: whose they are, what ends them, what is left of them (docs/specs/runs.md)."""
+"""Background jobs: who owns them, what ends them, and what remains of them (docs/specs/runs.md)."""
 
 import os
 from collections.abc import AsyncIterator, Callable
@@ -24,7 +24,7 @@ PLAIN = RunOptions(timeout_seconds=60)
 
 
 class Clock:
-    """Seconds that pass when a test says so."""
+    """A clock that the test advances."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -34,7 +34,7 @@ class Clock:
 
 
 class Place:
-    """Runs and a folder to start them in."""
+    """Jobs, and a directory to start them in."""
 
     def __init__(self, runs: JobTable, runner: Runner, open_here: Callable[[], Directory], clock: Clock) -> None:
         self.runs = runs
@@ -71,7 +71,7 @@ async def printed(run: Job, text: bytes) -> None:
 
 
 async def test_a_run_goes_on_by_itself_and_keeps_what_it_prints(tmp_path: Path) -> None:
-    """runs-8: both outputs as one stream, as they come; the run is known by its id."""
+    """runs-8: both outputs form one stream in order of arrival; the run is identified by its id."""
     async with place(tmp_path) as here:
         run = await here.start("sh", "-c", "echo out; read a; echo err >&2; read a; echo end", options=fed())
         await printed(run, b"out\n")
@@ -90,8 +90,8 @@ def fed() -> RunOptions:
     return RunOptions(timeout_seconds=60, input=InputBuffer())
 
 
-async def test_the_directory_is_held_as_long_as_the_run_and_nothing_stays_open(tmp_path: Path) -> None:
-    """runs-7: a run is started where its directory was opened; at its end every descriptor is given back."""
+async def test_a_run_keeps_its_directory_open_and_leaks_no_descriptor(tmp_path: Path) -> None:
+    """runs-7: a run starts in the directory that was opened for it; at its end every descriptor is closed."""
     async with place(tmp_path) as here:
         await ended(await here.start("true"))
         before = len(os.listdir("/proc/self/fd"))
@@ -111,15 +111,15 @@ async def test_the_directory_is_held_as_long_as_the_run_and_nothing_stays_open(t
 
 
 async def test_a_program_that_cannot_start_leaves_no_run(tmp_path: Path) -> None:
-    """runs-2: the reason is the answer."""
+    """runs-2: the call answers with the reason."""
     async with place(tmp_path) as here:
         with pytest.raises(CannotStart, match="no-such-program"):
             await here.start("no-such-program")
         assert here.runs.of(ME) == []
 
 
-async def test_a_run_of_another_is_as_unknown_as_none(tmp_path: Path) -> None:
-    """runs-3: in the same words, but for the id."""
+async def test_a_run_of_another_principal_is_reported_as_unknown(tmp_path: Path) -> None:
+    """runs-3: the error is the same, but for the id."""
     async with place(tmp_path) as here:
         run = await here.start(*FOREVER)
         refusals = []
@@ -132,7 +132,7 @@ async def test_a_run_of_another_is_as_unknown_as_none(tmp_path: Path) -> None:
 
 
 async def test_too_many_runs_are_refused_and_another_principal_still_has_room(tmp_path: Path) -> None:
-    """runs-4: the limit is that of one principal, of runs that are alive."""
+    """runs-4: the limit counts the live runs of one principal."""
     async with place(tmp_path, runs=2) as here:
         first = await here.start(*FOREVER)
         await here.start(*FOREVER)
@@ -145,7 +145,7 @@ async def test_too_many_runs_are_refused_and_another_principal_still_has_room(tm
 
 
 async def test_of_finished_runs_the_oldest_are_forgotten(tmp_path: Path) -> None:
-    """runs-4: by number, and by what they keep on disk; one that is alive is never forgotten."""
+    """runs-4: by number and by output size on disk; a live run is never forgotten."""
     async with place(tmp_path, runs_kept=3, run_output_bytes=1_000_000) as here:
         alive = await here.start(*FOREVER)
         small = [await here.start("echo", str(number)) for number in range(5)]
@@ -158,7 +158,7 @@ async def test_of_finished_runs_the_oldest_are_forgotten(tmp_path: Path) -> None
         assert alive.is_alive
 
 
-async def test_what_nobody_touches_is_stopped_and_then_forgotten(tmp_path: Path) -> None:
+async def test_an_idle_run_is_stopped_and_then_forgotten(tmp_path: Path) -> None:
     """runs-6: by the clock; a touch or a waiting call keeps it."""
     async with place(tmp_path, run_idle_seconds=100) as here:
         idle, touched, waited = [await here.start(*FOREVER) for _ in range(3)]
@@ -179,7 +179,8 @@ async def test_what_nobody_touches_is_stopped_and_then_forgotten(tmp_path: Path)
 
 
 async def test_a_run_ends_with_all_it_started(tmp_path: Path) -> None:
-    """runs-5: stopped like every other child; a child without its environment in a session of its own excepted."""
+    """runs-5: a run's processes are stopped like those of other children; only a child without the marker variable in
+    a new session may escape."""
     tree = Tree(tmp_path)
     async with place(tmp_path) as here:
         run = await here.start("sh", "-c", TREE)
@@ -191,8 +192,8 @@ async def test_a_run_ends_with_all_it_started(tmp_path: Path) -> None:
         assert run.completed.stragglers_stopped > 0
 
 
-async def test_the_last_words_of_a_run_that_is_stopped_are_kept(tmp_path: Path) -> None:
-    """runs-8: also what comes between TERM and the end."""
+async def test_output_of_a_run_during_its_stop_is_kept(tmp_path: Path) -> None:
+    """runs-8: also output between TERM and the exit."""
     async with place(tmp_path, grace_seconds=10) as here:
         run = await here.start("sh", "-c", "trap 'echo last words; exit 3' TERM; echo on; while :; do sleep 0.05; done")
         await printed(run, b"on\n")
@@ -205,7 +206,7 @@ async def test_the_last_words_of_a_run_that_is_stopped_are_kept(tmp_path: Path) 
 
 
 async def test_a_run_has_a_deadline_of_its_own(tmp_path: Path) -> None:
-    """runs-5: told as a timeout."""
+    """runs-5: the run is reported as timed out."""
     async with place(tmp_path) as here:
         run = await here.start(*FOREVER, options=RunOptions(timeout_seconds=0.1))
         await ended(run)
@@ -214,7 +215,7 @@ async def test_a_run_has_a_deadline_of_its_own(tmp_path: Path) -> None:
 
 
 async def test_the_end_of_the_server_ends_every_run(tmp_path: Path) -> None:
-    """runs-5: with its children; the output goes too."""
+    """runs-5: with its children; its stored output is deleted."""
     async with place(tmp_path) as here:
         runs = [await here.start("sh", "-c", "echo $$; exec tail -f /dev/null") for _ in range(3)]
         for run in runs:
@@ -227,7 +228,7 @@ async def test_the_end_of_the_server_ends_every_run(tmp_path: Path) -> None:
 
 
 async def test_a_call_that_is_cancelled_before_the_start_leaves_no_run_alive(tmp_path: Path) -> None:
-    """runs-2: its caller never learned the id."""
+    """runs-2: its caller never got the id."""
     async with place(tmp_path) as here:
         with anyio.CancelScope() as scope:
             scope.cancel()
@@ -237,8 +238,8 @@ async def test_a_call_that_is_cancelled_before_the_start_leaves_no_run_alive(tmp
         assert here.runner.running == 0
 
 
-async def test_where_there_are_no_terminals_that_is_said(tmp_path: Path) -> None:
-    """runs-20: and the directory is closed."""
+async def test_missing_terminals_are_reported(tmp_path: Path) -> None:
+    """runs-20: and the working directory is closed."""
     async with place(tmp_path) as here:
         if here.runner.has_terminals:
             pytest.skip("terminals are there")
@@ -250,10 +251,10 @@ async def test_where_there_are_no_terminals_that_is_said(tmp_path: Path) -> None
 
 
 async def test_each_stream_passes_its_own_filter(tmp_path: Path) -> None:
-    """runs-12: what a filter holds back comes at the end."""
+    """runs-12: what a filter has buffered is delivered at the end."""
 
     class Whole:
-        """Gives everything on at the end, in capitals."""
+        """Deliver everything at the end, in capitals."""
 
         def __init__(self) -> None:
             self.data = b""
@@ -278,7 +279,7 @@ async def test_each_stream_passes_its_own_filter(tmp_path: Path) -> None:
 
 
 async def test_a_flood_is_bounded_in_memory_and_on_disk(tmp_path: Path) -> None:
-    """runs-9: and the run goes on to its end; how much was printed is known."""
+    """runs-9: and the run continues to its end; the number of printed bytes is known."""
     async with place(tmp_path, run_output_bytes=1_000_000) as here:
         run = await here.start("head", "-c", "20000000", "/dev/zero")
         await ended(run)

@@ -1,6 +1,7 @@
-"""Names that move between directories: rename and hard link in commands, with the programs that need them.
+"""Rename and hard link between directories in commands, with programs that need them.
 
-In both tiers, the weaker one under the system call filter of a container. What must not move is in `test_holding`.
+In both tiers, tier `landlock` under the system call filter of a container. What must not move is tested in
+`test_confinement_status`.
 """
 
 import os
@@ -20,7 +21,7 @@ GIT = "git -c user.name=a -c user.email=a@b"
 
 
 class World:
-    """A repository with two directories, a root that is read-only, and a server that serves both."""
+    """A repository with two directories, a read-only root, and a server for both."""
 
     def __init__(self, folder: Path, client: Peer, tier: str) -> None:
         self.root, self.fixed = folder / "root", folder / "fixed"
@@ -28,7 +29,7 @@ class World:
         self._client = client
 
     def sh(self, text: str) -> tuple[bool, str]:
-        """Run shell text as a command in the first root: whether it succeeded, and what it printed."""
+        """Run shell text as a command in the first root; return whether it succeeded, and its output."""
         line = shlex.join(["sh", "-ec", text])
         result = self._client.call("run_command", command=line, directory=str(self.root), timeout_seconds=60)
         return result["_meta"]["coretools/facts"]["exit_code"] == 0, str(result["content"][0]["text"])
@@ -60,7 +61,7 @@ def python(code: str) -> str:
 
 
 def test_moving_and_linking_across_directories(world: World) -> None:
-    """confinement-10: what rename(2) and link(2) do between two directories of a root works; nothing is copied."""
+    """confinement-10: rename(2) and link(2) work between two directories of a root; nothing is copied."""
     inode = (world.root / "a" / "of-a").stat().st_ino
     for code, source, target in (
         (python("import os; os.rename('a/of-a', 'b/renamed')"), "a/of-a", "b/renamed"),
@@ -78,7 +79,7 @@ def test_moving_and_linking_across_directories(world: World) -> None:
 
 
 def test_git_moves_between_directories(world: World) -> None:
-    """confinement-10: `git mv`, a push to a bare repository beneath the root, a worktree that moves."""
+    """confinement-10: `git mv`, a push to a bare repository beneath the root, a moved worktree."""
     for text in (
         "git mv a/of-a b/moved && test -f b/moved",
         f"{GIT} commit -qm second && git push -q ./bare.git HEAD:refs/heads/pushed",
@@ -90,7 +91,7 @@ def test_git_moves_between_directories(world: World) -> None:
 
 
 def test_worktrees_are_added_and_removed(world: World) -> None:
-    """confinement-6: their `.git` file does not keep them, unlike that of a submodule, which stays as it is."""
+    """confinement-6: their `.git` file can be removed, unlike that of a submodule."""
     for text in (
         "git worktree add -q ../root/trees/one",
         "git worktree add -q trees/two; touch trees/two/untracked",
@@ -111,7 +112,7 @@ def test_worktrees_are_added_and_removed(world: World) -> None:
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node")
 def test_node_renames_across_directories(world: World) -> None:
-    """confinement-10: `renameSync`, by which its package managers install."""
+    """confinement-10: `renameSync`, with which its package managers install."""
     code = "require('fs').renameSync('a/of-a', 'b/of-node')"
     is_ok, output = world.sh(shlex.join(["node", "-e", code]))
     assert is_ok, output
@@ -119,7 +120,7 @@ def test_node_renames_across_directories(world: World) -> None:
 
 
 def test_a_read_only_root_is_not_moved_in(world: World) -> None:
-    """confinement-15: nor out of, nor linked from or to."""
+    """confinement-15: nothing moves in or out, and nothing is linked from or to it."""
     fixed = world.fixed
     for text in (
         f"mv {fixed}/a/of-a {fixed}/b/moved",

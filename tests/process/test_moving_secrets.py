@@ -1,6 +1,6 @@
-"""Attacks on the finding of hidden files: commands that move directories while others begin, and what was moved.
+"""Attacks on the search for hidden files: commands that move directories while other commands start.
 
-In tier full; by effect: whether a command prints a canary.
+In tier full; judged by effect: whether a command prints a canary.
 """
 
 import os
@@ -79,7 +79,7 @@ def run(client: Peer, *argv: str) -> str:
 
 @pytest.mark.parametrize("way", ["rename", "between", "exchange", "deep", "link"])
 def test_a_directory_that_moves_while_commands_begin(world: tuple[Path, Peer], way: str) -> None:
-    """confinement-45: the files in it stay hidden from the commands that begin meanwhile, and afterwards."""
+    """confinement-45: its hidden files stay hidden from commands that start meanwhile and afterwards."""
     root, client = world
     stop = f"stop-{way}"
     mover = client.call("run_command", command=shlex.join([sys.executable, "mover.py", way, stop]), wait_seconds=0)

@@ -1,4 +1,5 @@
-"""What is kept of an output, in memory and on disk: offsets stay, the oldest goes first (docs/specs/runs.md)."""
+"""Stored output, in memory and on disk: offsets are stable and the oldest bytes are dropped first
+(docs/specs/runs.md)."""
 
 import os
 import random
@@ -15,8 +16,8 @@ def store(*, file_bytes: int, memory_bytes: int = 100, disk_bytes: int = 1 << 30
     return OutputStore(DiskQuota(disk_bytes), file_bytes=file_bytes, memory_bytes=memory_bytes)
 
 
-def test_what_is_there_is_what_was_printed_and_offsets_never_change() -> None:
-    """runs-8, runs-9: whatever the sizes of pieces, memory and file."""
+def test_stored_output_is_what_was_printed_and_offsets_never_change() -> None:
+    """runs-8, runs-9: for all sizes of pieces, memory and file."""
     for seed in range(60):
         chance = random.Random(seed)
         kept = store(file_bytes=chance.choice([50, 300, 1000, 5000]), memory_bytes=chance.choice([1, 40, 500]))
@@ -35,7 +36,7 @@ def test_what_is_there_is_what_was_printed_and_offsets_never_change() -> None:
 
 
 def test_the_file_is_bounded_and_has_no_name(tmp_path: Path) -> None:
-    """runs-9: nothing to be found in the temporary directory, however the server ends."""
+    """runs-9: the temporary directory contains no entry for it, however the server ends."""
     kept = OutputStore(DiskQuota(1 << 20), file_bytes=10_000, memory_bytes=100, folder=str(tmp_path))
     for _ in range(1000):
         kept.append(b"x" * 100)
@@ -49,7 +50,7 @@ def test_the_file_is_bounded_and_has_no_name(tmp_path: Path) -> None:
 
 @contextmanager
 def files_at_most(size: int) -> Iterator[None]:
-    """A disk that takes no more than so many bytes a file, as far as this process can see."""
+    """A full disk: limit the file size of this process."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
@@ -61,7 +62,7 @@ def files_at_most(size: int) -> Iterator[None]:
 
 
 def test_a_full_disk_loses_what_is_old_and_counts_it() -> None:
-    """runs-10: the newest is in memory; when there is room again, it is used again."""
+    """runs-10: the newest bytes are kept in memory; the disk is used again when there is room."""
     kept = store(file_bytes=1 << 20)
     with files_at_most(1000):
         for number in range(200):
@@ -79,7 +80,7 @@ def test_a_full_disk_loses_what_is_old_and_counts_it() -> None:
 
 
 def test_no_temporary_directory_is_a_full_disk(tmp_path: Path) -> None:
-    """runs-10: no run ends by it."""
+    """runs-10: no run ends because of it."""
     kept = OutputStore(DiskQuota(1 << 20), file_bytes=1 << 20, memory_bytes=100, folder=str(tmp_path / "gone"))
     for _ in range(100):
         kept.append(b"y" * 10)
@@ -88,7 +89,7 @@ def test_no_temporary_directory_is_a_full_disk(tmp_path: Path) -> None:
 
 
 def test_all_outputs_share_one_bound_on_disk() -> None:
-    """runs-10: beyond it the disk is full to them; what is closed gives its part back."""
+    """runs-10: beyond the bound they treat the disk as full; a closed output frees its share."""
     disk = DiskQuota(1000)
     one, two = (OutputStore(disk, file_bytes=800, memory_bytes=10) for _ in range(2))
     for _ in range(100):

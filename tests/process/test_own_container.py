@@ -1,4 +1,5 @@
-"""What a container's own server gives its commands, and what commands are told that meet a closed place without it."""
+"""What a server with a container of its own gives its commands, and what commands without one are told about closed
+places."""
 
 import os
 import shlex
@@ -29,7 +30,7 @@ def serve(folder: Path, *flags: str, temporary: str) -> Iterator[Server]:
 
 @pytest.fixture(scope="module")
 def container(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    """A server that has its container to itself, with its own temporary files in another place."""
+    """A server with a container of its own, whose temporary files are in another directory."""
     here = TREE.resolve()
     if here.is_relative_to("/tmp") or here.is_relative_to("/var/tmp"):
         pytest.skip("needs a place for temporary files apart from those of the container")
@@ -70,12 +71,12 @@ SIGNAL = "import os; os.execlp('sh', 'sh', '-c', 'kill $PPID')"
 
 @pytest.mark.parametrize("code", [SEMAPHORES, TEMPORARY, TERMINAL], ids=["semaphores", "temporary", "terminal"])
 def test_a_container_of_its_own(container: Server, code: str) -> None:
-    """confinement-30: its shared memory, temporary files and terminals are the commands'."""
+    """confinement-30: its shared memory, temporary files and terminals belong to the commands."""
     assert container.python(code + "\nprint('works')") == "works"
 
 
 def test_temporary_files_of_the_server_stay_apart(container: Server) -> None:
-    """confinement-30: TMPDIR and home are not in a place that all roles of the container share."""
+    """confinement-30: TMPDIR and home are not in a directory that all roles of the container share."""
     output = container.python("import os; print(os.environ['TMPDIR'], os.environ['HOME'])")
     assert not any(path.startswith(("/tmp/", "/dev/shm/", "/var/tmp/")) for path in output.split())
 
@@ -91,7 +92,7 @@ MET = {
 
 @pytest.mark.parametrize("name", MET)
 def test_a_result_names_the_closed_place_that_a_command_met(plain: Server, name: str) -> None:
-    """confinement-31: in one sentence; the directory that holds TMPDIR is not called closed."""
+    """confinement-31: in one sentence; the directory that contains TMPDIR is not called closed."""
     code, sentence = MET[name]
     output = plain.python(code)
     assert sentence in output
@@ -104,14 +105,14 @@ def test_a_command_that_succeeds_gets_no_remark(plain: Server) -> None:
 
 
 def test_diagnostics_name_what_is_closed(plain: Server) -> None:
-    """confinement-31: and no reason that is none: nothing was looked for denied files in without a view."""
+    """confinement-31: and no false reason: without namespaces there is no search for hidden files."""
     text = plain.client.call("get_diagnostics")["content"][0]["text"]
     assert "closed to commands in this tier: UDP and IPv6" in text
     assert "too many directories" not in text
 
 
 def test_a_fork_server_that_failed_leaves_no_dead_process(plain: Server) -> None:
-    """confinement-1: the tier that can't be had was tried by a process whose end was taken."""
+    """confinement-1: the process that tried the unavailable tier was waited for."""
     plain.python("pass")
     children = Path(f"/proc/{plain.client.process.pid}/task/{plain.client.process.pid}/children")
     states = [
@@ -123,7 +124,8 @@ def test_a_fork_server_that_failed_leaves_no_dead_process(plain: Server) -> None
 @pytest.mark.parametrize("version", [1, 2])
 @pytest.mark.parametrize("is_own_top", [True, False], ids=["own group on top", "path of the machine"])
 def test_memory_is_that_of_the_control_group(tmp_path: Path, version: int, is_own_top: bool) -> None:
-    """confinement-17: the smallest bound on the way up counts, in both versions and however the group is mounted."""
+    """confinement-17: the smallest limit among the ancestors counts, in both cgroup versions and however the group is
+    mounted."""
     name, kind = ("memory.limit_in_bytes", "cgroup") if version == 1 else ("memory.max", "cgroup2")
     top = tmp_path / "hierarchy"
     (top / "inner").mkdir(parents=True)
@@ -138,12 +140,12 @@ def test_memory_is_that_of_the_control_group(tmp_path: Path, version: int, is_ow
 
 
 def test_memory_of_this_machine() -> None:
-    """confinement-17: where nothing bounds it, the machine's."""
+    """confinement-17: without a limit, the machine's memory."""
     assert 0 < command_confinement.memory_bytes() <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def test_a_bound_of_a_real_control_group() -> None:
-    """confinement-17: read where the kernel has it."""
+    """confinement-17: read from the kernel's files."""
     groups = Path("/proc/self/cgroup").read_text().splitlines()
     own = next((line.split(":")[2] for line in groups if ":memory:" in line), "/none")
     group = Path(f"/sys/fs/cgroup/memory{own}/coretools-test-{os.getpid()}")

@@ -1,4 +1,4 @@
-"""A read-only root that lies in a writable one: commands change nothing in it, in both tiers (confinement-36)."""
+"""A read-only root beneath a writable one: commands change nothing in it, in both tiers (confinement-36)."""
 
 import os
 import shlex
@@ -17,29 +17,31 @@ from tests.docker_profile import under_profile
 from tests.protocol.peer import Peer, peer
 
 ROOTS = ("ro", "../q/ro", "x/ro")
-"""Read-only ones, from the writable root on: directly in it, in what the operator made writable, and deeper."""
+"""Read-only roots, relative to the writable root: directly in it, in a directory that the operator opened for writing,
+and deeper."""
 
 
 class World:
-    """Two read-only roots in a writable one, and a server that serves them."""
+    """Two read-only roots in a writable one, and a server for them."""
 
     def __init__(self, top: Path, client: Peer, tier: str) -> None:
         self.top, self.client, self.tier = top, client, tier
 
     def sh(self, text: str, *, tool: str = "run_command", directory: str = ".") -> tuple[bool, str]:
-        """Run shell text as a command: whether it succeeded, and what the result says."""
+        """Run shell text as a command; return whether it succeeded, and the text of the result."""
         line = shlex.join(["sh", "-ec", text])
         result = self.client.call(tool, command=line, directory=str(self.top / directory))
         facts = result.get("_meta", {}).get("coretools/facts", {})
         return facts.get("exit_code") == 0, str(result["content"][0]["text"])
 
     def bring_back(self) -> None:
-        """The view lets the directory above a root be moved: then the root is gone, and nothing changes it there."""
+        """Undo a rename of the directory above a root, which tier full allows: the root is gone then, and nothing
+        changes it."""
         for place in ("y", "a/x"):
             if (self.top / place / "ro").exists():
                 assert self.tier == "full"
                 self.sh(f"echo x > {place}/ro/f; echo x > {place}/ro/new")
-                self.sh("git init -q; git init -q b; echo x > new")  # so that the next view is another one
+                self.sh("git init -q; git init -q b; echo x > new")  # so that the next mount namespace is a new one
                 self.sh(f"echo x > {place}/ro/f; echo x > {place}/ro/new")
                 self.client.call("write_file", path=f"{place}/ro/f", content="x")
                 os.rename(self.top / place, self.top / "x")
@@ -115,7 +117,7 @@ for call in (
 
 
 def test_a_read_only_root_is_not_changed(world: World) -> None:
-    """confinement-36, confinement-15: not by what is written, renamed, linked or bound, whatever command it is."""
+    """confinement-36, confinement-15: neither writes, renames, links nor mounts change it, whatever the command."""
     before = world.state()
     (world.top / "a" / "by-calls.py").write_text(BY_CALLS)
     for ro in ROOTS:
@@ -128,8 +130,8 @@ def test_a_read_only_root_is_not_changed(world: World) -> None:
     assert (world.top / "a" / "f").exists()
 
 
-def test_what_lies_beside_it_is_written(world: World) -> None:
-    """confinement-36: every other entry, what is made in them, and what came since the last command."""
+def test_entries_beside_it_are_written(world: World) -> None:
+    """confinement-36: all other entries, new files in them, and entries created since the previous command."""
     (world.top / "came").mkdir()
     (world.top / "came.txt").write_text("x")
     for text in (
@@ -153,7 +155,7 @@ def test_a_git_directory_that_is_a_read_only_root(world: World) -> None:
 
 
 def test_links_beside_it_lead_nowhere_new(world: World) -> None:
-    """confinement-3: of an entry that is a link nothing is granted that it leads to."""
+    """confinement-3: an entry that is a link grants no access to its target."""
     marker = Path("/var/coretools-marker")
     world.sh(f"echo x > to-etc/{marker.name}")
     is_there = marker.exists()
@@ -162,7 +164,8 @@ def test_links_beside_it_lead_nowhere_new(world: World) -> None:
 
 
 def test_what_can_not_be_granted_is_reported(world: World) -> None:
-    """confinement-36: nothing is made directly in the directories above, in tier landlock; the result says why."""
+    """confinement-36: in tier landlock nothing can be created directly in the directories above; the result gives the
+    reason."""
     is_ok, output = world.sh("echo x > new")
     assert is_ok == (world.tier == "full")
     assert (world.top / "new").exists() == is_ok
@@ -172,8 +175,8 @@ def test_what_can_not_be_granted_is_reported(world: World) -> None:
     assert (f"new entries directly in {world.top}" in diagnostics) == (world.tier == "landlock")
 
 
-def test_of_a_very_large_directory_a_part_is_granted(tmp_path: Path) -> None:
-    """confinement-36: the limit of entries; the root is among none of them."""
+def test_a_part_of_a_very_large_directory_is_granted(tmp_path: Path) -> None:
+    """confinement-36: the limit of entries; the read-only root is not among them."""
     (tmp_path / "a-root").mkdir()
     for number in range(MAX_ENTRIES + 1):
         (tmp_path / f"f{number}").touch()

@@ -1,4 +1,4 @@
-"""How reading output leaves time to the calls (docs/specs/process.md)."""
+"""Reading output leaves time for other calls (docs/specs/process.md)."""
 
 import pytest
 
@@ -13,8 +13,8 @@ class Clock:
         return self.now
 
 
-def test_a_flood_gets_its_share_of_the_time_and_no_more() -> None:
-    """process-27: whoever reads; after a pause a burst goes through at once."""
+def test_a_flood_of_output_is_throttled() -> None:
+    """process-27: whoever reads; after a pause a burst passes at once."""
     clock = Clock()
     throttle = ReadThrottle(clock)
     busy, began, pauses = 0.0, clock.now, []

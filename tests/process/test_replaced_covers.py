@@ -1,4 +1,4 @@
-"""Covered files that somebody outside replaces while a command goes on: by effect, from the command's side."""
+"""Covered files that a process outside replaces while a command runs, judged from the command's side."""
 
 import ctypes
 import json
@@ -124,7 +124,7 @@ def git(*words: str, directory: Path) -> None:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """With everything that has a cover, at the top and in a repository further down."""
+    """A root with every kind of covered file, at the top and in a repository further down."""
     top = tmp_path / "root"
     for folder in (top, top / "deep" / "project"):
         folder.mkdir(parents=True, exist_ok=True)
@@ -136,7 +136,7 @@ def root(tmp_path: Path) -> Path:
 
 
 def renamed(path: Path, text: str) -> None:
-    """As most programs save."""
+    """Write a new file and rename it, as most programs save."""
     new = path.with_name("new")
     new.write_text(text)
     new.rename(path)
@@ -148,7 +148,7 @@ def made_again(path: Path, text: str) -> None:
 
 
 def backed_up(path: Path, text: str) -> None:
-    """As vim saves with `backupcopy=no`."""
+    """Save as vim does with `backupcopy=no`."""
     backup = path.with_name("backup~")
     path.rename(backup)
     path.write_text(text)
@@ -164,7 +164,7 @@ def linked(path: Path, text: str) -> None:
 
 
 def exchanged(path: Path, text: str) -> None:
-    """The one rename that detaches no mount, but moves it."""
+    """RENAME_EXCHANGE: the one rename that moves a mount instead of detaching it."""
     new = path.with_name("new")
     new.write_text(text)
     result = ctypes.CDLL(None).renameat2(-100, os.fsencode(new), -100, os.fsencode(path), 2)
@@ -182,7 +182,8 @@ WAYS: tuple[Callable[[Path, str], None], ...] = (renamed, made_again, backed_up,
 
 @pytest.mark.parametrize("folder", [".", "deep/project"])
 async def test_a_replaced_file_is_covered_again(root: Path, folder: str) -> None:
-    """confinement-14, confinement-44: in whatever way it is replaced. The run neither reads nor changes the new one."""
+    """confinement-14, confinement-44: however it is replaced, the running command neither reads nor changes the new
+    file."""
     config, secret = root / folder / ".git" / "config", root / folder / ".env"
     plant = f"add('{folder}/.git/config', '[core]{chr(92)}n fsmonitor = evil')"
     async with kept(root) as place:
@@ -206,7 +207,8 @@ async def test_a_replaced_file_is_covered_again(root: Path, folder: str) -> None
 
 
 async def test_directories_are_covered_again_with_what_is_in_them(root: Path) -> None:
-    """confinement-14: a whole repository, its hooks, settings of agents, and what the command has moved itself."""
+    """confinement-14: a whole repository, its hooks, settings of agents, and entries that the command has moved
+    itself."""
     other = root.parent / "other"
     other.mkdir()
     git("init", "-q", directory=other)
@@ -221,7 +223,7 @@ async def test_directories_are_covered_again_with_what_is_in_them(root: Path) ->
             (root / ".git").rename(root.parent / "old")
             (other / ".git").rename(root / ".git")
             await command.until(config, "False")
-            git("config", "user.name", "by git", directory=root)  # what came in a directory is watched too
+            git("config", "user.name", "by git", directory=root)  # files that arrive in a directory are watched too
             await command.until(config, "False")
             (root / ".git" / "hooks").rename(root / ".git" / "old hooks")
             (root / ".git" / "hooks").mkdir()
@@ -240,13 +242,13 @@ async def test_directories_are_covered_again_with_what_is_in_them(root: Path) ->
 
 
 async def test_what_a_command_makes_itself_stays_its_own(root: Path) -> None:
-    """confinement-14: only a name that had a cover gets one; a new secret file, repository or copy of them is not."""
+    """confinement-14: only a name that had a cover gets one; a new secret file or repository, or a copy, does not."""
     async with kept(root) as place, running_command(place, root) as command:
         command.ask("os.mkdir('build') or add('build/key.pem', 'x') or add('build/.env', 'API_TOKEN=x')")
         command.ask("os.rename('deep', 'elsewhere') or os.makedirs('deep/project')")
         command.ask("add('deep/project/.env', 'API_TOKEN=mine')")
         assert command.ask("os.system('git init -q deep/project && git -C deep/project config a.b mine')") == "0"
-        renamed(root / ".env", SECRET.format("last"))  # by then all that came before was looked at
+        renamed(root / ".env", SECRET.format("last"))  # by then all earlier changes have been processed
         await command.until("read('.env')", "PermissionError")
         assert command.ask("read('deep/project/.env')") == "API_TOKEN=mine"
         assert "mine" in command.ask("read('deep/project/.git/config')")
@@ -255,7 +257,7 @@ async def test_what_a_command_makes_itself_stays_its_own(root: Path) -> None:
 
 
 async def test_a_flood_of_events_hides_no_change(root: Path) -> None:
-    """confinement-14: when the kernel drops events all covers are looked at, and while there is no end of them too."""
+    """confinement-14: all covers are checked when the kernel drops events, and during an endless flood of them too."""
     once = "[(add('deep/x', ''), os.rename('deep/x', 'x')) for _ in range(20_000)] and 'done'"
     forever = "while True: os.rename('x', 'deep/x'); os.rename('deep/x', 'x')"
     async with kept(root) as place, running_command(place, root) as command:
@@ -268,7 +270,7 @@ async def test_a_flood_of_events_hides_no_change(root: Path) -> None:
 
 
 def test_without_watches_and_by_the_tools(root: Path) -> None:
-    """confinement-14: where the user has no inotify instance left; what a client reads of it."""
+    """confinement-14: the user has no inotify instance left; the result reports the covered files."""
     without = ("unshare", "-Ur", "sh", "-c", 'echo 0 > /proc/sys/user/max_inotify_instances; exec "$@"', "sh")
     command = RemoteCommand(root)
     with peer(root, before=without) as client:

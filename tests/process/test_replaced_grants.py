@@ -1,6 +1,6 @@
-"""Files of /etc that are replaced while a server runs, as `useradd`, `ldconfig` and network managers do it.
+"""Files of /etc that are replaced while a server runs, as `useradd`, `ldconfig` and network managers do.
 
-The server gets an /etc of its own, by a mount namespace; the test changes it from outside. In both tiers.
+The server gets an /etc of its own in a mount namespace; the test changes it from outside. In both tiers.
 """
 
 import os
@@ -33,12 +33,12 @@ class World:
         self._client = client
 
     def sh(self, text: str) -> str:
-        """Run shell text as a command; whatever it printed."""
+        """Run shell text as a command; return its output."""
         result = self._client.call("run_command", command=shlex.join(["sh", "-c", text]), timeout_seconds=30)
         return str(result["content"][0]["text"])
 
     def replace(self, name: str, text: str) -> None:
-        """As programs do that must not leave a half-written file: a new one, renamed over the old."""
+        """Write a new file and rename it over the old one."""
         fresh = self.etc / f"{name}+"
         fresh.write_text(text)
         fresh.chmod(0o644)
@@ -74,7 +74,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
 
 
 def test_what_is_replaced_in_etc_can_be_read(world: World) -> None:
-    """confinement-34: by the next command: a new user, another resolver, a library cache, a file that is new."""
+    """confinement-34: by the next command: a new user, another resolver, a library cache, a new file."""
     assert "me:x" in world.sh("cat /etc/passwd; whoami")
     for user in ("first", "second", "third"):
         world.replace("passwd", f"{user}:x:0:0::/:/bin/sh\n")
@@ -92,7 +92,7 @@ def test_what_is_replaced_in_etc_can_be_read(world: World) -> None:
 
 
 def test_secrets_stay_closed_when_they_are_replaced(world: World) -> None:
-    """confinement-3: and an entry of a secret's name is not granted because it is new."""
+    """confinement-3: a new entry with the name of a secret is not granted either."""
     for name in ("shadow", "ssl/private/key", "gshadow"):
         world.replace(name, CANARY)
         world.replace("passwd", f"{name.replace('/', '-')}:x:0:0::/:/bin/sh\n")

@@ -1,4 +1,4 @@
-"""What a run gives back (docs/specs/process.md)."""
+"""The result of a run (docs/specs/process.md)."""
 
 import os
 import resource
@@ -38,13 +38,13 @@ async def test_an_exit_code_is_a_result(runner: Runner, here: Directory) -> None
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL", "SIGSEGV", "SIGUSR1"])
 async def test_a_signal_is_reported_by_its_name(runner: Runner, here: Directory, name: str) -> None:
-    """process-11: there is no exit code then."""
+    """process-11: the result has no exit code."""
     completed = await runner.run(["sh", "-c", f"kill -{name[3:]} $$"], cwd=here)
     assert (completed.exit_code, completed.signal, completed.ok) == (None, name, False)
 
 
 async def test_64_megabytes_on_both_outputs_end_normally(runner: Runner, here: Directory) -> None:
-    """process-12: both are drained at once; head and tail are kept and the rest is counted."""
+    """process-12: both outputs are drained at once; head and tail are kept and the bytes between are counted."""
     options = RunOptions(keep_bytes=1000)
     completed = await runner.run([sys.executable, "-I", "-S", "-c", FLOOD], cwd=here, options=options)
     assert completed.ok
@@ -80,15 +80,15 @@ anyio.run(main)
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc to measure")
 def test_memory_does_not_grow_with_the_output() -> None:
-    """process-12: less than 20 MB for 128 MB, measured in a server of its own."""
-    # The peak of the address space (VmHWM), not ru_maxrss, which starts with the peak of whoever started the process.
+    """process-12: less than 20 MB for 128 MB, measured in a separate server."""
+    # The peak of the address space (VmHWM), not ru_maxrss, which starts with the peak of the parent process.
     server = subprocess.run([sys.executable, "-c", SERVER_OF_A_FLOOD, FLOOD], cwd=TREE, capture_output=True, check=True)
     ok, total, growth = server.stdout.split()
     assert (ok, int(total)) == (b"True", 128 << 20)
     assert int(growth) < 20_000_000
 
 
-async def test_a_grandchild_that_holds_the_pipe_does_not_hold_the_answer(runner: Runner, here: Directory) -> None:
+async def test_a_grandchild_that_keeps_the_pipe_open_does_not_delay_the_answer(runner: Runner, here: Directory) -> None:
     """process-13: it is stopped after a moment, and counted."""
     with anyio.fail_after(10):
         completed = await runner.run(["sh", "-c", "sleep 1000 & echo $!; echo done"], cwd=here)
@@ -97,8 +97,8 @@ async def test_a_grandchild_that_holds_the_pipe_does_not_hold_the_answer(runner:
     assert not is_alive(int(pid))
 
 
-async def test_what_a_grandchild_says_within_the_moment_is_kept(here: Directory) -> None:
-    """process-13: output that comes shortly after the exit belongs to the run."""
+async def test_output_of_a_grandchild_shortly_after_the_exit_is_kept(here: Directory) -> None:
+    """process-13: output shortly after the exit belongs to the run."""
     runner = Runner(Limits(linger_seconds=10.0), {"PATH": os.environ["PATH"]})
     completed = await runner.run(["sh", "-c", "(sleep 0.1; echo late) & echo early"], cwd=here)
     await runner.close()
@@ -107,14 +107,14 @@ async def test_what_a_grandchild_says_within_the_moment_is_kept(here: Directory)
 
 
 async def test_a_grandchild_with_closed_pipes_is_stopped_too(runner: Runner, here: Directory) -> None:
-    """process-13: whatever is left in the group when the child is gone."""
+    """process-13: every process that remains in the group after the child's exit."""
     completed = await runner.run(["sh", "-c", "sleep 1000 > /dev/null 2>&1 & echo $!"], cwd=here)
     assert completed.stragglers_stopped == 1
     assert not is_alive(int(completed.stdout.text()))
 
 
-async def test_a_listener_sees_every_piece_and_may_say_enough(runner: Runner, here: Directory) -> None:
-    """process-19: the tree is stopped early, and that is no timeout."""
+async def test_a_listener_gets_every_piece_and_may_stop_the_run(runner: Runner, here: Directory) -> None:
+    """process-19: the tree is stopped early, and the result is no timeout."""
     seen = bytearray()
 
     def enough(data: bytes) -> bool:
@@ -128,8 +128,8 @@ async def test_a_listener_sees_every_piece_and_may_say_enough(runner: Runner, he
     assert runner.running == 0
 
 
-async def test_a_listener_that_never_has_enough_sees_all(runner: Runner, here: Directory) -> None:
-    """process-19: also what the excerpt drops."""
+async def test_a_listener_that_never_stops_the_run_gets_all_output(runner: Runner, here: Directory) -> None:
+    """process-19: also the bytes that the excerpt drops."""
     seen = bytearray()
 
     def collect(data: bytes) -> bool:
@@ -142,7 +142,7 @@ async def test_a_listener_that_never_has_enough_sees_all(runner: Runner, here: D
     assert completed.stdout.dropped_bytes == len(seen) - 10
 
 
-async def test_what_a_listener_raises_comes_out_as_it_is(runner: Runner, here: Directory) -> None:
+async def test_an_exception_of_a_listener_is_raised_unchanged(runner: Runner, here: Directory) -> None:
     """process-19: after the tree is stopped."""
 
     def fail(data: bytes) -> bool:
@@ -154,7 +154,7 @@ async def test_what_a_listener_raises_comes_out_as_it_is(runner: Runner, here: D
 
 
 async def test_a_child_too_many_is_refused(here: Directory) -> None:
-    """process-23: it does not wait in a queue that nobody sees."""
+    """process-23: it does not wait in a hidden queue."""
     runner = Runner(Limits(processes=2, grace_seconds=0.1), {"PATH": os.environ["PATH"]})
     async with anyio.create_task_group() as tasks:
         for name in ("up1", "up2"):
@@ -171,7 +171,7 @@ async def test_a_child_too_many_is_refused(here: Directory) -> None:
 
 
 async def test_200_at_once_are_all_answered(runner: Runner, here: Directory) -> None:
-    """process-24: none is lost, and descriptors are back to where they were."""
+    """process-24: none is lost, and all descriptors are closed again."""
     await runner.run(["true"], cwd=here)
     before = len(os.listdir("/proc/self/fd"))
     answers: list[Completed] = []
@@ -199,7 +199,7 @@ async def test_starts_that_fail_leave_no_descriptor(runner: Runner, here: Direct
 
 
 async def test_the_peak_of_memory_is_reported_when_it_is_the_childs_own(runner: Runner, here: Directory) -> None:
-    """process-26: a figure below the server's own peak is the server's, and is not told."""
+    """process-26: a value below the server's own peak is the server's, and is not reported."""
     assert (await runner.run(["true"], cwd=here)).peak_memory_bytes == 0
     more = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 + 50_000_000
     take = [sys.executable, "-I", "-S", "-c", f"x = b'x' * {more}"]

@@ -1,4 +1,4 @@
-"""How commands are kept: tiers, grants, what is masked and when, limits, and what happens when a helper is ended."""
+"""The sandbox pool: tiers, grants, masked files, limits, and what happens when one of its processes is killed."""
 
 import os
 import shutil
@@ -56,7 +56,7 @@ def _mode(path: str | Path) -> int:
 
 
 class Place:
-    """A runner with a sandbox pool, and the directory that it serves."""
+    """A runner with a sandbox pool, and its directory."""
 
     def __init__(self, runner: Runner, mine: pool.SandboxPool, roots: Roots) -> None:
         self.runner = runner
@@ -68,7 +68,7 @@ class Place:
             return await self.runner.run(argv, cwd=opened, options=options)
 
     async def sh(self, text: str, options: RunOptions = COMMAND) -> str:
-        """What shell text printed, both outputs."""
+        """Run shell text; return both outputs."""
         completed = await self.run("sh", "-c", text, options=options)
         return completed.stdout.text() + completed.stderr.text()
 
@@ -89,14 +89,14 @@ async def kept(
 
 
 async def test_the_strongest_tier_is_taken(tmp_path: Path) -> None:
-    """confinement-1: found by doing; nothing stronger is missing."""
+    """confinement-1: found by trying; no stronger tier is missing."""
     async with kept(tmp_path) as place:
         holding = await place.runner.prepare()
     assert (holding.tier, holding.missing, holding.is_permitted) == ("full", {}, True)
 
 
 def test_a_missing_tier_is_reported(tmp_path: Path) -> None:
-    """confinement-1: with the reason, at start and in diagnostics."""
+    """confinement-1: with the reason, at start and in the diagnostics."""
     with peer(tmp_path, before=under_profile()) as client:
         client.start_session()
         text = client.call("get_diagnostics")["content"][0]["text"]
@@ -112,7 +112,7 @@ def test_a_missing_tier_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_required_tier_that_is_missing(tmp_path: Path) -> None:
-    """confinement-11: the server does not start, and says what is missing."""
+    """confinement-11: the server does not start, and reports what is missing."""
     words = [*under_profile(), sys.executable, "-m", "servers.workstation", str(tmp_path), "--require-tier", "full"]
     ended = warm.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 69
@@ -121,7 +121,7 @@ def test_a_required_tier_that_is_missing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("is_allowed", [False, True])
 def test_no_tier_at_all(tmp_path: Path, *, is_allowed: bool) -> None:
-    """confinement-11: without any confinement commands run only when the operator said so by name."""
+    """confinement-11: without confinement commands run only when the operator allows tier none by name."""
     before = [*under_profile(), sys.executable, "-m", "tests.confinement.without_landlock"]
     words = ["--allow-unconfined"] if is_allowed else []
     with peer(tmp_path, *words, before=before) as client:
@@ -139,8 +139,8 @@ def test_no_tier_at_all(tmp_path: Path, *, is_allowed: bool) -> None:
         assert "--allow-unconfined" in result["content"][0]["text"]
 
 
-async def test_network_by_the_operators_word(tmp_path: Path) -> None:
-    """confinement-12: a listener of the machine is reached only with it."""
+async def test_network_opened_by_the_operator(tmp_path: Path) -> None:
+    """confinement-12: a listener of the machine is reached only when the operator opens the network."""
     reach = "import socket, sys; socket.create_connection(('127.0.0.1', int(sys.argv[1])), 2).send(b'x')"
     for access in ("deny", "allow"):
         with socket.create_server(("127.0.0.1", 0)) as server:
@@ -150,8 +150,8 @@ async def test_network_by_the_operators_word(tmp_path: Path) -> None:
             assert ended.ok == (access == "allow")
 
 
-async def test_paths_by_the_operators_word(tmp_path: Path) -> None:
-    """confinement-13: to be read, or to be written too; nothing beside them."""
+async def test_paths_opened_by_the_operator(tmp_path: Path) -> None:
+    """confinement-13: for reading, or for writing too; nothing beside them."""
     for name in ("root", "readable", "given", "hidden"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text(name)
@@ -166,7 +166,7 @@ async def test_paths_by_the_operators_word(tmp_path: Path) -> None:
     assert is_there(tmp_path / "given" / "new")
 
 
-async def test_a_path_of_the_operators_is_read_when_it_was_replaced(tmp_path: Path) -> None:
+async def test_a_replaced_path_of_the_operator_is_read(tmp_path: Path) -> None:
     """confinement-34: a file, and a directory."""
     (tmp_path / "root").mkdir()
     readable, folder = tmp_path / "readable", tmp_path / "folder"
@@ -183,7 +183,7 @@ async def test_a_path_of_the_operators_is_read_when_it_was_replaced(tmp_path: Pa
 
 
 async def test_what_becomes_denied_is_masked(tmp_path: Path) -> None:
-    """confinement-14: for the next command, whether it was made, replaced or moved there; other files are not."""
+    """confinement-14: for the next command, whether it was created, replaced or moved; other files are not."""
     (tmp_path / "deep").mkdir()
     async with kept(tmp_path) as place:
         assert "No such file" in await place.sh("cat .env deep/.env")
@@ -198,7 +198,7 @@ async def test_what_becomes_denied_is_masked(tmp_path: Path) -> None:
 
 
 async def test_a_hidden_file_that_is_made_again_is_masked(tmp_path: Path) -> None:
-    """confinement-14: also when it has the inode number of the old one, whose cover went with it."""
+    """confinement-14: also when it reuses the inode number of the old one, whose cover was removed with it."""
     async with kept(tmp_path) as place:
         for turn in range(5):
             (tmp_path / ".env").write_text(f"TOKEN=canary {turn}")
@@ -207,7 +207,7 @@ async def test_a_hidden_file_that_is_made_again_is_masked(tmp_path: Path) -> Non
 
 
 async def test_a_repository_that_is_made_again_is_fixed(tmp_path: Path) -> None:
-    """confinement-14: the same of what must not be changed."""
+    """confinement-14: its control files become read-only again."""
     async with kept(tmp_path) as place:
         for _ in range(5):
             await anyio.run_process(["git", "init", "-q", str(tmp_path)])
@@ -230,7 +230,7 @@ async def test_a_hidden_file_that_was_renamed_stays_hidden(tmp_path: Path) -> No
 
 
 async def test_a_hidden_file_stays_hidden_in_a_git_directory(tmp_path: Path) -> None:
-    """confinement-25: a command or a user may move it where no secret is looked for by name."""
+    """confinement-25: a command or a user may move it to a directory where file names are not checked for secrets."""
     (tmp_path / ".git" / "objects").mkdir(parents=True)
     for name in (".env", ".env.local"):
         (tmp_path / name).write_text("TOKEN=canary")
@@ -245,7 +245,7 @@ async def test_a_hidden_file_stays_hidden_in_a_git_directory(tmp_path: Path) -> 
 
 
 async def test_what_is_hidden_by_its_directory_stays_hidden_when_that_is_moved(tmp_path: Path) -> None:
-    """confinement-25: a command that moves `.docker` does not open `config.json`, nor what lies in `.ssh`."""
+    """confinement-25: a command that moves `.docker` opens neither `config.json` nor the files of `.ssh`."""
     for path in (".docker/config.json", "old/.ssh/plain.txt"):
         (tmp_path / path).parent.mkdir(parents=True)
         (tmp_path / path).write_text('{"auth": "canary"}')
@@ -260,7 +260,7 @@ async def test_what_is_hidden_by_its_directory_stays_hidden_when_that_is_moved(t
 
 
 async def test_a_new_file_with_the_inode_of_a_hidden_one_is_open(tmp_path: Path) -> None:
-    """confinement-25: an inode number that is given again hides nothing."""
+    """confinement-25: a reused inode number hides nothing."""
     async with kept(tmp_path) as place:
         for _ in range(20):
             (tmp_path / ".env").write_text("TOKEN=canary")
@@ -277,7 +277,7 @@ async def test_a_new_file_with_the_inode_of_a_hidden_one_is_open(tmp_path: Path)
 
 
 async def test_commands_that_wait_share_a_scan(tmp_path: Path) -> None:
-    """confinement-27: one that began after all of them asked is enough for all."""
+    """confinement-27: one scan that starts after all of them asked serves them all."""
     async with kept(tmp_path) as place:
         await place.runner.prepare()
         before = place.sandbox_pool.scans
@@ -294,7 +294,7 @@ async def test_commands_that_wait_share_a_scan(tmp_path: Path) -> None:
 
 
 async def test_a_long_scan_lets_others_go_on(tmp_path: Path) -> None:
-    """confinement-27: what waits on the event loop gets its turn between the pieces."""
+    """confinement-27: other tasks of the event loop run between its parts."""
     for number in range(3000):
         (tmp_path / str(number)).mkdir()
     turns = 0
@@ -318,7 +318,7 @@ async def test_a_long_scan_lets_others_go_on(tmp_path: Path) -> None:
 
 
 async def test_a_running_command_outlives_a_new_view(tmp_path: Path) -> None:
-    """confinement-14: what already runs goes on, and ends with the runner."""
+    """confinement-14: running commands continue, and end with the runner."""
     async with kept(tmp_path) as place, anyio.create_task_group() as tasks:
         tasks.start_soon(place.sh, "echo up > up; while [ ! -e go ]; do sleep 0.01; done; echo done > done")
         await until_exists(tmp_path / "up")
@@ -329,7 +329,7 @@ async def test_a_running_command_outlives_a_new_view(tmp_path: Path) -> None:
 
 
 async def test_settings_that_a_command_makes(tmp_path: Path) -> None:
-    """confinement-6: where there were none, nothing can keep a command from that; its result says so."""
+    """confinement-6: nothing can prevent a command from creating new ones; its result reports them."""
     (tmp_path / ".idea").mkdir()
     async with kept(tmp_path) as place:
         ended = await place.run("mkdir", ".vscode")
@@ -339,7 +339,7 @@ async def test_settings_that_a_command_makes(tmp_path: Path) -> None:
 
 
 async def test_a_read_only_root(tmp_path: Path) -> None:
-    """confinement-15: commands run in it and can't change it, nor its modes and times."""
+    """confinement-15: commands run in it and cannot change it, nor its modes and times."""
     for name in ("root", "fixed"):
         (tmp_path / name).mkdir()
     (tmp_path / "fixed" / "file").write_text("content")
@@ -357,7 +357,7 @@ async def test_a_read_only_root(tmp_path: Path) -> None:
 
 
 async def test_home_and_temporary_files(tmp_path: Path) -> None:
-    """confinement-16: the home holds no file at first; it and /tmp are the commands' own, shared, gone at the end."""
+    """confinement-16: the home is empty at first; it and /tmp are shared by the commands and deleted at the end."""
     async with kept(tmp_path) as place:
         output = await place.sh("find ~ -maxdepth 1 -type f; echo 1 > ~/kept; echo 2 > /tmp/kept; echo 3 > $TMPDIR/t")
         assert output == ""
@@ -369,7 +369,7 @@ async def test_home_and_temporary_files(tmp_path: Path) -> None:
 
 
 def test_scratch_of_a_killed_server(tmp_path: Path) -> None:
-    """confinement-16: removed too, by the watchdog."""
+    """confinement-16: the watchdog removes it too."""
     temporary = tmp_path / "temporary"
     temporary.mkdir()
     (tmp_path / "root").mkdir()
@@ -382,7 +382,7 @@ def test_scratch_of_a_killed_server(tmp_path: Path) -> None:
 
 
 async def test_a_file_that_grows_too_large(tmp_path: Path) -> None:
-    """confinement-17: its writer is ended by SIGXFSZ at the limit."""
+    """confinement-17: SIGXFSZ ends its writer at the limit."""
     async with kept(tmp_path, policy=ConfinementPolicy(file_bytes=65536)) as place:
         ended = await place.run("dd", "if=/dev/zero", "of=big", "bs=4096", "count=100")
     assert ended.signal == "SIGXFSZ"
@@ -390,7 +390,7 @@ async def test_a_file_that_grows_too_large(tmp_path: Path) -> None:
 
 
 async def test_a_process_that_takes_too_much_memory(tmp_path: Path) -> None:
-    """confinement-17: is refused more."""
+    """confinement-17: further allocations fail."""
     hog = "a = bytearray(200 << 20)"
     async with kept(tmp_path, policy=ConfinementPolicy(memory_bytes=100 << 20)) as place:
         ended = await place.run(sys.executable, "-c", hog)
@@ -408,7 +408,7 @@ while True:
 
 
 async def test_a_command_of_too_many_processes(tmp_path: Path) -> None:
-    """confinement-17: is ended, all of it, and says why; the next command runs."""
+    """confinement-17: the whole command is ended, and its result gives the reason; the next command runs."""
     async with kept(tmp_path, policy=ConfinementPolicy(processes=40)) as place:
         ended = await place.run(sys.executable, "-c", BOMB, "bomb-8a1c")
         assert ended.stopped_for == "too many processes"
@@ -434,7 +434,7 @@ async def test_a_command_of_too_many_processes(tmp_path: Path) -> None:
 async def test_programs_that_can_not_be_started(
     tmp_path: Path, argv: tuple[str, ...], error: type[CoreError], words: str
 ) -> None:
-    """confinement-18: each with its reason, and nothing is left of the attempt."""
+    """confinement-18: each with its reason, and the attempt leaves nothing behind."""
     (tmp_path / "folder").mkdir()
     (tmp_path / "plain").write_text("#!/bin/sh\n")
     for name, text in (("lost", "#!/no/such/interpreter\n"), ("formless", "\x01\x02")):
@@ -447,7 +447,8 @@ async def test_programs_that_can_not_be_started(
 
 
 async def test_a_program_out_of_sight(tmp_path: Path) -> None:
-    """confinement-18: one that is there, but not for commands, is told apart, with the way out."""
+    """confinement-18: the error distinguishes a program that exists but is not readable for commands, and names the
+    option."""
     (tmp_path / "root").mkdir()
     program = tmp_path / "program"
     program.write_text("#!/bin/sh\n")
@@ -457,8 +458,8 @@ async def test_a_program_out_of_sight(tmp_path: Path) -> None:
             await place.run(str(program))
 
 
-async def test_a_directory_that_is_gone(tmp_path: Path) -> None:
-    """confinement-18: is refused, not entered."""
+async def test_a_removed_directory(tmp_path: Path) -> None:
+    """confinement-18: the command is refused."""
     (tmp_path / "folder").mkdir()
     with Roots([RootSpec(str(tmp_path))], deny=DenyRules(())) as roots:
         runner = Runner(Limits(), ENVIRONMENT, sandbox_pool=pool.SandboxPool(roots, ConfinementPolicy(), ENVIRONMENT))
@@ -470,7 +471,7 @@ async def test_a_directory_that_is_gone(tmp_path: Path) -> None:
 
 
 async def test_a_directory_that_was_exchanged(tmp_path: Path) -> None:
-    """confinement-18: another one of the same name is not taken for it."""
+    """confinement-18: another directory of the same name is not used instead."""
     (tmp_path / "folder").mkdir()
     with Roots([RootSpec(str(tmp_path))], deny=DenyRules(())) as roots:
         runner = Runner(Limits(), ENVIRONMENT, sandbox_pool=pool.SandboxPool(roots, ConfinementPolicy(), ENVIRONMENT))
@@ -486,7 +487,8 @@ async def test_a_directory_that_was_exchanged(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("how", ["asked for", "given back"])
 async def test_a_command_that_comes_while_the_fork_server_ends_is_dropped(tmp_path: Path, how: str) -> None:
-    """confinement-20: the server's end closes it from another thread; nothing waits in it then, and nothing is open."""
+    """confinement-20: the end of the server closes it from another thread; the request neither waits nor leaks a
+    descriptor."""
     async with kept(tmp_path) as place:
         await place.runner.prepare()
         client = place.sandbox_pool._client
@@ -494,7 +496,7 @@ async def test_a_command_that_comes_while_the_fork_server_ends_is_dropped(tmp_pa
 
         class Late(deque[PreforkedProcess]):
             def append(self, process: PreforkedProcess) -> None:
-                client.close()  # at the worst moment: the end has looked, and sees nothing
+                client.close()  # at the worst moment: the end has just checked, and found none
                 super().append(process)
 
         process = client.take()
@@ -510,7 +512,7 @@ async def test_a_command_that_comes_while_the_fork_server_ends_is_dropped(tmp_pa
 
 
 async def test_a_fork_server_that_takes_a_moment_to_end_is_no_error(tmp_path: Path) -> None:
-    """confinement-19: one that was given up, and still runs when the next command comes."""
+    """confinement-19: one that was given up, and still runs when the next command starts."""
     async with kept(tmp_path) as place:
         await place.runner.prepare()
         client = place.sandbox_pool._client
@@ -524,14 +526,14 @@ async def test_a_fork_server_that_takes_a_moment_to_end_is_no_error(tmp_path: Pa
 
 
 def fork_servers(place: Place) -> list[int]:
-    """The processes of this place's fork server, by the socket that only they were given."""
-    client = place.sandbox_pool._client  # who is to be ended is not told to anybody
+    """The processes of the fork server of this pool."""
+    client = place.sandbox_pool._client  # the pool does not publish the pid that the test kills
     assert client is not None
     return [client._process.pid]
 
 
 async def test_a_fork_server_that_was_ended(tmp_path: Path) -> None:
-    """confinement-19: what runs in it ends with it, and the next command has another one."""
+    """confinement-19: its commands end with it, and the next command gets a new one."""
     token = f"1001.{os.getpid():09}"
     async with kept(tmp_path) as place:
         async with anyio.create_task_group() as tasks:
@@ -545,7 +547,7 @@ async def test_a_fork_server_that_was_ended(tmp_path: Path) -> None:
 
 
 async def test_process_1_of_the_view_was_ended(tmp_path: Path) -> None:
-    """confinement-19: a command runs right after that, though the process outside may not have noticed yet."""
+    """confinement-19: a command runs right after it, although the process outside may not have noticed yet."""
     async with kept(tmp_path) as place:
         await place.runner.prepare()
         for _ in range(5):
@@ -557,7 +559,7 @@ async def test_process_1_of_the_view_was_ended(tmp_path: Path) -> None:
 
 
 async def test_a_supervisor_that_was_ended(tmp_path: Path) -> None:
-    """confinement-19: its command ends, with what that started, and says so; others go on."""
+    """confinement-19: its command ends, with all descendants, and reports it; others continue."""
     token = f"1000.{os.getpid():09}"
     async with kept(tmp_path) as place:
         ended: list[Completed] = []
@@ -576,9 +578,9 @@ async def test_a_supervisor_that_was_ended(tmp_path: Path) -> None:
 
 
 def _slow(token: str) -> str:
-    """Shell text that leaves a process which takes a moment to end, since it has much memory to give back.
+    """Shell text that starts a process whose exit takes a moment, because it has much memory to free.
 
-    Its number, as seen from outside, is found by `_heavy`: on its way out it has no command line.
+    `_heavy` finds its pid as seen from outside: while it exits it has no command line.
     """
     code = "import signal; m = b'x' * (256 << 20); open('up', 'w'); signal.pause()"
     return f"""setsid {sys.executable} -c "{code}" {token} > /dev/null 2>&1 & true"""
@@ -590,18 +592,18 @@ def _heavy(token: str) -> int:
 
 
 def _parent_of_shell(token: str) -> int:
-    """The supervisor of the command whose shell text holds the token."""
+    """The supervisor of the command whose shell text contains the token."""
     [shell] = [pid for pid in processes_with(token) if command_line(pid).startswith("sh ")]
     return int(Path(f"/proc/{shell}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def _sleeping(token: str) -> list[int]:
-    """The processes that have become their program, which on the way to it look like what started them."""
+    """The processes that have executed their program; before that they look like their parent."""
     return [pid for pid in processes_with(token) if command_line(pid).startswith("sleep")]
 
 
 async def test_many_at_once(tmp_path: Path) -> None:
-    """confinement-21: 200 commands at once are all answered, and give every descriptor back."""
+    """confinement-21: 200 concurrent commands are all answered, and all descriptors are closed."""
     async with kept(tmp_path) as place:
         await place.sh("true")
         before = len(os.listdir("/proc/self/fd"))
@@ -618,7 +620,7 @@ async def test_many_at_once(tmp_path: Path) -> None:
 
 
 async def test_a_terminal(tmp_path: Path) -> None:
-    """confinement-22: the program's own: it is one, has its size, and takes the interrupt key."""
+    """confinement-22: the program gets a terminal of its own, with a size and the interrupt key."""
     options = RunOptions(is_command=True, terminal=TerminalSize(rows=30, columns=90), timeout_seconds=20)
     async with kept(tmp_path) as place:
         output = await place.sh("test -t 0 && stty size && echo ok > /dev/tty && ps -o tty= -p $$", options)
@@ -627,7 +629,7 @@ async def test_a_terminal(tmp_path: Path) -> None:
 
 
 async def test_output_in_no_encoding_and_closed_outputs(tmp_path: Path) -> None:
-    """confinement-18: bytes of no encoding are shown; a program that closes its outputs is waited for."""
+    """confinement-18: undecodable bytes are replaced; a program that closes its outputs is waited for."""
     async with kept(tmp_path) as place:
         assert "�" in await place.sh(r"printf '\377\376'")
         ended = await place.run("sh", "-c", "exec >&- 2>&-; sleep 0.2; exit 3")
@@ -649,7 +651,8 @@ def test_a_read_only_root_without_confinement(tmp_path: Path) -> None:
 
 
 def test_a_root_that_was_replaced(tmp_path: Path) -> None:
-    """confinement-3: without the view too, it is the directory that is granted, not whatever has its path now."""
+    """confinement-3: also in tier landlock the directory is granted that was opened, not the one that has its path
+    now."""
     root = tmp_path / "root"
     root.mkdir()
     with peer(root, before=under_profile()) as client:
@@ -672,7 +675,7 @@ async def test_no_place_for_temporary_files(tmp_path: Path) -> None:
 
 
 def test_temporary_files_are_out_of_reach(tmp_path: Path) -> None:
-    """confinement-16: they do not lie beneath a root, wherever TMPDIR points: a command could exchange them there."""
+    """confinement-16: they are never beneath a root, wherever TMPDIR points: a command could replace them there."""
     for name, is_used in (("beside", True), ("root", False)):
         root, temporary = tmp_path / name / "root", tmp_path / name / name
         for directory in (root, temporary):
@@ -684,7 +687,8 @@ def test_temporary_files_are_out_of_reach(tmp_path: Path) -> None:
 
 
 async def test_the_way_to_a_root_is_not_the_commands_own(tmp_path: Path) -> None:
-    """confinement-3: a root beneath the home, and a home that a command fills with links before the next view."""
+    """confinement-3: a root beneath the home, and a home that a command fills with links before the next mount
+    namespace."""
     project, outside = tmp_path / "home" / "code" / "project", tmp_path / "outside"
     for path in (project, outside):
         path.mkdir(parents=True)
@@ -698,8 +702,8 @@ async def test_the_way_to_a_root_is_not_the_commands_own(tmp_path: Path) -> None
     assert os.listdir(outside) == []
 
 
-async def test_a_tier_that_was_had_is_not_given_up(tmp_path: Path) -> None:
-    """confinement-1: when the view can't be made again, commands are refused, not held by less."""
+async def test_a_tier_in_use_is_not_replaced_by_a_weaker_one(tmp_path: Path) -> None:
+    """confinement-1: when tier full cannot be set up again, commands are refused, not confined by a weaker tier."""
     (tmp_path / ".env").write_text("TOKEN=canary")
     async with kept(tmp_path) as place:
         await place.run("true")
@@ -728,8 +732,9 @@ HIDE = {
 
 
 @pytest.mark.parametrize("name", HIDE)
-async def test_what_can_not_be_looked_into_is_closed(tmp_path: Path, name: str) -> None:
-    """confinement-5: a directory that one command hides from the look is closed to the next one whole."""
+async def test_a_directory_that_can_not_be_scanned_is_closed(tmp_path: Path, name: str) -> None:
+    """confinement-5: a directory that a command makes unreadable for the scan is closed as a whole to the next
+    command."""
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / ".env").write_text("TOKEN=canary")
     hide, read = HIDE[name]
@@ -738,8 +743,8 @@ async def test_what_can_not_be_looked_into_is_closed(tmp_path: Path, name: str) 
         assert "canary" not in await place.sh(read)
 
 
-async def test_what_leads_git_to_code_is_reported(tmp_path: Path) -> None:
-    """confinement-6: names in a git directory that lead git elsewhere, and a repository itself."""
+async def test_files_that_make_git_run_code_are_reported(tmp_path: Path) -> None:
+    """confinement-6: files of a git directory that redirect git, and a new repository itself."""
     async with kept(tmp_path) as place:
         assert (await place.run("git", "init", "-q")).made == (f"{tmp_path}/.git",)
         ended = await place.run("sh", "-c", "echo ../evil > .git/commondir")
@@ -747,7 +752,7 @@ async def test_what_leads_git_to_code_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_home_is_no_tool_chain(tmp_path: Path) -> None:
-    """confinement-16: a PATH that names `bin` of a home opens nothing above it, nor does a link to a project."""
+    """confinement-16: a PATH entry `bin` of a home grants nothing above it, nor does a link into a project."""
     for name in ("home/bin", "home/lib", "home/.ssh", "work/bin", "work/lib", "work/.git", "chain/bin", "chain/lib"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "work" / "bin" / "run").touch()
@@ -759,7 +764,7 @@ def test_a_home_is_no_tool_chain(tmp_path: Path) -> None:
 
 
 async def test_a_cancel_at_any_moment_of_a_start(tmp_path: Path) -> None:
-    """confinement-20: leaves no command that starts all the same."""
+    """confinement-20: leaves no command that starts nevertheless."""
     token = f"1000.7{os.getpid():09}"
     async with kept(tmp_path) as place:
         await place.run("true")

@@ -1,4 +1,4 @@
-"""What a terminal shows, drawn from what a program printed (docs/specs/runs.md)."""
+"""What a terminal shows, drawn from the output of a program (docs/specs/runs.md)."""
 
 import random
 
@@ -32,7 +32,7 @@ def screen_text(*pieces: bytes, rows: int = 4, columns: int = 10) -> str:
     ],
 )
 def test_the_picture_is_what_a_terminal_shows(output: bytes, picture: str) -> None:
-    """runs-21: lines without blanks at their ends, no empty lines at the bottom."""
+    """runs-21: lines without trailing blanks, and no empty lines at the bottom."""
     assert screen_text(output) == picture
 
 
@@ -44,7 +44,7 @@ def test_pieces_may_be_cut_anywhere(cut: int) -> None:
 
 
 def test_only_the_end_of_a_flood_is_drawn() -> None:
-    """runs-21: what came before has scrolled away."""
+    """runs-21: earlier output has scrolled away."""
     assert screen_text(b"begin\r\n", b"x\r\n" * 100_000, b"end") == "x\nx\nx\nend"
 
 
@@ -65,7 +65,7 @@ def test_only_the_end_of_a_flood_is_drawn() -> None:
     ids=lambda broken: repr(broken[:12]),
 )
 def test_broken_sequences_do_not_stop_the_drawing(broken: bytes) -> None:
-    """runs-21: what comes after a reset is drawn as ever."""
+    """runs-21: output after a reset is drawn as usual."""
     assert screen_text(b"before" + broken, b"\x07\x1b\\\x1bc" + b"after") == "after"
 
 

@@ -1,4 +1,4 @@
-"""How a child is started, and what is said when it can't be (docs/specs/process.md)."""
+"""How a child is started, and the errors when it cannot be (docs/specs/process.md)."""
 
 import os
 import subprocess
@@ -24,8 +24,8 @@ def program(path: Path, text: str = "#!/bin/sh\necho from $0\n", mode: int = 0o7
 
 
 @pytest.mark.parametrize("word", ["", " ", "a b", "$HOME", "*", "`id`", "'", '"', "\\", "\n", "é漢", "-x", "\udcff"])
-async def test_words_arrive_as_they_are(runner: Runner, here: Directory, word: str) -> None:
-    """process-1: argv and never a shell; bytes that are no UTF-8 included."""
+async def test_arguments_arrive_unchanged(runner: Runner, here: Directory, word: str) -> None:
+    """process-1: argv, never a shell; bytes that are no UTF-8 included."""
     completed = await runner.run(["printf", "%s", "<" + word + ">"], cwd=here)
     assert completed.stdout.head == b"<" + os.fsencode(word) + b">"
     assert completed.argv == ("printf", "%s", "<" + word + ">")
@@ -46,7 +46,7 @@ async def test_the_program_is_looked_up_in_the_path_of_the_child(
 async def test_a_relative_program_lies_beneath_the_working_directory(
     runner: Runner, here: Directory, tmp_path: Path
 ) -> None:
-    """process-6: `./build.sh` is the one that stands there."""
+    """process-6: `./build.sh` is the file in that directory."""
     program(tmp_path / "build.sh")
     assert (await runner.run(["./build.sh"], cwd=here)).stdout.text() == "from ./build.sh\n"
 
@@ -55,7 +55,7 @@ async def test_a_relative_program_lies_beneath_the_working_directory(
 async def test_the_working_directory_is_the_one_that_was_opened(
     runner: Runner, here: Directory, tmp_path: Path
 ) -> None:
-    """process-7: entered by handle; what stands at its path meanwhile does not matter."""
+    """process-7: entered by descriptor, whatever is at its path by then."""
     (tmp_path / "mine").write_text("")
     moved = tmp_path.parent / (tmp_path.name + "-moved")
     os.rename(tmp_path, moved)
@@ -86,7 +86,7 @@ async def test_the_working_directory_is_the_one_that_was_opened(
 async def test_a_program_that_can_not_be_started_is_refused_with_the_reason(
     runner: Runner, here: Directory, tmp_path: Path, words: list[str], message: str
 ) -> None:
-    """process-8: what is wrong, and what would work."""
+    """process-8: the error says what is wrong, and what would work."""
     (tmp_path / "folder").mkdir()
     program(tmp_path / "plain.txt", "text", mode=0o644)
     program(tmp_path / "no-interpreter", "echo hello\n")
@@ -100,7 +100,7 @@ async def test_a_program_that_can_not_be_started_is_refused_with_the_reason(
 
 @NEEDS_HANDLES
 async def test_a_working_directory_that_is_gone_is_refused(runner: Runner, here: Directory, tmp_path: Path) -> None:
-    """process-8: a removed directory can still be entered by handle, and nothing works in it."""
+    """process-8: a removed directory can still be entered by descriptor, but nothing works in it."""
     os.rmdir(tmp_path)
     with pytest.raises(CannotStart, match="working directory is gone"):
         await runner.run(["true"], cwd=here)
@@ -130,7 +130,7 @@ async def test_a_working_directory_that_can_not_be_entered_is_refused(
         (["true"], {"": "c"}),
     ],
 )
-async def test_what_no_system_call_can_carry_is_refused(
+async def test_arguments_that_execve_rejects_are_refused(
     runner: Runner, here: Directory, words: list[str], environment: dict[str, str]
 ) -> None:
     """process-9: before anything is started."""
@@ -182,10 +182,10 @@ anyio.run(main)
 
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="needs /proc to count")
 def test_a_server_without_descriptors_refuses_and_goes_on() -> None:
-    """process-8: at whichever descriptor of a start they end, none is lost and no child is left unseen."""
+    """process-8: at whichever descriptor of a start they run out, none leaks and no child is left behind."""
     arguments = [sys.executable, "-c", SERVER_WITH_FEW_DESCRIPTORS]
     server = subprocess.run(arguments, cwd=TREE, capture_output=True, check=True)
-    # One child is there at the end: the watchdog.
+    # One child remains: the watchdog.
     assert server.stdout.decode().splitlines() == ["120 True True", "0 1 0"]
 
 
@@ -209,15 +209,15 @@ anyio.run(main)
 
 
 def test_a_server_started_with_sigchld_ignored_still_answers() -> None:
-    """process-11: the kernel keeps no exit codes then; that is told, not guessed."""
+    """process-11: the kernel keeps no exit codes then; the result has none instead of a guess."""
     arguments = [sys.executable, "-c", SERVER_THAT_IGNORES_ITS_CHILDREN]
     server = subprocess.run(arguments, cwd=TREE, capture_output=True, check=True)
     assert server.stdout == b"said None None False\n"
 
 
-async def test_a_child_holds_nothing_of_the_server(runner: Runner, here: Directory) -> None:
+async def test_a_child_inherits_nothing_of_the_server(runner: Runner, here: Directory) -> None:
     """process-10: three descriptors, a session and process group of its own, no terminal."""
-    # The last descriptor is the one that lists the others.
+    # The last descriptor is that of the listing itself.
     descriptors = "print(*sorted(map(int, os.listdir('/proc/self/fd')))[:-1])"
     code = f"import os; {descriptors}; print(os.getsid(0), os.getpgid(0), os.getpid())"
     completed = await runner.run([sys.executable, "-I", "-S", "-c", code], cwd=here)
@@ -228,7 +228,7 @@ async def test_a_child_holds_nothing_of_the_server(runner: Runner, here: Directo
 
 
 async def test_standard_input_is_empty_unless_it_is_fed(runner: Runner, here: Directory) -> None:
-    """process-2: a child that reads gets its end at once, never the server's own input."""
+    """process-2: a child that reads gets end-of-file at once, never the server's own input."""
     assert (await runner.run(["cat"], cwd=here)).ok
     completed = await runner.run(["cat"], cwd=here, options=RunOptions(stdin=b"fed\0bytes"))
     assert completed.stdout.head + completed.stdout.tail == b"fed\0bytes"
@@ -236,7 +236,7 @@ async def test_standard_input_is_empty_unless_it_is_fed(runner: Runner, here: Di
 
 
 async def test_ten_megabytes_are_fed_while_the_output_is_read(runner: Runner, here: Directory) -> None:
-    """process-2: neither pipe waits for the other."""
+    """process-2: neither pipe blocks the other."""
     data = bytes(range(256)) * 40_000
     completed = await runner.run(["cat"], cwd=here, options=RunOptions(stdin=data, keep_bytes=len(data)))
     assert completed.stdout.head + completed.stdout.tail == data
@@ -244,6 +244,6 @@ async def test_ten_megabytes_are_fed_while_the_output_is_read(runner: Runner, he
 
 @pytest.mark.parametrize("words", [["true"], ["sh", "-c", "exec <&-; sleep 0.1"], ["head", "-c", "1"]])
 async def test_a_child_need_not_read_what_it_is_fed(runner: Runner, here: Directory, words: list[str]) -> None:
-    """process-2: the rest is dropped, and the run ends as the child does."""
+    """process-2: the rest is dropped, and the run ends with the child."""
     completed = await runner.run(words, cwd=here, options=RunOptions(stdin=b"x" * 10_000_000))
     assert completed.ok

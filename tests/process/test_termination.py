@@ -1,4 +1,4 @@
-"""Nothing is left, however a run ends (docs/specs/process.md)."""
+"""Whatever ends a run, no process remains (docs/specs/process.md)."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ DEAF = "trap '' TERM INT HUP; echo started; while :; do sleep 1000; done"
 
 
 async def test_a_deadline_is_a_result_with_what_was_written(runner: Runner, here: Directory) -> None:
-    """process-15: the caller reads how far it came."""
+    """process-15: the caller gets the output so far."""
     options = RunOptions(timeout_seconds=1.0)
     completed = await runner.run(["sh", "-c", "echo out; echo err >&2; exec sleep 1000"], cwd=here, options=options)
     assert (completed.timed_out, completed.exit_code, completed.signal) == (True, None, "SIGTERM")
@@ -40,8 +40,8 @@ async def test_a_deadline_is_a_result_with_what_was_written(runner: Runner, here
     assert not completed.ok
 
 
-async def test_what_a_child_says_when_it_is_stopped_is_kept(runner: Runner, here: Directory) -> None:
-    """process-15: outputs are drained through the grace period, so that a last word does not block."""
+async def test_output_of_a_child_during_its_stop_is_kept(runner: Runner, here: Directory) -> None:
+    """process-15: outputs are drained through the grace period, so that the last output does not block the child."""
     script = "trap 'seq 100000; exit 3' TERM; echo started; sleep 1000 & wait"
     completed = await runner.run(["sh", "-c", script], cwd=here, options=RunOptions(timeout_seconds=1.0))
     assert (completed.timed_out, completed.exit_code) == (True, 3)
@@ -56,8 +56,8 @@ async def test_a_deadline_that_is_over_at_the_start_still_ends_the_child(runner:
     assert runner.running == 0
 
 
-async def test_a_child_that_ends_in_time_has_not_timed_out_though_its_pipe_is_held(here: Directory) -> None:
-    """process-15: the deadline is the child's, not that of who holds its pipe."""
+async def test_a_child_that_ends_in_time_has_not_timed_out_though_its_pipe_is_open(here: Directory) -> None:
+    """process-15: the deadline applies to the child, not to other holders of its pipe."""
     runner = Runner(Limits(linger_seconds=1000.0, grace_seconds=0.2), {"PATH": os.environ["PATH"]})
     completed = await runner.run(
         ["sh", "-c", "sleep 1000 & echo done"], cwd=here, options=RunOptions(timeout_seconds=1.0)
@@ -67,7 +67,7 @@ async def test_a_child_that_ends_in_time_has_not_timed_out_though_its_pipe_is_he
 
 
 async def test_a_child_that_ignores_term_is_killed_after_the_grace_period(runner: Runner, here: Directory) -> None:
-    """process-16: TERM first, KILL then."""
+    """process-16: first TERM, then KILL."""
     completed = await runner.run(["sh", "-c", DEAF], cwd=here, options=RunOptions(timeout_seconds=1.0))
     assert (completed.timed_out, completed.signal, completed.stdout.text()) == (True, "SIGKILL", "started\n")
 
@@ -92,7 +92,7 @@ async def test_a_child_that_closes_its_pipes_is_still_waited_for(runner: Runner,
 
 
 async def test_a_child_that_never_reads_ten_megabytes_ends_at_its_deadline(runner: Runner, here: Directory) -> None:
-    """process-2, process-15: feeding holds nothing up."""
+    """process-2, process-15: writing to its standard input blocks nothing else."""
     options = RunOptions(stdin=b"x" * 10_000_000, timeout_seconds=0.3)
     completed = await runner.run(["sleep", "1000"], cwd=here, options=options)
     assert (completed.timed_out, completed.signal) == (True, "SIGTERM")
@@ -102,7 +102,7 @@ async def test_a_child_that_never_reads_ten_megabytes_ends_at_its_deadline(runne
 async def test_a_cancelled_run_is_gone_before_the_cancellation_goes_on(
     runner: Runner, here: Directory, tmp_path: Path
 ) -> None:
-    """process-17, process-20: of a whole tree, wherever its members went."""
+    """process-17, process-20: the whole tree, in whatever sessions its members are."""
     tree = Tree(tmp_path)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(lambda: runner.run(["sh", "-c", TREE], cwd=here))
@@ -114,7 +114,7 @@ async def test_a_cancelled_run_is_gone_before_the_cancellation_goes_on(
 
 @NEEDS_PROC
 async def test_a_deadline_leaves_nothing_of_a_tree(runner: Runner, here: Directory, tmp_path: Path) -> None:
-    """process-16, process-20: descendants in sessions of their own included."""
+    """process-16, process-20: including descendants in sessions of their own."""
     tree = Tree(tmp_path)
     completed = await runner.run(["sh", "-c", TREE], cwd=here, options=RunOptions(timeout_seconds=2.0))
     assert completed.timed_out
@@ -122,8 +122,8 @@ async def test_a_deadline_leaves_nothing_of_a_tree(runner: Runner, here: Directo
 
 
 @NEEDS_PROC
-async def test_a_deadline_ends_a_daemon_that_holds_nothing(runner: Runner, here: Directory, tmp_path: Path) -> None:
-    """process-20: outside the group and with closed outputs, only its mark gives it away."""
+async def test_a_deadline_ends_a_daemon_with_closed_outputs(runner: Runner, here: Directory, tmp_path: Path) -> None:
+    """process-20: outside the group and with closed outputs, only its marker variable identifies it."""
     daemon = "setsid sh -c 'echo $$ > new; mv new up; exec sleep 1000 <&- >&- 2>&-' &"
     script = daemon + " while [ ! -e up ]; do sleep 0.01; done; exec sleep 1000"
     completed = await runner.run(["sh", "-c", script], cwd=here, options=RunOptions(timeout_seconds=1.0))
@@ -133,7 +133,7 @@ async def test_a_deadline_ends_a_daemon_that_holds_nothing(runner: Runner, here:
 
 @NEEDS_PROC
 async def test_closing_leaves_nothing_of_a_tree(runner: Runner, here: Directory, tmp_path: Path) -> None:
-    """process-18, process-20: who waits for the run gets an answer, and nobody can start another."""
+    """process-18, process-20: a caller that waits for the run gets an answer, and no new run can start."""
     tree = Tree(tmp_path)
     answers: list[Completed] = []
 
@@ -153,7 +153,7 @@ async def test_closing_leaves_nothing_of_a_tree(runner: Runner, here: Directory,
 
 @NEEDS_PROC
 async def test_a_daemon_that_an_ended_run_left_is_gone_at_close(here: Directory) -> None:
-    """process-20: it left the group on purpose and its command was not broken off; it ends with the server."""
+    """process-20: it left the group on purpose and its command ended normally; it ends with the server."""
     runner = Runner(Limits(grace_seconds=0.3), {"PATH": os.environ["PATH"]})
     daemon = "setsid sh -c 'echo $$ > up.new; mv up.new up; exec sleep 1000 <&- >&- 2>&-' &"
     completed = await runner.run(["sh", "-c", daemon + " while [ ! -e up ]; do sleep 0.01; done; cat up"], cwd=here)
@@ -165,8 +165,8 @@ async def test_a_daemon_that_an_ended_run_left_is_gone_at_close(here: Directory)
 
 
 @NEEDS_PROC
-async def test_a_daemon_that_holds_an_output_ends_with_its_run(runner: Runner, here: Directory) -> None:
-    """process-13, process-20: it left the group, but the open pipe gives it away."""
+async def test_a_daemon_with_an_open_output_ends_with_its_run(runner: Runner, here: Directory) -> None:
+    """process-13, process-20: it left the group, but the open pipe identifies it."""
     completed = await runner.run(["sh", "-c", "setsid sh -c 'echo $$; exec sleep 1000' & sleep 0.1"], cwd=here)
     assert (completed.ok, completed.stragglers_stopped) == (True, 1)
     assert not is_alive(int(completed.stdout.text()))
@@ -174,7 +174,7 @@ async def test_a_daemon_that_holds_an_output_ends_with_its_run(runner: Runner, h
 
 @NEEDS_PROC
 async def test_a_daemon_without_its_first_thread_ends_with_its_run(runner: Runner, here: Directory) -> None:
-    """process-13, process-20: it looks like a zombie, and has no environment but through its other thread."""
+    """process-13, process-20: /proc shows it as a zombie, and its environment only through its other thread."""
     options = RunOptions(timeout_seconds=0.5)
     completed = await runner.run([sys.executable, "-c", HEADLESS], cwd=here, options=options)
     assert (completed.timed_out, completed.stragglers_stopped) == (True, 1)
@@ -182,8 +182,8 @@ async def test_a_daemon_without_its_first_thread_ends_with_its_run(runner: Runne
 
 
 @NEEDS_PROC
-async def test_a_daemon_is_gone_and_not_on_its_way_out(runner: Runner, here: Directory) -> None:
-    """process-13: giving back much memory takes a while, in which a killed process has no environment but lives."""
+async def test_a_daemon_has_exited_and_is_not_merely_exiting(runner: Runner, here: Directory) -> None:
+    """process-13: a killed process that frees much memory has no environment but still exists for a while."""
     code = (
         "import os; m = b'x' * (256 << 20); open('up', 'w'); print(os.getpid(), flush=True); os.read(os.pipe()[0], 1)"
     )
@@ -195,7 +195,7 @@ async def test_a_daemon_is_gone_and_not_on_its_way_out(runner: Runner, here: Dir
 
 @NEEDS_PROC
 async def test_stopping_one_run_leaves_the_others_alone(runner: Runner, here: Directory) -> None:
-    """process-20: the mark of run 1 is not the start of the mark of run 10."""
+    """process-20: the marker of run 1 is no prefix of the marker of run 10."""
     answers: list[Completed] = []
 
     async def other(number: int) -> None:
@@ -216,7 +216,7 @@ async def test_stopping_one_run_leaves_the_others_alone(runner: Runner, here: Di
     assert [answer.exit_code for answer in answers] == [0] * 11
 
 
-async def test_closing_a_runner_that_started_nothing_is_nothing(here: Directory) -> None:
+async def test_closing_an_unused_runner_does_nothing(here: Directory) -> None:
     """process-18: no watchdog, no wait."""
     runner = Runner(Limits(), {})
     await runner.close()
@@ -225,7 +225,7 @@ async def test_closing_a_runner_that_started_nothing_is_nothing(here: Directory)
 
 
 async def test_many_runs_are_stopped_at_once(runner: Runner, here: Directory) -> None:
-    """process-17: cancelling fifty is no slower than the grace period and their number."""
+    """process-17: stopping fifty takes no longer than the grace period and a time proportional to their number."""
     folder = Path(here.path)
     with anyio.fail_after(PATIENCE_SECONDS):
         async with anyio.create_task_group() as tasks:
@@ -241,7 +241,7 @@ async def test_many_runs_are_stopped_at_once(runner: Runner, here: Directory) ->
 @NEEDS_PROC
 @pytest.mark.parametrize("turns", range(12))
 async def test_a_run_that_asyncio_cancels_at_any_moment_leaves_nothing(here: Directory, turns: int) -> None:
-    """process-17: anyio's shield does not hold off asyncio's own cancel; a start that nobody awaits is undone."""
+    """process-17: anyio's shield does not stop asyncio's own cancel; a start that nobody awaits is undone."""
     runner = Runner(Limits(grace_seconds=0.3), {"PATH": os.environ["PATH"]})
     mark = (await runner.run(["sh", "-c", "echo $CORETOOLS_RUN_ID"], cwd=here)).stdout.text().partition("-")[0]
     for _ in range(5):
@@ -258,7 +258,7 @@ async def test_a_run_that_asyncio_cancels_at_any_moment_leaves_nothing(here: Dir
 
 @NEEDS_PROC
 async def test_a_second_cancel_of_asyncio_leaves_nothing_either(here: Directory, tmp_path: Path) -> None:
-    """process-17: it comes through the shield in the middle of the grace period; then KILL is at once."""
+    """process-17: it passes the shield during the grace period; KILL follows at once."""
     runner = Runner(Limits(grace_seconds=1000.0), {"PATH": os.environ["PATH"]})
     script = "trap 'echo > termed' TERM; echo $$ > new; mv new up; while :; do sleep 0.01; done"
     task = asyncio.ensure_future(runner.run(["sh", "-c", script], cwd=here))
@@ -284,7 +284,7 @@ def exit_code_of(pid: int) -> int:
 
 
 async def test_the_exit_is_noticed_without_a_pidfd(bare_child: int) -> None:
-    """process-25: by a thread, through a descriptor that becomes readable just so."""
+    """process-25: by a thread, through a descriptor that becomes readable at the exit."""
     handle = exit_handle_by_thread(bare_child)
     with anyio.fail_after(PATIENCE_SECONDS):
         await anyio.wait_readable(handle)

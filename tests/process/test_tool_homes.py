@@ -1,4 +1,4 @@
-"""Tool chains that write in a home of their own: cargo's beside what was downloaded, and Java's temporary files.
+"""Tool chains that write to a home: cargo's beside downloaded files, and Java's temporary files.
 
 Real programs; the registry is a server on loopback.
 """
@@ -26,14 +26,14 @@ NO_JAVA = shutil.which("java") is None
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
-    """Files, without a line for each request."""
+    """A file server without request log."""
 
     def log_message(self, *_: object) -> None:
-        """Nothing."""
+        """Log nothing."""
 
 
 def crate(folder: Path, name: str, manifest: str, code: str) -> Path:
-    """A package of Rust with one file."""
+    """A Rust package with one file."""
     (folder / "src").mkdir(parents=True)
     head = f'[package]\nname = "{name}"\nversion = "0.1.0"\nedition = "2021"\n'
     (folder / "Cargo.toml").write_text(head + manifest)
@@ -43,7 +43,7 @@ def crate(folder: Path, name: str, manifest: str, code: str) -> Path:
 
 @pytest.fixture
 def cargo(tmp_path: Path) -> Iterator[dict[str, str]]:
-    """Variables of a user with a home of cargo's own; the root needs a package that is in a registry."""
+    """The variables of a user with a home for cargo; the root needs a package from a registry."""
     home, site = tmp_path / "user", tmp_path / "site"
     home.mkdir()
     chain = os.environ.get("RUSTUP_HOME") or os.path.expanduser("~/.rustup")
@@ -78,8 +78,8 @@ def cargo(tmp_path: Path) -> Iterator[dict[str, str]]:
 
 @pytest.mark.skipif(NO_CARGO, reason="cargo is not installed")
 @pytest.mark.parametrize("tier", TIERS)
-def test_cargo_uses_what_the_user_has_downloaded(tmp_path: Path, cargo: dict[str, str], tier: str) -> None:
-    """confinement-33: without a network, and the user's home stays as it was."""
+def test_cargo_uses_the_users_downloads(tmp_path: Path, cargo: dict[str, str], tier: str) -> None:
+    """confinement-33: without a network, and the user's home is unchanged."""
     before = sorted(str(path) for path in (tmp_path / "user").rglob("*"))
     with peer(tmp_path / "root", environment=cargo, before=TIERS[tier]) as client:
         client.start_session()
@@ -90,8 +90,8 @@ def test_cargo_uses_what_the_user_has_downloaded(tmp_path: Path, cargo: dict[str
 
 @pytest.mark.skipif(NO_CARGO, reason="cargo is not installed")
 @pytest.mark.parametrize("tier", TIERS)
-def test_cargo_fetches_beside_what_the_user_has_downloaded(tmp_path: Path, cargo: dict[str, str], tier: str) -> None:
-    """confinement-33: with a granted network it makes directories and locks in a home of its own."""
+def test_cargo_downloads_to_a_home_of_its_own(tmp_path: Path, cargo: dict[str, str], tier: str) -> None:
+    """confinement-33: with a granted network it creates directories and locks in a home of its own."""
     for name in ("index", "cache", "src"):
         folder = tmp_path / "user" / ".cargo" / "registry" / name
         shutil.rmtree(folder)
@@ -115,7 +115,7 @@ class Places {
 @pytest.mark.skipif(NO_JAVA, reason="java is not installed")
 @pytest.mark.parametrize("tier", TIERS)
 def test_java_has_temporary_files_and_a_home(tmp_path: Path, tier: str) -> None:
-    """confinement-33: it asks neither TMPDIR nor HOME."""
+    """confinement-33: Java uses neither TMPDIR nor HOME."""
     root = tmp_path / "root"
     root.mkdir()
     (root / "Places.java").write_text(JAVA)

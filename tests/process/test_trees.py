@@ -1,6 +1,6 @@
-"""Every kind of process tree, against every way in which a run or its server can end: nothing is left alive.
+"""Every kind of process tree, with every way in which a run or its server can end: no process remains.
 
-Through a real server and its pipes; survivors are counted in /proc by a number that only these trees have.
+Through a real server and its pipes; remaining processes are counted in /proc by a number that only these trees have.
 """
 
 import os
@@ -64,7 +64,7 @@ if os.fork() == 0:
 os.read(reading, 1)
 os._exit(0)
 """
-"""Ends while its child traces it (PTRACE_SEIZE): only the tracer could be told of that by wait(2)."""
+"""Ends while its child traces it (PTRACE_SEIZE): wait(2) reports the exit to the tracer only."""
 
 FLEET = """
 import os, signal, sys, time
@@ -96,9 +96,9 @@ for _ in range(40):
 os.write(alive, b".")
 signal.pause()
 """
-"""Forty lives handed on at once, each time in another process group. The pipe that they hold shows who is there; a byte
-comes through it when each of them was handed on once. They begin together: one that began earlier would take the
-processor from the start of the rest."""
+"""Forty processes that each fork and exit in a loop, each time in a new process group. All hold a pipe, whose EOF shows
+that none remains; a byte comes through it once each has forked. They start together: one that started earlier would
+take the processor from the start of the rest."""
 
 TREES = {
     "child": ("exec sleep {mark}", 1),
@@ -112,17 +112,17 @@ TREES = {
     "without its first thread": ("exec {python} -c {headless} {mark}", 2),
     "60 sleepers": ("for i in $(seq 30); do setsid sleep {mark} & sleep {mark} & done; wait", 60),
 }
-"""Shell text, and how many processes of it carry the mark at least."""
+"""Shell text, and the least number of its processes that carry the mark."""
 
 ALIVE = sum(count for _, count in TREES.values())
 
 DEADLINES = (2, 6, 18, 54)
-"""Seconds, tried one after the other: a busy machine needs more of them to start what is to be ended."""
+"""Seconds, tried one after the other: a busy machine needs longer to start what is to be stopped."""
 
 
 @pytest.fixture
 def mark() -> str:
-    """Seconds to sleep that nobody else would choose."""
+    """A number of seconds to sleep that no other process uses."""
     return f"1000.{secrets.randbelow(10**12):012}"
 
 
@@ -138,14 +138,14 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Peer]:
 
 
 def start_all(client: Peer, mark: str) -> list[int]:
-    """Start every tree and wait until all of them stand; the requests."""
+    """Start every tree and wait until all processes run; return the requests."""
     requests = send_all(client, mark)
     wait_until_some(mark, ALIVE)
     return requests
 
 
 def send_all(client: Peer, mark: str, **arguments: object) -> list[int]:
-    """Ask for every tree; the requests."""
+    """Send a call for every tree; return the requests."""
     requests = []
     for text, _ in TREES.values():
         line = text.format(mark=mark, python=sys.executable, hydra=shlex.quote(HYDRA), headless=shlex.quote(HEADLESS))
@@ -155,7 +155,7 @@ def send_all(client: Peer, mark: str, **arguments: object) -> list[int]:
 
 
 def test_cancel(server: Peer, mark: str) -> None:
-    """confinement-20: a cancelled call leaves nothing; the next one is answered."""
+    """confinement-20: a cancelled call leaves no process; the next call is answered."""
     for request in start_all(server, mark):
         server.notify("notifications/cancelled", {"requestId": request})
     assert wait_until_none(mark) == []
@@ -163,19 +163,19 @@ def test_cancel(server: Peer, mark: str) -> None:
 
 
 def test_deadline(server: Peer, mark: str) -> None:
-    """confinement-20: nor does one at its deadline, and its answer says how many had to be ended."""
+    """confinement-20: a deadline leaves none, and the answer counts the stopped processes."""
     for seconds in DEADLINES:
         requests = send_all(server, mark, timeout_seconds=seconds)
         facts = [server.answer(request)["result"]["_meta"]["coretools/facts"] for request in requests]
         assert processes_with(mark) == []
         assert all(one["timed_out"] for one in facts)
-        if facts[-1]["stragglers_stopped"] == 60:  # else the machine was too slow to start them all in this time
+        if facts[-1]["stragglers_stopped"] == 60:  # otherwise the machine was too slow to start them all in this time
             return
     pytest.fail("sixty processes were never there before their deadline")
 
 
-def test_a_life_handed_on(server: Peer, mark: str) -> None:
-    """confinement-20: nor of what is never there when one looks; the end is a proof, not a look that found nothing."""
+def test_a_chain_of_forks(server: Peer, mark: str) -> None:
+    """confinement-20: nor does a chain of processes that no scan of /proc sees; the end is proved, not observed."""
     for _ in range(12):
         result = server.call("run_command", command=shlex.join([sys.executable, "-c", RELAY, mark]))
         assert processes_with(mark) == []
@@ -183,19 +183,20 @@ def test_a_life_handed_on(server: Peer, mark: str) -> None:
 
 
 def test_a_command_that_is_traced_by_its_child(server: Peer, tmp_path: Path, mark: str) -> None:
-    """confinement-20: nor of one that its supervisor can't be told the end of; others of the server go on."""
+    """confinement-20: nor does a child whose exit is not reported to its supervisor; other commands of the server
+    continue."""
     line = {"name": "run_command", "arguments": {"command": "sh -c 'echo > up; read go < gate; echo $go'"}}
     os.mkfifo(tmp_path / "gate")
     other = server.send("tools/call", line)
     server.call("run_command", command=shlex.join([sys.executable, "-c", TRACED, mark]), timeout_seconds=1)
     assert processes_with(mark) == []
-    (tmp_path / "gate").write_text("on\n")  # opened once its reader is there
+    (tmp_path / "gate").write_text("on\n")  # the open returns once it has a reader
     assert server.answer(other)["result"]["content"][0]["text"] == "on"
 
 
 @pytest.mark.parametrize("end", ["deadline", "SIGTERM", "SIGKILL"])
 def test_a_fleet(server: Peer, tmp_path: Path, end: str) -> None:
-    """confinement-20: nor of many that multiply faster than they can be looked for."""
+    """confinement-20: nor do processes that fork faster than a scan can list them."""
     if landlock.abi() < landlock.SIGNAL_SCOPE_ABI:
         pytest.skip("needs signals that Landlock keeps inside (Linux 6.12)")
     os.mkfifo(tmp_path / "alive")
@@ -217,7 +218,7 @@ def test_a_fleet(server: Peer, tmp_path: Path, end: str) -> None:
 
 
 def end_fleet_at_its_deadline(server: Peer, words: dict[str, Any], reading: int) -> None:
-    """Have a run ended that had started all of its fleet when its time was over, and is told to have been ended."""
+    """Let a run reach its deadline after its whole fleet had started; its result reports the stop."""
     for seconds in DEADLINES:
         result = server.call("run_command", **words, timeout_seconds=seconds)
         if came(reading, select.POLLIN, seconds=0):
@@ -228,29 +229,29 @@ def end_fleet_at_its_deadline(server: Peer, words: dict[str, Any], reading: int)
 
 
 def came(reading: int, event: int, seconds: float = ANSWER_SECONDS) -> bool:
-    """Whether a pipe has something to read (POLLIN), or nobody holds its other end any more (POLLHUP); awaited."""
+    """Wait until a pipe has data (POLLIN) or its other end is closed (POLLHUP); return whether that happened."""
     poll = select.poll()
     poll.register(reading, event & select.POLLIN)
     return any(what & event for _, what in poll.poll(int(1000 * seconds)))
 
 
 def test_client_goes_away(server: Peer, mark: str) -> None:
-    """confinement-20: nor when the client closes its end."""
+    """confinement-20: nor does a client that closes its end."""
     start_all(server, mark)
     assert server.end() == 0
     assert processes_with(mark) == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_server_is_told_to_end(server: Peer, mark: str, number: signal.Signals) -> None:
-    """confinement-20: nor when a signal ends the server."""
+def test_server_gets_a_signal(server: Peer, mark: str, number: signal.Signals) -> None:
+    """confinement-20: nor does a signal that ends the server."""
     start_all(server, mark)
     assert stop(server.process, number) == 128 + number
     assert processes_with(mark) == []
 
 
 def test_server_is_killed(server: Peer, mark: str) -> None:
-    """confinement-20: nor when the server is killed, which cleans up nothing itself."""
+    """confinement-20: nor does a killed server, which cleans up nothing itself."""
     start_all(server, mark)
     stop(server.process, signal.SIGKILL)
     assert wait_until_none(mark) == []

@@ -1,4 +1,4 @@
-"""What a killed server leaves is ended by its watchdog (docs/specs/process.md)."""
+"""The watchdog ends what a killed server leaves behind (docs/specs/process.md)."""
 
 import json
 import os
@@ -39,12 +39,12 @@ async def main():
 
 anyio.run(main)
 """
-"""Runs every script that it reads from its standard input, all at once."""
+"""Runs every script that it reads from its standard input, concurrently."""
 
 
 @contextmanager
 def server(folder: Path) -> Iterator["subprocess.Popen[bytes]"]:
-    """A server process in a session of its own; killed at the end whatever happens."""
+    """A server process in a session of its own; killed at the end of the block."""
     arguments = [sys.executable, "-c", SERVER, str(folder)]
     with subprocess.Popen(arguments, cwd=checkout.TREE, stdin=subprocess.PIPE, start_new_session=True) as process:
         try:
@@ -60,7 +60,7 @@ def run_there(process: "subprocess.Popen[bytes]", script: str) -> None:
 
 
 def watchdogs_of(parent: int) -> list[int]:
-    """The watchdogs that a process started and that are alive."""
+    """The live watchdogs that a process has started."""
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -74,7 +74,7 @@ def watchdogs_of(parent: int) -> list[int]:
 
 
 def ignores(pid: int, number: signal.Signals) -> bool:
-    """Whether a process has set the signal to be ignored (proc(5), SigIgn)."""
+    """Whether a process ignores the signal (proc(5), SigIgn)."""
     status = Path(f"/proc/{pid}/status").read_text()
     mask = next(line.split()[1] for line in status.splitlines() if line.startswith("SigIgn:"))
     return bool(int(mask, 16) & (1 << (number - 1)))
@@ -83,7 +83,8 @@ def ignores(pid: int, number: signal.Signals) -> bool:
 @NEEDS_PROC
 @pytest.mark.parametrize("kill", [os.kill, os.killpg], ids=["alone", "with its group"])
 async def test_a_killed_server_leaves_no_process(tmp_path: Path, kill: Callable[[int, int], None]) -> None:
-    """process-21: neither in the group nor outside it, neither deaf to TERM nor without an environment."""
+    """process-21: neither in the group nor outside it, neither one that ignores TERM nor one without the marker
+    variable."""
     tree = Tree(tmp_path)
     with server(tmp_path) as process:
         run_there(process, TREE)
@@ -94,7 +95,7 @@ async def test_a_killed_server_leaves_no_process(tmp_path: Path, kill: Callable[
 
 @NEEDS_PROC
 async def test_a_server_that_ends_without_closing_leaves_no_process(tmp_path: Path) -> None:
-    """process-21: the watchdog asks for no kind of end in particular."""
+    """process-21: the watchdog acts on any kind of end."""
     tree = Tree(tmp_path)
     with server(tmp_path) as process:
         run_there(process, TREE)
@@ -108,7 +109,7 @@ async def test_a_server_that_ends_without_closing_leaves_no_process(tmp_path: Pa
 async def test_the_watchdog_outlives_what_ends_a_server(
     runner: Runner, here: Directory, number: signal.Signals
 ) -> None:
-    """process-21: a signal to every process of a session does not take the watchdog away first."""
+    """process-21: a signal to every process of a session does not end the watchdog before the server."""
     await runner.run(["true"], cwd=here)
     (watchdog,) = watchdogs_of(os.getpid())
     await until(lambda: ignores(watchdog, number))
@@ -118,8 +119,8 @@ async def test_the_watchdog_outlives_what_ends_a_server(
 
 
 @NEEDS_PROC
-async def test_a_watchdog_that_ended_is_replaced_and_knows_who_lives(tmp_path: Path) -> None:
-    """process-22: a child without its environment, started under the first watchdog, is ended by the second."""
+async def test_a_new_watchdog_knows_the_live_children(tmp_path: Path) -> None:
+    """process-22: a child without the marker variable, started under the first watchdog, is ended by the second."""
     hidden = tmp_path / "hidden"
     with server(tmp_path) as process:
         run_there(process, "env -i sh -c 'echo $$ > new; mv new hidden; exec sleep 1000' & wait")
@@ -137,8 +138,8 @@ async def test_a_watchdog_that_ended_is_replaced_and_knows_who_lives(tmp_path: P
 
 
 @NEEDS_PROC
-async def test_a_lack_of_descriptors_that_passes_does_not_cost_the_watchdog(here: Directory) -> None:
-    """process-22: refused as what it is, however often, and the next child is guarded again."""
+async def test_a_temporary_lack_of_descriptors_does_not_disable_the_watchdog(here: Directory) -> None:
+    """process-22: each start is refused with that reason, and the next child has a watchdog again."""
     runner = Runner(Limits(), {"PATH": os.environ["PATH"]})
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     first_free = os.dup(0)
@@ -167,8 +168,8 @@ async def test_closing_ends_the_watchdog(here: Directory) -> None:
     assert watchdogs_of(os.getpid()) == []
 
 
-async def test_what_is_in_force_is_named(runner: Runner) -> None:
-    """process-25: so that a missing protection can be reported, never skipped in silence."""
+async def test_protections_in_force_are_named(runner: Runner) -> None:
+    """process-25: so that a missing protection is reported and never skipped silently."""
     assert set(runner.protections) == {"process-group", "guard", "marker-sweep", "pidfd", "cwd-by-handle"}
     assert runner.protections["process-group"]
     if sys.platform == "linux":

@@ -14,11 +14,11 @@ from coretools.roots.read import Directory, open_directory
 from coretools.roots.root_set import Roots, RootSpec
 
 PATIENCE_SECONDS = 20.0
-"""Bound of every wait for a condition; generous, because a busy machine is no failure."""
+"""Bound of every wait; generous, because a busy machine is no failure."""
 
 
 def opened(folder: str) -> Directory:
-    """A working directory for a run. It and its root stay open to the end of the process."""
+    """A working directory for a run. It and its root stay open until the process exits."""
     return open_directory(Roots([RootSpec(folder)], deny=DenyRules(())), ".")
 
 
@@ -73,7 +73,8 @@ def alive(*pids: int) -> Callable[[], list[int]]:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a thread of the process runs; a zombie has none, and shows one all the same (proc(5), num_threads)."""
+    """Whether a thread of the process runs. A zombie has none, although /proc counts one for it (proc(5),
+    num_threads)."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
@@ -82,7 +83,7 @@ def is_alive(pid: int) -> bool:
 
 
 def carriers(marker: str) -> list[int]:
-    """Processes alive whose environment holds the text."""
+    """Live processes whose environment contains the text."""
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -105,8 +106,8 @@ setsid sh -c 'echo $$ >> pids; exec sleep 1000' &
 (setsid sh -c 'echo $$ >> pids; exec sleep 1000' > /dev/null 2>&1 &)
 wait
 """
-"""A child of every kind that a killed parent leaves behind: in the background, deaf to HUP, deaf to TERM, without its
-environment, in a session of its own, forked twice."""
+"""Children of every kind that a killed parent leaves behind: in the background, ignoring HUP, ignoring TERM,
+without the marker variable, in a session of its own, forked twice."""
 
 TREE_SIZE = 7
 
@@ -120,12 +121,12 @@ print(os.getpid(), flush=True)
 threading.Thread(target=time.sleep, args=(1000,)).start()
 ctypes.CDLL(None).syscall({93 if platform.machine() == "aarch64" else 60}, 0)
 """
-"""Python whose child is a process without its first thread, which /proc shows as a zombie, while another one goes on:
-exit(2) ends a thread and not its process."""
+"""Python with a child whose first thread has exited while another one runs, so that /proc shows it as a zombie: exit(2)
+ends a thread, not its process."""
 
 
 class Tree:
-    """The processes that `TREE` started in a folder."""
+    """The processes that `TREE` started in a directory."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -142,7 +143,7 @@ class Tree:
         return len(self.pids()) == TREE_SIZE and all(map(is_alive, self.pids()))
 
     def remaining(self) -> list[int]:
-        """Those that are still alive, and whatever else carries the run's marker."""
+        """The pids that are still alive, and all processes that carry the run's marker."""
         marker = (self._folder / "marker").read_text().strip()
         assert marker
         return [pid for pid in self.pids() if is_alive(pid)] + carriers(f"CORETOOLS_RUN_ID={marker}")

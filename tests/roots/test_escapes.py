@@ -333,7 +333,7 @@ def test_a_hard_link_to_a_file_outside_is_read_and_never_written_through(world: 
     assert (world.outside / "secret.txt").read_bytes() == CANARY
 
 
-def test_hard_links_are_refused_when_the_operator_says_so(world: World, resolver: str) -> None:
+def test_hard_links_are_refused_when_configured(world: World, resolver: str) -> None:
     """roots-9"""
     os.link(world.outside / "secret.txt", world.root / "hard")
     with opened(world.root, resolver=resolver, refuse_hard_links=True) as roots:

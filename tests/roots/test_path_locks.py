@@ -48,7 +48,7 @@ def queued(count: int) -> None:
         select.select([], [], [], 0.005)
 
 
-def test_a_slow_change_holds_up_no_other_name_and_no_other_root(
+def test_a_slow_change_blocks_no_other_name_and_no_other_root(
     roots: Roots, files: FilesystemTools, tmp_path: Path
 ) -> None:
     """roots-30: while one file is being changed, everything else in its directory and in other roots can be."""

@@ -29,7 +29,7 @@ def test_nothing_is_expanded_folded_or_trimmed(world: World, text: str) -> None:
     assert world.read(text) == b"as named"
 
 
-def test_a_name_that_is_no_utf_8_is_shown_with_its_bytes() -> None:
+def test_a_name_that_is_not_utf_8_is_displayed_with_its_bytes() -> None:
     """roots-11"""
     assert printable("caf\udce9") == "caf\\xe9"
     assert printable("café") == "café"

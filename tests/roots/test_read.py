@@ -36,7 +36,7 @@ def test_a_file_over_the_limit_is_refused(world: World, size: int, limit: int) -
     assert caught.value.facts == {"path": "data", "size": size, "limit": limit}
 
 
-def test_a_file_that_grows_while_it_is_open_is_held_to_the_limit(world: World) -> None:
+def test_a_file_that_grows_while_it_is_open_is_read_up_to_the_limit(world: World) -> None:
     """roots-6: the initial size is not trusted."""
     with open_file(world.roots, "plain.txt") as file:
         with (world.root / "plain.txt").open("ab") as more:
@@ -68,7 +68,7 @@ def test_a_directory_is_no_file_and_a_file_no_directory(world: World) -> None:
 
 @pytest.mark.parametrize("operation", READS.values(), ids=READS)
 @pytest.mark.parametrize("path", ["missing", "dir/missing", "missing/below", "dangling"])
-def test_what_is_not_there_is_said_to_be_not_there(world: World, operation: Operation, path: str) -> None:
+def test_a_missing_file_is_reported_as_missing(world: World, operation: Operation, path: str) -> None:
     """roots-18: and costs no descriptor."""
     world.link("dangling", "missing")
     before = descriptors()
@@ -83,7 +83,7 @@ def test_what_is_not_there_is_said_to_be_not_there(world: World, operation: Oper
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="permissions: root may read everything")
-def test_a_file_that_may_not_be_read_is_said_to_be_refused(world: World) -> None:
+def test_a_file_without_read_permission_is_reported_as_refused(world: World) -> None:
     """roots-18"""
     (world.root / "plain.txt").chmod(0)
     with pytest.raises(PermissionRefused):
@@ -212,7 +212,7 @@ def test_a_missing_path_offers_names_that_are_there(world: World) -> None:
         assert str(caught.value).endswith(hint)
 
 
-def test_a_link_to_nothing_is_said_to_be_one(world: World) -> None:
+def test_a_dangling_link_is_reported(world: World) -> None:
     """roots-29: the path is a link whose target is missing."""
     world.link("dangling", "dir/gone-for-good")
     world.link("to-dangling", "dangling")

@@ -78,7 +78,7 @@ def test_closing_gives_every_handle_back(tmp_path: Path, resolver: str) -> None:
     assert descriptors() == before
 
 
-def test_absolute_paths_lie_in_the_root_that_holds_them(world: World, resolver: str) -> None:
+def test_absolute_paths_are_resolved_in_the_root_that_contains_them(world: World, resolver: str) -> None:
     """roots-14: several roots; relative paths lie beneath the first."""
     second = world.root.parent / "second"
     second.mkdir()
@@ -179,7 +179,7 @@ def test_a_nested_root_that_was_renamed_keeps_its_rights(world: World, resolver:
     assert (world.root / "renamed" / "inner.txt").read_bytes() == b"inner"
 
 
-def test_an_outer_root_is_reached_from_the_inner_one(world: World, resolver: str) -> None:
+def test_an_enclosing_root_is_reached_from_the_nested_one(world: World, resolver: str) -> None:
     """roots-14"""
     with opened(world.root / "dir", world.root, resolver=resolver) as roots:
         assert read_bytes(roots, "../plain.txt", limit_bytes=PLENTY).data == b"plain"
@@ -206,7 +206,7 @@ def test_a_root_is_never_deleted_moved_or_replaced(world: World, path: str) -> N
     assert state(world.root) == before
 
 
-def test_a_directory_that_holds_a_root_is_not_moved(world: World, resolver: str) -> None:
+def test_a_directory_that_contains_a_root_is_not_moved(world: World, resolver: str) -> None:
     """roots-16"""
     with opened(world.root, world.root / "dir" / "sub", resolver=resolver) as roots:
         for source in ("dir", "dir/sub"):
@@ -217,9 +217,7 @@ def test_a_directory_that_holds_a_root_is_not_moved(world: World, resolver: str)
 
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
 @pytest.mark.parametrize("what", ["renamed", "deleted", "replaced"])
-def test_a_root_that_goes_away_is_an_error_that_says_so(
-    tmp_path: Path, resolver: str, what: str, operation: Operation
-) -> None:
+def test_a_root_that_goes_away_is_reported(tmp_path: Path, resolver: str, what: str, operation: Operation) -> None:
     """roots-17: the handle would still work, in a directory that is no longer the one at this path."""
     root = tmp_path / "root"
     root.mkdir()

@@ -284,7 +284,7 @@ def _made(directory: Path) -> None:
     )
 
 
-def test_what_openssl_makes_is_told_apart(tmp_path: Path) -> None:
+def test_keys_of_openssl_are_classified(tmp_path: Path) -> None:
     """secret-files-1: PEM and DER, PKCS #1, #8, #12 and SEC 1, encrypted or not; certificates, public keys."""
     _made(tmp_path)
     judged = {file.name: of(file.name, file.read_bytes()) for file in sorted(tmp_path.iterdir())}
@@ -294,7 +294,7 @@ def test_what_openssl_makes_is_told_apart(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["rsa", "ecdsa", "ed25519"])
 @pytest.mark.parametrize("phrase", ["", "secret"])
-def test_what_ssh_keygen_makes_is_told_apart(tmp_path: Path, kind: str, phrase: str) -> None:
+def test_keys_of_ssh_keygen_are_classified(tmp_path: Path, kind: str, phrase: str) -> None:
     """secret-files-1"""
     if shutil.which("ssh-keygen") is None:
         pytest.skip("ssh-keygen: not installed")

@@ -234,7 +234,7 @@ def test_a_full_disk_is_an_error_and_leaves_the_old_content(world: World, resolv
             write_bytes(roots, "kept.txt", b"there is room again")
 
 
-def test_a_mount_for_reading_only_is_said_to_be_one(world: World, resolver: str) -> None:
+def test_a_read_only_mount_is_reported(world: World, resolver: str) -> None:
     """roots-18"""
     with mounted("tmpfs", "size=256k", world.root.parent / "disk") as disk:
         subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)

@@ -43,7 +43,7 @@ def environment() -> dict[str, str]:
     return child_environment(os.environ, passed=())
 
 
-async def test_versions_roots_and_limits_are_said(tmp_path: Path) -> None:
+async def test_versions_roots_and_limits_are_reported(tmp_path: Path) -> None:
     """ci-18: what a caller asks first."""
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
@@ -101,7 +101,7 @@ async def test_a_root_that_is_gone_does_not_stop_diagnostics(tmp_path: Path) -> 
     assert report.roots
 
 
-async def test_no_value_of_the_environment_is_shown(tmp_path: Path) -> None:
+async def test_no_value_of_the_environment_is_reported(tmp_path: Path) -> None:
     """ci-18: not of the server's, not of the children's."""
     changed = {**environment(), "GIT_TOKEN": "swordfish-of-the-children"}
     with variables(API_TOKEN="swordfish-of-the-server"):

@@ -38,7 +38,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield World(tmp_path, client)
 
 
-def test_a_command_that_can_t_change_what_git_runs_is_told(world: World) -> None:
+def test_a_command_that_can_t_change_control_files_gets_a_remark(world: World) -> None:
     """confinement-35: git itself ends some of these with exit code 0."""
     world.git("init", "-q", "-b", "main", "inner")
     world.git("-C", "inner", "commit", "-q", "--allow-empty", "-m", "x")
@@ -49,7 +49,7 @@ def test_a_command_that_can_t_change_what_git_runs_is_told(world: World) -> None
     assert "deleted inner" in world.call("delete_directory", path="inner")
 
 
-def test_a_command_that_can_t_remove_a_submodule_is_told_what_does(world: World) -> None:
+def test_a_command_that_can_t_remove_a_submodule_gets_a_remark(world: World) -> None:
     """confinement-35: git ends some of these with exit code 0 too, and the tool for it does its work."""
     world.git("init", "-q", "-b", "main", "part")
     world.git("-C", "part", "commit", "-q", "--allow-empty", "-m", "x")
@@ -61,7 +61,7 @@ def test_a_command_that_can_t_remove_a_submodule_is_told_what_does(world: World)
     assert "deleted whole/other" in world.call("delete_directory", path="whole/other")
 
 
-def test_a_command_that_meets_a_hidden_file_says_so(world: World) -> None:
+def test_a_command_that_meets_a_hidden_file_reports_it(world: World) -> None:
     """secret-files-8: path, reason and the operator's option; nothing where none was met."""
     (world.root / "app").mkdir()
     (world.root / "app" / ".env").write_text(SECRET)

@@ -74,7 +74,7 @@ public class Fetch {
 """
 
 
-def test_a_run_says_it_at_its_end_and_when_it_is_read(client: Peer) -> None:
+def test_a_run_reports_it_at_its_end_and_when_it_is_read(client: Peer) -> None:
     """ci-19: wait_run and read_run too."""
     started = client.call("run_command", command=f"python3 -c '{FETCH}'", wait_seconds=0)
     run = started["_meta"]["coretools/facts"].get("run")
@@ -94,7 +94,7 @@ QUIET = {
 
 
 @pytest.mark.parametrize("command", QUIET.values(), ids=QUIET)
-def test_nothing_is_said_of_other_failures(client: Peer, command: str) -> None:
+def test_other_failures_get_no_remark(client: Peer, command: str) -> None:
     """ci-19: only of what failed to resolve or to connect."""
     result = client.call("run_command", command=command)
     assert "network" not in text_of(result)
@@ -117,7 +117,9 @@ def test_the_tests_of_a_project_say_it(client: Peer) -> None:
     ],
     ids=["denied", "allowed"],
 )
-def test_it_is_said_before_anything_fails(tmp_path: Path, words: tuple[str, ...], instruction: str, state: str) -> None:
+def test_a_denied_network_is_reported_before_anything_fails(
+    tmp_path: Path, words: tuple[str, ...], instruction: str, state: str
+) -> None:
     """ci-19: the instructions, the diagnostics and the log of the start, denied and allowed; what met it is logged."""
     with peer(tmp_path, *words) as client:
         answer = client.ask("initialize", HANDSHAKE)

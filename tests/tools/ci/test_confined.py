@@ -26,7 +26,7 @@ def text_of(result: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("tier", ["full", "landlock"])
-def test_they_are_held(tmp_path: Path, tier: str) -> None:
+def test_builds_tests_and_restores_are_confined(tmp_path: Path, tier: str) -> None:
     """ci-15, confinement-2: what lies outside is neither read nor changed; the tier is told with each result."""
     root = place(tmp_path)
     outside = shlex.quote(str(tmp_path))

@@ -304,7 +304,7 @@ def test_a_directory_without_any_of_the_files_has_no_build_system() -> None:
     ["a." * 100_000 + "b = 1", "x = { " + "a." * 100_000 + "b = 1 }", ("a." * 99 + "b%d = 1\n") * 1000, "[" * 100_000],
     ids=["a key of 100,000 parts", "the same in a table", "many long keys", "brackets"],
 )
-def test_hostile_settings_do_not_hold_up_detection(line: str) -> None:
+def test_hostile_settings_do_not_delay_detection(line: str) -> None:
     """ci-1: a repository can't keep a call busy by a line of its settings."""
     assert [system.name for system in detect(Files({"pyproject.toml": f"[project]\n{line}\n"}))] == ["python"]
 

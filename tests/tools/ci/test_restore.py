@@ -55,7 +55,7 @@ BREAK = "sh -c 'mkdir .venv; touch .venv/half; echo x > package-lock.json; echo 
 needs_npm = pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
 
 
-def test_what_a_failed_command_made_is_gone(root: Path, client: Peer) -> None:
+def test_files_of_a_failed_command_are_deleted(root: Path, client: Peer) -> None:
     """ci-21: an environment that was begun, lock files that were changed or written."""
     project(root)
     before = state(root)

@@ -87,7 +87,7 @@ async def test_a_test_run_comes_back_as_counts_and_failures_with_their_places(tm
     assert "short test summary info" in report.text()
 
 
-async def test_a_run_that_passes_is_told_in_two_lines(tmp_path: Path) -> None:
+async def test_a_successful_run_is_reported_in_two_lines(tmp_path: Path) -> None:
     """ci-9: nothing but the counts when nothing failed."""
     python_project(tmp_path, "def test_good(): pass\n")
     async with ci_in(tmp_path) as ci:
@@ -161,7 +161,7 @@ async def test_a_gradle_run_that_passes_is_counted_from_its_result_files(tmp_pat
     assert report.counts == {"passed": 6, "failed": 0, "skipped": 2, "errors": 0, "total": 8}
 
 
-async def test_output_that_no_reader_knows_is_shown_and_not_counted(tmp_path: Path) -> None:
+async def test_output_of_no_known_format_is_returned_and_not_counted(tmp_path: Path) -> None:
     """ci-9: no counts are better than wrong ones."""
     async with ci_in(tmp_path) as ci:
         report = await ci.ci_test(command="echo it went well")
@@ -171,7 +171,7 @@ async def test_output_that_no_reader_knows_is_shown_and_not_counted(tmp_path: Pa
     assert report.text().endswith("it went well")
 
 
-async def test_output_that_was_not_kept_is_counted_beside_the_report(tmp_path: Path) -> None:
+async def test_dropped_output_is_counted_in_the_report(tmp_path: Path) -> None:
     """ci-14: counts in the part that is missing can't be known."""
     async with ci_in(tmp_path, limits=Limits(report_bytes=400)) as ci:
         report = await ci.ci_test(command="sh -c 'seq 1 1000; echo 3 passed in 0.1s'")
@@ -252,7 +252,7 @@ async def test_a_structured_report_fits_its_own_schema_when_a_signal_ends_the_ru
     assert report.facts()["exit_code"] is None
 
 
-async def test_a_directory_without_a_build_system_says_what_was_looked_for(tmp_path: Path) -> None:
+async def test_a_directory_without_a_build_system_names_the_files_searched_for(tmp_path: Path) -> None:
     """ci-5: and what would work."""
     async with ci_in(tmp_path) as ci:
         with pytest.raises(Unsupported, match=r"pyproject\.toml.*package\.json.*Cargo\.toml.*give `command`"):
@@ -325,7 +325,7 @@ async def test_all_steps_share_one_deadline(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="not installed: make")
-async def test_a_build_says_how_it_went_and_what_was_chosen(tmp_path: Path) -> None:
+async def test_a_build_reports_its_outcome_and_its_build_system(tmp_path: Path) -> None:
     """ci-1: what was detected, what was taken, and that `command` overrides."""
     write(tmp_path / "package.json", "{}")
     write(tmp_path / "Makefile", "build:\n\t@echo made; echo warned >&2; exit $(CODE)\n")
@@ -343,7 +343,7 @@ async def test_a_build_says_how_it_went_and_what_was_chosen(tmp_path: Path) -> N
     )
 
 
-async def test_builds_and_tests_are_told_that_nobody_watches(tmp_path: Path) -> None:
+async def test_builds_and_tests_run_as_non_interactive(tmp_path: Path) -> None:
     """ci-17: CI=true for them, and not for a plain command."""
     async with ci_in(tmp_path) as ci:
         report = await ci.ci_test(command="sh -c 'echo CI=$CI'")

@@ -29,7 +29,7 @@ async def test_a_command_may_be_a_list_of_words(tmp_path: Path) -> None:
                 await commands.run_command(wrong)
 
 
-async def test_silence_is_said(tmp_path: Path) -> None:
+async def test_empty_output_is_reported(tmp_path: Path) -> None:
     """ci-8: an empty answer would look like a fault."""
     async with commands_in(tmp_path) as commands:
         assert (await commands.run_command("true")).text() == "[exit code 0, no output]"

@@ -73,7 +73,7 @@ async def test_a_program_that_cannot_start_is_an_error(tmp_path: Path) -> None:
         assert (await commands.list_runs()).lines == []
 
 
-async def test_a_cancelled_call_ends_the_run_that_nobody_knows(tmp_path: Path) -> None:
+async def test_a_cancelled_call_ends_the_run_whose_id_it_did_not_return(tmp_path: Path) -> None:
     """runs-2: the next call sees it stopped."""
     async with world_in(tmp_path) as world:
         async with anyio.create_task_group() as group:
@@ -161,7 +161,7 @@ async def test_a_pattern_that_is_none_is_refused(tmp_path: Path, pattern: str) -
             await commands.wait_run(run, pattern=pattern)
 
 
-async def test_a_hostile_pattern_holds_up_no_other_call(tmp_path: Path) -> None:
+async def test_a_hostile_pattern_blocks_no_other_call(tmp_path: Path) -> None:
     """runs-15: it is refused in the end, and others are answered meanwhile."""
     async with commands_in(tmp_path) as commands:
         run = await started(commands, "sh -c 'head -c 60000 /dev/zero | tr \"\\\\0\" a; exec tail -f /dev/null'")
@@ -191,7 +191,7 @@ async def test_a_wait_for_a_pattern_ends_in_time_while_a_program_floods(tmp_path
         assert result.facts()["kind"] == "time"
 
 
-async def test_what_was_printed_last_is_still_looked_at_after_the_end(tmp_path: Path) -> None:
+async def test_the_last_output_is_matched_after_the_exit(tmp_path: Path) -> None:
     """runs-15: a run that ended with a match has matched."""
     async with commands_in(tmp_path) as commands:
         run = await started(commands, "sh -c 'read a; seq 1 200000; echo done'", stdin="")
@@ -209,7 +209,7 @@ class Listening(SilentCall):
         self.reports.append((done, total, message))
 
 
-async def test_progress_is_told_once_a_second_at_most(tmp_path: Path) -> None:
+async def test_progress_is_reported_at_most_once_a_second(tmp_path: Path) -> None:
     """runs-16: seconds, bytes, the last line with something on it."""
     now = 100.0
     call = Listening()
@@ -226,7 +226,7 @@ async def test_progress_is_told_once_a_second_at_most(tmp_path: Path) -> None:
     assert str(call.reports[0][2]).endswith(" bytes: two")
 
 
-async def test_what_was_not_shown_yet_is_shown_once(tmp_path: Path) -> None:
+async def test_new_output_is_returned_once(tmp_path: Path) -> None:
     """runs-11: and any part of it again by its offset."""
     async with commands_in(tmp_path) as commands:
         run = await started(commands, ECHO, stdin="a\nb\n")
@@ -288,7 +288,7 @@ async def test_input_reaches_a_run_and_ends(tmp_path: Path) -> None:
             await commands.write_run(run, "more")
 
 
-async def test_a_run_that_takes_no_input_says_so(tmp_path: Path) -> None:
+async def test_input_for_a_run_without_input_is_refused(tmp_path: Path) -> None:
     """runs-17: none at all, closed, or not read."""
     async with world_in(tmp_path) as world:
         commands = world.commands
@@ -309,7 +309,7 @@ async def test_a_run_that_takes_no_input_says_so(tmp_path: Path) -> None:
             await commands.write_run(deaf, "x" * INPUT_BUFFER_BYTES)
 
 
-async def test_stopping_says_how_it_ended_and_who_was_left(tmp_path: Path) -> None:
+async def test_stopping_reports_the_exit_and_the_remaining_processes(tmp_path: Path) -> None:
     """runs-18: twice the same."""
     async with commands_in(tmp_path) as commands:
         run = await started(commands, "sh -c 'echo up; tail -f /dev/null & tail -f /dev/null; wait'")

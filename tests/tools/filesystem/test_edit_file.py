@@ -44,7 +44,7 @@ def test_an_edit_answers_with_a_diff(files: FilesystemTools, tmp_path: Path) -> 
     assert (tmp_path / "a").read_text() == "one\n2\n"
 
 
-def test_a_dry_run_says_the_same_and_writes_nothing(files: FilesystemTools, tmp_path: Path) -> None:
+def test_a_dry_run_answers_the_same_and_writes_nothing(files: FilesystemTools, tmp_path: Path) -> None:
     """filesystem-25."""
     (tmp_path / "a").write_text("one\n")
     before = (tmp_path / "a").stat()

@@ -75,7 +75,7 @@ def test_settings_that_are_there_stay_as_they_are(files: FilesystemTools, tmp_pa
         (".CODEX", lambda files: files.write_file(".CODEX", "{}")),
     ],
 )
-def test_settings_that_are_not_there_can_be_made_and_the_answer_says_so(
+def test_missing_settings_can_be_created_and_the_answer_reports_it(
     files: FilesystemTools, name: str, call: Callable[[FilesystemTools], object]
 ) -> None:
     """filesystem-39: as the result of a command does."""

@@ -286,7 +286,7 @@ def test_a_root_in_a_git_directory(world: World) -> None:
     assert [type(error) for error in errors] == [DeniedPath, DeniedPath, type(None), DeniedPath]
 
 
-def test_a_tree_that_is_too_large_to_look_through_is_not_moved(world: World) -> None:
+def test_a_tree_that_is_too_large_to_scan_is_not_moved(world: World) -> None:
     """filesystem-37: the limit."""
     with Roots([RootSpec(str(world.root))], deny=DenyRules(())) as roots, resolve(roots, "src") as resolved:
         require_no_repository(roots, resolved, most=2)

@@ -15,7 +15,7 @@ def window_text(text: str, budget_bytes: int = 100_000, **lines: int) -> str:
 
 
 @pytest.mark.parametrize("text", ["", "\n", "a", "a\n", "a\r\nb\r\n", "a\n\n\nb", "é\u2028\x0c\x85b\n", TEN])
-def test_a_text_that_fits_is_shown_character_for_character(text: str) -> None:
+def test_a_text_that_fits_is_returned_unchanged(text: str) -> None:
     """filesystem-2."""
     assert window_text(text) == text
     assert window_text(text, offset=1) == text
@@ -47,7 +47,7 @@ def test_a_newline_at_the_end_starts_no_line(text: str, lines: int) -> None:
     assert count_lines(text) == lines
 
 
-def test_a_last_line_without_newline_is_kept_so_and_the_note_stands_apart() -> None:
+def test_a_last_line_without_newline_is_kept_and_the_note_is_a_line_of_its_own() -> None:
     """filesystem-2."""
     assert window_text("a\nb", tail=1) == "b\n[line 2 of 2]\n"
 
@@ -96,7 +96,7 @@ def test_a_range_over_the_budget_ends_with_a_whole_line_and_says_where_to_read_o
     assert window_text(TEN, budget_bytes=17, offset=2) == "line 2\nline 3\n[lines 2 to 3 of 10; offset=4 reads on]\n"
 
 
-def test_a_line_over_the_budget_does_not_stop_who_reads_on() -> None:
+def test_a_line_over_the_budget_does_not_stop_a_reader() -> None:
     """filesystem-6."""
     answer = window_text("a\n" + "x" * 100 + "\nb\n", budget_bytes=10, offset=2)
     assert answer == f"{'x' * 10}\n[line 2 of 3, 91 characters of it left out; offset=3 reads on]\n"

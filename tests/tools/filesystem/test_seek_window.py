@@ -291,7 +291,7 @@ def test_a_cursor_goes_with_limit_alone(files: FilesystemTools, other: str) -> N
         files.read_file("missing", **{other: 1}, offset="1@0")  # type: ignore[arg-type] # a table's names
 
 
-def test_a_file_that_shrinks_meanwhile_is_said_to() -> None:
+def test_a_file_that_shrinks_during_a_read_is_reported() -> None:
     """filesystem-32: from its end; from its start what is there is shown."""
     shrunk = Bytes(NUMBERED[:500], size=len(NUMBERED))
     with pytest.raises(Conflict, match="shrinks"):
@@ -300,7 +300,7 @@ def test_a_file_that_shrinks_meanwhile_is_said_to() -> None:
     assert found.window.head == NUMBERED[7:500].decode()
 
 
-def test_what_a_file_grows_by_meanwhile_is_not_shown() -> None:
+def test_bytes_appended_during_a_read_are_not_returned() -> None:
     """filesystem-32: perhaps it is half a line."""
     grown = Bytes(NUMBERED, size=14)
     assert seek_window(grown, LineRange(), first_byte=0, budget_bytes=1_000).window.text() == "line 1\nline 2\n"
@@ -328,6 +328,6 @@ def test_random_bytes_are_answered_or_refused(files: FilesystemTools, top: Path)
                 assert files.read_file("a", **lines).size > WHOLE_BYTES, seed
 
 
-def test_a_cursor_is_said_as_it_is_read() -> None:
+def test_a_cursor_is_printed_in_the_form_that_is_accepted() -> None:
     """filesystem-33."""
     assert str(Cursor.parse("12@345")) == "12@345"

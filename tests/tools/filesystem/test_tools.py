@@ -78,7 +78,7 @@ def test_a_file_is_read_exactly_as_it_is(files: FilesystemTools, top: Path, cont
         (b"caf\xe9 au lait", "café au lait\n[iso-8859-1]\n", "iso-8859-1"),
     ],
 )
-def test_what_is_not_plain_utf8_with_lf_is_said(
+def test_encodings_and_line_ends_other_than_utf8_and_lf_are_reported(
     files: FilesystemTools, top: Path, data: bytes, answer: str, encoding: str
 ) -> None:
     """filesystem-7."""
@@ -203,7 +203,7 @@ def test_content_over_the_limit_is_refused(files: FilesystemTools, top: Path) ->
     assert not (top / "a").exists()
 
 
-def test_content_that_no_file_can_hold_is_refused(files: FilesystemTools) -> None:
+def test_content_that_no_file_can_store_is_refused(files: FilesystemTools) -> None:
     """filesystem-13."""
     with pytest.raises(InvalidArguments, match="surrogates"):
         files.write_file("a", "\ud800")
@@ -226,12 +226,12 @@ def test_a_long_listing_is_cut_and_the_rest_counted(files: FilesystemTools, top:
     assert answer.splitlines() == ["f0\t0", "f1\t0", "f2\t0", "f3\t0", "f4\t0", "[3 of 8 entries left out]"]
 
 
-def test_an_empty_directory_is_said_to_be_empty(files: FilesystemTools) -> None:
+def test_an_empty_directory_is_reported_as_empty(files: FilesystemTools) -> None:
     """filesystem-14."""
     assert files.list_directory().text() == "[empty]"
 
 
-def test_a_name_that_could_pass_for_two_is_shown_with_escapes(files: FilesystemTools, top: Path) -> None:
+def test_a_name_that_could_pass_for_two_is_escaped(files: FilesystemTools, top: Path) -> None:
     """filesystem-14."""
     (top / "a\nb\x1b[2J\u00a0é").touch()
     assert files.list_directory().text() == "a\\nb\\x1b[2J\u00a0é\t0"
@@ -481,7 +481,7 @@ def outcome(read: Callable[[], FileText]) -> tuple[str, object]:
 
 @pytest.mark.parametrize("content", CONTENTS)
 @pytest.mark.parametrize("lines", RANGES)
-def test_what_is_read_without_a_thread_is_said_in_the_same_words(
+def test_nonblocking_and_blocking_reads_answer_the_same(
     top: Path, files: FilesystemTools, content: str, lines: dict[str, int]
 ) -> None:
     """filesystem-31: results and refusals."""

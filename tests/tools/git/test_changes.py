@@ -76,7 +76,7 @@ async def test_a_path_that_is_none_is_refused(tmp_path: Path, path: str, error: 
     assert " M a.txt" in world.git("status", "--short")
 
 
-async def test_a_link_is_staged_as_a_link_and_not_gone_through(tmp_path: Path) -> None:
+async def test_a_link_is_staged_as_a_link_and_not_followed(tmp_path: Path) -> None:
     """git-13: content outside never gets into a commit."""
     world = World(tmp_path).created()
     (world.repository / "file-link").symlink_to(world.canary)
@@ -198,7 +198,7 @@ async def test_any_text_is_a_message(tmp_path: Path, message: str) -> None:
     assert world.git("rev-list", "--count", "HEAD") == "3"
 
 
-async def test_without_a_name_the_error_says_how_to_set_it(tmp_path: Path) -> None:
+async def test_without_an_author_the_error_names_the_setting(tmp_path: Path) -> None:
     """git-10: no name is guessed from the host's."""
     world = World(tmp_path, home_config="[user]\n\tname = Ada\n").created()
     world.write("a", "x\n")

@@ -85,7 +85,7 @@ async def plain_git(world: World, *, change: bool) -> AsyncIterator[Git]:
 
 @needs_landlock
 @pytest.mark.parametrize("trap", SPRINGING, ids=lambda trap: trap.name)
-async def test_plain_git_in_its_domain_springs_no_trap(tmp_path: Path, trap: Trap) -> None:
+async def test_plain_git_in_its_confined_thread_springs_no_trap(tmp_path: Path, trap: Trap) -> None:
     """git-28: what plain git falls into (test_hostile.py), without options and checks of ours before it."""
     world = laid(trap, tmp_path)
     before = snapshot(world)
@@ -209,7 +209,7 @@ async def test_configuration_and_hooks_of_a_shared_git_directory_stay(tmp_path: 
 
 
 @needs_landlock
-async def test_the_look_into_configuration_reads_and_does_nothing_else(tmp_path: Path) -> None:
+async def test_inspecting_configuration_only_reads(tmp_path: Path) -> None:
     """git-31: it may read the operator's files anywhere; it writes, starts and calls nothing."""
     world = World(tmp_path).filled()
     before = _files(world.top)
@@ -284,7 +284,7 @@ async def test_what_honest_repositories_are_made_of_is_let_in(tmp_path: Path) ->
 
 
 @needs_landlock
-async def test_each_result_says_how_git_was_held(tmp_path: Path) -> None:
+async def test_each_result_reports_the_confinement_of_git(tmp_path: Path) -> None:
     """confined-threads-9: in its metadata, as those of commands do."""
     world = World(tmp_path).filled()
     (world.repository / "a.txt").write_text("another line\n")

@@ -84,7 +84,7 @@ async def test_only_such_a_repository_costs_one_process_more(tmp_path: Path) -> 
         assert len(log.read_text().splitlines()) == 1
 
 
-async def test_what_a_file_outside_says_is_asked_for_each_call(tmp_path: Path) -> None:
+async def test_a_file_outside_is_read_for_each_call(tmp_path: Path) -> None:
     """git-26: nothing of it is remembered."""
     world, credentials = checked_out_by_a_runner(tmp_path)
     world.write(".gitattributes", "* filter=evil\n")

@@ -24,7 +24,7 @@ async def test_the_log_is_newest_first_and_says_who_when_and_what(tmp_path: Path
     ]
 
 
-async def test_a_cut_log_says_that_there_is_more(tmp_path: Path) -> None:
+async def test_a_cut_log_reports_that_there_is_more(tmp_path: Path) -> None:
     """git-6: without counting it."""
     world = World(tmp_path).created()
     for number in range(5):
@@ -169,7 +169,7 @@ async def test_text_that_is_no_revision_is_refused(tmp_path: Path, revision: str
         "deadbeef",
     ],
 )
-async def test_a_revision_that_names_no_commit_says_so(tmp_path: Path, revision: str) -> None:
+async def test_a_revision_that_names_no_commit_is_reported(tmp_path: Path, revision: str) -> None:
     """git-14: a revision is resolved to one commit before any other command gets it."""
     world = World(tmp_path).filled()
     async with world.tools() as tools:
@@ -206,7 +206,7 @@ async def test_the_log_of_a_range(tmp_path: Path) -> None:
                 await summaries(revision)
 
 
-async def test_of_two_revisions_the_one_that_names_no_commit_is_told(tmp_path: Path) -> None:
+async def test_the_revision_that_names_no_commit_is_named(tmp_path: Path) -> None:
     """git-14: also where git ends at the first."""
     world = World(tmp_path).filled()
     async with world.tools() as tools:
@@ -217,7 +217,7 @@ async def test_of_two_revisions_the_one_that_names_no_commit_is_told(tmp_path: P
             await tools.git_diff("work", base="HEAD~1..HEAD")
 
 
-async def test_a_difference_in_conflict_is_shown(tmp_path: Path) -> None:
+async def test_a_difference_in_conflict_is_reported(tmp_path: Path) -> None:
     """git-7: git prints names and patches by turns there."""
     world = World(tmp_path).created()
     for name in ("a", ".env", "z"):
@@ -273,7 +273,7 @@ async def test_no_path_leads_out_of_the_work_tree(tmp_path: Path) -> None:
                 await tools.git_diff("work", [f"work/{path}"])
 
 
-async def test_git_s_own_reason_is_told(tmp_path: Path) -> None:
+async def test_git_s_own_reason_is_reported(tmp_path: Path) -> None:
     """git-25: an error of git is one sentence, without escapes."""
     world = World(tmp_path).filled()
     (world.git_dir / "index").write_bytes(b"no index")

@@ -81,7 +81,7 @@ def test_a_name_that_would_mislead_is_quoted(name: bytes, text: str) -> None:
     assert quoted(name) == text
 
 
-def test_a_name_that_is_no_utf_8_is_shown_with_its_bytes() -> None:
+def test_a_name_that_is_not_utf_8_is_displayed_with_its_bytes() -> None:
     """git-3: nothing is dropped."""
     assert as_text(b"caf\xe9") == "caf\\xe9"
 

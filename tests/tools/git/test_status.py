@@ -91,7 +91,7 @@ async def test_a_rename_shows_both_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "name", ["a b", "quo'te", 'dou"ble', "new\nline", "tab\tx", " lead", "größe", "-dash", ":(top)x"]
 )
-async def test_any_name_is_shown_staged_and_committed(tmp_path: Path, name: str) -> None:
+async def test_any_name_is_listed_staged_and_committed(tmp_path: Path, name: str) -> None:
     """git-3: a name is data: no quoting of git's, no pattern, no option."""
     world = World(tmp_path).created()
     world.write(name, "content\n")
@@ -224,7 +224,7 @@ async def test_the_current_branch_is_read_whatever_its_name(tmp_path: Path, name
     assert answer.facts().items() >= {"branch": name, "commit": world.git("rev-parse", "HEAD")}.items()
 
 
-async def test_the_current_branch_is_told_where_git_finds_its_name_odd(tmp_path: Path) -> None:
+async def test_the_current_branch_is_reported_although_git_rejects_its_name(tmp_path: Path) -> None:
     """git-21, git-3: no UTF-8, a character that ends a line, a branch that is called HEAD as well."""
     world = World(tmp_path).filled()
     commit = world.git("rev-parse", "HEAD")

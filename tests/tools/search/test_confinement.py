@@ -62,7 +62,7 @@ async def test_ripgrep_reads_its_root_and_starts_nothing(tmp_path: Path) -> None
 
 
 @needs_ripgrep
-async def test_a_search_in_each_root_is_held_to_that_root(tmp_path: Path) -> None:
+async def test_a_search_is_confined_to_its_root(tmp_path: Path) -> None:
     """search-22: and finds what is there."""
     planted(tmp_path, {"one/a.txt": "needle\n", "two/sub/b.txt": "needle\n"})
     async with searching(tmp_path / "one", tmp_path / "two", engine="ripgrep") as search:

@@ -52,7 +52,7 @@ def test_braces_stand_for_several_globs() -> None:
 
 
 @pytest.mark.parametrize("glob", ["{a,b}" * 7, "x" * 1_001, "{" + "a," * 70 + "}"], ids=["braces", "long", "wide"])
-def test_a_glob_that_stands_for_too_much_is_refused(glob: str) -> None:
+def test_a_glob_with_too_many_alternatives_is_refused(glob: str) -> None:
     """search-12."""
     with pytest.raises(InvalidArguments, match="glob"):
         glob_matcher(glob)

@@ -87,7 +87,7 @@ def test_of_several_files_one_decides(files: dict[str, str], ignored: bool) -> N
     assert rules(files).covers_any("a/x.log") is ignored
 
 
-def test_rules_above_the_directory_searched_hold_beneath_it() -> None:
+def test_rules_above_the_searched_directory_apply_beneath_it() -> None:
     """search-10."""
     files = {".gitignore": "*.log\n/a/b/secret\n", "a/.gitignore": "*.tmp"}
     found = rules(files, start="a/b")

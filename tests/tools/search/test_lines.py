@@ -45,12 +45,12 @@ def test_a_line_matches_by_itself(data: bytes, pattern: str, lines: list[int]) -
 
 
 @pytest.mark.parametrize("data", [b"\0", b"text\n" * 10_000 + b"\0", codecs.BOM_UTF16_LE + b"\0\0"])
-def test_a_file_with_nul_is_binary_wherever_it_stands(data: bytes) -> None:
+def test_a_file_with_nul_anywhere_is_binary(data: bytes) -> None:
     """search-13."""
     assert decode_text(data) is None
 
 
-def test_bytes_that_are_no_utf8_are_shown_as_replacement_characters() -> None:
+def test_bytes_that_are_not_utf8_become_replacement_characters() -> None:
     """search-13."""
     assert found(b"caf\xe9\n", "caf")[0][0].text == "caf\ufffd"
 
@@ -68,14 +68,14 @@ def test_bytes_that_are_no_utf8_are_shown_as_replacement_characters() -> None:
         ("[19]", 50, [[1, 2, 3, 4, 5, 6, 7, 8, 9]]),
     ],
 )
-def test_lines_around_a_match_are_shown_once_and_neighbours_stand_together(
+def test_lines_around_matches_are_listed_once_and_adjacent_groups_are_joined(
     pattern: str, context: int, groups: list[list[int]]
 ) -> None:
     """search-7."""
     assert numbers(b"1\n2\n3\n4\n5\n6\n7\n8\n9\n", pattern, context) == groups
 
 
-def test_lines_around_a_match_are_told_from_it() -> None:
+def test_lines_around_a_match_are_distinguished_from_it() -> None:
     """search-7."""
     assert found(b"a\nb\nc\n", "b", 1) == [
         [MatchedLine(1, "a", None), MatchedLine(2, "b", 0), MatchedLine(3, "c", None)]

@@ -47,7 +47,7 @@ async def test_matching_lines_come_sorted_by_path_with_their_numbers(tmp_path: P
 
 
 @engines
-async def test_when_nothing_matches_the_answer_says_so(tmp_path: Path, engine: str) -> None:
+async def test_no_match_is_reported(tmp_path: Path, engine: str) -> None:
     """search-6."""
     planted(tmp_path, {"a": "x"})
     assert await lines(tmp_path, engine, "y") == ["[no line matches]"]
@@ -73,7 +73,7 @@ async def test_lines_around_a_match_are_marked_as_such(tmp_path: Path, engine: s
 
 
 @engines
-async def test_no_more_than_the_limit_is_shown_and_more_is_said(tmp_path: Path, engine: str) -> None:
+async def test_results_stop_at_the_limit_and_report_that_more_exist(tmp_path: Path, engine: str) -> None:
     """search-8."""
     planted(tmp_path, {f"f{number}": "x\nx\n" for number in range(5)})
     found = await lines(tmp_path, engine, "x", limit=3)
@@ -246,7 +246,7 @@ async def test_an_invalid_pattern_is_the_same_error_with_both_engines(
 
 
 @engines
-async def test_a_search_that_is_too_slow_says_that_there_may_be_more(tmp_path: Path, engine: str) -> None:
+async def test_a_search_that_is_too_slow_reports_that_more_may_exist(tmp_path: Path, engine: str) -> None:
     """search-18."""
     planted(tmp_path, {"a": "x\n"})
     found = await lines(tmp_path, engine, "x", limits=Limits(search_seconds=1e-9))
@@ -395,7 +395,7 @@ async def test_names_are_found_by_a_glob(tmp_path: Path, glob: str, paths: list[
         assert search.search_files("*.o", include_ignored=True).text() == "e.o"
 
 
-async def test_names_beneath_a_directory_are_shown_from_the_root_on(tmp_path: Path) -> None:
+async def test_names_beneath_a_directory_are_relative_to_the_root(tmp_path: Path) -> None:
     """search-20."""
     planted(tmp_path, {".gitignore": "x.o", "src/a.py": "", "src/x.o": ""})
     async with searching(tmp_path) as search:
@@ -412,7 +412,7 @@ async def test_too_many_names_are_cut_and_counted(tmp_path: Path) -> None:
     assert found.facts() == {"paths": 2, "total": 9}
 
 
-async def test_names_outside_or_behind_links_are_not_found(tmp_path: Path) -> None:
+async def test_names_outside_the_roots_or_reached_by_links_are_not_found(tmp_path: Path) -> None:
     """search-16, search-20."""
     planted(tmp_path, {"secret": "", "root/a": ""})
     (tmp_path / "root/link").symlink_to(tmp_path)
