@@ -1,4 +1,4 @@
-"""Every test of the sandbox that touches a path runs on both resolvers."""
+"""Tests of roots that touch a path run with both resolvers."""
 
 from collections.abc import Iterator
 from pathlib import Path

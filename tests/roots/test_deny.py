@@ -1,4 +1,4 @@
-"""Deny globs as text. That they hold for every way to a file is in test_escapes."""
+"""Deny globs as text. test_escapes tests that they hold for every path to a file."""
 
 import random
 
@@ -8,8 +8,9 @@ from coretools.errors import BadSetting
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 
 
-def test_a_glob_covers_what_it_says() -> None:
-    """roots-7: any depth unless it begins with a slash, beneath a covered directory too, the last match decides."""
+def test_a_glob_covers_the_paths_it_matches() -> None:
+    """roots-7: at any depth unless the glob begins with a slash, also beneath a covered directory; the last match
+    decides."""
     for globs, path, covering in (
         ([".env"], ".env", ".env"),
         ([".env"], "deep/down/.env", ".env"),
@@ -77,7 +78,7 @@ def test_a_glob_covers_what_it_says() -> None:
     ],
 )
 def test_the_default_closes_secrets_and_leaves_code_alone(path: str, is_closed: bool) -> None:
-    """roots-7: by name, or by its content."""
+    """roots-7: by name, or by content."""
     rules = DenyRules(DEFAULT_DENY)
     assert (rules.denying_glob(path) is not None or bool(rules.secret_format(path))) is is_closed
 
@@ -97,14 +98,14 @@ def test_the_default_closes_secrets_and_leaves_code_alone(path: str, is_closed: 
     ],
 )
 def test_a_glob_decides_before_the_content_does(globs: list[str], path: str, kind: str, covering: str | None) -> None:
-    """roots-7: `--deny GLOB` closes by name, `!GLOB` opens whatever the file holds."""
+    """roots-7: `--deny GLOB` closes by name, `!GLOB` opens whatever the content."""
     rules = DenyRules(globs)
     assert rules.secret_format(path) == kind
     assert rules.denying_glob(path) == covering
 
 
 def test_without_the_default_no_content_closes_anything() -> None:
-    """roots-7, secret-files-7: `--no-default-deny`."""
+    """roots-7, secret-files-7: with `--no-default-deny`."""
     rules = DenyRules([".secret"], by_content=False)
     assert rules.secret_format(".env") == ""
     assert rules.name_dependent_glob(".docker") is None
@@ -125,8 +126,8 @@ def test_without_the_default_no_content_closes_anything() -> None:
         ("!.git/config", ".git", False),
     ],
 )
-def test_a_glob_hangs_on_the_directories_it_names(glob: str, directory: str, hangs: bool) -> None:
-    """roots-8: renaming one of them would reveal what the glob denies."""
+def test_a_glob_depends_on_the_directories_it_names(glob: str, directory: str, hangs: bool) -> None:
+    """roots-8: renaming one of these directories would open what the glob denies."""
     assert (DenyRules([glob]).name_dependent_glob(directory) is not None) is hangs
 
 

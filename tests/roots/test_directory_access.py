@@ -1,4 +1,4 @@
-"""Looking around behind a handle."""
+"""Access to an open directory: status, reads and subdirectories by descriptor."""
 
 import os
 import socket
@@ -39,7 +39,7 @@ def test_everything_has_its_kind(handle: int) -> None:
 
 def test_a_socket_has_its_kind(handle: int, tmp_path: Path) -> None:
     """git-13: git's fsmonitor leaves one in its directory."""
-    # The path of a socket is at most 107 bytes long.
+    # The path of a socket has at most 107 bytes (unix(7)).
     with chdir(tmp_path), socket.socket(socket.AF_UNIX) as listener:
         listener.bind("s")
     assert directory_access.entry_kind(handle, "s") == "socket"
@@ -57,7 +57,7 @@ def test_only_a_regular_file_is_read(handle: int, name: str, error: type[CoreErr
 
 
 def test_a_file_is_read_up_to_its_limit(handle: int) -> None:
-    """git-13: and not a byte beyond."""
+    """git-13: and not one byte more."""
     assert directory_access.read_file(handle, "file", limit_bytes=4) == b"text"
     with pytest.raises(TooLarge):
         directory_access.read_file(handle, "file", limit_bytes=3)
@@ -73,8 +73,8 @@ def test_only_a_directory_is_opened(handle: int, name: str) -> None:
             directory_access.special_entries(handle, name)
 
 
-def test_a_version_tells_a_change(handle: int, tmp_path: Path) -> None:
-    """git-18: also a change that keeps size and modification time."""
+def test_a_version_changes_with_the_file(handle: int, tmp_path: Path) -> None:
+    """git-18: also for a change that keeps size and modification time."""
     before = directory_access.entry_version(handle, "file")
     (tmp_path / "new").write_text("tex2")
     os.utime(tmp_path / "new", ns=(before.modified_ns, before.modified_ns) if before else None)

@@ -1,4 +1,4 @@
-"""What an attacker tries, judged by its effect: nothing outside is read, named or changed, on either resolver."""
+"""Attacks on the roots, judged by effect: nothing outside is read, named or changed, with either resolver."""
 
 import os
 import random
@@ -30,7 +30,7 @@ from tests.roots.world import (
 
 
 def attacks(world: World) -> dict[str, str]:
-    """Paths that lead to the canary's directory or file, by what they do; links are made as needed."""
+    """Paths to the canary's directory or file, by the way they take; links are created as needed."""
     outside = world.outside
     sibling = world.root.parent / "root-evil"
     sibling.mkdir()
@@ -70,7 +70,7 @@ def attacks(world: World) -> dict[str, str]:
 
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
 def test_no_operation_reaches_beyond_the_root(world: World, operation: Operation) -> None:
-    """roots-1: every path that leads out is refused by every operation, and nothing changes outside."""
+    """roots-1: every operation refuses every path that leads out, and nothing changes outside."""
     tried = attacks(world)
     before, inside, open_before = state(world.outside), state(world.root), descriptors()
     for what, path in tried.items():
@@ -83,7 +83,7 @@ def test_no_operation_reaches_beyond_the_root(world: World, operation: Operation
 
 @pytest.mark.parametrize("operation", [*READS.values(), CHANGES["write"]], ids=[*READS, "write"])
 def test_a_link_to_a_file_outside_is_not_followed(world: World, operation: Operation) -> None:
-    """roots-1: the last component may be the link."""
+    """roots-1: also when the last component is the link."""
     world.link("out", world.outside / "secret.txt")
     before = state(world.outside)
     with pytest.raises(OutsideRoot):
@@ -179,12 +179,12 @@ def test_dots_don_t_make_a_missing_directory_disappear(world: World) -> None:
 
 
 def special_files(root: Path) -> tuple[str, ...]:
-    """A FIFO, a bound socket, and as root a character device; their names."""
+    """A FIFO, a bound socket, and as user 0 a character device; return their names."""
     os.mkfifo(root / "fifo")
     bound = socket.socket(socket.AF_UNIX)
     here = os.open(root, os.O_RDONLY)
     try:
-        # A path of a socket may have 107 bytes only (unix(7)).
+        # The path of a socket has at most 107 bytes (unix(7)).
         bound.bind(f"/proc/self/fd/{here}/socket")
     finally:
         bound.close()
@@ -197,7 +197,7 @@ def special_files(root: Path) -> tuple[str, ...]:
 
 
 def test_special_files_are_refused_without_blocking(world: World) -> None:
-    """roots-5: content comes from regular files only; a FIFO would run into the test's timeout."""
+    """roots-5: only regular files have content; opening a FIFO would block until the test's timeout."""
     names = special_files(world.root)
     before = descriptors()
     for name in names:
@@ -224,7 +224,7 @@ def test_a_writer_that_waits_at_a_fifo_goes_on_waiting(world: World) -> None:
 
 
 def test_a_huge_sparse_file_is_refused_by_its_size(world: World) -> None:
-    """roots-6: nothing of it is read."""
+    """roots-6: none of it is read."""
     with (world.root / "sparse").open("wb") as file:
         file.truncate(1 << 40)
     with pytest.raises(TooLarge) as caught:
@@ -250,7 +250,7 @@ DENIED = {
 
 
 def test_a_deny_glob_holds_for_every_spelling(world: World) -> None:
-    """roots-7: in whatever way a path reaches a denied file, reads and writes are refused."""
+    """roots-7: reads and writes of a denied file are refused, whatever path leads to it."""
     for directory in (".git", ".ssh"):
         (world.root / directory).mkdir()
     for name in (".env", "dir/.env", ".git/config", ".ssh/known_hosts"):
@@ -277,7 +277,7 @@ def test_a_deny_glob_holds_for_every_spelling(world: World) -> None:
     "path", ["new/.kube/x", "to-dir/new/.aws", ".git/hooks/pre-commit", "dir/.gnupg/x", ".SSH/new"]
 )
 def test_nothing_closed_is_created(world: World, path: str) -> None:
-    """roots-7: neither can its parent directories."""
+    """roots-7: neither as a parent directory."""
     world.link("to-dir", "dir")
     before = state(world.root)
     with pytest.raises(DeniedPath):
@@ -301,7 +301,7 @@ def test_nothing_closed_is_created(world: World, path: str) -> None:
     ],
 )
 def test_a_move_does_not_open_what_is_closed(world: World, source: str, destination: str) -> None:
-    """roots-8: a directory whose name is part of a glob cannot be moved, nor anything to its place."""
+    """roots-8: a directory whose name is part of a glob is not moved, and nothing is moved to its path."""
     (world.root / ".git" / "hooks").mkdir(parents=True)
     (world.root / "sub").mkdir()
     (world.root / ".docker").mkdir()
@@ -314,7 +314,7 @@ def test_a_move_does_not_open_what_is_closed(world: World, source: str, destinat
 
 
 def test_a_closed_file_is_named_in_a_listing_and_left_out_of_a_walk(world: World) -> None:
-    """roots-7: listings show denied names; walks show names that only the content could deny."""
+    """roots-7: listings contain denied names; walks contain names that only the content could deny."""
     (world.root / ".env").write_bytes(SECRET)
     (world.root / ".ssh").mkdir()
     (world.root / ".ssh" / "config").write_bytes(CANARY)
@@ -325,7 +325,7 @@ def test_a_closed_file_is_named_in_a_listing_and_left_out_of_a_walk(world: World
 
 
 def test_a_hard_link_to_a_file_outside_is_read_and_never_written_through(world: World) -> None:
-    """roots-9: it is like any file of the root; a write gives the name a new inode."""
+    """roots-9: it is an ordinary file of the root; a write gives the name a new inode."""
     os.link(world.outside / "secret.txt", world.root / "hard")
     assert world.read("hard") == CANARY
     write_bytes(world.roots, "hard", b"changed")
@@ -399,7 +399,7 @@ def test_what_is_read_is_what_the_kernel_would_read_and_lies_inside(world: World
 
 @pytest.mark.parametrize("engine", [Openat2Resolver(), WalkResolver()], ids=["openat2", "walk"])
 def test_a_resolver_opens_no_path_with_a_link_in_it(world: World, engine: Resolver, resolver: str) -> None:
-    """roots-2: the text of a path that was opened is the place that was reached."""
+    """roots-2: the path that was opened names the file that was reached."""
     if engine.name != resolver:
         return
     world.link("link", "dir")

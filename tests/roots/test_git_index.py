@@ -1,4 +1,4 @@
-"""What an index of git says, read without git: equal to `git ls-files`, and bounded whatever the bytes are."""
+"""The content of a git index, read without git: equal to `git ls-files`, and bounded for all bytes."""
 
 import os
 import random
@@ -33,7 +33,7 @@ def repository(directory: Path, *, version: int = 2, algorithm: str = "sha1") ->
 
 
 def listed(directory: Path) -> dict[bytes, bytes]:
-    """What git itself says."""
+    """The output of `git ls-files`."""
     records = git(directory, "ls-files", "-s", "-z").split(b"\0")[:-1]
     parts = [record.split(b"\t", 1) for record in records]
     return {name: bytes.fromhex(words.split()[1].decode()) for words, name in parts}
@@ -52,7 +52,7 @@ def test_the_index_says_what_git_says(tmp_path: Path, version: int, algorithm: s
 
 
 def test_a_file_in_conflict_has_no_content(tmp_path: Path) -> None:
-    """secret-files-5: if there are several contents, none counts."""
+    """secret-files-5: of several contents none counts."""
     index = repository(tmp_path)
     name = git(tmp_path, "hash-object", "-w", "a").decode().strip()
     lines = "".join(f"100644 {name} {stage}\tb.pem\n" for stage in (1, 2, 3))
@@ -61,7 +61,7 @@ def test_a_file_in_conflict_has_no_content(tmp_path: Path) -> None:
 
 
 def test_a_name_that_is_there_twice_has_no_content(tmp_path: Path) -> None:
-    """secret-files-5: an index with many guesses for one file has none."""
+    """secret-files-5: an index could otherwise contain many guesses for one file."""
     data = repository(tmp_path).read_bytes()
     first = data[12 : 12 + 64]  # `a`: 62 bytes, the name, one NUL
     assert first[62:] == b"a\0"
@@ -73,7 +73,7 @@ def test_a_name_that_is_there_twice_has_no_content(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(60))
 @pytest.mark.parametrize("version", [2, 4])
 def test_a_broken_index_is_refused_or_read(tmp_path: Path, version: int, seed: int) -> None:
-    """secret-files-5: truncated or modified anywhere: a result or BadIndex, nothing else."""
+    """secret-files-5: truncated or modified anywhere: the reader returns a result or raises BadIndex."""
     chance = random.Random(seed)
     data = bytearray(repository(tmp_path, version=version).read_bytes())
     for _ in range(200):
@@ -88,7 +88,7 @@ def test_a_broken_index_is_refused_or_read(tmp_path: Path, version: int, seed: i
 
 
 def test_names_that_grow_without_end_are_refused() -> None:
-    """secret-files-5: in version 4 names share prefixes; a few bytes could expand to gigabytes."""
+    """secret-files-5: names of version 4 share prefixes; a few bytes could expand to gigabytes."""
     entry = bytes(60) + b"\0\0" + b"\0" + b"x" * 100 + b"\0"
     many = b"DIRC" + (4).to_bytes(4, "big") + (10_000).to_bytes(4, "big") + entry * 10_000 + bytes(20)
     with pytest.raises(BadIndex):

@@ -1,4 +1,4 @@
-"""Moves: never onto something unless asked, across roots and file systems, a thing or nothing."""
+"""Moves: they replace nothing unless asked to, cross roots and file systems, and are atomic."""
 
 import os
 import tempfile

@@ -1,4 +1,4 @@
-"""Reading without waiting: what it gives is what the ordinary way gives, and it gives nothing else."""
+"""Nonblocking reads: they return what an ordinary read returns, or nothing."""
 
 import math
 import os
@@ -35,11 +35,12 @@ def resolver() -> str:
 
 @pytest.fixture(autouse=True)
 def _is_possible(world: World) -> None:
-    """Fails where it never happens, so that nothing here passes for that reason; skips by name where it can't."""
+    """Fail where a nonblocking read never succeeds, so that no test passes for that reason; skip where it is
+    unavailable."""
     assert can_read_nonblocking(world.roots)
     if not world.roots.first.is_on_disk:
         pytest.skip("the temporary directory lies on a file system that may ask another program")
-    read_bytes(world.roots, "plain.txt", limit_bytes=PLENTY)  # the way to it is in memory from here on
+    read_bytes(world.roots, "plain.txt", limit_bytes=PLENTY)  # from here on the path is in the kernel's cache
     if read_now(world.roots, "plain.txt") is None:
         pytest.skip("RESOLVE_CACHED or RWF_NOWAIT: this kernel or file system lacks it")
 
@@ -51,7 +52,7 @@ def read_now(roots: Roots, path: str, limit: int = PLENTY) -> bytes | None:
 
 @pytest.mark.parametrize("size", [0, 1, 4096, MAX_BYTES])
 def test_a_small_file_is_read(world: World, size: int) -> None:
-    """roots-28: with the same content, name and version as the normal read."""
+    """roots-28: with the same content, name and version as the ordinary read."""
     (world.root / "dir" / "data").write_bytes(os.urandom(size))
     expected = read_bytes(world.roots, "dir/data", limit_bytes=PLENTY)
     assert read_nonblocking(world.roots, "dir/data", limit_bytes=PLENTY) == expected
@@ -118,9 +119,9 @@ LEFT: list[Callable[[World], str]] = [
 
 
 @pytest.mark.parametrize("made", LEFT)
-def test_what_is_not_plain_is_left_to_the_ordinary_way(world: World, made: Callable[[World], str]) -> None:
+def test_other_files_are_left_to_the_ordinary_read(world: World, made: Callable[[World], str]) -> None:
     """roots-28, roots-1, roots-7: it returns None, raises nothing and leaks no descriptor."""
-    with chdir(Path.cwd()):  # a socket is bound from within its directory: its path may be too long
+    with chdir(Path.cwd()):  # bind the socket from within its directory: its path may be too long
         path = made(world)
     before = descriptors()
     assert read_now(world.roots, path) is None
@@ -133,8 +134,8 @@ def test_a_limit_of_the_caller_holds(world: World) -> None:
     assert read_now(world.roots, "plain.txt", limit=5) == b"plain"
 
 
-def test_what_the_operator_refuses_is_left(world: World) -> None:
-    """roots-28, roots-9: a file with two names, where those are refused; its own deny globs."""
+def test_refused_and_denied_files_are_left_to_the_ordinary_read(world: World) -> None:
+    """roots-28, roots-9: a file with two names, where those are refused; the operator's deny globs."""
     os.link(world.root / "plain.txt", world.root / "second.txt")
     assert read_now(world.roots, "second.txt") == b"plain"
     with opened(world.root, resolver="openat2", refuse_hard_links=True, deny=("inner.txt",)) as roots:
@@ -143,8 +144,8 @@ def test_what_the_operator_refuses_is_left(world: World) -> None:
         assert read_now(roots, "dir/sub/deep.txt") == b"deep"
 
 
-def test_a_file_that_is_held_up_is_the_last_for_a_while(world: World) -> None:
-    """roots-28: only the clock is simulated; a program that watches opens would have to be root."""
+def test_a_slow_read_disables_nonblocking_reads_for_a_while(world: World) -> None:
+    """roots-28: only the clock is simulated; a program that watches opens would need root."""
     now = iter([100.0, 100.0 + LATE_SECONDS + 0.01, 200.0, 200.0, 100.2 + PAUSE_SECONDS, 100.3 + PAUSE_SECONDS])
     for tried in (True, False, True):
         with attempt_nonblocking(world.roots, clock=lambda: next(now)) as may_try:
@@ -203,8 +204,8 @@ while True:
 """
 
 
-def test_a_file_that_is_exchanged_for_a_link_lets_nothing_out(world: World) -> None:
-    """roots-28, roots-1: 20,000 times, by another process."""
+def test_a_file_swapped_with_a_link_leaks_nothing(world: World) -> None:
+    """roots-28, roots-1: another process swaps it 20,000 times."""
     words = [sys.executable, "-c", EXCHANGING, str(world.root), str(world.outside / "secret.txt")]
     before = descriptors()
     with subprocess.Popen(words, stdout=subprocess.PIPE) as other:

@@ -1,4 +1,4 @@
-"""What stands outside the roots is looked at, never opened."""
+"""Files outside the roots are inspected, never opened."""
 
 import os
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Changes wait for those of the same name and for no others (docs/specs/roots.md, roots-30)."""
+"""A change waits for changes of the same name only (docs/specs/roots.md, roots-30)."""
 
 import select
 import threading
@@ -20,7 +20,7 @@ from coretools.tools.filesystem.edits import Edit
 from coretools.tools.filesystem.tools import FilesystemTools
 
 SOON = 60
-"""Seconds: far more than any of these calls takes on a busy machine."""
+"""Seconds: far longer than any of these calls takes on a busy machine."""
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def files(roots: Roots) -> FilesystemTools:
 
 
 def queued(count: int) -> None:
-    """Return when so many calls hold or wait for their turn."""
+    """Return when that many calls hold the lock or wait for it."""
     deadline = time.monotonic() + SOON
     while LOCKS.count() != count:
         assert time.monotonic() < deadline, f"{LOCKS.count()} calls hold or wait, not {count}"
@@ -51,7 +51,7 @@ def queued(count: int) -> None:
 def test_a_slow_change_blocks_no_other_name_and_no_other_root(
     roots: Roots, files: FilesystemTools, tmp_path: Path
 ) -> None:
-    """roots-30: while one file is being changed, everything else in its directory and in other roots can be."""
+    """roots-30: during a change of one file all other files of its directory and of other roots can be changed."""
     b = tmp_path / "b"
     with lock_paths(roots, "f"), ThreadPoolExecutor(1) as other:
 
@@ -75,7 +75,7 @@ def test_a_slow_change_blocks_no_other_name_and_no_other_root(
 def test_a_change_of_the_same_name_waits_whatever_it_is_called(
     roots: Roots, files: FilesystemTools, tmp_path: Path, name: str
 ) -> None:
-    """roots-30: through a link, absolutely, in another case, and from another server with the same root."""
+    """roots-30: through a link, by absolute path, in another case, and from another server with the same root."""
     path = str(tmp_path / "a" / "f") if name == "absolute" else name
     with Roots([RootSpec(str(tmp_path))], deny=DenyRules(())) as others, ThreadPoolExecutor(2) as pool:
         with lock_paths(roots, "f"):
@@ -111,7 +111,7 @@ def test_moves_in_opposite_directions_end(files: FilesystemTools, tmp_path: Path
 
 
 async def test_a_call_that_is_cancelled_stops_waiting(roots: Roots, files: FilesystemTools, tmp_path: Path) -> None:
-    """roots-30: and leaves its place in the queue."""
+    """roots-30: and it leaves the queue."""
     locked, done = threading.Event(), threading.Event()
 
     def hold() -> None:

@@ -1,4 +1,4 @@
-"""Text that is no path, and what Windows would make of one."""
+"""Texts that are no path, and how Windows would read them."""
 
 import pytest
 
@@ -14,7 +14,7 @@ from tests.roots.world import World
     ids=["empty", "nul", "surrogate", "undecodable", "long name", "long name in bytes", "long path"],
 )
 def test_text_that_can_name_no_file_is_refused(world: World, text: str) -> None:
-    """roots-10: before the kernel sees it, with an error that says why."""
+    """roots-10: before any system call, with an error that says why."""
     with pytest.raises(InvalidPath):
         read_bytes(world.roots, text, limit_bytes=100)
 

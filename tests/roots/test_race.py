@@ -1,4 +1,4 @@
-"""A second process that swaps a directory with a link to the outside as fast as it can, while everything is tried."""
+"""A second process swaps a directory with a link to the outside in a loop, while all operations are tried."""
 
 import itertools
 import subprocess
@@ -53,7 +53,7 @@ print(swaps)
 
 @contextmanager
 def swapped(root: Path) -> Iterator[None]:
-    """`d`, a directory, and `link`, which leads outside, change places all the time."""
+    """Swap `d`, a directory, with `link`, which leads outside, in a loop."""
     tree = str(TREE)
     command = [sys.executable, "-c", SWAPPER, str(root), tree]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as swapper:
@@ -68,7 +68,7 @@ def swapped(root: Path) -> Iterator[None]:
 
 
 def attempts(world: World) -> list[Callable[[], object]]:
-    """One round of everything, by paths through the directory that is swapped."""
+    """One round of all operations, with paths through the swapped directory."""
     roots, fresh = world.roots, itertools.count()
     return [
         lambda: read_bytes(roots, "d/secret.txt", limit_bytes=PLENTY).data,

@@ -1,4 +1,4 @@
-"""Files, status, listings and walks, as a caller sees them."""
+"""Files, status, listings and walks as a caller gets them."""
 
 import os
 import stat
@@ -47,7 +47,7 @@ def test_a_file_that_grows_while_it_is_open_is_read_up_to_the_limit(world: World
 
 
 def test_an_open_file_stays_what_it_was_when_another_takes_its_name(world: World) -> None:
-    """roots-1: what was checked is what is read."""
+    """roots-1: the file that was checked is the file that is read."""
     with open_file(world.roots, "plain.txt") as file:
         (world.root / "plain.txt").unlink()
         (world.root / "plain.txt").symlink_to(world.outside / "secret.txt")
@@ -69,7 +69,7 @@ def test_a_directory_is_no_file_and_a_file_no_directory(world: World) -> None:
 @pytest.mark.parametrize("operation", READS.values(), ids=READS)
 @pytest.mark.parametrize("path", ["missing", "dir/missing", "missing/below", "dangling"])
 def test_a_missing_file_is_reported_as_missing(world: World, operation: Operation, path: str) -> None:
-    """roots-18: and costs no descriptor."""
+    """roots-18: and no descriptor leaks."""
     world.link("dangling", "missing")
     before = descriptors()
     if operation is kind_at:
@@ -102,7 +102,7 @@ def test_status_says_kind_size_mode_and_time(world: World) -> None:
 
 
 def test_a_listing_is_sorted_and_counts_what_it_cuts(world: World) -> None:
-    """roots-11: names in order, links as links."""
+    """roots-11: names are sorted, and links are listed as links."""
     world.link("a-link", world.outside)
     listing = list_directory(world.roots, ".", limit=3)
     assert [(entry.name, entry.kind, entry.size) for entry in listing.entries] == [
@@ -116,7 +116,7 @@ def test_a_listing_is_sorted_and_counts_what_it_cuts(world: World) -> None:
 
 
 def test_names_that_are_no_utf_8_stop_neither_listing_nor_walk(world: World) -> None:
-    """roots-11: they are shown with their bytes."""
+    """roots-11: they are displayed with their bytes."""
     os.mkdir(os.fsencode(world.root) + b"/d\xff")
     with open(os.fsencode(world.root) + b"/d\xff/f\xfe", "wb"):
         pass
@@ -166,7 +166,7 @@ def test_a_walk_holds_nothing_open_between_two_steps(world: World) -> None:
 
 
 def test_a_walk_does_not_enter_a_directory_that_turned_into_a_link(world: World) -> None:
-    """roots-19: nor one that went away."""
+    """roots-19: nor one that was deleted."""
     met = []
     for relative, _ in walk(world.roots, ".", choose=everything, most=99):
         met.append(relative)
@@ -196,7 +196,7 @@ def test_a_deep_path_is_followed_by_dots_with_few_descriptors(world: World) -> N
 
 
 def test_a_missing_path_offers_names_that_are_there(world: World) -> None:
-    """roots-29: in another case, or with a slip; through a link, and where a directory is the missing name."""
+    """roots-29: with another case or a typing error; through a link, and where a directory is the missing name."""
     (world.root / "README.md").write_text("x")
     (world.root / "dir" / "settings.toml").write_text("x")
     world.link("way", "dir")
@@ -224,7 +224,7 @@ def test_a_dangling_link_is_reported(world: World) -> None:
 
 
 def test_versions_differ_after_every_write(world: World) -> None:
-    """roots-20: also when writes of one size follow each other within a tick of the clock."""
+    """roots-20: also when writes of one size follow each other within one tick of the clock."""
     seen = {file_status(world.roots, "plain.txt").version}
     for number in range(100):
         write_bytes(world.roots, "plain.txt", b"%05d" % number)

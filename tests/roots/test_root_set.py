@@ -1,4 +1,4 @@
-"""Which directories can be roots, which root a path lies in, and what happens when a root goes away."""
+"""Which directories can be roots, which root a path belongs to, and what happens when a root is removed."""
 
 import contextlib
 import os
@@ -20,8 +20,8 @@ from tests.roots.world import CHANGES, OPERATIONS, PLENTY, READS, Operation, Wor
     "path",
     ["/", "//", "/proc/self/root", "/proc", "/proc/self", "/sys", "/dev", "missing", "file", "", "~", "self-link"],
 )
-def test_what_is_no_directory_of_files_can_t_be_a_root(tmp_path: Path, resolver: str, path: str) -> None:
-    """roots-13: an invalid root fails at start and leaks nothing."""
+def test_a_root_must_be_a_directory_of_files(tmp_path: Path, resolver: str, path: str) -> None:
+    """roots-13: an invalid root fails at start and leaks no descriptor."""
     (tmp_path / "file").write_bytes(b"")
     (tmp_path / "self-link").symlink_to("/")
     (tmp_path / "good").mkdir()
@@ -39,7 +39,7 @@ def test_roots_need_at_least_one_directory_and_each_only_once(tmp_path: Path) ->
             Roots(specs, deny=DenyRules([]))
 
 
-def test_the_resolver_is_found_from_a_working_directory_that_can_t_be_read(tmp_path: Path) -> None:
+def test_the_resolver_is_detected_in_an_unreadable_working_directory(tmp_path: Path) -> None:
     """roots-2: a server started as another user may have a working directory that this user cannot read."""
     is_available = openat2.openat2_available()
     is_root = os.geteuid() == 0
@@ -79,7 +79,7 @@ def test_closing_gives_every_handle_back(tmp_path: Path, resolver: str) -> None:
 
 
 def test_absolute_paths_are_resolved_in_the_root_that_contains_them(world: World, resolver: str) -> None:
-    """roots-14: several roots; relative paths lie beneath the first."""
+    """roots-14: several roots; relative paths are resolved beneath the first."""
     second = world.root.parent / "second"
     second.mkdir()
     (second / "plain.txt").write_bytes(b"of the second")
@@ -94,7 +94,7 @@ def test_absolute_paths_are_resolved_in_the_root_that_contains_them(world: World
 
 
 def test_a_root_is_known_by_the_path_that_the_operator_gave(world: World, resolver: str) -> None:
-    """roots-14: also when there are links in it."""
+    """roots-14: also when it contains links."""
     alias = world.root.parent / "alias"
     alias.symlink_to(world.root)
     world.link("by-alias", alias / "plain.txt")
@@ -143,7 +143,7 @@ NESTED = {
 
 @pytest.mark.parametrize("path", NESTED.values(), ids=NESTED)
 def test_of_nested_roots_the_inner_one_decides(world: World, resolver: str, path: str) -> None:
-    """roots-14: its permissions and anchored globs apply however it is reached."""
+    """roots-14: its permissions and anchored globs apply, however it is reached."""
     alias = world.root.parent / "alias"
     alias.symlink_to(world.root)
     world.link("to-dir", "dir")
@@ -170,7 +170,7 @@ def test_of_nested_roots_the_inner_one_decides(world: World, resolver: str, path
 
 
 def test_a_nested_root_that_was_renamed_keeps_its_rights(world: World, resolver: str) -> None:
-    """roots-14, roots-17: it is known by its identity; no path through the outer root can change it."""
+    """roots-14, roots-17: it is identified by its inode; no path through the enclosing root can change it."""
     with opened(world.root, RootSpec(str(world.root / "dir"), writable=False), resolver=resolver) as roots:
         (world.root / "dir").rename(world.root / "renamed")
         for operation in (READS["read_bytes"], CHANGES["write"], CHANGES["delete"]):
@@ -190,7 +190,7 @@ def test_an_enclosing_root_is_reached_from_the_nested_one(world: World, resolver
 
 @pytest.mark.parametrize("path", [".", "dir/..", "{root}", "../root", "to-here", "to-here/.", "dir/sub/../.."])
 def test_a_root_is_never_deleted_moved_or_replaced(world: World, path: str) -> None:
-    """roots-16: by whatever path it is named."""
+    """roots-16: by whatever path."""
     world.link("dir/to-here", world.root)
     path = path.format(root=world.root).replace("to-here", "dir/to-here/dir/..")
     before = state(world.root)
@@ -218,7 +218,7 @@ def test_a_directory_that_contains_a_root_is_not_moved(world: World, resolver: s
 @pytest.mark.parametrize("operation", OPERATIONS.values(), ids=OPERATIONS)
 @pytest.mark.parametrize("what", ["renamed", "deleted", "replaced"])
 def test_a_root_that_goes_away_is_reported(tmp_path: Path, resolver: str, what: str, operation: Operation) -> None:
-    """roots-17: the handle would still work, in a directory that is no longer the one at this path."""
+    """roots-17: the descriptor would still work, in a directory that is no longer at this path."""
     root = tmp_path / "root"
     root.mkdir()
     if what != "deleted":
@@ -246,7 +246,7 @@ def test_a_listing_of_the_root_and_a_missing_file_work(world: World) -> None:
 
 
 def test_a_working_directory_is_given_by_handle(world: World) -> None:
-    """roots-1: a process starts in the directory that was checked, wherever that is by then."""
+    """roots-1: a process starts in the directory that was checked, wherever it is by then."""
     with open_directory(world.roots, "dir") as directory:
         (world.root / "dir").rename(world.root / "moved")
         (world.root / "dir").symlink_to(world.outside)

@@ -1,4 +1,4 @@
-"""Whether a suspect is hidden, by its content and by git's index; and that tools hold to it, on either resolver."""
+"""Whether a suspect is hidden, by its content and by git's index, and that the tools apply it, with either resolver."""
 
 import os
 import subprocess
@@ -27,7 +27,7 @@ def git(directory: Path, *words: str) -> None:
 
 
 def why(roots: Roots, path: str) -> str:
-    """The reason why a tool refuses to read a file, "" when it reads it."""
+    """The reason why a tool refuses to read a file; "" if it reads it."""
     try:
         with open_file(roots, path) as file:
             file.read(1 << 24)
@@ -41,7 +41,7 @@ def why(roots: Roots, path: str) -> str:
     [(".env", b""), ("cacert.pem", CERTIFICATE * 2000), (".npmrc", b"package-lock=false\n"), (".env.example", SECRET)],
 )
 def test_a_suspect_without_a_secret_is_a_file_like_any_other(world: World, name: str, content: bytes) -> None:
-    """secret-files-1: read, replaced, moved, deleted."""
+    """secret-files-1: it can be read, replaced, moved and deleted."""
     (world.root / name).write_bytes(content)
     assert world.read(name) == content
     write_bytes(world.roots, name, b"# changed\n")
@@ -68,7 +68,7 @@ def test_a_secret_is_closed_for_every_change(world: World) -> None:
 
 
 def test_a_secret_can_be_written_where_none_is(world: World) -> None:
-    """secret-files-3: its writer knows the content; from then on it is hidden like any other."""
+    """secret-files-3: its writer knows the content; from then on it is hidden."""
     write_bytes(world.roots, "new/.env", SECRET, parents=True)
     assert why(world.roots, "new/.env") == "it holds values of environment variables"
     with pytest.raises(DeniedPath):
@@ -86,7 +86,7 @@ def test_a_link_is_judged_by_where_it_leads(world: World) -> None:
 
 
 def test_what_can_not_be_decided_is_hidden(world: World) -> None:
-    """secret-files-2: FIFOs, files that can't be read, and text that is too long."""
+    """secret-files-2: FIFOs, unreadable files, and text that is too long."""
     os.mkfifo(world.root / "fifo.env")
     (world.root / "long.pem").write_bytes(b"#\n" * MAX_BYTES)
     (world.root / "long.key").write_bytes(bytes(MAX_BYTES * 2))
@@ -144,7 +144,7 @@ def test_the_operator_opens_by_name(world: World, glob: str) -> None:
 
 @pytest.mark.parametrize("algorithm", ["sha1", "sha256"])
 def test_what_git_holds_with_the_same_content_is_readable(world: World, algorithm: str) -> None:
-    """secret-files-5: staged is enough; changed, it is hidden again; the same content elsewhere is."""
+    """secret-files-5: staged is enough; changed, it is hidden again, and so is the same content elsewhere."""
     git(world.root, "init", "-q", f"--object-format={algorithm}")
     (world.root / "a").mkdir()
     (world.root / "a" / ".env").write_bytes(SECRET)
@@ -161,7 +161,7 @@ def test_what_git_holds_with_the_same_content_is_readable(world: World, algorith
 
 
 def test_line_ends_that_git_changed_make_no_difference(world: World) -> None:
-    """secret-files-5: with core.autocrlf the index has the name of the content with LF."""
+    """secret-files-5: with core.autocrlf the index has the id of the content with LF."""
     git(world.root, "init", "-q")
     git(world.root, "config", "core.autocrlf", "true")
     (world.root / ".env").write_bytes(b"A=1\r\nB=2\r\n")
@@ -170,7 +170,7 @@ def test_line_ends_that_git_changed_make_no_difference(world: World) -> None:
 
 
 def test_a_name_in_the_index_opens_nothing(world: World) -> None:
-    """secret-files-5: a command may write any name into an index, but not that of unread content."""
+    """secret-files-5: a command may write any name into an index, but not the id of content that it has not read."""
     git(world.root, "init", "-q")
     (world.root / ".env").write_bytes(SECRET)
     blob = "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"
@@ -179,7 +179,7 @@ def test_a_name_in_the_index_opens_nothing(world: World) -> None:
 
 
 def test_worktrees_and_submodules_have_an_index_of_their_own(world: World) -> None:
-    """secret-files-5: beneath a root; a `.git` that leads outside counts for nothing."""
+    """secret-files-5: beneath a root; a `.git` that leads outside is ignored."""
     main = world.root / "main"
     main.mkdir()
     git(main, "init", "-q")
@@ -215,7 +215,7 @@ def test_an_index_that_is_none_opens_nothing(world: World, index: bytes) -> None
 
 
 def test_a_root_in_a_repository_that_is_a_root_finds_its_index(world: World) -> None:
-    """secret-files-5: of nested roots the outer one may hold the repository."""
+    """secret-files-5: of nested roots the enclosing one may contain the repository."""
     git(world.root, "init", "-q")
     (world.root / "dir" / ".env").write_bytes(SECRET)
     git(world.root, "add", "--all")
@@ -224,7 +224,7 @@ def test_a_root_in_a_repository_that_is_a_root_finds_its_index(world: World) -> 
 
 
 def test_what_was_hidden_stays_hidden_for_tools_under_another_name(world: World) -> None:
-    """secret-files-6: a file by its inode, a directory by its own; what is made anew is open."""
+    """secret-files-6: files and directories by their inodes; a new file is open."""
     (world.root / ".env").write_bytes(SECRET)
     (world.root / ".ssh").mkdir()
     (world.root / ".ssh" / "notes").write_bytes(b"notes")

@@ -1,4 +1,4 @@
-"""Which names are suspect, and which contents are secrets: made by programs that make such files, or written out."""
+"""Which names are suspect, and which contents are secrets: made by programs that create such files, or written out."""
 
 import base64
 import os
@@ -19,7 +19,7 @@ BAG = b"Bag Attributes\n    friendlyName: x\nKey Attributes: <No Attributes>\n"
 
 
 def of(path: str, content: bytes | str) -> str:
-    """What a file of this path and content holds."""
+    """The kind of secret in a file of this path and content."""
     kind = secret_format_of(path)
     data = content if isinstance(content, bytes) else content.encode()
     return secret_in(kind, data) if kind else ""
@@ -246,7 +246,7 @@ def _openssl(*words: str, directory: Path) -> None:
 
 
 def _made(directory: Path) -> None:
-    """Private keys as `secret-*`, everything else as `open-*`, by openssl."""
+    """Files that openssl creates: private keys as `secret-*`, everything else as `open-*`."""
     run = lambda *words: _openssl(*words, directory=directory)  # noqa: E731
     run("genrsa", "-out", "secret-1.pem", "1024")
     run("genrsa", "-traditional", "-out", "secret-2.pem", "1024")
@@ -355,7 +355,8 @@ HOSTILE: dict[str, Callable[[int], str]] = {
 
 @pytest.mark.parametrize("shape", sorted(HOSTILE))
 def test_no_content_keeps_the_classifier_busy(shape: str) -> None:
-    """secret-files-2: 1 MiB made to be slow ends for every format; a quadratic pattern would not end here."""
+    """secret-files-2: 1 MiB of hostile content for every format; a quadratic pattern would not end within the test's
+    time."""
     data = HOSTILE[shape](1024 * 1024).encode()
     for path in ("a.pem", ".env", ".npmrc", ".netrc", ".dockercfg", "kubeconfig", "settings.xml", "auth.json"):
         of(path, data)
@@ -373,7 +374,7 @@ def test_random_bytes_break_nothing(seed: int) -> None:
 
 
 def test_what_more_content_can_change_is_read_on() -> None:
-    """secret-files-2: a key may stand behind certificates; a binary file is decided by its beginning."""
+    """secret-files-2: a key may follow certificates; a binary file is decided by its beginning."""
     assert not is_settled("key", CERTIFICATE.encode() * 1000)
     assert not is_settled("environment", b"#" * HEAD_BYTES)
     assert is_settled("key", bytes(HEAD_BYTES))

@@ -1,6 +1,6 @@
-"""One property for each format: however a document is written, it is a secret exactly when a value in it is one.
+"""One property for each format: however a document is written, it is a secret exactly when one of its values is.
 
-Every document is made at random, and read back by another parser, or a program, where there is one.
+Documents are generated at random, and read back by another parser or program where there is one.
 """
 
 import json
@@ -16,18 +16,18 @@ from tests.roots.test_secret_files import of
 
 SECRET = "hunter2Kq"
 Maker = Callable[[random.Random, str], tuple[str, str]]
-"""Makes the path and the text of a document that has this value for a credential."""
+"""Generates the path and the text of a document with this value for a credential."""
 
 
 def _escaped(rnd: random.Random, text: str) -> str:
-    """A JSON string that means this, some characters as escapes."""
+    """A JSON string of this value, with some characters as escapes."""
     if '"' in text or "\\" in text:
         return json.dumps(text)
     return '"' + "".join(f"\\u{ord(char):04x}" if rnd.random() < 0.2 else char for char in text) + '"'
 
 
 def _json(rnd: random.Random, value: object) -> str:
-    """Any spelling of a value: blanks, line breaks and escapes wherever they may stand."""
+    """A random spelling of a JSON value: blanks, line breaks and escapes wherever they are allowed."""
     blank = lambda: "".join(rnd.choices(" \n\t", k=rnd.choice((0, 0, 1, 30))))  # noqa: E731
     if isinstance(value, dict):
         members = (f"{blank()}{_escaped(rnd, k)}{blank()}:{blank()}{_json(rnd, v)}{blank()}" for k, v in value.items())
@@ -58,7 +58,7 @@ def kube_as_json(rnd: random.Random, value: str) -> tuple[str, str]:
 
 
 def kube_as_yaml(rnd: random.Random, value: str) -> tuple[str, str]:
-    """Block, flow, and flow within block; quotes of each kind."""
+    """Block style, flow style, and flow within block; quotes of each kind."""
     yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
     document = _kube(rnd, value)
     style, quotes = rnd.choice((True, False, None)), rnd.choice((None, None, "'", '"'))
@@ -126,7 +126,7 @@ def yarn(rnd: random.Random, value: str) -> tuple[str, str]:
 
 
 def environment(rnd: random.Random, value: str) -> tuple[str, str]:
-    """What a shell makes of it is the value, or nothing."""
+    """A shell reads the value from it, or nothing."""
     printing = (f"$(echo {value})", f"$(echo -n '{value}')", f"$(printf '%s' {value})", f"$(printf %s\\\\n {value})")
     more = (f'"$(echo $NONE {value})"', f"$(tr a b <<< {value})", value)
     nothing = (value, "$(echo $NONE)", '"$(cat /dev/null)"')

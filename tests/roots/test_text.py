@@ -1,4 +1,4 @@
-"""Encodings are told or refused; what is read can be written back without a changed byte."""
+"""Encodings are detected or refused; text that was read can be written back without a changed byte."""
 
 import codecs
 import random
@@ -76,7 +76,7 @@ def test_binary_content_is_refused_with_its_type_and_size(data: bytes, kind: str
     ids=["shift_jis", "cp1251", "mixed", "cut utf-16", "mark of utf-8 only", "surrogate"],
 )
 def test_an_encoding_that_is_not_certain_is_refused(data: bytes) -> None:
-    """roots-26: a wrong guess would be written back by the next edit."""
+    """roots-26: the next edit would write a wrong guess back."""
     with pytest.raises(NotText) as caught:
         decode(data, "file")
     assert caught.value.facts["size"] == len(data)
@@ -101,7 +101,7 @@ def test_line_endings_are_reported_and_left_alone(text: str, newline: str) -> No
 
 
 def test_a_character_that_the_encoding_lacks_is_an_error() -> None:
-    """roots-26: not a question mark."""
+    """roots-26: it is not replaced by a question mark."""
     found = decode("Grüße aus Köln".encode("iso-8859-1"), "file")
     with pytest.raises(NotText, match="iso-8859-1"):
         found.encode("5 €")

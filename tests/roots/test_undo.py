@@ -1,4 +1,4 @@
-"""What a program changed is put back, whatever state it was left in (docs/specs/ci.md, ci-21)."""
+"""Undo of a program's changes, whatever state it left (docs/specs/ci.md, ci-21)."""
 
 import os
 import shutil
@@ -28,7 +28,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def make(folder: Path) -> None:
-    """The project as it was, whatever it is now."""
+    """Restore the initial project."""
     for path in folder.iterdir():
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     (folder / "packages").mkdir()
@@ -55,15 +55,15 @@ def state(folder: Path) -> dict[str, str]:
 
 
 def half_done(project: Path) -> None:
-    """What a program leaves that does not come to its end."""
+    """The state that an interrupted program leaves."""
     (project / "packages").mkdir()
     (project / "packages/half").write_text("")
     (project / "environment/bin").mkdir(parents=True)
     (project / "lock").write_text("half")
 
 
-def test_what_was_there_comes_back(project: Path, roots: Roots, directory: Directory) -> None:
-    """ci-21: moved entries, copies, and nothing for what was not there."""
+def test_the_former_entries_are_restored(project: Path, roots: Roots, directory: Directory) -> None:
+    """ci-21: moved entries and copies; an entry that did not exist is absent."""
     before = state(project)
     undo = Undo(roots, directory, ENTRIES)
     undo.begin()
@@ -73,8 +73,8 @@ def test_what_was_there_comes_back(project: Path, roots: Roots, directory: Direc
     assert state(project) == before
 
 
-def test_a_success_is_kept(project: Path, roots: Roots, directory: Directory) -> None:
-    """ci-21: and nothing of what was there before."""
+def test_changes_of_a_successful_command_are_kept(project: Path, roots: Roots, directory: Directory) -> None:
+    """ci-21: and none of the previous entries."""
     undo = Undo(roots, directory, ENTRIES)
     undo.begin()
     half_done(project)
@@ -96,8 +96,8 @@ def test_only_one_may_change_it_at_a_time(project: Path, roots: Roots, directory
     assert not (project / UNDO_DIRECTORY).exists()
 
 
-def test_what_a_killed_server_left_is_put_back(project: Path, roots: Roots, directory: Directory) -> None:
-    """ci-21: with a copy that was not whole, and with an earlier state that was half removed."""
+def test_changes_of_a_killed_server_are_undone(project: Path, roots: Roots, directory: Directory) -> None:
+    """ci-21: with an incomplete copy, and with a previous state that was partly removed."""
     before = state(project)
     undo = Undo(roots, directory, ENTRIES)
     undo.begin()
@@ -130,7 +130,7 @@ def test_a_link_is_moved_and_removed_itself(project: Path, roots: Roots, directo
 
 
 def test_a_repository_can_not_have_something_removed(project: Path, roots: Roots, directory: Directory) -> None:
-    """ci-21: git holds no empty directory, and only known names are put back."""
+    """ci-21: git stores no empty directory, and only known names are restored."""
     (project / "environment").mkdir()
     (project / "src").mkdir()
     for name in ("absent-environment", "absent-src", "src"):
@@ -161,7 +161,7 @@ def test_nothing_is_made_beneath_a_root_that_is_read_only(project: Path) -> None
 
 
 def killed_at(call: int, action: Callable[[], None]) -> bool:
-    """Do it in a child that is killed before its so-manieth call of a function in C; whether it came so far."""
+    """Call a function in a child that is killed before its nth call of a C function; return whether it got that far."""
     pid = os.fork()
     if pid == 0:
         left = call
@@ -182,7 +182,7 @@ def killed_at(call: int, action: Callable[[], None]) -> bool:
 
 @pytest.mark.parametrize("phase", ["begin", "roll_back", "commit"])
 def test_a_kill_at_any_moment_leaves_the_former_state_or_the_new_one(project: Path, roots: Roots, phase: str) -> None:
-    """ci-21: whatever was done by then, and also when the recovery is killed itself."""
+    """ci-21: whatever was done by then, and also when the recovery itself is killed."""
     before = state(project)
 
     def act() -> None:
@@ -214,7 +214,7 @@ def test_a_kill_at_any_moment_leaves_the_former_state_or_the_new_one(project: Pa
 def test_a_directory_of_this_name_that_is_the_projects_own_stays(
     project: Path, roots: Roots, directory: Directory
 ) -> None:
-    """ci-21: nothing in it is put anywhere, and a restore is refused, with the way out."""
+    """ci-21: its content is moved nowhere, and a restore is refused with the way out."""
     for name in ("packages", "src", "lock"):
         (project / UNDO_DIRECTORY / name).mkdir(parents=True)
         (project / UNDO_DIRECTORY / name / "own").write_text("x")
@@ -228,7 +228,7 @@ def test_a_directory_of_this_name_that_is_the_projects_own_stays(
 
 @pytest.mark.parametrize("inner", ["packages", "packages/deep"])
 def test_a_root_among_the_entries_is_never_touched(project: Path, inner: str) -> None:
-    """ci-21: neither moved aside nor deleted, also when a command has planted what says so."""
+    """ci-21: neither moved nor deleted, even if a command has planted a record that says so."""
     (project / inner).mkdir(exist_ok=True)
     (project / inner / "kept").write_text("x")
     specs = [RootSpec(str(project)), RootSpec(str(project / inner), writable=False)]
@@ -294,7 +294,7 @@ print(os.listdir("outside"), sorted(os.listdir("p")), sorted(os.listdir("full"))
 
 
 def test_mounts_are_left_alone_and_a_full_disk_is_survived(tmp_path: Path) -> None:
-    """filesystem-35, ci-21: bind mounts, which have the device of their surroundings; no room for a copy."""
+    """filesystem-35, ci-21: bind mounts, which have the device of their surroundings; no space for a copy."""
     completed = subprocess.run(
         ["unshare", "-Urm", sys.executable, "-c", MOUNTED, tmp_path], capture_output=True, text=True, check=False
     )

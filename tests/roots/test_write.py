@@ -1,4 +1,4 @@
-"""Writes are whole or not at all; nothing is left behind; nobody's change is lost."""
+"""Writes are atomic and leave nothing behind; no change is lost."""
 
 import errno
 import os
@@ -41,7 +41,7 @@ def test_a_file_keeps_its_mode(world: World, mode: int) -> None:
 
 
 def test_the_set_user_id_bit_goes_with_the_content(world: World) -> None:
-    """roots-21: as write(2) does."""
+    """roots-21: as with write(2)."""
     (world.root / "plain.txt").chmod(0o4755)
     write_bytes(world.roots, "plain.txt", b"changed")
     assert (world.root / "plain.txt").stat().st_mode & 0o7777 == 0o755
@@ -58,7 +58,7 @@ def test_a_file_keeps_its_owner_where_that_is_allowed(world: World) -> None:
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="permissions: root may write everything")
 def test_a_write_protected_file_is_not_replaced(world: World) -> None:
-    """roots-21: though the directory would allow it."""
+    """roots-21: although the directory would permit it."""
     (world.root / "plain.txt").chmod(0o444)
     with pytest.raises(PermissionRefused):
         write_bytes(world.roots, "plain.txt", b"changed")
@@ -150,7 +150,7 @@ def test_of_many_that_create_one_file_one_succeeds(world: World) -> None:
 
 
 def test_a_change_since_the_read_is_a_conflict(world: World) -> None:
-    """roots-20: by content, by replacement, by removal; nothing is written."""
+    """roots-20: detected by content, by replacement, by removal; nothing is written."""
     for change in (
         lambda path: path.write_bytes(b"other"),
         lambda path: (path.unlink(), path.write_bytes(b"plain")),
@@ -201,7 +201,7 @@ def test_deleting_says_the_path_and_refuses_directories(world: World) -> None:
 
 @contextmanager
 def file_size_limit(size: int) -> Iterator[None]:
-    """Writes beyond `size` bytes fail, as they do on a full disk."""
+    """Make writes beyond `size` bytes fail, as on a full disk."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:
@@ -259,7 +259,7 @@ def test_a_directory_that_may_not_be_written_refuses(world: World) -> None:
 
 @pytest.mark.parametrize("what", ["file", "link", "directory"])
 def test_without_renameat2_nothing_is_replaced_either(tmp_path: Path, what: str) -> None:
-    """roots-23: link(2) and mkdir(2) fail on a name that is taken."""
+    """roots-23: link(2) and mkdir(2) fail if the name exists."""
     source = tmp_path / "source"
     if what == "directory":
         source.mkdir()
@@ -303,14 +303,14 @@ def test_without_renameat2_nothing_is_replaced_either(tmp_path: Path, what: str)
     ],
 )
 def test_what_the_system_says_has_a_kind(number: int, kind: str) -> None:
-    """roots-18: one table from errno to kind."""
+    """roots-18: from errno to kind."""
     error = core_error_for(OSError(number, os.strerror(number)), "some/path")
     assert error.kind == kind
     assert str(error).startswith("some/path: ")
 
 
 def together(work: object, count: int) -> None:
-    """Run `work(number)` in threads; a failure in one is raised here."""
+    """Run `work(number)` in threads; raise a failure of any of them."""
     failures: list[BaseException] = []
 
     def guarded(number: int) -> None:

@@ -1,4 +1,4 @@
-"""A root, a place outside with a canary, and what every operation makes of a path."""
+"""A root, a directory outside with a canary, and the effect of every operation on a path."""
 
 import os
 import stat
@@ -18,7 +18,7 @@ from coretools.roots.write import create_directory, delete_file, move, write_byt
 
 CANARY = b"the canary outside"
 SECRET = b"TOKEN=the canary\n"
-"""What makes a file named `.env` one that is hidden."""
+"""Content for which a file named `.env` is hidden."""
 PLENTY = 1 << 20
 
 
@@ -44,7 +44,7 @@ def opened(
 
 
 def state(directory: Path) -> dict[str, tuple[int, int, bytes]]:
-    """Everything in a directory: mode, time of modification, content or target."""
+    """All entries of a directory: mode, modification time, content or target."""
     found = {}
     for path in sorted([directory, *directory.rglob("*")]):
         status_ = path.lstat()
@@ -58,7 +58,7 @@ def state(directory: Path) -> dict[str, tuple[int, int, bytes]]:
 
 
 def descriptors() -> list[str]:
-    """What is open in this process: descriptor and target."""
+    """The open descriptors of this process with their targets."""
     found = []
     for name in os.listdir("/proc/self/fd"):
         try:
@@ -70,7 +70,7 @@ def descriptors() -> list[str]:
 
 @contextmanager
 def mounted(kind: str, options: str, place: Path) -> Iterator[Path]:
-    """A file system of its own at a directory, a new one mostly; skips where that is not allowed."""
+    """Mount a file system at a directory, a new one by default; skip where that is not permitted."""
     place.mkdir(exist_ok=True)
     command = ["mount", "-t", kind, "-o", options, "coretools-test", str(place)]
     if os.geteuid() != 0 or subprocess.run(command, stderr=subprocess.DEVNULL, check=False).returncode != 0:
@@ -87,7 +87,7 @@ def _file(roots: Roots, path: str) -> bytes:
 
 
 def _nonblocking(roots: Roots, path: str) -> bytes:
-    """As `read_file` reads: what needs no waiting, else the ordinary way."""
+    """Read as `read_file` does: without blocking if possible, otherwise the ordinary way."""
     content = read_nonblocking(roots, path, limit_bytes=PLENTY)
     return read_bytes(roots, path, limit_bytes=PLENTY).data if content is None else content.data
 

@@ -1,4 +1,4 @@
-"""The diff of an edit: one that another program can apply, and bounded (docs/specs/filesystem.md)."""
+"""The diff of an edit: another program can apply it, and its length is bounded (docs/specs/filesystem.md)."""
 
 import random
 import re
@@ -15,7 +15,7 @@ def diff_of(before: str, *edits: Edit) -> tuple[str, str]:
 
 
 def applied(before: str, diff: str) -> str:
-    """The text that a strict reader of the format gets, with every line number and length checked."""
+    """The result of a strict reader of the format, which checks every line number and length."""
     lines = re.findall(r"[^\n]*\n|[^\n]+$", before)
     out: list[str] = []
     position = 0
@@ -134,7 +134,7 @@ def test_a_long_line_is_cut_and_what_is_missing_is_counted() -> None:
 
 
 def test_a_small_change_in_a_large_file_looks_only_at_its_place() -> None:
-    """filesystem-26: two places far apart are two small hunks, however much lies between."""
+    """filesystem-26: two distant changes are two small hunks, however much text is between them."""
     before = "start\n" + "same\n" * 200_000 + "end\n"
     diff, _ = diff_of(before, Edit(old="start", new="START"), Edit(old="end", new="END"))
     assert diff.count("@@") == 4

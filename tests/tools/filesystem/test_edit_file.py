@@ -1,4 +1,4 @@
-"""edit_file on real files: bytes, faults, and others who write at the same time (docs/specs/filesystem.md)."""
+"""edit_file on real files: bytes, faults, and concurrent writers (docs/specs/filesystem.md)."""
 
 import codecs
 import os
@@ -104,7 +104,7 @@ ENCODINGS = [
 def test_every_byte_outside_the_match_stays(
     files: FilesystemTools, tmp_path: Path, mark: bytes, codec: str, seed: int
 ) -> None:
-    """filesystem-22: with marks, mixed endings, lone CR and no newline at the end."""
+    """filesystem-22: with byte order marks, mixed line ends, lone CR and no newline at the end."""
     dice = random.Random(seed)
     endings = dice.choice([["\n"], ["\r\n"], ["\n", "\r\n", "\r"]])
     lines = [f"line {number} " + "é" * dice.randrange(3) for number in range(200)]
@@ -142,7 +142,7 @@ def test_a_sparse_file_of_200_megabytes_is_not_read_for_an_edit(files: Filesyste
 
 
 async def test_edits_of_one_file_at_the_same_time_all_land(files: FilesystemTools, tmp_path: Path) -> None:
-    """filesystem-27: no edit writes over another one, whatever name of the file it uses."""
+    """filesystem-27: no edit overwrites another one, whatever name of the file it uses."""
     names = [f"<{number}>" for number in range(40)]
     (tmp_path / "a").write_text("\n".join(names))
     (tmp_path / "link").symlink_to("a")
@@ -162,7 +162,7 @@ async def test_edits_of_one_file_at_the_same_time_all_land(files: FilesystemTool
 
 
 def test_a_file_that_changed_since_it_was_read_is_not_written(roots: Roots, tmp_path: Path) -> None:
-    """filesystem-27: what edit_file does when another process writes between its read and its write."""
+    """filesystem-27: another process writes between the read and the write of edit_file."""
     (tmp_path / "a").write_text("one\n")
     read = read_bytes(roots, "a", limit_bytes=100)
     (tmp_path / "a").write_text("someone else's\n")

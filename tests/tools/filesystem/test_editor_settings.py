@@ -1,4 +1,4 @@
-"""Settings that editors and agents act on, by file tools and by commands alike (filesystem-39, confinement-6)."""
+"""Settings that editors and agents act on: file tools and commands treat them alike (filesystem-39, confinement-6)."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -58,7 +58,7 @@ CHANGES: dict[str, Call] = {
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_settings_that_are_there_stay_as_they_are(files: FilesystemTools, tmp_path: Path, name: str) -> None:
-    """filesystem-39: by no tool, link or detour; the error says what would work."""
+    """filesystem-39: no tool, link or detour changes them; the error says what would work."""
     before = state(tmp_path)
     with pytest.raises(DeniedPath, match="file tools change nothing that is there; ask the user"):
         CHANGES[name](files)
@@ -78,12 +78,12 @@ def test_settings_that_are_there_stay_as_they_are(files: FilesystemTools, tmp_pa
 def test_missing_settings_can_be_created_and_the_answer_reports_it(
     files: FilesystemTools, name: str, call: Callable[[FilesystemTools], object]
 ) -> None:
-    """filesystem-39: as the result of a command does."""
+    """filesystem-39: like the result of a command."""
     assert f"editors and agents act on {name} when they open the root" in str(call(files))
 
 
 def test_what_only_looks_like_settings_is_a_file_like_any_other(files: FilesystemTools) -> None:
-    """filesystem-39: deeper down, and other names; reading and a dry run too."""
+    """filesystem-39: in deeper directories, and with other names; reading and a dry run too."""
     for path in ("kit/.vscode/tasks.json", ".vscodium/x", "a.mcp.json", "mcp.json"):
         assert "editors" not in str(files.write_file(path, "x", create_parents=True))
     assert files.read_file(".vscode/tasks.json").content == "{}"

@@ -1,4 +1,4 @@
-"""Edits of text: what is replaced, what is refused, and that nothing else changes (docs/specs/filesystem.md)."""
+"""Edits of text: what is replaced, what is refused, and that all else stays the same (docs/specs/filesystem.md)."""
 
 import random
 
@@ -80,7 +80,7 @@ def test_with_all_matches_do_not_overlap() -> None:
 
 
 def test_a_newline_never_matches_half_of_a_crlf() -> None:
-    """filesystem-22: an ending is one thing."""
+    """filesystem-22: a line end is a unit."""
     assert edited("a\r\nb\r\n", Edit(old="\n", new="\n\n", all=True)).text == "a\r\n\r\nb\r\n\r\n"
 
 
@@ -112,7 +112,7 @@ def test_each_edit_sees_what_those_before_it_left() -> None:
 
 
 def test_a_result_that_would_be_too_large_is_refused_before_it_is_made() -> None:
-    """filesystem-19: the bound is on what comes out, too."""
+    """filesystem-19: the result has a size limit, too."""
     with pytest.raises(TooLarge, match="could pass 1000000 characters"):
         edited("a" * 10_000, Edit(old="a", new="x" * 10_000, all=True))
 
@@ -135,7 +135,7 @@ def test_a_refusal_shows_the_lines_that_come_closest(text: str, old: str, says: 
 
 
 def test_looking_for_the_closest_lines_is_bounded_by_the_lines_shown() -> None:
-    """filesystem-20: neither a file of one long line nor one of many like ones makes a long refusal."""
+    """filesystem-20: neither a file of one long line nor one of many similar lines makes a long refusal."""
     text = "spam eggs ham\n" * 200_000 + "spam " * 200_000
     with pytest.raises(EditRefused) as caught:
         edited(text, Edit(old="spam eggs toast\n" * 1000, new="z"))
@@ -149,7 +149,7 @@ def any_text(dice: random.Random) -> str:
 
 
 def test_everything_outside_the_matches_is_as_it_was() -> None:
-    """filesystem-22: the hunks say what changed, and between them both texts are the same, endings included."""
+    """filesystem-22: between the hunks both texts are the same, line ends included."""
     for seed in range(300):
         dice = random.Random(seed)
         text = before = any_text(dice)
@@ -179,7 +179,7 @@ def test_everything_outside_the_matches_is_as_it_was() -> None:
 
 
 def test_line_endings_never_change_what_an_edit_means() -> None:
-    """filesystem-23: in a CRLF file an edit does what it does in the same file with LF."""
+    """filesystem-23: an edit has the same effect in a CRLF file as in the same file with LF."""
     for seed in range(200):
         dice = random.Random(seed)
         plain = any_text(dice).replace("\r\n", "\n")
@@ -194,7 +194,7 @@ def test_line_endings_never_change_what_an_edit_means() -> None:
 
 
 def test_more_edits_than_one_call_may_make_are_refused_with_the_number_that_may() -> None:
-    """filesystem-21: their time adds up, and no other change can be made meanwhile."""
+    """filesystem-21: their time adds up, and they block other changes meanwhile."""
     edits = [Edit(old=f"line {number}\n", new="x\n") for number in range(1_001)]
     text = "".join(edit.old for edit in edits)
     with pytest.raises(TooLarge, match="1001 edits; at most 1000 per call for a text of this size"):

@@ -1,4 +1,4 @@
-"""What file tools can't have the user's own git run: planted by calls, proved by git itself (filesystem-37)."""
+"""File tools cannot make the user's git run a program: attacks by calls, verified with git itself (filesystem-37)."""
 
 import base64
 import hashlib
@@ -45,7 +45,7 @@ def evil(marker: Path) -> str:
 
 
 class World:
-    """A repository with others in it, and what somebody left there for an attack: nothing that git would use yet."""
+    """A repository with nested ones, and files prepared for an attack, none of which git uses yet."""
 
     def __init__(self, folder: Path) -> None:
         self.root = folder / "root"
@@ -66,12 +66,12 @@ class World:
             (self.root / name).symlink_to(target)
 
     def leave(self, path: str, text: str) -> None:
-        """A file that was there before any call."""
+        """Create a file before any call."""
         (self.root / path).parent.mkdir(parents=True, exist_ok=True)
         (self.root / path).write_text(text)
 
     def state(self) -> dict[str, bytes | None]:
-        """All git directories, and what they hold."""
+        """All git directories with their content."""
         found: dict[str, bytes | None] = {}
         for top in (".git", "nested/.git", "bare.git", "tree/.git"):
             for path in (self.root / top, *(self.root / top).rglob("*")):
@@ -79,7 +79,7 @@ class World:
         return found
 
     def is_planted(self) -> bool:
-        """Whether git, used by its user anywhere beneath the root, runs the program."""
+        """Whether git, run by its user anywhere beneath the root, runs the program."""
         self.marker.unlink(missing_ok=True)
         for folder, names, _ in os.walk(self.root):
             names[:] = [name for name in names if name not in (".git", "objects")]
@@ -139,7 +139,7 @@ def error_of(call: Call, files: FilesystemTools) -> CoreError | None:
 
 
 ATTACKS: dict[str, list[Call]] = {
-    # Pointers and parts in the repository itself.
+    # References and parts in the repository itself.
     "commondir": [write(".git/commondir")],
     "commondir through a link": [write("link/commondir")],
     "index": [write(".git/index", "")],
@@ -148,7 +148,7 @@ ATTACKS: dict[str, list[Call]] = {
     "object": [delete_all(".git/objects"), move("src", ".git/objects/src")],
     "edit": [lambda files: files.edit_file(".git/HEAD", [Edit(old="ref:", new="xef:")])],
     "lock": [write(".git/config.lock", "[core]\n"), move("evil/config", ".git/config.lock")],
-    # A `.git` anywhere.
+    # A `.git` in other directories.
     "git file": [write("new/.git", "gitdir: ../evil\n")],
     "git file of a worktree": [write("tree/.git", "gitdir: ../evil\n"), delete("tree/.git")],
     "renamed to it": [move("evil", "src/.git"), move("evil", "src/a/.GIT"), move("evil", "src/git~1")],
@@ -173,7 +173,7 @@ ATTACKS: dict[str, list[Call]] = {
     "in a bare one: hook": [write("bare.git/hooks/post-checkout", "#!/bin/sh\n")],
     "a git directory moved": [move("bare.git", "src/bare")],
     "a work tree moved": [move("nested", "src/nested"), move("tree", "src/tree")],
-    # These change what lies around.
+    # These change the directories around.
     "last part: objects, after the others": [
         move("part/HEAD", "stage/HEAD"),
         move("stage/HEAD", "stage/inner/HEAD"),
@@ -184,7 +184,7 @@ ATTACKS: dict[str, list[Call]] = {
 
 
 def test_nothing_is_planted(world: World, files: FilesystemTools) -> None:
-    """filesystem-37: no git directory is changed or made, and git runs nothing; each last step is refused."""
+    """filesystem-37: no git directory is changed or created, and git runs nothing; each last step is refused."""
     before = world.state()
     for name, calls in ATTACKS.items():
         errors = [error_of(call, files) for call in calls]
@@ -193,8 +193,8 @@ def test_nothing_is_planted(world: World, files: FilesystemTools) -> None:
     assert not world.is_planted()
 
 
-def test_what_git_stores_is_not_read(world: World, files: FilesystemTools) -> None:
-    """filesystem-40: objects, in any git directory, by any way, are closed to tools; all of one to resources."""
+def test_the_object_store_is_not_read(world: World, files: FilesystemTools) -> None:
+    """filesystem-40: tools read no objects, in any git directory, by any path; resources read nothing of one."""
     git("repack", "-qad", cwd=world.root / "nested")
     (world.root / "gitdir").symlink_to("bare.git/objects")
     shutil.copytree(world.root / "bare.git" / "objects", world.root / ".git" / "lfs" / "objects")
@@ -216,7 +216,7 @@ def test_what_git_stores_is_not_read(world: World, files: FilesystemTools) -> No
 
 
 def test_a_committed_secret_is_not_served(tmp_path: Path) -> None:
-    """filesystem-40: over the wire, whatever names the object."""
+    """filesystem-40: over the protocol, whatever names the object."""
     git("init", "-q", cwd=tmp_path)
     (tmp_path / ".env").write_text("TOKEN=committed\n")
     git("add", ".env", cwd=tmp_path)
@@ -239,7 +239,7 @@ def test_a_committed_secret_is_not_served(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["commondir", "pointer", "bare"])
 def test_the_plants_are_real(world: World, name: str) -> None:
-    """filesystem-37: what is refused would have run; otherwise the test above proves nothing."""
+    """filesystem-37: the refused calls would have made git run the program; otherwise the test above proves nothing."""
     evil_directory = world.root / "evil"
     (evil_directory / "objects").mkdir()
     (evil_directory / "refs").mkdir()
@@ -253,7 +253,7 @@ def test_the_plants_are_real(world: World, name: str) -> None:
 
 
 def test_what_is_no_git_directory_is_changed(world: World, files: FilesystemTools) -> None:
-    """filesystem-37, filesystem-38: names like it, single parts, a tree in a bare repository, deletion."""
+    """filesystem-37, filesystem-38: similar names, single parts, a tree in a bare repository, deletion."""
     for path in (".gitignore", ".github/x", "src/.git-hooks", "src/HEAD", "src/refs", "evil/commondir", "a.git/x"):
         files.write_file(path, "x", create_parents=True)
     files.write_file("bare.git/inner/src/new", "x")
@@ -266,7 +266,7 @@ def test_what_is_no_git_directory_is_changed(world: World, files: FilesystemTool
 
 
 def test_two_calls_do_not_complete_one_together(world: World, files: FilesystemTools) -> None:
-    """filesystem-37: each has a part, and neither alone would make a git directory."""
+    """filesystem-37: each call creates a part; neither part alone makes a git directory."""
     for number in range(20):
         files.write_file(f"race{number}/refs/x", "x", create_parents=True)
         calls = (make(f"race{number}/objects"), write(f"race{number}/HEAD", HEAD))
@@ -287,7 +287,7 @@ def test_a_root_in_a_git_directory(world: World) -> None:
 
 
 def test_a_tree_that_is_too_large_to_scan_is_not_moved(world: World) -> None:
-    """filesystem-37: the limit."""
+    """filesystem-37: a limit."""
     with Roots([RootSpec(str(world.root))], deny=DenyRules(())) as roots, resolve(roots, "src") as resolved:
         require_no_repository(roots, resolved, most=2)
         with pytest.raises(TooLarge, match="more than 1 directories"):
@@ -303,5 +303,5 @@ def test_a_tree_that_is_too_large_to_scan_is_not_moved(world: World) -> None:
     ],
 )
 def test_names_of_git_directories(name: str, is_one: bool) -> None:
-    """filesystem-37: what HFS+, NTFS, vfat or a directory that ignores case may take for `.git`."""
+    """filesystem-37: names that HFS+, NTFS, vfat or a case-insensitive directory may treat as `.git`."""
     assert is_git_name(name) == is_one

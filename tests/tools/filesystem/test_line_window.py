@@ -1,4 +1,4 @@
-"""Which lines of a file an answer shows, and what it says of the rest (docs/specs/filesystem.md)."""
+"""Which lines of a file an answer contains, and what it reports about the rest (docs/specs/filesystem.md)."""
 
 import random
 
@@ -61,7 +61,7 @@ def test_a_last_line_without_newline_is_kept_and_the_note_is_a_line_of_its_own()
         {"head": 1, "tail": 1, "offset": 1, "limit": 1},
     ],
 )
-def test_what_contradicts_itself_is_refused_by_name(lines: dict[str, int]) -> None:
+def test_contradictory_arguments_are_refused_by_name(lines: dict[str, int]) -> None:
     """filesystem-4."""
     with pytest.raises(InvalidArguments, match=" and ".join(name for name in ("head", "tail") if name in lines)):
         window_text(TEN, **lines)
@@ -111,7 +111,7 @@ def test_a_tail_over_the_budget_keeps_the_very_end() -> None:
 
 
 def test_reading_on_where_each_answer_says_gives_the_whole_text() -> None:
-    """filesystem-6: nothing is lost between two windows."""
+    """filesystem-6: nothing is lost between two parts."""
     for seed in range(100):
         dice = random.Random(seed)
         text = "".join("é" * dice.randrange(20) + dice.choice(["\n", "\r\n"]) for _ in range(dice.randrange(1, 60)))

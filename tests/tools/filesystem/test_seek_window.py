@@ -1,4 +1,4 @@
-"""Lines of large files, found by seeking: the same lines as of the whole text, and little of it read."""
+"""Lines of large files, found by seeking: the same lines as from the whole text, with few bytes read."""
 
 import random
 import re
@@ -27,7 +27,7 @@ NUMBERED = b"".join(b"line %d\n" % number for number in range(1, 100_001))
 
 
 class Bytes:
-    """A source in memory that counts what is read of it."""
+    """A source in memory that counts the bytes read."""
 
     shown = "a.txt"
 
@@ -81,7 +81,7 @@ def test_a_large_file_tells_its_lines_only_when_they_were_counted(
 
 
 def test_a_large_file_comes_as_its_start_and_its_end(files: FilesystemTools, top: Path) -> None:
-    """filesystem-5: and the cursor reads on where the start ends."""
+    """filesystem-5: the cursor continues where the start ends."""
     (top / "log").write_bytes(NUMBERED)
     answer = files.read_file("log").text()
     gap = re.search(r"\n\[\.\.\. (\d+) bytes left out, from line (\d+); offset=(\d+@\d+) reads on \.\.\.\]\n", answer)
@@ -102,14 +102,14 @@ def test_a_large_file_comes_as_its_start_and_its_end(files: FilesystemTools, top
     ],
 )
 def test_no_more_is_read_than_is_shown(lines: dict[str, int | str], most: int) -> None:
-    """filesystem-32: whatever the size of the file; an offset reads what stands before it."""
+    """filesystem-32: whatever the size of the file; an offset reads the text before it."""
     source = Bytes(NUMBERED * 10)
     seek_window(source, LineRange(**lines), first_byte=0, budget_bytes=20_000)  # type: ignore[arg-type] # a table's values
     assert source.read <= most
 
 
 def test_the_lines_are_those_of_the_whole_text() -> None:
-    """filesystem-32: for every range, whatever the budget, with characters of several bytes everywhere."""
+    """filesystem-32: for every range, whatever the budget, with multi-byte characters everywhere."""
     for seed in range(200):
         chance = random.Random(seed)
         pieces = ["é", "\U0001f600", "a", "\n", "\n", "\r\n", "\r"]
@@ -138,7 +138,7 @@ def test_the_lines_are_those_of_the_whole_text() -> None:
 
 
 def test_reading_on_at_each_cursor_gives_the_whole_text() -> None:
-    """filesystem-6: long lines too, and every byte is read once."""
+    """filesystem-6: long lines too; every byte is read once."""
     for seed in range(100):
         chance = random.Random(seed)
         text = "".join(
@@ -160,7 +160,7 @@ def test_reading_on_at_each_cursor_gives_the_whole_text() -> None:
 
 @pytest.mark.parametrize("shift", range(4))
 def test_a_character_on_the_border_of_two_blocks_is_whole(files: FilesystemTools, top: Path, shift: int) -> None:
-    """filesystem-5: of what is read in blocks, and where the start is looked at."""
+    """filesystem-5: at block borders of the text, and of the start that is inspected."""
     text = "x" * shift + "\U0001f600" * (WHOLE_BYTES // 2) + "\nend"
     (top / "a").write_text(text)
     found = files.read_file("a", head=1).content
@@ -174,7 +174,7 @@ def test_a_character_on_the_border_of_two_blocks_is_whole(files: FilesystemTools
 
 
 def test_one_line_of_10_megabytes_is_read_piece_by_piece() -> None:
-    """filesystem-6: its end is not looked for further than 1 MiB."""
+    """filesystem-6: its end is searched for within 1 MiB only."""
     source = Bytes(b"x" * 10_000_000 + b"\nsecond\n")
     answer = seek_window(source, LineRange(), first_byte=0, budget_bytes=100).window.text()
     assert answer.startswith("x" * 50 + "\n[... 9999951 bytes left out, from line 1; offset=1@50 reads on ...]\n")
@@ -204,7 +204,7 @@ def test_one_line_of_10_megabytes_is_read_piece_by_piece() -> None:
 def test_every_encoding_has_its_first_and_last_line(
     files: FilesystemTools, top: Path, data: bytes, encoding: str, line: str
 ) -> None:
-    """filesystem-7, filesystem-32: what is not UTF-8 where it is shown is read whole."""
+    """filesystem-7, filesystem-32: a file that is not UTF-8 in the requested part is read as a whole."""
     (top / "a").write_bytes(data)
     found = files.read_file("a", head=1)
     assert found.encoding == encoding
@@ -231,7 +231,7 @@ def test_a_large_binary_file_is_refused_where_it_shows(files: FilesystemTools, t
 
 
 def test_a_sparse_file_of_10_gigabytes_is_read_in_parts(files: FilesystemTools, top: Path) -> None:
-    """filesystem-10, filesystem-32: over `file_bytes`, the lines at its ends are there at once."""
+    """filesystem-10, filesystem-32: beyond `file_bytes`, the lines at its ends are returned at once."""
     with (top / "sparse").open("wb") as file:
         file.write(b"first\n" * 100_000)
         file.seek(10_000_000_000)
@@ -244,7 +244,7 @@ def test_a_sparse_file_of_10_gigabytes_is_read_in_parts(files: FilesystemTools, 
 
 
 def test_an_offset_is_looked_for_within_1_gib() -> None:
-    """filesystem-32: a limit, and what would work."""
+    """filesystem-32: the limit, and what would work."""
 
     class Endless(Bytes):
         def read_at(self, position: int, count: int) -> bytes:
@@ -276,7 +276,7 @@ def test_what_is_no_cursor_is_refused(files: FilesystemTools, top: Path, cursor:
 
 
 def test_a_cursor_that_no_longer_fits_is_refused(files: FilesystemTools, top: Path) -> None:
-    """filesystem-33: behind the end, before the text, inside of a character."""
+    """filesystem-33: after the end, before the text, inside a character."""
     (top / "a").write_bytes(b"\xef\xbb\xbf" + "éé\n".encode())
     for position, message in ((8, "behind the end"), (0, "before the text"), (4, "was changed")):
         with pytest.raises(InvalidArguments, match=message):
@@ -292,7 +292,7 @@ def test_a_cursor_goes_with_limit_alone(files: FilesystemTools, other: str) -> N
 
 
 def test_a_file_that_shrinks_during_a_read_is_reported() -> None:
-    """filesystem-32: from its end; from its start what is there is shown."""
+    """filesystem-32: from its end; from its start the remaining text is returned."""
     shrunk = Bytes(NUMBERED[:500], size=len(NUMBERED))
     with pytest.raises(Conflict, match="shrinks"):
         seek_window(shrunk, LineRange(tail=3), first_byte=0, budget_bytes=1_000)
@@ -301,7 +301,7 @@ def test_a_file_that_shrinks_during_a_read_is_reported() -> None:
 
 
 def test_bytes_appended_during_a_read_are_not_returned() -> None:
-    """filesystem-32: perhaps it is half a line."""
+    """filesystem-32: they may be half a line."""
     grown = Bytes(NUMBERED, size=14)
     assert seek_window(grown, LineRange(), first_byte=0, budget_bytes=1_000).window.text() == "line 1\nline 2\n"
     assert seek_window(grown, LineRange(tail=1), first_byte=0, budget_bytes=1_000).window.head == "line 2\n"
@@ -318,7 +318,7 @@ def test_the_start_of_a_line_is_found_by_halves() -> None:
 
 
 def test_random_bytes_are_answered_or_refused(files: FilesystemTools, top: Path) -> None:
-    """filesystem-8, filesystem-32: whatever stands in a file, the tool has a sentence for it."""
+    """filesystem-8, filesystem-32: the tool answers or refuses any content."""
     for seed in range(100):
         chance = random.Random(seed)
         alphabet = chance.choice([b"ab\n", b"a\xc3\xa9\n", bytes(range(256)), b"a\0\n", b"\xe9a\n"])

@@ -89,7 +89,7 @@ def test_encodings_and_line_ends_other_than_utf8_and_lf_are_reported(
 
 
 def test_lines_are_chosen_by_offset_and_limit_head_or_tail(files: FilesystemTools, top: Path) -> None:
-    """filesystem-3: the table stands in test_line_window."""
+    """filesystem-3: test_line_window has the table of cases."""
     (top / "a").write_text("1\n2\n3\n4\n")
     assert files.read_file("a", offset=2, limit=2).text() == "2\n3\n[lines 2 to 3 of 4; offset=4 reads on]\n"
     assert files.read_file("a", head=1).text() == "1\n[line 1 of 4; offset=2 reads on]\n"
@@ -98,7 +98,7 @@ def test_lines_are_chosen_by_offset_and_limit_head_or_tail(files: FilesystemTool
 
 
 def test_lines_are_numbered_as_in_the_file(files: FilesystemTools, top: Path) -> None:
-    """filesystem-34: whatever part is shown, of small files and of those that are read in parts."""
+    """filesystem-34: in any part, of small files and of files that are read in parts."""
     for count in (300, 80_000):
         (top / "a").write_text("".join(f"line {number}\n" for number in range(1, count + 1)))
         large = FilesystemTools(files._roots, Limits(read_bytes=1_000))
@@ -162,7 +162,7 @@ def test_a_directory_is_no_file(files: FilesystemTools, top: Path) -> None:
 
 
 def test_a_sparse_file_of_200_megabytes_is_refused_by_its_size(files: FilesystemTools, top: Path) -> None:
-    """filesystem-10: where its encoding asks for all of it."""
+    """filesystem-10: if its encoding requires reading all of it."""
     with (top / "sparse").open("wb") as file:
         file.write("wide\n".encode("utf-16"))
         file.truncate(200_000_000)
@@ -268,7 +268,7 @@ def test_a_directory_is_deleted_with_all_in_it(files: FilesystemTools, top: Path
 
 
 def test_a_hidden_file_is_empty_before_it_is_deleted(files: FilesystemTools, top: Path) -> None:
-    """filesystem-36: so that a command that sees its cover fall off finds nothing."""
+    """filesystem-36: so that a command whose cover is removed finds nothing."""
     (top / "tree").mkdir()
     (top / "tree" / ".env").write_text("TOKEN=secret")
     with open(top / "tree" / ".env") as opened:
@@ -294,7 +294,7 @@ def test_a_hidden_file_with_another_name_is_not_emptied(files: FilesystemTools, 
     ],
 )
 def test_directories_that_are_not_deleted(files: FilesystemTools, top: Path, path: str, error: type[CoreError]) -> None:
-    """filesystem-35: a root, what is no directory, a part of a repository, what is closed itself."""
+    """filesystem-35: a root, a file, a part of a repository, a closed directory."""
     for name in ("d", ".git/objects", ".ssh"):
         (top / name).mkdir(parents=True)
         (top / name / "file").write_text("x")
@@ -305,7 +305,7 @@ def test_directories_that_are_not_deleted(files: FilesystemTools, top: Path, pat
 
 
 def test_a_tree_of_any_depth_is_deleted(files: FilesystemTools, top: Path) -> None:
-    """filesystem-35: deeper than a path can be long, with a closed file at the bottom, and with two handles."""
+    """filesystem-35: deeper than a path can be long, with a closed file at the bottom, and with two descriptors."""
     make = "import os\nfor _ in range(2100): os.mkdir('x'); os.chdir('x')\nopen('.env', 'w').write('TOKEN=x')"
     (top / "d").mkdir()
     subprocess.run([sys.executable, "-c", make], cwd=top / "d", check=True)
@@ -402,7 +402,7 @@ def test_nothing_outside_is_read_listed_or_changed(
 
 
 def test_what_is_hidden_is_closed_for_every_tool(files: FilesystemTools, top: Path) -> None:
-    """filesystem-29: but its name may be seen."""
+    """filesystem-29: but its name is listed."""
     (top / ".env").write_text("TOKEN=secret")
     (top / "a").touch()
     for attempt in (
@@ -444,7 +444,8 @@ def test_an_absolute_path_beneath_the_root_is_accepted(files: FilesystemTools, t
 
 
 def test_two_large_files_are_read_at_once_and_small_ones_do_not_wait(roots: Roots, top: Path) -> None:
-    """filesystem-10: else a caller with a few dozen requests takes gigabytes, and the processor from everybody."""
+    """filesystem-10: otherwise a caller with a few dozen requests takes gigabytes, and the processor from all
+    others."""
     (top / "large.txt").write_bytes(("line\n" * (LARGE_BYTES // 5 + 1)).encode("utf-16"))
     (top / "small.txt").write_bytes(b"small")
     turns = BoundedSemaphore(LARGE_READS)

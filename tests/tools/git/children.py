@@ -1,6 +1,6 @@
-"""Every git tool in a process of its own that notes who starts a child: `-m tests.tools.git.children TOP`.
+"""Every git tool in a process that records who starts a child: `-m tests.tools.git.children TOP`.
 
-Prints JSON: the words of git's processes by tool, and every start that did not come from the runner.
+Prints JSON: the arguments of git's processes by tool, and every start that did not come from the runner.
 """
 
 import json
@@ -25,7 +25,7 @@ OURS = ("coretools.process.children.spawn", "coretools.process.watchdog")
 
 
 def starter() -> str:
-    """The module that starts a child: the first one on the stack that is not Python's own."""
+    """The module that starts a child: the first one on the stack that is not part of Python."""
     frame = sys._getframe(2)
     while frame.f_back is not None and frame.f_globals.get("__name__") in ("subprocess", __name__):
         frame = frame.f_back

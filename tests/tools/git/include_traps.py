@@ -1,4 +1,4 @@
-"""Hostile repositories that include configuration outside the roots: see `repository_traps`."""
+"""Hostile repositories that include configuration outside the roots: see `traps`."""
 
 import os
 from collections.abc import Callable
@@ -10,7 +10,7 @@ OUTER = "configuration outside the roots"
 
 
 def _outer(text: str, *, attributes: str = "", key: str = "include.path") -> Callable[[World], None]:
-    """Lay a file outside the roots that the repository includes; `PROGRAM` and `SECRET` as their names say."""
+    """Create a file outside the roots that the repository includes; `PROGRAM` and `SECRET` in it are replaced."""
 
     def lay(world: World) -> None:
         program = str(world.program(then="cat"))
@@ -110,7 +110,7 @@ OUTER_PROGRAMS = (
         OUTER,
     ),
 )
-"""The file asks for programs. They are switched off, and the repository is used."""
+"""The file configures programs. They are switched off, and the repository is used."""
 
 OUTER_REDIRECTIONS = (
     Trap("the canary as configuration", _outer("SECRET\n"), (("config", "--list"),), "include.path"),
@@ -143,4 +143,4 @@ OUTER_REDIRECTIONS = (
     Trap("a missing file of the kernel", _outer_place("/proc/self/nothing"), (), "include.path"),
     Trap("standard input by another name", _outer_place("//proc/self/./fd/0"), (), "include.path"),
 )
-"""The file is none, or says something that git would act on or quote. No tool touches a repository like this."""
+"""The file is invalid, or contains what git would act on or quote. No tool uses such a repository."""

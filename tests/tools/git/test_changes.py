@@ -67,8 +67,8 @@ async def test_a_denied_path_that_is_named_is_refused(tmp_path: Path) -> None:
         ("work/*", NotFound),
     ],
 )
-async def test_a_path_that_is_none_is_refused(tmp_path: Path, path: str, error: type[Exception]) -> None:
-    """git-14: no path is an option or a pattern; nothing is staged."""
+async def test_an_invalid_path_is_refused(tmp_path: Path, path: str, error: type[Exception]) -> None:
+    """git-14: no path is taken for an option or a pattern; nothing is staged."""
     world = World(tmp_path).filled()
     async with world.tools() as tools:
         with pytest.raises(error):
@@ -89,7 +89,7 @@ async def test_a_link_is_staged_as_a_link_and_not_followed(tmp_path: Path) -> No
 
 
 async def test_a_repository_in_the_work_tree_is_left_out(tmp_path: Path) -> None:
-    """git-20: a commit id that nobody else has is not staged by accident."""
+    """git-20: a commit id that exists nowhere else is not staged by accident."""
     world = World(tmp_path).filled()
     world.git("init", "--quiet", "inner")
     world.git("commit", "--quiet", "--allow-empty", "-m", "x", cwd=world.repository / "inner")
@@ -99,7 +99,7 @@ async def test_a_repository_in_the_work_tree_is_left_out(tmp_path: Path) -> None
 
 
 async def test_a_file_that_a_filter_converts_is_refused(tmp_path: Path) -> None:
-    """git-9: without its filter a large file would be stored where a pointer belongs."""
+    """git-9: without its filter a large file would be stored instead of a pointer."""
     world = World(tmp_path, home_config=HOME_CONFIG + '[filter "lfs"]\n\tclean = cat\n').filled()
     world.write(".gitattributes", "*.bin filter=lfs\n*.txt filter=unknown\n")
     world.write("x.bin", "large\n")
@@ -110,7 +110,7 @@ async def test_a_file_that_a_filter_converts_is_refused(tmp_path: Path) -> None:
 
 
 async def test_a_commit_tells_its_id_branch_and_summary(tmp_path: Path) -> None:
-    """git-10: and goes under the operator's own name."""
+    """git-10: the author is the one that the operator configured."""
     world = World(tmp_path).filled()
     async with world.tools() as tools:
         answer = await tools.git_commit("Summary of it\n\n# kept: this is no comment\n", "work")
@@ -139,7 +139,7 @@ async def test_the_first_commit_and_one_on_a_detached_head(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("branch", ["a]b", "x/detached", "(root-commit)", "ümlaut"])
 async def test_a_commit_is_told_whatever_the_branch_and_its_summary_say(tmp_path: Path, branch: str) -> None:
-    """git-10: git's own words hold both; the author and the date of another one are passed over."""
+    """git-10: git's own output contains both; another commit's author and date are skipped."""
     world = World(tmp_path, environment={"GIT_AUTHOR_NAME": "Eve", "GIT_AUTHOR_EMAIL": "e@x"}).filled()
     world.git("switch", "--quiet", "-c", branch)
     message = "[main 0123456789012345678901234567890123456789] 3 files changed\n\n 2 files changed, 1 insertion(+)"
@@ -180,8 +180,8 @@ async def test_nothing_staged_is_an_error_that_says_what_to_do(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("message", ["", "  \n ", "a\0b"])
-async def test_a_message_that_is_none_is_refused(tmp_path: Path, message: str) -> None:
-    """git-10: a commit says something."""
+async def test_an_empty_message_is_refused(tmp_path: Path, message: str) -> None:
+    """git-10: a commit needs a message."""
     world = World(tmp_path).filled()
     async with world.tools() as tools:
         with pytest.raises(InvalidArguments, match="message"):
@@ -199,7 +199,7 @@ async def test_any_text_is_a_message(tmp_path: Path, message: str) -> None:
 
 
 async def test_without_an_author_the_error_names_the_setting(tmp_path: Path) -> None:
-    """git-10: no name is guessed from the host's."""
+    """git-10: no name is derived from the host's."""
     world = World(tmp_path, home_config="[user]\n\tname = Ada\n").created()
     world.write("a", "x\n")
     world.git("add", ".")
@@ -229,7 +229,7 @@ async def test_without_an_author_the_error_names_the_setting(tmp_path: Path) -> 
 async def test_the_name_is_the_one_git_would_take(
     tmp_path: Path, home: str, local: dict[str, str], environment: dict[str, str], expected: str
 ) -> None:
-    """git-10: the operator's own files with their conditions, then the repository's."""
+    """git-10: from the operator's own files with their conditions, then from the repository's."""
     world = World(tmp_path, home_config=home, environment=environment).created()
     (world.home / "more").write_text("[user]\nname=M\n")
     for key, value in local.items():
@@ -242,7 +242,7 @@ async def test_the_name_is_the_one_git_would_take(
 
 
 async def test_a_read_only_root_takes_no_change(tmp_path: Path) -> None:
-    """git-11: reads work there; the root of the repository counts, not only the work tree's."""
+    """git-11: reads work there; the root of the repository counts, not only that of the work tree."""
     world = World(tmp_path).filled()
     world.git("worktree", "add", "--quiet", "-b", "other", str(tmp_path / "tree"))
     (tmp_path / "tree" / "x").write_text("x\n")

@@ -1,4 +1,4 @@
-"""Who starts git, and how often."""
+"""Which module starts git, and how often."""
 
 import json
 import os
@@ -24,19 +24,19 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_only_the_runner_starts_children(watched: dict[str, Any]) -> None:
-    """git-16: whatever tool is called."""
+    """git-16: with every tool."""
     assert watched["strangers"] == []
 
 
 def test_a_plain_status_is_one_process(watched: dict[str, Any]) -> None:
-    """git-5: what it costs beside plain git is the look at the repository."""
+    """git-5: plain git plus the check of the repository."""
     for tool in ("git_status", "git_branches", "git_current_branch"):
         [program] = watched["by_tool"][tool]
         assert program.rpartition("/")[2] == "git"
 
 
 def test_each_question_is_one_process(watched: dict[str, Any]) -> None:
-    """git-38: two more only where a revision is named, attributes are asked for, or a name to commit under."""
+    """git-38: two more only where a revision is named, attributes are needed, or an author to commit as."""
     counts = {name: len(programs) for name, programs in watched["by_tool"].items()}
     assert counts["git_log"] == 1
     assert counts["git_log of a range"] == 2

@@ -1,4 +1,4 @@
-"""git held by the kernel, judged by effect: with nothing else in its way, and while the repository changes under it."""
+"""Confined git, judged by effect: without any other protection, and while the repository changes during the call."""
 
 import json
 import os
@@ -36,7 +36,7 @@ from tests.tools.git.world import SECRET, World
 needs_landlock = pytest.mark.skipif(landlock.abi() < landlock.ABI_REQUIRED, reason="Landlock (Linux 6.2)")
 
 CALLS = 150
-"""Rounds of each race, of one or two git processes each."""
+"""Rounds of each race, with one or two git processes each."""
 
 PLAIN = {
     "PATH": os.environ["PATH"],
@@ -54,7 +54,7 @@ Git = Callable[..., Awaitable[Completed]]
 
 @asynccontextmanager
 async def plain_git(world: World, *, change: bool) -> AsyncIterator[Git]:
-    """git with no option of ours, in the confined thread of a call, and nobody has looked at the repository."""
+    """git without our options, in the confined thread of a call, on a repository that has not been checked."""
     runner = Runner(Limits(grace_seconds=0.3), PLAIN)
     with (
         Roots([RootSpec(str(world.root))], deny=DenyRules(())) as roots,
@@ -85,8 +85,8 @@ async def plain_git(world: World, *, change: bool) -> AsyncIterator[Git]:
 
 @needs_landlock
 @pytest.mark.parametrize("trap", SPRINGING, ids=lambda trap: trap.name)
-async def test_plain_git_in_its_confined_thread_springs_no_trap(tmp_path: Path, trap: Trap) -> None:
-    """git-28: what plain git falls into (test_hostile.py), without options and checks of ours before it."""
+async def test_confined_plain_git_triggers_no_trap(tmp_path: Path, trap: Trap) -> None:
+    """git-28: the traps that plain git falls into (test_hostile.py), without our options and checks."""
     world = laid(trap, tmp_path)
     before = snapshot(world)
     outputs = []
@@ -100,7 +100,7 @@ async def test_plain_git_in_its_confined_thread_springs_no_trap(tmp_path: Path, 
 
 @needs_landlock
 async def test_the_loader_runs_no_program_of_the_repository(tmp_path: Path) -> None:
-    """git-28: the one program beside git that may be executed runs any file that it is given."""
+    """git-28: the loader is the one other program that may be executed, and it runs any file that it is given."""
     loader = next((str(where) for where, rights in git_rules()[1:] if rights & landlock.EXECUTE), None)
     touch = programs.find_executable("touch", os.environ["PATH"])
     if loader is None or touch is None:
@@ -112,7 +112,7 @@ async def test_the_loader_runs_no_program_of_the_repository(tmp_path: Path) -> N
     with (world.repository / "d" / "program").open("ab") as file:
         file.write(b"changed")
     world.git("config", "diff.external", loader)
-    # Called by git with the path and then with object names and modes, which touch takes for files to create.
+    # Called by git with the path, object names and modes, which touch takes for files to create.
     before = set(os.listdir(world.repository))
     world.git("diff", check=False)
     made = set(os.listdir(world.repository)) - before
@@ -149,7 +149,7 @@ async def test_git_that_reads_writes_nothing(tmp_path: Path) -> None:
 
 @needs_landlock
 async def test_a_change_writes_beneath_the_git_directory_only(tmp_path: Path) -> None:
-    """git-30: the work tree stays as it is, and so does all else beneath the root."""
+    """git-30: the work tree and everything else beneath the root stay the same."""
     world = World(tmp_path).filled()
     (world.root / "beside").mkdir()
     tree = {path: content for path, content in _files(world.root).items() if "/.git/" not in path}
@@ -210,7 +210,7 @@ async def test_configuration_and_hooks_of_a_shared_git_directory_stay(tmp_path: 
 
 @needs_landlock
 async def test_inspecting_configuration_only_reads(tmp_path: Path) -> None:
-    """git-31: it may read the operator's files anywhere; it writes, starts and calls nothing."""
+    """git-31: it may read the operator's files anywhere; it writes nothing, starts nothing and opens no connection."""
     world = World(tmp_path).filled()
     before = _files(world.top)
     program = world.program()
@@ -228,7 +228,7 @@ async def test_inspecting_configuration_only_reads(tmp_path: Path) -> None:
 @needs_landlock
 @pytest.mark.parametrize("tool", ["git_diff", "git_add"])
 async def test_a_directory_exchanged_for_a_link_lets_nothing_out_or_in(tmp_path: Path, tool: str) -> None:
-    """git-32: another process swaps a tracked directory with a link to the outside all the time."""
+    """git-32: another process swaps a tracked directory with a link to the outside in a loop."""
     world = World(tmp_path).created()
     names = [f"d/{number}.txt" for number in range(12)]
     for name in names:
@@ -285,7 +285,7 @@ async def test_what_honest_repositories_are_made_of_is_let_in(tmp_path: Path) ->
 
 @needs_landlock
 async def test_each_result_reports_the_confinement_of_git(tmp_path: Path) -> None:
-    """confined-threads-9: in its metadata, as those of commands do."""
+    """confined-threads-9: in its metadata, as for commands."""
     world = World(tmp_path).filled()
     (world.repository / "a.txt").write_text("another line\n")
     async with world.tools() as tools:
@@ -301,7 +301,7 @@ async def test_each_result_reports_the_confinement_of_git(tmp_path: Path) -> Non
 
 
 def test_without_landlock_git_works_and_its_confinement_is_missing(tmp_path: Path) -> None:
-    """git-34, confined-threads-9: on a kernel that answers as one without; said by name."""
+    """git-34, confined-threads-9: on a kernel that answers as one without Landlock; the diagnostics name it."""
     world = World(tmp_path).filled()
     argv = [sys.executable, "-m", "tests.confinement.without_landlock", sys.executable, "-m", "servers.workstation"]
     process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Configuration outside the roots that a repository includes (hostile ones: `test_repository_hostile`)."""
+"""Configuration outside the roots that a repository includes (hostile ones: `test_hostile`)."""
 
 import os
 import shutil
@@ -31,7 +31,7 @@ def checked_out_by_a_runner(top: Path) -> tuple[World, Path]:
 
 @contextmanager
 def watched_git(world: World) -> Iterator[Path]:
-    """The words of each git process, one in a line, while git is this one in PATH."""
+    """The arguments of each git process, one line each, while a wrapper is git in PATH."""
     log = world.top / "log"
     log.write_text("")
     wrapper = world.outside / "git"
@@ -43,7 +43,7 @@ def watched_git(world: World) -> Iterator[Path]:
 
 
 async def test_every_tool_works_in_the_checkout_of_a_runner(tmp_path: Path) -> None:
-    """git-26: credentials in a file outside, included by a condition, close nothing and are never shown."""
+    """git-26: credentials in a file outside, included by a condition, block nothing and are never in an answer."""
     world, _ = checked_out_by_a_runner(tmp_path)
     assert SECRET in world.git("config", "--list")
     async with world.tools() as tools:
@@ -69,7 +69,7 @@ async def test_a_work_tree_beside_the_checkout_of_a_runner_works_too(tmp_path: P
 
 
 async def test_only_such_a_repository_costs_one_process_more(tmp_path: Path) -> None:
-    """git-5, git-26: names are asked for once a call, and no value."""
+    """git-5, git-26: names are queried once per call, values never."""
     world, _ = checked_out_by_a_runner(tmp_path)
     plain = World(tmp_path / "plain").filled()
     with watched_git(world) as log:
@@ -85,7 +85,7 @@ async def test_only_such_a_repository_costs_one_process_more(tmp_path: Path) -> 
 
 
 async def test_a_file_outside_is_read_for_each_call(tmp_path: Path) -> None:
-    """git-26: nothing of it is remembered."""
+    """git-26: none of it is cached."""
     world, credentials = checked_out_by_a_runner(tmp_path)
     world.write(".gitattributes", "* filter=evil\n")
     async with world.tools() as tools:
@@ -104,7 +104,7 @@ async def test_a_file_outside_is_read_for_each_call(tmp_path: Path) -> None:
 
 
 async def test_a_file_whose_directory_is_made_a_root_is_used(tmp_path: Path) -> None:
-    """git-26: what the refusal says would work does."""
+    """git-26: what the refusal recommends works."""
     world, credentials = checked_out_by_a_runner(tmp_path)
     with credentials.open("a") as file:
         file.write(f"[core]\nautocrlf = false\nfsmonitor = {world.program()}\n")
@@ -127,7 +127,7 @@ async def test_a_file_whose_directory_is_made_a_root_is_used(tmp_path: Path) -> 
     ],
 )
 async def test_words_of_git_that_could_quote_the_file_are_left_out(tmp_path: Path, text: str) -> None:
-    """git-26: plain git tells what it can't use; our error says why it doesn't."""
+    """git-26: plain git quotes what it cannot use; our error gives the reason without quoting."""
     world, credentials = checked_out_by_a_runner(tmp_path)
     credentials.write_text(text)
     world.git("config", "branch.main.remote", "origin")
@@ -141,7 +141,7 @@ async def test_words_of_git_that_could_quote_the_file_are_left_out(tmp_path: Pat
 
 
 async def test_standard_input_is_no_configuration_by_any_path(tmp_path: Path) -> None:
-    """git-26: what a caller commits would be configuration of the commit."""
+    """git-26: otherwise a caller's message would be configuration of the commit."""
     world = World(tmp_path).filled()
     (world.outside / "link").symlink_to("/proc/self/fd/0")
     (world.outside / "empty").write_text("")
@@ -162,7 +162,7 @@ async def test_standard_input_is_no_configuration_by_any_path(tmp_path: Path) ->
 
 
 async def test_more_files_outside_than_a_command_should_name_are_refused(tmp_path: Path) -> None:
-    """git-26: even though none is there."""
+    """git-26: even if none of them exists."""
     world = World(tmp_path).filled()
     with (world.git_dir / "config").open("a") as file:
         file.write("[include]\n" + "".join(f"path = {world.outside}/{number}\n" for number in range(17)))

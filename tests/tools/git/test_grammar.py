@@ -1,4 +1,4 @@
-"""git's configuration grammar, and what may not be taken from it."""
+"""git's configuration grammar, and which settings are not applied."""
 
 import os
 import random
@@ -31,7 +31,7 @@ from coretools.tools.git.policy import FIXED_SETTINGS, external_overrides, git_p
     ],
 )
 def test_a_configuration_reads_as_git_reads_it(text: str, expected: list[tuple[str, str | None]]) -> None:
-    """git-17: the grammar is git's own."""
+    """git-17: the reader agrees with git."""
     assert parse(text.encode(), "config") == [Setting(key, value) for key, value in expected]
 
 
@@ -51,13 +51,13 @@ def test_a_configuration_reads_as_git_reads_it(text: str, expected: list[tuple[s
     ],
 )
 def test_what_git_can_not_read_is_refused(text: str) -> None:
-    """git-17: no file means less to us than to git."""
+    """git-17: a file that git rejects is rejected here."""
     with pytest.raises(GitRefused, match="line"):
         parse(text.encode(), "config")
 
 
 def any_configuration(chosen: random.Random) -> bytes:
-    """A file that is mostly in the grammar, with a fault here and there."""
+    """A file that is mostly in the grammar, with random faults."""
     headers = ["[a]", '[filter "X y"]', "[c.D]", '[d "\\\\\\"z"]', "[Diff] external = x"]
     values = ["v", " ", "\t", '"q ; #"', ";", "#c", "\\\n ", "\\n", '\\"', "é", "=", "\x0b", "]", "[a]", "\r", '"']
     lines = [chosen.choice(headers)]
@@ -69,7 +69,7 @@ def any_configuration(chosen: random.Random) -> bytes:
 
 
 def test_random_configurations_read_as_git_reads_them(tmp_path: Path) -> None:
-    """git-17: either both read the same settings, or neither reads the file."""
+    """git-17: either both read the same settings, or both reject the file."""
     for seed in range(200):
         file = tmp_path / "config"
         file.write_bytes(any_configuration(random.Random(seed)))
@@ -106,13 +106,13 @@ def test_random_configurations_read_as_git_reads_them(tmp_path: Path) -> None:
     ],
 )
 def test_a_key_with_a_free_name_is_overridden_by_its_exact_name(key: str, word: str) -> None:
-    """git-12: what can't be listed in advance is found and switched off."""
+    """git-12: keys that cannot be listed in advance are found and switched off."""
     assert git_policy([Setting(key, "program")], "config").overrides == ("-c", word)
 
 
 @pytest.mark.parametrize("key", ["filter.a=b.clean", "filter.a\x1bb.clean", "filter..clean", "filter.\udcff.clean"])
 def test_a_key_that_can_not_be_overridden_exactly_closes_the_repository(key: str) -> None:
-    """git-12: what can't be switched off is not started."""
+    """git-12: git does not start if a key cannot be switched off."""
     with pytest.raises(GitRefused, match="can't be overridden"):
         git_policy([Setting(key, "program")], "config")
 
@@ -148,7 +148,7 @@ def test_keys_outside_the_roots_come_to_nothing_or_close_the_repository(
 
 
 def test_ordinary_settings_are_left_alone() -> None:
-    """git-15: an honest repository has nothing to report."""
+    """git-15: nothing is reported for an honest repository."""
     ordinary = [
         ("core.bare", "false"),
         ("remote.origin.url", "https://example.org/x"),
@@ -159,20 +159,20 @@ def test_ordinary_settings_are_left_alone() -> None:
     assert (policy.overrides, policy.not_used) == ((), ())
 
 
-def test_what_wanted_a_program_is_named() -> None:
-    """git-15: what a repository tried is reported."""
+def test_settings_that_configure_a_program_are_named() -> None:
+    """git-15: the answer reports what a repository tried."""
     tried = [("core.fsmonitor", "x"), ("filter.f.clean", "x"), ("core.hookspath", "x"), ("submodule.s.update", "!x")]
     policy = git_policy([Setting(key, value) for key, value in tried], "config")
     assert policy.not_used == ("core.fsmonitor", "core.hookspath", "filter.f.clean", "submodule.s.update")
 
 
 def test_no_fixed_setting_is_written_twice() -> None:
-    """git-12: each is one word of the command."""
+    """git-12: each is one argument of the command."""
     assert len({key.lower() for key in FIXED_SETTINGS}) == len(FIXED_SETTINGS)
 
 
 def test_names_that_a_repository_made_up_do_not_fill_the_answer() -> None:
-    """git-27: what was not used is told, with an end to each name and to the list."""
+    """git-27: ignored names are reported, with a limit for each name and for the list."""
     made_up = [(f"filter.f{number}{'x' * 6_000}.clean", "y") for number in range(200)]
     not_used = git_policy([Setting(key, value) for key, value in made_up], ".git/config").not_used
     assert len(not_used) == 50

@@ -25,7 +25,7 @@ async def test_the_log_is_newest_first_and_says_who_when_and_what(tmp_path: Path
 
 
 async def test_a_cut_log_reports_that_there_is_more(tmp_path: Path) -> None:
-    """git-6: without counting it."""
+    """git-6: without counting the rest."""
     world = World(tmp_path).created()
     for number in range(5):
         world.git("commit", "--quiet", "--allow-empty", "-m", f"commit {number}")
@@ -37,7 +37,7 @@ async def test_a_cut_log_reports_that_there_is_more(tmp_path: Path) -> None:
 
 
 async def test_the_log_of_a_path_and_of_a_revision(tmp_path: Path) -> None:
-    """git-6: both narrow it."""
+    """git-6: both select."""
     world = World(tmp_path).filled()
     async with world.tools() as tools:
         assert "second" not in (await tools.git_log("work", path="work/folder")).text()
@@ -47,7 +47,7 @@ async def test_the_log_of_a_path_and_of_a_revision(tmp_path: Path) -> None:
 
 
 async def test_no_text_of_a_commit_repaints_the_answer(tmp_path: Path) -> None:
-    """git-3: escapes and line ends in names and summaries are shown, not sent."""
+    """git-3: escapes and line ends in names and summaries are printed as text, not sent."""
     world = World(tmp_path).created()
     world.git("-c", "user.name=Eve \x1b[2J", "commit", "--quiet", "--allow-empty", "-m", "sum\x07mary\x1b[31m")
     async with world.tools() as tools:
@@ -74,7 +74,7 @@ async def test_the_three_differences(tmp_path: Path) -> None:
 
 
 async def test_a_difference_of_paths_and_its_summary(tmp_path: Path) -> None:
-    """git-7: paths narrow it; `stat` says only which files."""
+    """git-7: paths select; `stat` lists only the files."""
     world = World(tmp_path).filled()
     async with world.tools() as tools:
         assert (await tools.git_diff("work", ["work/folder", "work/new.txt"])).text() == "no differences"
@@ -85,7 +85,7 @@ async def test_a_difference_of_paths_and_its_summary(tmp_path: Path) -> None:
 
 
 async def test_a_long_difference_keeps_head_and_tail(tmp_path: Path) -> None:
-    """git-7: what is left out is counted."""
+    """git-7: the answer counts the omitted part."""
     world = World(tmp_path).filled()
     world.write("a.txt", "".join(f"line {number}\n" for number in range(5000)))
     async with world.tools(limits=Limits(output_bytes=1000)) as tools:
@@ -97,7 +97,7 @@ async def test_a_long_difference_keeps_head_and_tail(tmp_path: Path) -> None:
 
 
 async def test_hidden_content_is_in_no_difference(tmp_path: Path) -> None:
-    """git-8: a secret that git does not hold; and of what is closed by name neither side, in no commit."""
+    """git-8: neither a secret that git does not store, nor either side of a file closed by name, in any commit."""
     world = World(tmp_path).filled()
     world.write(".env", "KEY=committed-1\n")
     world.write("sub/.env.local", "KEY=committed-2\n")
@@ -136,7 +136,7 @@ async def test_hidden_content_is_in_no_difference(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "revision", ["--output=x", "-p", "--", "", "a\nb", "a\0b", "\ud800", "\x1b[2J", "x" * 2000], ids=ascii
 )
-async def test_text_that_is_no_revision_is_refused(tmp_path: Path, revision: str) -> None:
+async def test_an_invalid_revision_is_refused(tmp_path: Path, revision: str) -> None:
     """git-14: no revision can be an option."""
     world = World(tmp_path).filled()
     before = sorted(os.listdir(world.repository))
@@ -178,7 +178,7 @@ async def test_a_revision_that_names_no_commit_is_reported(tmp_path: Path, revis
 
 
 async def test_the_log_of_a_range(tmp_path: Path) -> None:
-    """git-6: what one side has and the other has not, or either has; a side that is left out is HEAD."""
+    """git-6: commits of one side only, or of either; an omitted side is HEAD."""
     world = World(tmp_path).filled()
     world.git("stash", "--quiet")
     world.git("switch", "--quiet", "-c", "topic", "HEAD~1")
@@ -207,7 +207,7 @@ async def test_the_log_of_a_range(tmp_path: Path) -> None:
 
 
 async def test_the_revision_that_names_no_commit_is_named(tmp_path: Path) -> None:
-    """git-14: also where git ends at the first."""
+    """git-14: also where git stops at the first."""
     world = World(tmp_path).filled()
     async with world.tools() as tools:
         for base, target, wrong in (("HEAD", "nowhere", "nowhere"), ("@{upstream}", "HEAD", "@{upstream}")):
@@ -218,7 +218,7 @@ async def test_the_revision_that_names_no_commit_is_named(tmp_path: Path) -> Non
 
 
 async def test_a_difference_in_conflict_is_reported(tmp_path: Path) -> None:
-    """git-7: git prints names and patches by turns there."""
+    """git-7: git prints names and patches alternately there."""
     world = World(tmp_path).created()
     for name in ("a", ".env", "z"):
         world.write(name, "A=one\n")
@@ -243,7 +243,7 @@ async def test_a_difference_in_conflict_is_reported(tmp_path: Path) -> None:
 
 
 async def test_a_range_is_two_arguments(tmp_path: Path) -> None:
-    """git-7: target without base, or with staged, is refused."""
+    """git-7: a target without base, or with staged, is refused."""
     world = World(tmp_path).filled()
     async with world.tools() as tools:
         with pytest.raises(InvalidArguments, match="target"):
@@ -283,7 +283,7 @@ async def test_git_s_own_reason_is_reported(tmp_path: Path) -> None:
 
 
 async def test_a_path_means_the_same_as_in_the_file_tools(tmp_path: Path) -> None:
-    """git-36: it begins at the root, whichever repository is meant; git's answers fit any tool."""
+    """git-36: it begins at the root, whichever repository is meant; paths in git's answers fit every tool."""
     world = World(tmp_path).filled()
     beside = world.top / "beside"
     beside.mkdir()
@@ -308,7 +308,7 @@ async def test_a_path_means_the_same_as_in_the_file_tools(tmp_path: Path) -> Non
 
 
 async def test_a_path_that_matches_nothing_is_an_error(tmp_path: Path) -> None:
-    """git-36: an answer of nothing would be taken for "nothing changed there"; what is only in git matches."""
+    """git-36: an empty answer would be taken for "nothing changed"; a path that exists only in git matches."""
     world = World(tmp_path).filled()
     world.git("rm", "--quiet", "-r", "--cached", "folder")
     (world.repository / "folder" / "c.txt").unlink()

@@ -1,4 +1,5 @@
-"""Hostile repositories against every git tool, judged by effect: programs run, files outside read or changed."""
+"""Hostile repositories against every git tool, judged by effect: programs that run, files outside that are read or
+changed."""
 
 from pathlib import Path
 
@@ -16,7 +17,7 @@ SPRINGING = [trap for trap in (*ALL_PROGRAMS, *ALL_REDIRECTIONS, *WRITTEN_THROUG
 
 @pytest.mark.parametrize("trap", SPRINGING, ids=lambda trap: trap.name)
 def test_plain_git_falls_into_the_trap(tmp_path: Path, trap: Trap) -> None:
-    """git-12, git-13: what is tested below is a real danger with this git."""
+    """git-12, git-13: the traps of the tests below work with this git."""
     world = laid(trap, tmp_path)
     before = snapshot(world)
     outputs = [world.git(*words, check=False) for words in trap.springs]
@@ -25,7 +26,7 @@ def test_plain_git_falls_into_the_trap(tmp_path: Path, trap: Trap) -> None:
 
 @pytest.mark.parametrize("trap", ALL_PROGRAMS, ids=lambda trap: trap.name)
 async def test_no_program_of_a_repository_runs(tmp_path: Path, trap: Trap) -> None:
-    """git-12: whatever asks for it, also after an earlier call. git-15: and what asked is named."""
+    """git-12, git-15: whatever configures it, also after an earlier call; the answer names the setting."""
     world = World(tmp_path).filled()
     async with world.tools() as tools:
         assert "branch main" in (await tools.git_status("work")).text()
@@ -42,9 +43,9 @@ async def test_no_program_of_a_repository_runs(tmp_path: Path, trap: Trap) -> No
 @pytest.mark.parametrize("resolver", [None, "walk"])
 @pytest.mark.parametrize("trap", ALL_REDIRECTIONS, ids=lambda trap: trap.name)
 async def test_a_repository_that_leads_out_is_left_alone(tmp_path: Path, trap: Trap, resolver: str | None) -> None:
-    """git-13: no tool runs git there, however paths are resolved; the sentence names what leads out.
+    """git-13: no tool runs git there, with either resolver; the error names what leads out.
 
-    git-35: also where the tools saw the repository before.
+    git-35: also if the tools used the repository before.
     """
     world = World(tmp_path).filled()
     async with world.tools(resolver=resolver) as tools:
@@ -59,7 +60,7 @@ async def test_a_repository_that_leads_out_is_left_alone(tmp_path: Path, trap: T
 
 @pytest.mark.parametrize("trap", WRITTEN_THROUGH, ids=lambda trap: trap.name)
 async def test_nothing_is_written_through_a_link(tmp_path: Path, trap: Trap) -> None:
-    """git-13: a change looks at every reference and reflog first."""
+    """git-13: a change checks every reference and reflog first."""
     world = laid(trap, tmp_path)
     before = snapshot(world)
     async with world.tools() as tools:
@@ -84,7 +85,7 @@ async def test_a_work_tree_elsewhere_is_not_used(tmp_path: Path) -> None:
 
 
 async def test_files_of_the_work_tree_that_are_links_are_not_followed(tmp_path: Path) -> None:
-    """git-13: git's own files in a work tree, and directories that are tracked."""
+    """git-13: git's own files in a work tree, and tracked directories."""
     world = World(tmp_path).filled()
     for name in (".gitattributes", ".gitignore", ".gitmodules", ".mailmap"):
         (world.repository / name).symlink_to(world.canary)
@@ -100,7 +101,7 @@ async def test_files_of_the_work_tree_that_are_links_are_not_followed(tmp_path: 
 
 @pytest.mark.parametrize("where", ["work/bare", "work/bare/refs"])
 async def test_a_bare_repository_in_the_work_tree_is_not_entered(tmp_path: Path, where: str) -> None:
-    """git-20: files that look like a git directory are files."""
+    """git-20: its files are ordinary files."""
     world = World(tmp_path).filled()
     bare = world.repository / "bare"
     world.git("init", "--quiet", "--bare", str(bare))
@@ -116,7 +117,7 @@ async def test_a_bare_repository_in_the_work_tree_is_not_entered(tmp_path: Path,
 
 
 async def test_a_bare_repository_is_no_work_tree(tmp_path: Path) -> None:
-    """git-20: neither as the root itself."""
+    """git-20: not even as the root itself."""
     world = World(tmp_path)
     world.git("init", "--quiet", "--bare", str(world.root), cwd=tmp_path)
     async with world.tools() as tools:
@@ -124,8 +125,8 @@ async def test_a_bare_repository_is_no_work_tree(tmp_path: Path) -> None:
             await tools.git_status()
 
 
-async def test_settings_that_change_are_seen(tmp_path: Path) -> None:
-    """git-18: what is remembered of a configuration holds until a file of it changes."""
+async def test_changed_settings_are_read_again(tmp_path: Path) -> None:
+    """git-18: a parsed configuration is used until one of its files changes."""
     world = World(tmp_path).filled()
     (world.git_dir / "more").write_text("")
     world.git("config", "include.path", "more")
@@ -144,7 +145,7 @@ async def test_settings_that_change_are_seen(tmp_path: Path) -> None:
             await tools.git_status("work")
 
 
-async def test_what_was_remembered_is_asked_again_when_an_include_leads_out(tmp_path: Path) -> None:
+async def test_an_include_that_comes_to_lead_out_is_refused(tmp_path: Path) -> None:
     """git-18: a directory that becomes a link counts as a change."""
     world = World(tmp_path).filled()
     world.git("config", "include.path", "../later/settings")
@@ -162,8 +163,8 @@ async def test_what_was_remembered_is_asked_again_when_an_include_leads_out(tmp_
     "name",
     [".env", "deep/.env", ".aws/x", ".git/hooks/x", "absolute", "key.pem", "by another", ".git/modules/x/config"],
 )
-async def test_a_closed_file_in_the_form_of_configuration_says_nothing(tmp_path: Path, name: str) -> None:
-    """git-13: a name in it would be that of an author, in the log."""
+async def test_a_closed_file_is_not_read_as_configuration(tmp_path: Path, name: str) -> None:
+    """git-13: otherwise a name in it would appear as an author in the log."""
     world = World(tmp_path).filled()
     path = name if name.startswith((".git/", "deep", ".aws", "key")) else ".env"
     file = world.repository / path
@@ -183,7 +184,7 @@ async def test_a_closed_file_in_the_form_of_configuration_says_nothing(tmp_path:
                 GitRefused, match=r"includes a file that is denied .*(closed by the deny glob|hidden, since)"
             ):
                 await tools.git_status("work")
-        if path.endswith((".env", ".pem")):  # the others are closed by name, whether they are there or not
+        if path.endswith((".env", ".pem")):  # the others are closed by name, whether they exist or not
             file.unlink()
             assert (await tools.git_status("work")).not_used == []
 
@@ -199,7 +200,7 @@ async def test_a_configuration_that_includes_itself_is_refused(tmp_path: Path) -
 
 
 async def test_a_repository_that_borrows_without_end_is_left_alone(tmp_path: Path) -> None:
-    """git-13: each store is held open while git runs, so they are counted."""
+    """git-13: each store is kept open while git runs, so their number is limited."""
     world = World(tmp_path).filled()
     store = f"{world.git_dir}/objects\n"
     between = world.root / "between"
@@ -214,7 +215,7 @@ async def test_a_repository_that_borrows_without_end_is_left_alone(tmp_path: Pat
 
 
 async def test_an_honest_repository_borrows_beneath_the_roots(tmp_path: Path) -> None:
-    """git-13: alternates, a separate git directory and shared hooks are not hostile by themselves."""
+    """git-13: alternates, a separate git directory and shared hooks alone are not hostile."""
     world = World(tmp_path).filled()
     world.git("clone", "--quiet", "--shared", str(world.repository), str(world.root / "copy"), cwd=world.root)
     separate = ["--separate-git-dir", str(world.root / "store"), str(world.root / "tree")]

@@ -1,4 +1,4 @@
-"""What git prints for programs, read into data."""
+"""git's machine-readable output, parsed."""
 
 import pytest
 
@@ -24,7 +24,7 @@ HEADERS = b"# branch.oid 1234\0# branch.head main\0"
     ],
 )
 def test_each_kind_of_entry_is_read(record: bytes, entry: StatusEntry, states: tuple[str, str]) -> None:
-    """git-1: every path with what is staged and what is not."""
+    """git-1: every path with its staged and unstaged changes."""
     status = read_status(HEADERS + record + b"\0")
     assert status.entries == (entry,)
     assert (entry.staged, entry.unstaged) == states
@@ -77,7 +77,7 @@ def test_a_format_that_is_not_known_is_refused(record: bytes) -> None:
     ],
 )
 def test_a_name_that_would_mislead_is_quoted(name: bytes, text: str) -> None:
-    """git-3: a name never ends or repaints a line."""
+    """git-3: a name never ends a line or overwrites it on a terminal."""
     assert quoted(name) == text
 
 
@@ -87,5 +87,5 @@ def test_a_name_that_is_not_utf_8_is_displayed_with_its_bytes() -> None:
 
 
 def test_records_that_were_cut_are_left_out() -> None:
-    """git-6: half a record is none."""
+    """git-6: an incomplete record is ignored."""
     assert read_records(b"a\0b\0c\0d", 2) == [[b"a", b"b"]]

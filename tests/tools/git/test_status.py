@@ -92,7 +92,7 @@ async def test_a_rename_shows_both_names(tmp_path: Path) -> None:
     "name", ["a b", "quo'te", 'dou"ble', "new\nline", "tab\tx", " lead", "größe", "-dash", ":(top)x"]
 )
 async def test_any_name_is_listed_staged_and_committed(tmp_path: Path, name: str) -> None:
-    """git-3: a name is data: no quoting of git's, no pattern, no option."""
+    """git-3: names are data: not quoted by git, no pattern, no option."""
     world = World(tmp_path).created()
     world.write(name, "content\n")
     async with world.tools() as tools:
@@ -105,7 +105,7 @@ async def test_any_name_is_listed_staged_and_committed(tmp_path: Path, name: str
 
 
 async def test_a_name_that_is_no_utf_8_is_shown_and_staged(tmp_path: Path) -> None:
-    """git-3: such a name can't be written by a caller; its directory can."""
+    """git-3: a caller cannot write such a name, but can name its directory."""
     world = World(tmp_path).created()
     world.write(os.fsdecode(b"caf\xe9"), "x")
     async with world.tools() as tools:
@@ -117,7 +117,7 @@ async def test_a_name_that_is_no_utf_8_is_shown_and_staged(tmp_path: Path) -> No
 
 
 async def test_a_conflict_is_shown_with_its_kind(tmp_path: Path) -> None:
-    """git-22: what a merge left to be resolved."""
+    """git-22: conflicts that a merge left."""
     world = World(tmp_path).created()
     world.write("a", "base\n")
     world.git("add", ".")
@@ -143,7 +143,7 @@ async def test_a_conflict_is_shown_with_its_kind(tmp_path: Path) -> None:
 
 
 async def test_the_work_tree_is_found_from_a_directory_in_it(tmp_path: Path) -> None:
-    """git-4: upwards, as git does."""
+    """git-4: in the parent directories, as git does."""
     world = World(tmp_path).filled()
     async with world.tools() as tools:
         assert (await tools.git_status("work/folder")).text() == (await tools.git_status("work")).text()
@@ -174,7 +174,7 @@ async def test_a_work_tree_of_another_repository_is_used(tmp_path: Path) -> None
 
 
 async def test_a_long_status_is_cut_and_counted(tmp_path: Path) -> None:
-    """git-6: what is left out is counted."""
+    """git-6: the answer counts the omitted part."""
     world = World(tmp_path).created()
     for number in range(7):
         world.write(f"f{number}", "x")
@@ -188,7 +188,7 @@ async def test_a_long_status_is_cut_and_counted(tmp_path: Path) -> None:
 
 
 async def test_git_that_takes_too_long_is_stopped(tmp_path: Path) -> None:
-    """git-23: each run has a deadline; a FIFO for an ignore file blocks git for ever."""
+    """git-23: each run has a deadline; a FIFO as ignore file blocks git for ever."""
     world = World(tmp_path).filled()
     os.mkfifo(world.repository / ".gitignore")
     async with world.tools(limits=Limits(git_seconds=0.3, grace_seconds=0.3)) as tools:
@@ -225,7 +225,7 @@ async def test_the_current_branch_is_read_whatever_its_name(tmp_path: Path, name
 
 
 async def test_the_current_branch_is_reported_although_git_rejects_its_name(tmp_path: Path) -> None:
-    """git-21, git-3: no UTF-8, a character that ends a line, a branch that is called HEAD as well."""
+    """git-21, git-3: not UTF-8, a character that ends a line, a branch that is called HEAD as well."""
     world = World(tmp_path).filled()
     commit = world.git("rev-parse", "HEAD")
     async with world.tools() as tools:
@@ -247,7 +247,7 @@ async def test_the_current_branch_is_reported_although_git_rejects_its_name(tmp_
     reason="this git has no reftable",
 )
 async def test_references_kept_as_reftable_are_read(tmp_path: Path) -> None:
-    """git-21: git reads any format of its own."""
+    """git-21: in any reference format of git."""
     world = World(tmp_path)
     world.git("init", "--quiet", "--ref-format=reftable", "-b", "main", str(world.repository), cwd=world.root)
     world.git("commit", "--quiet", "--allow-empty", "-m", "x")
@@ -257,7 +257,7 @@ async def test_references_kept_as_reftable_are_read(tmp_path: Path) -> None:
 
 
 async def test_the_server_s_own_git_variables_are_not_obeyed(tmp_path: Path) -> None:
-    """git-19: a server started from a hook has a GIT_DIR; its tools don't care."""
+    """git-19: a server started from a hook has a GIT_DIR, which its tools ignore."""
     world = World(tmp_path).filled()
     other = World(tmp_path / "other").created()
     program = world.program()
@@ -273,7 +273,7 @@ async def test_the_server_s_own_git_variables_are_not_obeyed(tmp_path: Path) -> 
 
 
 async def test_a_repository_of_another_user_is_used(tmp_path: Path) -> None:
-    """git-4: git's question about ownership is answered by our own look at the repository."""
+    """git-4: our own check of the repository replaces git's check of its owner."""
     world = World(tmp_path).filled()
     try:
         for path in (world.repository, *world.repository.rglob("*")):

@@ -1,4 +1,4 @@
-"""Hostile repositories, one trap each: how it is laid, and which plain git commands spring it."""
+"""Hostile repositories, one trap each: how it is created, and which plain git commands trigger it."""
 
 import os
 import stat
@@ -18,9 +18,9 @@ class Trap:
     name: str
     lay: Callable[[World], None]
     springs: tuple[tuple[str, ...], ...] = ()
-    """Commands of plain git, one of which shows the trap's effect. Empty where this git has none for it."""
+    """Commands of plain git, one of which triggers the trap. Empty if this version of git has none."""
     tells: str = ""
-    """What an answer or a refusal must name."""
+    """A text that an answer or a refusal must contain."""
 
 
 def laid(trap: Trap, top: Path) -> World:
@@ -40,7 +40,7 @@ def snapshot(world: World) -> dict[str, object]:
 
 
 async def answers(tools: GitTools, repository: str = "work") -> list[str]:
-    """Every tool, one after the other; errors that we foresee are answers too."""
+    """Call every tool, one after the other; return the texts of answers and of expected errors."""
     texts = []
     for call in (
         lambda: tools.git_status(repository),
@@ -67,7 +67,7 @@ async def answers(tools: GitTools, repository: str = "work") -> list[str]:
 
 
 def _set(*pairs: tuple[str, str], attributes: str = "", then: str = "cat") -> Callable[[World], None]:
-    """Lay settings of the repository; `PROGRAM` in a value is a program that leaves the marker."""
+    """Set configuration values; `PROGRAM` in a value becomes a program that creates the marker."""
 
     def lay(world: World) -> None:
         program = str(world.program(then=then))
@@ -81,7 +81,7 @@ def _set(*pairs: tuple[str, str], attributes: str = "", then: str = "cat") -> Ca
 
 
 def hooks(where: str) -> Callable[[World], None]:
-    """Lay hooks, in the git directory or elsewhere."""
+    """Create hooks, in the git directory or elsewhere."""
 
     def lay(world: World) -> None:
         directory = world.git_dir / "hooks" if where == "own" else world.outside / "hooks"
@@ -103,7 +103,7 @@ def _hook_settings(world: World) -> None:
 
 
 def signed(world: World) -> None:
-    """Lay a signature and the program that would check it."""
+    """Create a signed commit and the program that would verify it."""
     world.git("config", "gpg.program", str(world.program()))
     world.git("config", "log.showSignature", "true")
     tree, parent = world.git("rev-parse", "HEAD^{tree}"), world.git("rev-parse", "HEAD")
@@ -240,7 +240,7 @@ PROGRAMS = (
 
 
 def _moved_out(name: str) -> Callable[[World], None]:
-    """Exchange an entry of the git directory for a link to a copy outside."""
+    """Replace an entry of the git directory by a link to a copy outside."""
 
     def lay(world: World) -> None:
         world.git("commit", "--quiet", "--allow-empty", "-m", SECRET)
@@ -285,8 +285,8 @@ def _alternates(how: str) -> Callable[[World], None]:
         head = world.git("rev-parse", "HEAD", cwd=away)
         store = str(away / "objects")
         if how == "through a link":
-            # As text `..` leads to `outside`; to the kernel, which follows the link, it would stay beneath the root.
-            # Older versions of git take it as text (strbuf_normalize_path), 2.39 no more.
+            # As text, `..` leads to `outside`; the kernel follows the link first and would stay beneath the root.
+            # git before 2.39 takes the path as text (strbuf_normalize_path).
             (world.root / "a" / "outside" / "git" / "objects").mkdir(parents=True)
             (world.root / "a" / "b" / "c").mkdir(parents=True)
             (world.root / "link").symlink_to(world.root / "a" / "b" / "c")
@@ -353,7 +353,7 @@ REDIRECTIONS = (
     Trap("a FIFO for the configuration", _fifo("config"), (), ".git/config"),
     Trap("an included file at home", _home_include, (("status",),), "include.path"),
 )
-"""No tool touches a repository like this."""
+"""No tool uses such a repository."""
 
 WRITTEN_THROUGH = (
     Trap("reflog of HEAD", _moved_out("logs/HEAD"), (_COMMIT,), ".git/logs/HEAD"),
@@ -361,4 +361,4 @@ WRITTEN_THROUGH = (
     Trap("directory of branches", _moved_out("refs/heads"), (_COMMIT,), ".git/refs/heads"),
     Trap("a branch", _moved_out("refs/heads/main"), (), "refs/heads/main"),
 )
-"""Reads harm nobody here; a change would be written through the link."""
+"""Reads are harmless here; a change would be written through the link."""

@@ -1,4 +1,4 @@
-"""A repository beneath a root, a canary outside it, and git itself to set things up with."""
+"""A repository beneath a root, a canary outside it, and plain git for the setup."""
 
 import atexit
 import os
@@ -58,7 +58,7 @@ class World:
 
     @property
     def marker(self) -> Path:
-        """What a program of the repository creates when it runs."""
+        """A file that a program of the repository creates when it runs."""
         return self.top / "marker"
 
     @property
@@ -66,7 +66,7 @@ class World:
         return self.top / "home"
 
     def git(self, *words: str, cwd: Path | None = None, check: bool = True, stdin: bytes = b"") -> str:
-        """Run plain git, unprotected, as a person does."""
+        """Run plain git without protection, as a user does."""
         environment = {
             "PATH": os.environ["PATH"],
             "HOME": str(self.home),
@@ -83,12 +83,12 @@ class World:
         return output.decode("utf-8", "replace").rstrip("\n")
 
     def created(self) -> "World":
-        """With an empty repository."""
+        """Create an empty repository."""
         self.git("init", "--quiet", "--initial-branch=main", str(self.repository), cwd=self.root)
         return self
 
     def filled(self) -> "World":
-        """With two commits, and a change staged, one unstaged, and a file that git does not know."""
+        """Create two commits, a staged change, an unstaged one, and an untracked file."""
         shutil.copytree(_template(self.home_config).repository, self.repository, symlinks=True, dirs_exist_ok=True)
         self.git("update-index", "-q", "--refresh", check=False)
         return self
@@ -116,7 +116,7 @@ class World:
         return path
 
     def program(self, name: str = "program", then: str = "exit 0") -> Path:
-        """A program outside the root that leaves the marker."""
+        """A program outside the root that creates the marker."""
         path = self.outside / name
         path.write_text(f"#!/bin/sh\necho ran >> {self.marker}\n{then}\n")
         path.chmod(0o755)
@@ -131,7 +131,7 @@ class World:
         roots: tuple[RootSpec, ...] = (),
         resolver: str | None = None,
     ) -> AsyncIterator[GitTools]:
-        """The tools on this world's root."""
+        """The tools for this world's root."""
         limits = limits or Limits(grace_seconds=0.3)
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.home), "GIT_CONFIG_NOSYSTEM": "1"}
         environment.update(self.environment)
@@ -148,7 +148,7 @@ class World:
 
 @cache
 def _template(home_config: str) -> World:
-    """A filled world that others are copied from: seven starts of git are a third of what a row costs."""
+    """A filled world that others are copied from, because seven starts of git take a third of the time of a test."""
     directory = TemporaryDirectory(prefix="coretools-world-")
     atexit.register(directory.cleanup)
     return World(Path(directory.name), home_config)._filled_by_git()
