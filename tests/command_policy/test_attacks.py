@@ -1,4 +1,4 @@
-"""Spellings that must not get past a rule, from the attacker's side (docs/specs/policy.md)."""
+"""Spellings that must not get past a rule (docs/specs/policy.md)."""
 
 import os
 import random
@@ -362,7 +362,7 @@ def policy(*rules: tuple[Verdict, str], default: Verdict = "allow", opaque: Verd
 
 
 def test_a_denied_program_is_denied_however_it_is_reached() -> None:
-    """policy-3, policy-7, policy-8: with code allowed, so that nothing but the rule for rm can refuse."""
+    """policy-3, policy-7, policy-8: code is allowed here, so that only the rule for rm can refuse."""
     for line in lines(DIRECT + WRAPPED + FLAGGED):
         decision = policy(("deny", "rm"), opaque="allow").decide(shlex.split(line))
         assert (decision.verdict, decision.decisive.rule) == ("deny", 1), line
@@ -395,14 +395,14 @@ def test_an_allow_list_never_allows_code_by_the_name_of_its_program() -> None:
 
 
 def test_what_starts_nothing_is_not_taken_for_code() -> None:
-    """policy-9: a policy that refuses everyday commands would be switched off."""
+    """policy-9: operators would switch off a policy that refuses everyday commands."""
     for line in lines(HARMLESS):
         decision = policy(("deny", "rm"), opaque="deny").decide(shlex.split(line))
         assert decision.verdict == "allow", decision.decisive.reason
 
 
 def test_a_program_on_no_list_is_code_until_a_rule_names_it() -> None:
-    """policy-20: by its exact name, or by a path; not by a wildcard, nor by another form of a listed name."""
+    """policy-20: by its exact name or a path; not by a wildcard, nor by another form of a listed name."""
     words = ["unheard-of", "x"]
     for rules, expected in [
         ((), "deny"),
@@ -435,12 +435,12 @@ def test_a_program_on_no_list_is_code_until_a_rule_names_it() -> None:
     ],
 )
 def test_an_allow_list_allows_its_commands(line: str) -> None:
-    """policy-6: the words one by one, the rest by `**`, and the wrappers that have their own rules."""
+    """policy-6: word by word, the rest by `**`, and wrappers that have their own rules."""
     assert allow_list().decide(shlex.split(line)).verdict == "allow"
 
 
 def test_an_allow_list_allows_nothing_else() -> None:
-    """policy-5, policy-6, policy-9, policy-10: paths, case, look-alikes, options before, unseen words."""
+    """policy-5, policy-6, policy-9, policy-10: paths, case, similar names, options before, unseen words."""
     for line in (
         *("git", "git log", "git push", "git stat", "git STATUS", "Git status", "git -C x status", "git --bare status"),
         *(
@@ -462,7 +462,7 @@ def test_an_allow_list_allows_nothing_else() -> None:
         *("make test SHELL=./x", "make test -f x", "make test --eval=x", "make -C x test", "make"),
     ):
         decision = allow_list().decide(shlex.split(line))
-        # `;` is a word here: no shell reads it, and git gets it as a path.
+        # `;` is an argument here: no shell reads it, and git takes it for a path.
         assert decision.verdict == ("allow" if " ; rm" in line and line.startswith("git") else "deny"), line
 
 
@@ -505,7 +505,7 @@ npx
 
 
 def test_nested_wrappers_hide_nothing() -> None:
-    """policy-7: any of them, in any order, up to the maximum depth and beyond."""
+    """policy-7: all wrappers, in any order, up to the maximum depth and beyond."""
     for seed in range(60):
         pick = random.Random(seed)
         words = [word for line in pick.choices(lines(BEFORE), k=pick.randint(1, 20)) for word in shlex.split(line)]
@@ -554,7 +554,7 @@ fakeroot-sysv MARK
 
 @pytest.mark.parametrize("line", lines(REAL))
 def test_the_policy_predicts_what_really_starts(line: str, tmp_path: Path) -> None:
-    """policy-7, policy-8, policy-9: the real program starts the marker, and the policy has found it beforehand."""
+    """policy-7, policy-8, policy-9: the real program starts the marker, and the policy predicts it."""
     program = shlex.split(line)[0]
     if shutil.which(program) is None:
         pytest.skip(f"needs {program}")

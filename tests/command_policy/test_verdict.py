@@ -171,7 +171,7 @@ def test_unseen_words_never_allow_more() -> None:
 
 
 def test_what_is_wider_or_deeper_than_any_command_is_denied() -> None:
-    """policy-11: unwrapping is bounded, and exceeding the bound is no way past."""
+    """policy-11: unwrapping is bounded, and a command beyond the bound is denied."""
     refusing = policy(rule("deny", "rm"), opaque="allow")
     for argv in (
         ["nice"] * 500 + ["rm"],
@@ -186,8 +186,8 @@ def test_what_is_wider_or_deeper_than_any_command_is_denied() -> None:
 
 
 @pytest.mark.parametrize("argv", [[], [""], ["", "rm"]])
-def test_a_command_without_a_program_is_no_command(argv: list[str]) -> None:
-    """policy-11: refused as bad input, whatever the rules."""
+def test_a_command_without_a_program_is_invalid(argv: list[str]) -> None:
+    """policy-11: refused as an invalid argument, whatever the rules."""
     with pytest.raises(InvalidArguments, match="name a program"):
         policy().decide(argv)
 
@@ -211,7 +211,7 @@ WORDS = ["git", "-c", "a.b=c", "*", "?", "a\\b", '"', "'", "é", "\n", "\x7f", "
 
 
 def test_the_lines_of_a_refusal_allow_exactly_what_was_refused() -> None:
-    """policy-12: written to a file and read back, they turn this step to allow, and no other argv's."""
+    """policy-12: written to a file and read back, they allow this step and no other argv."""
     for seed in range(60):
         pick = random.Random(seed)
         argv = [pick.choice(["git", "sh", "/opt/x", "find", "Ünï"]), *pick.choices(WORDS, k=pick.randint(0, 4))]
@@ -228,7 +228,7 @@ def test_the_lines_of_a_refusal_allow_exactly_what_was_refused() -> None:
 
 
 def test_a_wide_pattern_matches_as_globs_do() -> None:
-    """policy-4: the optimisation for long words changes no answer."""
+    """policy-4: the optimisation for long words changes no result."""
     for seed in range(40):
         pick = random.Random(seed)
         for _ in range(200):

@@ -1,4 +1,4 @@
-"""What get_diagnostics says of a real server, and what it keeps to itself."""
+"""What get_diagnostics of a real server reports, and what it does not reveal."""
 
 import os
 import platform
@@ -44,7 +44,7 @@ def environment() -> dict[str, str]:
 
 
 async def test_versions_roots_and_limits_are_reported(tmp_path: Path) -> None:
-    """ci-18: what a caller asks first."""
+    """ci-18: what a caller asks for first."""
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
     report = await diagnosed(
@@ -59,7 +59,7 @@ async def test_versions_roots_and_limits_are_reported(tmp_path: Path) -> None:
 
 
 async def test_protections_in_force_and_missing_ones_are_named(tmp_path: Path) -> None:
-    """ci-18: a missing protection is never passed over."""
+    """ci-18: a missing protection is never omitted."""
     report = await diagnosed(RootSpec(str(tmp_path)), resolver="walk", environment=environment())
     lines = report.text().split("\n")
     assert "paths resolved by: walk" in lines
@@ -72,14 +72,14 @@ async def test_protections_in_force_and_missing_ones_are_named(tmp_path: Path) -
 
 
 async def test_a_program_that_is_not_installed_is_missing_not_an_error(tmp_path: Path) -> None:
-    """ci-18: diagnostics work where other things do not."""
+    """ci-18: diagnostics work where other tools fail."""
     report = await diagnosed(RootSpec(str(tmp_path)), environment={"PATH": str(tmp_path)})
     assert report.versions["git"] == "missing"
     assert report.versions["rg"] == "missing"
 
 
 async def test_a_root_that_is_gone_does_not_stop_diagnostics(tmp_path: Path) -> None:
-    """ci-18: it is when something is wrong that they are asked for."""
+    """ci-18: diagnostics are needed when something is wrong."""
     (tmp_path / "root").mkdir()
     limits = Limits()
     with Roots([RootSpec(str(tmp_path / "root"))], deny=DenyRules(DEFAULT_DENY)) as roots:
@@ -102,7 +102,7 @@ async def test_a_root_that_is_gone_does_not_stop_diagnostics(tmp_path: Path) -> 
 
 
 async def test_no_value_of_the_environment_is_reported(tmp_path: Path) -> None:
-    """ci-18: not of the server's, not of the children's."""
+    """ci-18: neither of the server's nor of the children's."""
     changed = {**environment(), "GIT_TOKEN": "swordfish-of-the-children"}
     with variables(API_TOKEN="swordfish-of-the-server"):
         report = await diagnosed(RootSpec(str(tmp_path)), environment=changed)

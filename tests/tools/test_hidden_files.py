@@ -1,4 +1,4 @@
-"""What is said of hidden files: in results of commands that met one, in the diagnostics, and by both git statuses."""
+"""Reports of hidden files: in results of commands that met one, in the diagnostics, and in both git statuses."""
 
 import shlex
 import subprocess
@@ -50,7 +50,7 @@ def test_a_command_that_can_t_change_control_files_gets_a_remark(world: World) -
 
 
 def test_a_command_that_can_t_remove_a_submodule_gets_a_remark(world: World) -> None:
-    """confinement-35: git ends some of these with exit code 0 too, and the tool for it does its work."""
+    """confinement-35: git ends some of these with exit code 0 too; the tool named in the remark does the work."""
     world.git("init", "-q", "-b", "main", "part")
     world.git("-C", "part", "commit", "-q", "--allow-empty", "-m", "x")
     world.git("init", "-q", "-b", "main", "whole")
@@ -62,7 +62,7 @@ def test_a_command_that_can_t_remove_a_submodule_gets_a_remark(world: World) -> 
 
 
 def test_a_command_that_meets_a_hidden_file_reports_it(world: World) -> None:
-    """secret-files-8: path, reason and the operator's option; nothing where none was met."""
+    """secret-files-8: path, reason and the operator's option; no remark if none was met."""
     (world.root / "app").mkdir()
     (world.root / "app" / ".env").write_text(SECRET)
     (world.root / ".env.example").write_text(SECRET)
@@ -82,7 +82,7 @@ def test_a_command_that_meets_a_hidden_file_reports_it(world: World) -> None:
 
 
 def test_hidden_paths_that_no_tool_takes_are_named_all_the_same(world: World) -> None:
-    """secret-files-8: too long, or in no encoding; a command made them, and its results must not be lost for it."""
+    """secret-files-8: too long, or in no encoding; a command created them, and its results must not be lost."""
     world.sh("printf 'TOKEN=x' > \"$(printf '\\377.env')\"")
     deep = "import os\nfor _ in range(300): os.mkdir('x' * 20); os.chdir('x' * 20)"
     assert "exit code 0" in world.call("run_command", command=shlex.join(["python3", "-c", deep]))
@@ -93,7 +93,7 @@ def test_hidden_paths_that_no_tool_takes_are_named_all_the_same(world: World) ->
 
 
 def test_what_is_no_secret_is_read_by_commands(world: World) -> None:
-    """secret-files-1: certificates, settings without a token; and what git holds with the same content."""
+    """secret-files-1: certificates, settings without a token; and the content of committed files."""
     for name, content in (("ca.pem", "-----BEGIN CERTIFICATE-----"), (".npmrc", "package-lock=false"), (".env", "")):
         (world.root / name).write_text(content + "\n")
     (world.root / "test.key").write_text(KEY)
@@ -136,8 +136,8 @@ def test_both_statuses_agree_whatever_is_hidden(world: World) -> None:
         world.git("clean", "-qfx")
 
 
-def test_work_beside_hidden_files_goes_on(world: World) -> None:
-    """secret-files-9: a tracked secret that is unchanged is in nobody's way: commit -a, stash, add -A."""
+def test_hidden_files_do_not_disturb_git_commands(world: World) -> None:
+    """secret-files-9: an unchanged tracked secret does not disturb commit -a, stash and add -A."""
     world.git("init", "-q", "-b", "main")
     for name, content in (("test.key", KEY), ("a", "a\n")):
         (world.root / name).write_text(content)

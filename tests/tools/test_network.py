@@ -1,4 +1,4 @@
-"""That the network is denied to commands is said where it matters (docs/specs/ci.md)."""
+"""A denied network is reported in every place that matters (docs/specs/ci.md)."""
 
 import getpass
 import os
@@ -23,7 +23,7 @@ def text_of(result: dict[str, Any]) -> str:
 
 @pytest.fixture(scope="module", params=["full", "landlock"])
 def client(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[Peer]:
-    """A server with the defaults, which has denied the network."""
+    """A server with the default options, which deny the network."""
     tier = request.param
     with peer(tmp_path_factory.mktemp("root"), before=under_profile() if tier == "landlock" else ()) as one:
         one.start_session()
@@ -54,7 +54,7 @@ PROGRAMS = {
 
 @pytest.mark.parametrize("command", PROGRAMS.values(), ids=PROGRAMS)
 def test_a_program_that_wants_the_network_is_answered_with_the_cause(client: Peer, command: str) -> None:
-    """ci-19: real programs, in their own words."""
+    """ci-19: real programs with their own messages."""
     if shutil.which(command.split(maxsplit=1)[0]) is None:
         pytest.skip(f"needs {command.split(maxsplit=1)[0]}")
     client.call("write_file", path="Fetch.java", content=JAVA)
@@ -95,14 +95,14 @@ QUIET = {
 
 @pytest.mark.parametrize("command", QUIET.values(), ids=QUIET)
 def test_other_failures_get_no_remark(client: Peer, command: str) -> None:
-    """ci-19: only of what failed to resolve or to connect."""
+    """ci-19: only failures to resolve a name or to connect get one."""
     result = client.call("run_command", command=command)
     assert "network" not in text_of(result)
     assert "notes" not in result["_meta"]["coretools/facts"]
 
 
 def test_the_tests_of_a_project_say_it(client: Peer) -> None:
-    """ci-19: the ci tools too, structured result and text."""
+    """ci-19: in the ci tools too, structured result and text."""
     result = client.call("ci_test", command=f"python3 -c '{FETCH}'")
     assert DENIED in text_of(result)
     result = client.call("ci_build", command=f"python3 -c '{FETCH}'")
@@ -120,7 +120,7 @@ def test_the_tests_of_a_project_say_it(client: Peer) -> None:
 def test_a_denied_network_is_reported_before_anything_fails(
     tmp_path: Path, words: tuple[str, ...], instruction: str, state: str
 ) -> None:
-    """ci-19: the instructions, the diagnostics and the log of the start, denied and allowed; what met it is logged."""
+    """ci-19: in the instructions, the diagnostics and the log at start, denied and allowed; each failure is logged."""
     with peer(tmp_path, *words) as client:
         answer = client.ask("initialize", HANDSHAKE)
         client.notify("notifications/initialized")
@@ -151,19 +151,20 @@ SENTENCES = {
     "ssh": "ssh: Could not resolve hostname github.com: Temporary failure in name resolution",
     "yarn": "Request to 'https://registry.yarnpkg.com/x' has been blocked: getaddrinfo EAI_AGAIN registry.yarnpkg.com",
 }
-"""What programs print that may not be installed here."""
+"""Messages of programs that may not be installed here."""
 
 
 @pytest.mark.parametrize("output", SENTENCES.values(), ids=SENTENCES)
-def test_the_words_of_programs_that_are_not_here_are_known(output: str) -> None:
-    """ci-19: read, not run."""
+def test_messages_of_missing_programs_are_recognised(output: str) -> None:
+    """ci-19: parsed only, not run."""
     ending = CommandOutcome(argv=("x",), tier="full", failed=True, output=output)
     assert NetworkPolicy("deny").explanation(ending) is not None
     assert NetworkPolicy("allow").explanation(ending) is None
 
 
 def test_the_variables_of_commands_are_named_and_have_a_user(tmp_path: Path) -> None:
-    """ci-18, process-3: what is not passed is said, and that it can be; USER is there where no login set it."""
+    """ci-18, process-3: variables that are not passed are reported, with the option that passes them; USER is set even
+    without a login."""
     given = {"EDITOR": "planted-editor", "NODE_ENV": "production", "GIVEN": "planted-value"}
     with peer(tmp_path, "--pass-env", "GIVEN", environment=given) as client:
         client.start_session()

@@ -1,4 +1,5 @@
-"""Builds, tests and restores are commands: held by the kernel and judged by the operator (docs/specs/ci.md)."""
+"""Builds, tests and restores are commands: they are confined by the kernel and checked by the operator's rules
+(docs/specs/ci.md)."""
 
 import shlex
 from pathlib import Path
@@ -27,7 +28,7 @@ def text_of(result: dict[str, Any]) -> str:
 
 @pytest.mark.parametrize("tier", ["full", "landlock"])
 def test_builds_tests_and_restores_are_confined(tmp_path: Path, tier: str) -> None:
-    """ci-15, confinement-2: what lies outside is neither read nor changed; the tier is told with each result."""
+    """ci-15, confinement-2: files outside are neither read nor changed; each result reports the tier."""
     root = place(tmp_path)
     outside = shlex.quote(str(tmp_path))
     script = f"cat {outside}/canary; echo x > {outside}/canary; touch {outside}/made; echo inside"
@@ -45,8 +46,8 @@ def test_builds_tests_and_restores_are_confined(tmp_path: Path, tier: str) -> No
     assert not (tmp_path / "made").exists()
 
 
-def test_they_are_judged(tmp_path: Path) -> None:
-    """policy-1: a program that the operator denies is not started by another tool either."""
+def test_builds_tests_and_restores_are_checked_by_the_rules(tmp_path: Path) -> None:
+    """policy-1: the other tools do not start a program that the operator denies either."""
     root = place(tmp_path)
     policy = tmp_path / "policy.toml"
     policy.write_text('[[commands.rule]]\nprogram = "touch"\nverdict = "deny"\nreason = "not here"\n')

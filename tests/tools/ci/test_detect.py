@@ -1,4 +1,4 @@
-"""Which commands follow from the files of a project. Projects are tables: paths and texts."""
+"""The commands that follow from a project's files. Projects are tables: paths and texts."""
 
 import json
 
@@ -25,7 +25,7 @@ class Files:
 
 
 def chosen(files: dict[str, str], action: Action) -> tuple[str, list[list[str]]]:
-    """The system that is taken, and its alternatives, each as command lines."""
+    """The chosen build system and its alternatives, each as command lines."""
     system = choose(detect(Files(files)), action)
     if system is None:
         return "", []
@@ -33,7 +33,7 @@ def chosen(files: dict[str, str], action: Action) -> tuple[str, list[list[str]]]
 
 
 def first(files: dict[str, str], action: Action) -> str:
-    """What is tried first."""
+    """The alternative that is tried first."""
     alternatives = chosen(files, action)[1]
     return "; ".join(alternatives[0]) if alternatives else ""
 
@@ -230,7 +230,7 @@ def test_python_tests_run_under_the_runner_they_are_written_for(files: dict[str,
     ],
 )
 def test_python_programs_are_tried_in_order(files: dict[str, str], expected: list[str]) -> None:
-    """ci-3: own environment, then lock file, then PATH; ci-6: the next when one can't be started."""
+    """ci-3: own environment, then lock file, then PATH; ci-6: the next one if a program cannot be started."""
     assert [steps[0] for steps in chosen(files, "test")[1]] == [f"{program} {PYTEST}" for program in expected]
 
 
@@ -293,7 +293,7 @@ def test_a_system_that_does_not_offer_the_action_is_passed_over(
 
 
 def test_a_directory_without_any_of_the_files_has_no_build_system() -> None:
-    """ci-5: what was looked for can be said."""
+    """ci-5: the error can name the files searched for."""
     assert detect(Files({"README.md": "", "src/": ""})) == []
     assert all(name in LOOKED_FOR for name in ("pyproject.toml", "package.json", "*.csproj", "CMakeLists.txt"))
 
@@ -305,7 +305,7 @@ def test_a_directory_without_any_of_the_files_has_no_build_system() -> None:
     ids=["a key of 100,000 parts", "the same in a table", "many long keys", "brackets"],
 )
 def test_hostile_settings_do_not_delay_detection(line: str) -> None:
-    """ci-1: a repository can't keep a call busy by a line of its settings."""
+    """ci-1: a repository cannot keep a call busy with one line of its settings."""
     assert [system.name for system in detect(Files({"pyproject.toml": f"[project]\n{line}\n"}))] == ["python"]
 
 
@@ -318,6 +318,6 @@ def test_dots_in_strings_are_no_parts_of_a_key() -> None:
 
 @pytest.mark.parametrize("text", ["", "[", "{}", '{"scripts": 1}', "\x00", "a = 1\n" * 3, "[project]\n", "project = 1"])
 def test_settings_that_can_not_be_read_do_not_stop_detection(text: str) -> None:
-    """ci-1: a broken file is a file all the same."""
+    """ci-1: a broken file still counts as that file."""
     files = {"pyproject.toml": text, "package.json": text, "Makefile": text}
     assert {system.name for system in detect(Files(files))} == {"python", "node"}

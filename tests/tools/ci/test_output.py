@@ -1,4 +1,4 @@
-"""Output of programs: escapes, control characters, length; and work that stays bounded on hostile output."""
+"""Output of programs: escapes, control characters, length; and bounded work for hostile output."""
 
 import pytest
 
@@ -27,8 +27,8 @@ from coretools.tools.execution_result import plain, shortened, streams
         pytest.param("tab\tand\nline é ✓", "tab\tand\nline é ✓", id="text"),
     ],
 )
-def test_nothing_that_a_terminal_acts_on_gets_through(printed: str, expected: str) -> None:
-    """ci-13: escape sequences are taken out, other control characters are made visible."""
+def test_escape_sequences_are_removed_and_control_characters_escaped(printed: str, expected: str) -> None:
+    """ci-13: escape sequences are removed, other control characters are made visible."""
     assert plain(printed) == expected
 
 
@@ -47,7 +47,7 @@ def test_nothing_that_a_terminal_acts_on_gets_through(printed: str, expected: st
     ],
 )
 def test_a_count_that_no_program_could_read_is_bounded(printed: str, digits: int) -> None:
-    """ci-12: 2,000 digits make no JSON that common readers take."""
+    """ci-12: common JSON readers reject a number of 2,000 digits."""
     report = parse(printed.replace("{}", "9" * digits))
     assert report is None or all(
         0 <= count <= MOST_COUNTED for count in (report.passed, report.failed, report.skipped, report.errors)
@@ -55,7 +55,7 @@ def test_a_count_that_no_program_could_read_is_bounded(printed: str, digits: int
 
 
 def test_a_long_text_keeps_its_head_and_its_tail_and_counts_what_is_missing() -> None:
-    """ci-14: nothing is dropped in silence."""
+    """ci-14: nothing is dropped silently."""
     text = "".join(f"line {number}\n" for number in range(1000))
     short = shortened(text, 400)
     head, _, rest = short.partition("\n[... ")
@@ -75,26 +75,26 @@ def test_a_long_text_keeps_its_head_and_its_tail_and_counts_what_is_missing() ->
         ("", "", ""),
     ],
 )
-def test_what_came_on_standard_error_is_marked(stdout: str, stderr: str, expected: str) -> None:
-    """ci-8: both streams are shown, and which is which."""
+def test_standard_error_is_marked(stdout: str, stderr: str, expected: str) -> None:
+    """ci-8: the output contains both streams and distinguishes them."""
     assert streams(stdout, stderr) == expected
 
 
 def test_a_message_is_one_bounded_line() -> None:
-    """ci-12: a message is cut, with a sign that says so."""
+    """ci-12: a message is cut, with a sign that marks the cut."""
     assert message(["  assert 1", "", "\t== 2"]) == "assert 1 == 2"
     assert len(message(["x" * 5000])) == MESSAGE_LENGTH
     assert message(["x" * 5000]).endswith("…")
 
 
 def test_long_lines_and_many_lines_are_cut_before_they_are_read() -> None:
-    """ci-12: what is looked at is bounded."""
+    """ci-12: the text that is parsed is bounded."""
     assert len(split_lines("x" * 10_000)[0]) == LINE_LENGTH
     assert len(split_lines("\n" * 1_000_000)) == 200_000
 
 
 def test_a_report_lists_the_first_failures_and_counts_them_all() -> None:
-    """ci-12: a list of failures has an end."""
+    """ci-12: the list of failures has a limit."""
     listed = "".join(f"FAILED test_a.py::test_{number} - no\n" for number in range(500))
     report = parse(f"=== short test summary info ===\n{listed}=== 500 failed in 1.00s ===\n")
     assert report is not None
@@ -120,7 +120,7 @@ HOSTILE = {
 
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("output", HOSTILE.values(), ids=HOSTILE)
-def test_reading_a_hostile_output_comes_to_an_end(output: str) -> None:
+def test_parsing_of_hostile_output_ends(output: str) -> None:
     """ci-12: the work grows with the length of the output only."""
     report = parse(output)
     assert report is None or report.total >= 0

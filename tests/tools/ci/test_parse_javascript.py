@@ -1,4 +1,4 @@
-"""Reports from what jest, vitest, mocha, node and bun print, and from TAP. Recorded from real runs and shortened."""
+"""Reports from the output of jest, vitest, mocha, node and bun, and from TAP: recorded from real runs and shortened."""
 
 import pytest
 
@@ -428,7 +428,7 @@ def test_a_report_has_the_counts_and_the_failures_of_the_run(
     ],
 )
 def test_output_of_no_known_runner_gives_no_report(output: str) -> None:
-    """ci-9: nothing recognised is said as such, never as zero tests."""
+    """ci-9: unknown output is reported as such, never as zero tests."""
     assert parse(output) is None
 
 

@@ -363,7 +363,7 @@ def events(*outputs: tuple[str, str]) -> str:
 
 
 def test_the_events_of_go_are_read_as_the_text_they_carry() -> None:
-    """ci-9: packages that run at once are told apart, and a missing line end hides no result."""
+    """ci-9: packages that run concurrently are distinguished, and a missing line end hides no result."""
     text = go_text(
         events(
             ("m/a", "=== RUN   TestA\n"),
@@ -387,6 +387,6 @@ def test_the_events_of_go_are_read_as_the_text_they_carry() -> None:
 
 
 def test_text_that_is_no_event_of_go_stays_as_it_is() -> None:
-    """ci-9: other JSON is output like any other."""
+    """ci-9: other JSON is ordinary output."""
     assert go_text("plain\n") == "plain\n"
     assert go_text('{"a": 1}\n') == '{"a": 1}\n'

@@ -1,4 +1,4 @@
-"""Reports from what pytest and unittest print. The outputs are recorded from real runs and shortened."""
+"""Reports from the output of pytest and unittest: recorded from real runs and shortened."""
 
 import pytest
 
@@ -226,7 +226,7 @@ def counts(report: ParsedReport | None) -> tuple[int, int, int, int]:
     ],
 )
 def test_the_counts_are_those_the_runner_printed(output: str, expected: tuple[int, int, int, int]) -> None:
-    """ci-9: counts come from the runner's own summary; ci-11: sessions add up, sessions inside a session do not."""
+    """ci-9: counts come from the runner's own summary; ci-11: sessions add up, nested sessions do not."""
     assert counts(parse(output)) == expected
 
 

@@ -36,7 +36,7 @@ def client(root: Path) -> Iterator[Peer]:
 
 
 def state(directory: Path) -> dict[str, str]:
-    """Every file beneath, with its content."""
+    """Every file beneath a directory, with its content."""
     return {
         str(path.relative_to(directory)): path.read_text(errors="replace") if path.is_file() else "directory"
         for path in sorted(directory.rglob("*"))
@@ -44,7 +44,7 @@ def state(directory: Path) -> dict[str, str]:
 
 
 def project(root: Path, **scripts: str) -> None:
-    """A Node project that was installed before, with a virtual environment that somebody began."""
+    """A Node project with installed packages and a partly created virtual environment."""
     (root / "package.json").write_text(json.dumps({"name": "app", "scripts": {"test": "echo", **scripts}}))
     (root / "package-lock.json").write_text(LOCK)
     (root / "node_modules/before").mkdir(parents=True)
@@ -56,7 +56,7 @@ needs_npm = pytest.mark.skipif(shutil.which("npm") is None, reason="needs npm")
 
 
 def test_files_of_a_failed_command_are_deleted(root: Path, client: Peer) -> None:
-    """ci-21: an environment that was begun, lock files that were changed or written."""
+    """ci-21: a partly created environment, and lock files that were changed or written."""
     project(root)
     before = state(root)
     assert "exit code 3" in text_of(client.call("ci_restore", command=BREAK))
@@ -81,7 +81,7 @@ def test_a_failed_npm_ci_brings_the_packages_back_that_it_deleted(root: Path, cl
 
 @needs_npm
 def test_a_restore_that_passes_its_deadline_leaves_nothing(root: Path, client: Peer) -> None:
-    """ci-21: stopped, then put back."""
+    """ci-21: it is stopped, then undone."""
     project(root, postinstall="sleep 60")
     before = state(root)
     assert "timed out" in text_of(client.call("ci_restore", timeout_seconds=3))
@@ -89,7 +89,7 @@ def test_a_restore_that_passes_its_deadline_leaves_nothing(root: Path, client: P
 
 
 def begun(client: Peer, root: Path) -> int:
-    """A restore that waits after it has done half of its work; the id of its request."""
+    """Start a restore that waits after half of its work; return the id of the request."""
     project(root, postinstall="echo > node_modules/half; echo > begun; sleep 60")
     request = client.send("tools/call", {"name": "ci_restore", "arguments": {"project": "package.json"}})
     while not (root / "begun").exists():
@@ -111,7 +111,8 @@ def test_a_cancelled_restore_leaves_nothing(root: Path, client: Peer) -> None:
 
 @needs_npm
 def test_after_a_kill_the_next_call_puts_the_project_back(root: Path, client: Peer) -> None:
-    """ci-21: a server that is killed can't; the kernel gives its lock back, by which the next one knows."""
+    """ci-21: the kernel releases the lock of a killed server, and the next server recognises the unfinished restore by
+    that."""
     begun(client, root)
     with peer(root) as second:
         second.start_session()
@@ -127,7 +128,7 @@ def test_after_a_kill_the_next_call_puts_the_project_back(root: Path, client: Pe
 
 @needs_npm
 def test_a_restore_that_succeeds_leaves_what_it_made(root: Path, client: Peer) -> None:
-    """ci-21: and nothing of its own."""
+    """ci-21: and no file of its own."""
     project(root, postinstall="mkdir -p node_modules && echo > node_modules/made")
     assert text_of(client.call("ci_restore")).startswith("ok in")
     assert sorted(os.listdir(root)) == ["node_modules", "package-lock.json", "package.json"]
@@ -151,7 +152,7 @@ TESTS = "import unittest, needed\nclass T(unittest.TestCase):\n def test_a(self)
 
 
 def test_what_needs_no_network_is_restored_without_one_and_then_tested(root: Path, client: Peer) -> None:
-    """ci-20, ci-22: the tool itself finds out whether it needs the network; the group's packages are there after it."""
+    """ci-20, ci-22: the tool itself finds out whether it needs the network; the group's packages are installed."""
     wheel(root / "wheels", "needed")
     (root / "requirements.txt").write_text("--no-index\n--find-links wheels\n")
     (root / "pyproject.toml").write_text("[dependency-groups]\nbase = ['needed']\ntest = [{include-group = 'base'}]\n")
@@ -165,7 +166,7 @@ def test_what_needs_no_network_is_restored_without_one_and_then_tested(root: Pat
 
 
 def test_what_needs_the_network_is_refused_with_the_reason_and_nothing_is_left(root: Path, client: Peer) -> None:
-    """ci-20: no environment is made for it, and nothing is tried twice."""
+    """ci-20: no environment is created for it, and nothing is tried twice."""
     if "network: denied" not in text_of(client.call("get_diagnostics")):
         pytest.skip("nothing confines commands here")
     (root / "requirements.txt").write_text("--index-url https://nowhere.example/simple\nsix\n")
@@ -249,7 +250,7 @@ GROUPS = (
     ],
 )
 def test_what_the_tests_need_is_installed(files: dict[str, str], expected: str) -> None:
-    """ci-22: from the first place that names it."""
+    """ci-22: from the first file that names it."""
     assert first(files, "restore") == f"python3 -m venv .venv; {expected}"
 
 
@@ -262,7 +263,7 @@ def test_what_the_tests_need_is_installed(files: dict[str, str], expected: str) 
     ],
 )
 def test_tools_with_a_lock_file_install_them_too(lock: str, expected: str) -> None:
-    """ci-22: by their own words."""
+    """ci-22: with their own arguments."""
     text = PACKAGE + GROUPS + "[project.optional-dependencies]\ntest = ['pytest']\n"
     assert first({"pyproject.toml": text, lock: ""}, "restore") == expected
 
@@ -277,13 +278,13 @@ def test_tools_with_a_lock_file_install_them_too(lock: str, expected: str) -> No
     ],
 )
 def test_a_file_of_the_project_may_be_named(files: dict[str, str], named: str, expected: str) -> None:
-    """ci-23: it decides which build system is taken, and for .NET which project."""
+    """ci-23: it decides which build system is used, and for .NET which project."""
     [system] = detect(Files(files), named)
     assert " ".join(system.test[0][0]) == expected
 
 
 def test_a_file_that_is_no_project_is_refused(root: Path, client: Peer) -> None:
-    """ci-23: in the words of a directory."""
+    """ci-23: with the error for a directory."""
     (root / "a.txt").write_text("")
     result = client.call("ci_test", project="a.txt")
     assert result["_meta"]["coretools/error"] == "wrong-type"

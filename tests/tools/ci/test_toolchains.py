@@ -1,4 +1,4 @@
-"""Detection, run and report with the real tool chains, each on a small project. Skipped where one is not installed."""
+"""Detection, run and report with the real tool chains, each on a small project; skipped if one is not installed."""
 
 import shutil
 import sys
@@ -60,7 +60,7 @@ async def test_cargo_runs_every_test_binary(tmp_path: Path) -> None:
 
 @needs("cmake", "ctest", "make", "cc")
 async def test_cmake_is_configured_built_and_tested(tmp_path: Path) -> None:
-    """ci-7, ci-9: three steps; a build that fails ends them."""
+    """ci-7, ci-9: three steps; a failed build ends them."""
     settings = (
         "cmake_minimum_required(VERSION 3.20)\nproject(sample C)\nenable_testing()\nadd_executable(prog prog.c)\n"
     )
@@ -81,7 +81,7 @@ async def test_cmake_is_configured_built_and_tested(tmp_path: Path) -> None:
 
 @needs("make")
 async def test_make_may_run_several_runners(tmp_path: Path) -> None:
-    """ci-1, ci-11: the target of the project; what its runners counted adds up."""
+    """ci-1, ci-11: the target of the project; the counts of its runners add up."""
     python = f"'{sys.executable}'"
     lines = [f"{python} -m unittest test_one", f"{python} -m pytest -q -p no:cacheprovider test_two.py"]
     write(tmp_path / "Makefile", "test:\n" + "".join(f"\t-{line}\n" for line in lines))

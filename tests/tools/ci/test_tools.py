@@ -1,4 +1,4 @@
-"""The ci tools on real projects with real children: what is run, what is refused, what the answer says."""
+"""The ci tools on real projects with real children: what is run, what is refused, and what the answer contains."""
 
 import os
 import shutil
@@ -68,7 +68,7 @@ def test_later():
 
 
 async def test_a_test_run_comes_back_as_counts_and_failures_with_their_places(tmp_path: Path) -> None:
-    """ci-9, ci-10: the files of failures are named as the other tools take them, from the first root."""
+    """ci-9, ci-10: paths of failures are relative to the first root, as for the other tools."""
     python_project(tmp_path / "app", FAILING)
     async with ci_in(tmp_path) as ci:
         report = await ci.ci_test("app")
@@ -88,7 +88,7 @@ async def test_a_test_run_comes_back_as_counts_and_failures_with_their_places(tm
 
 
 async def test_a_successful_run_is_reported_in_two_lines(tmp_path: Path) -> None:
-    """ci-9: nothing but the counts when nothing failed."""
+    """ci-9: only the counts if nothing failed."""
     python_project(tmp_path, "def test_good(): pass\n")
     async with ci_in(tmp_path) as ci:
         report = await ci.ci_test()
@@ -98,7 +98,7 @@ async def test_a_successful_run_is_reported_in_two_lines(tmp_path: Path) -> None
 
 
 async def test_settings_of_the_project_do_not_take_the_report_away(tmp_path: Path) -> None:
-    """ci-9: the chosen options stand after `addopts`."""
+    """ci-9: the chosen options follow `addopts`."""
     python_project(tmp_path, FAILING)
     write(tmp_path / "pytest.ini", "[pytest]\naddopts = -qq --tb=no -rN --color=yes\n")
     async with ci_in(tmp_path) as ci:
@@ -128,7 +128,7 @@ async def test_a_command_of_the_caller_is_run_instead_and_its_output_read(tmp_pa
 
 
 async def test_the_events_of_go_are_read_and_shown_as_text(tmp_path: Path) -> None:
-    """ci-9: a failure lies in a package of the module, the file beneath the root."""
+    """ci-9: a failure has a package of the module and a file beneath the root."""
     write(tmp_path / "calc/calc_test.go", "package calc\n")
     lines = [
         "=== RUN   TestA",
@@ -172,7 +172,7 @@ async def test_output_of_no_known_format_is_returned_and_not_counted(tmp_path: P
 
 
 async def test_dropped_output_is_counted_in_the_report(tmp_path: Path) -> None:
-    """ci-14: counts in the part that is missing can't be known."""
+    """ci-14: the counts of a dropped part are unknown."""
     async with ci_in(tmp_path, limits=Limits(report_bytes=400)) as ci:
         report = await ci.ci_test(command="sh -c 'seq 1 1000; echo 3 passed in 0.1s'")
         build = await ci.ci_build(command="seq 1 1000")
@@ -182,7 +182,7 @@ async def test_dropped_output_is_counted_in_the_report(tmp_path: Path) -> None:
 
 
 async def test_a_run_that_is_cancelled_leaves_nothing(tmp_path: Path) -> None:
-    """ci-7: cancelling ends the step that runs, and no other is started."""
+    """ci-7: the running step ends, and no other is started."""
     write(tmp_path / "bin/cmake", "#!/bin/sh\nexec tail -f /dev/null\n", executable=True)
     write(tmp_path / "app/CMakeLists.txt", "")
     limits = Limits()
@@ -211,7 +211,7 @@ async def test_detection_reads_nothing_outside_the_root(tmp_path: Path) -> None:
 
 
 async def test_a_place_outside_the_root_is_left_as_it_was_printed(tmp_path: Path) -> None:
-    """ci-10: no path is made up, and nothing outside is looked at."""
+    """ci-10: no path is guessed, and nothing outside is inspected."""
     write(tmp_path / "outside.py", "")
     write(tmp_path / "root/inside.py", "")
     points = (
@@ -237,7 +237,7 @@ async def test_counts_prove_nothing_against_the_exit_code(tmp_path: Path) -> Non
 
 
 async def test_a_structured_report_fits_its_own_schema_when_a_signal_ends_the_run(tmp_path: Path) -> None:
-    """ci-9: numbers where the schema says numbers; the signal is in the facts."""
+    """ci-9: numbers where the schema requires numbers; the signal is in the facts."""
     async with ci_in(tmp_path) as ci:
         report = await ci.ci_test(command="sh -c 'kill -KILL $$'")
     assert report.model_dump(mode="json") == {
@@ -260,7 +260,7 @@ async def test_a_directory_without_a_build_system_names_the_files_searched_for(t
 
 
 async def test_a_build_system_without_the_action_is_named(tmp_path: Path) -> None:
-    """ci-5: found, but nothing to run."""
+    """ci-5: found, but without a command for this action."""
     write(tmp_path / "CMakeLists.txt", "")
     async with ci_in(tmp_path) as ci:
         with pytest.raises(Unsupported, match=r"found cmake \(CMakeLists\.txt\), which has no step to restore"):
@@ -287,7 +287,7 @@ async def test_a_missing_tool_chain_is_named(tmp_path: Path) -> None:
 
 
 async def test_steps_run_in_order_and_stop_at_the_first_that_fails(tmp_path: Path) -> None:
-    """ci-7: the last step that ran decides."""
+    """ci-7: the last step that ran decides the result."""
     script = '#!/bin/sh\necho "$0 $*" >> log\ntest "$1" != --build\n'
     for program in ("cmake", "ctest"):
         write(tmp_path / "bin" / program, script.replace("$0", program), executable=True)
@@ -300,7 +300,7 @@ async def test_steps_run_in_order_and_stop_at_the_first_that_fails(tmp_path: Pat
 
 
 async def test_restoring_makes_an_environment_of_the_projects_own(tmp_path: Path) -> None:
-    """ci-3, ci-7: first the environment, then what it installs into it."""
+    """ci-3, ci-7: first the environment, then the packages."""
     made = "#!/bin/sh\\necho installed $*\\n"
     lines = ["#!/bin/sh", "mkdir -p .venv/bin", f"printf '{made}' > .venv/bin/python", "chmod +x .venv/bin/python", ""]
     write(tmp_path / "bin/python3", "\n".join(lines), executable=True)
@@ -313,7 +313,7 @@ async def test_restoring_makes_an_environment_of_the_projects_own(tmp_path: Path
 
 
 async def test_all_steps_share_one_deadline(tmp_path: Path) -> None:
-    """ci-7: a step that never ends leaves nothing for the next."""
+    """ci-7: a step that never ends leaves no time for the next."""
     write(tmp_path / "bin/cmake", "#!/bin/sh\nexec tail -f /dev/null\n", executable=True)
     write(tmp_path / "CMakeLists.txt", "")
     async with ci_in(tmp_path, path=f"{tmp_path / 'bin'}:{os.environ['PATH']}") as ci:
@@ -326,7 +326,7 @@ async def test_all_steps_share_one_deadline(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(shutil.which("make") is None, reason="not installed: make")
 async def test_a_build_reports_its_outcome_and_its_build_system(tmp_path: Path) -> None:
-    """ci-1: what was detected, what was taken, and that `command` overrides."""
+    """ci-1: the detected systems, the chosen one, and that `command` overrides it."""
     write(tmp_path / "package.json", "{}")
     write(tmp_path / "Makefile", "build:\n\t@echo made; echo warned >&2; exit $(CODE)\n")
     async with ci_in(tmp_path) as ci:
@@ -343,8 +343,8 @@ async def test_a_build_reports_its_outcome_and_its_build_system(tmp_path: Path) 
     )
 
 
-async def test_builds_and_tests_run_as_non_interactive(tmp_path: Path) -> None:
-    """ci-17: CI=true for them, and not for a plain command."""
+async def test_builds_and_tests_get_ci_true(tmp_path: Path) -> None:
+    """ci-17: they get CI=true, a plain command does not."""
     async with ci_in(tmp_path) as ci:
         report = await ci.ci_test(command="sh -c 'echo CI=$CI'")
     assert "CI=true" in report.text()
@@ -352,7 +352,7 @@ async def test_builds_and_tests_run_as_non_interactive(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("directory", ["..", "link", "/"])
 async def test_a_directory_outside_the_root_is_refused(tmp_path: Path, directory: str) -> None:
-    """ci-15: the working directory goes through the root, with detection and without."""
+    """ci-15: the root resolves the working directory, with detection and without."""
     (tmp_path / "root").mkdir()
     (tmp_path / "root/link").symlink_to(tmp_path)
     write(tmp_path / "Makefile", "build:\ntest:\n")
@@ -364,7 +364,7 @@ async def test_a_directory_outside_the_root_is_refused(tmp_path: Path, directory
 
 
 async def test_nothing_is_started_beneath_a_read_only_root(tmp_path: Path) -> None:
-    """ci-15: what a program writes there could not be held back."""
+    """ci-15: the kernel could not confine a program's writes there."""
     async with ci_in(tmp_path, writable=False) as ci:
         with pytest.raises(ReadOnly):
             await ci.ci_test(command="touch made")

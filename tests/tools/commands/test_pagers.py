@@ -1,4 +1,4 @@
-"""Pagers and editors that git opens on a terminal do not get past the operator's rules: by effect."""
+"""Pagers and editors that git opens on a terminal do not get past the operator's rules, judged by effect."""
 
 import shutil
 import subprocess
@@ -32,7 +32,7 @@ OPENED = {
     "git branch --edit-description": ":!touch marker\n\n:q!\n",
     "less notes": "!touch marker\n\nq",
 }
-"""What opens a pager or an editor, and what is typed to start the denied program from it."""
+"""Commands that open a pager or an editor, and the input that starts the denied program from it."""
 
 JUDGED = (
     *("env GIT_PAGER=less git log", "env PAGER=less git log", "env EDITOR=vi git commit", "env LESSSECURE= git log"),
@@ -54,11 +54,11 @@ JUDGED = (
     *("git log --help", "git --help log", "git help log", "git -C . commit --help", "git config --edit", "less other"),
     *("git grep -O note", "git rebase --edit-todo", "xargs -I{} env -u {} git log", "xargs env -u GIT_PAGER git log"),
 )
-"""Ways to have another one."""
+"""Ways to configure another one."""
 
 
 def on_terminal(client: Peer, command: str, typed: str) -> str:
-    """Run a command on a terminal, type something, and say how it ended."""
+    """Run a command on a terminal, type the input, and return its final text."""
     started = client.call("run_command", command=command, terminal="60x10", stdin="", wait_seconds=0)
     run = started["_meta"]["coretools/facts"].get("run")
     assert run is not None, started
@@ -70,8 +70,9 @@ def on_terminal(client: Peer, command: str, typed: str) -> str:
 
 
 @pytest.mark.skipif(not shutil.which("less") or not shutil.which("vi"), reason="needs less and vi")
-def test_no_pager_and_no_editor_of_git_starts_what_is_denied(tmp_path: Path) -> None:
-    """policy-21: what git opens is nothing where code is refused; what would change that counts as code."""
+def test_no_pager_and_no_editor_of_git_starts_a_denied_program(tmp_path: Path) -> None:
+    """policy-21: git opens no pager and no editor where code is refused; an argument that would change that counts as
+    code."""
     root = tmp_path / "root"
     root.mkdir()
     (root / "notes").write_text("a note\n" * 100)
@@ -87,7 +88,7 @@ def test_no_pager_and_no_editor_of_git_starts_what_is_denied(tmp_path: Path) -> 
         client.start_session()
         names = "GIT_PAGER GIT_EDITOR GIT_SEQUENCE_EDITOR LESSSECURE"
         text = client.call("run_command", command=f"printenv {names}")["content"][0]["text"]
-        assert text.splitlines() == ["cat", ":", "true", "1"]  # what the operator passes wins
+        assert text.splitlines() == ["cat", ":", "true", "1"]  # the operator's variables win
         for command, typed in OPENED.items():
             answer = on_terminal(client, command, typed)
             assert not (root / "marker").exists(), answer
@@ -96,12 +97,12 @@ def test_no_pager_and_no_editor_of_git_starts_what_is_denied(tmp_path: Path) -> 
             answer = client.call("run_command", command=command)
             assert answer["isError"], command
             assert "denied-command" in str(answer), command
-        assert "exit code 0" in on_terminal(client, "git commit --amend --allow-empty", "")  # with the message it had
+        assert "exit code 0" in on_terminal(client, "git commit --amend --allow-empty", "")  # with the previous message
         assert client.call("run_command", command="env -u LANG git log --format=%an")["content"][0]["text"] == "a"
 
 
-def test_nothing_is_different_where_code_is_allowed() -> None:
-    """policy-21: such a policy is a wish."""
+def test_pagers_and_editors_work_where_code_is_allowed() -> None:
+    """policy-21: such a policy does not restrict code."""
     for default, opaque, expected in [
         *(("allow", None, False), ("deny", "allow", False), ("allow", "deny", True)),
         *(("allow", "ask", True), ("ask", None, True), ("deny", None, True)),

@@ -1,4 +1,4 @@
-"""run_command with real children: output, ends of every kind, and what is refused before anything starts."""
+"""run_command with real children: output, every kind of exit, and what is refused before anything starts."""
 
 import contextlib
 from pathlib import Path
@@ -11,7 +11,7 @@ from tests.tools.commands.world import commands_in
 
 
 async def test_the_output_of_a_command_is_the_answer(tmp_path: Path) -> None:
-    """ci-8: no decoration when it went well."""
+    """ci-8: without additions on success."""
     (tmp_path / "a b.txt").write_text("content\n")
     async with commands_in(tmp_path) as commands:
         result = await commands.run_command("cat 'a b.txt'")
@@ -20,7 +20,7 @@ async def test_the_output_of_a_command_is_the_answer(tmp_path: Path) -> None:
 
 
 async def test_a_command_may_be_a_list_of_words(tmp_path: Path) -> None:
-    """shell-words-7: each word arrives as it is; what no argv can be is refused before anything starts."""
+    """shell-words-7: each word arrives unchanged; words that execve rejects are refused before anything starts."""
     argv = ["printf", "%s|", "a b", "$HOME", "*", "&&", "'", ""]
     async with commands_in(tmp_path) as commands:
         assert (await commands.run_command(argv)).text() == "a b|$HOME|*|&&|'||"
@@ -76,7 +76,7 @@ async def test_a_command_past_its_deadline_is_stopped_and_what_it_wrote_is_kept(
 
 
 async def test_standard_input_is_what_the_caller_gives_and_empty_otherwise(tmp_path: Path) -> None:
-    """ci-16: a command never waits for somebody to type."""
+    """ci-16: a command never waits for interactive input."""
     async with commands_in(tmp_path) as commands:
         assert (await commands.run_command("cat", stdin="first\nsecond é\n")).text() == "first\nsecond é"
         assert (await commands.run_command("cat")).text() == "[exit code 0, no output]"
@@ -107,7 +107,7 @@ async def test_the_program_runs_in_the_directory_that_is_named(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("command", ["ls | wc", "a && b", "echo > file", "echo $(id)", "echo 'open", "", "   "])
-async def test_what_only_a_shell_would_understand_is_refused(tmp_path: Path, command: str) -> None:
+async def test_shell_syntax_is_refused(tmp_path: Path, command: str) -> None:
     """ci-2: with the position, and nothing is started."""
     async with commands_in(tmp_path) as commands:
         with pytest.raises(CommandSyntax) as refused:
@@ -132,7 +132,7 @@ async def test_other_faults_are_errors_that_say_what_would_work(tmp_path: Path) 
 
 @pytest.mark.parametrize("directory", ["..", "link", "/"])
 async def test_a_directory_outside_the_root_is_refused(tmp_path: Path, directory: str) -> None:
-    """ci-15: the working directory goes through the root."""
+    """ci-15: the root resolves the working directory."""
     (tmp_path / "root").mkdir()
     (tmp_path / "root/link").symlink_to(tmp_path)
     async with commands_in(tmp_path / "root") as commands:
@@ -142,14 +142,14 @@ async def test_a_directory_outside_the_root_is_refused(tmp_path: Path, directory
 
 @pytest.mark.parametrize("wait_seconds", [None, 10])
 async def test_nothing_is_written_beneath_a_read_only_root(tmp_path: Path, wait_seconds: float | None) -> None:
-    """ci-15: held back by the kernel where it can; elsewhere nothing is started there."""
+    """ci-15: confined by the kernel where possible; elsewhere nothing is started there."""
     async with commands_in(tmp_path, writable=False, is_held=True) as commands:
         with contextlib.suppress(ReadOnly):
             assert (await commands.run_command("touch made", wait_seconds=wait_seconds)).failed
     assert not (tmp_path / "made").exists()
 
 
-async def test_a_plain_command_is_not_told_that_it_is_a_build(tmp_path: Path) -> None:
+async def test_a_plain_command_does_not_get_ci_true(tmp_path: Path) -> None:
     """ci-17: no CI=true."""
     async with commands_in(tmp_path) as commands:
         assert (await commands.run_command("sh -c 'echo CI=$CI'")).text() == "CI="

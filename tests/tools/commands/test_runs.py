@@ -1,4 +1,4 @@
-"""The run tools with real children: what a call may do with a command that is still running (docs/specs/runs.md)."""
+"""The run tools with real children: what a call can do with a running command (docs/specs/runs.md)."""
 
 import itertools
 import shlex
@@ -29,18 +29,18 @@ input()
 input()
 """
 LONG = 60.0
-"""Seconds of a wait that something else ends."""
+"""Seconds for a wait that something else ends."""
 
 
 async def started(commands: CommandTools, command: str, *, stdin: str | None = None) -> str:
-    """The id of a new run."""
+    """Start a run and return its id."""
     result = await commands.run_command(command, stdin=stdin, wait_seconds=0)
     assert isinstance(result, RunReport)
     return str(result.facts()["run"])
 
 
-async def test_a_command_that_still_runs_is_answered_as_a_run(tmp_path: Path) -> None:
-    """runs-1: with what it printed so far, and how to go on."""
+async def test_a_running_command_is_answered_as_a_run(tmp_path: Path) -> None:
+    """runs-1: with its output so far, and the next calls."""
     async with commands_in(tmp_path) as commands:
         result = await commands.run_command(f"sh -c 'echo on; exec {FOREVER}'", wait_seconds=0.3)
         facts = result.facts()
@@ -53,7 +53,7 @@ async def test_a_command_that_still_runs_is_answered_as_a_run(tmp_path: Path) ->
         assert not result.failed
 
 
-async def test_a_command_that_ends_in_time_is_answered_as_ever(tmp_path: Path) -> None:
+async def test_a_command_that_ends_in_time_is_answered_without_a_run(tmp_path: Path) -> None:
     """runs-1: and leaves no run."""
     async with commands_in(tmp_path) as commands:
         result = await commands.run_command("sh -c 'echo out; echo err >&2; exit 3'", wait_seconds=LONG)
@@ -64,7 +64,7 @@ async def test_a_command_that_ends_in_time_is_answered_as_ever(tmp_path: Path) -
 
 
 async def test_a_program_that_cannot_start_is_an_error(tmp_path: Path) -> None:
-    """runs-2: not a run that failed."""
+    """runs-2: it is no failed run."""
     async with commands_in(tmp_path) as commands:
         with pytest.raises(CannotStart):
             await commands.run_command("no-such-program", wait_seconds=0)
@@ -74,7 +74,7 @@ async def test_a_program_that_cannot_start_is_an_error(tmp_path: Path) -> None:
 
 
 async def test_a_cancelled_call_ends_the_run_whose_id_it_did_not_return(tmp_path: Path) -> None:
-    """runs-2: the next call sees it stopped."""
+    """runs-2: the next call finds it stopped."""
     async with world_in(tmp_path) as world:
         async with anyio.create_task_group() as group:
             call = f"sh -c 'echo $$ > new; mv new pid; exec {FOREVER}'"
@@ -89,7 +89,7 @@ async def test_a_cancelled_call_ends_the_run_whose_id_it_did_not_return(tmp_path
 
 
 async def test_a_wait_ends_with_the_run(tmp_path: Path) -> None:
-    """runs-14: kind, exit code, and what it printed since the last answer."""
+    """runs-14: kind, exit code, and the output since the last answer."""
     async with commands_in(tmp_path) as commands:
         run = await started(commands, "sh -c 'echo first; read a; echo second; exit 4'", stdin="")
         assert "first" in (await commands.wait_run(run, pattern="first")).text()
@@ -129,7 +129,7 @@ async def test_a_program_that_goes_on_printing_is_not_quiet(tmp_path: Path) -> N
 
 
 async def test_a_pattern_is_found_across_pieces_and_once_for_each_line(tmp_path: Path) -> None:
-    """runs-15: behind the last match, so that the same line of the next round is another match."""
+    """runs-15: the search continues after the last match, so that the same line printed again is another match."""
     script = "sh -c 'while read word; do printf lis; sleep 0.02; printf \"ten $word\"; sleep 0.02; echo; done'"
     async with commands_in(tmp_path) as commands:
         run = await started(commands, script, stdin="one\ntwo\n")
@@ -141,7 +141,7 @@ async def test_a_pattern_is_found_across_pieces_and_once_for_each_line(tmp_path:
 
 
 async def test_after_input_only_new_output_matches(tmp_path: Path) -> None:
-    """runs-15: the answer to the question, not that to the one before."""
+    """runs-15: the answer to this input, not to the previous one."""
     async with commands_in(tmp_path) as commands:
         run = await started(commands, ECHO, stdin="a\n")
         assert (await commands.wait_run(run, seconds=LONG, quiet_seconds=0.1)).text().endswith("got a")
@@ -150,8 +150,8 @@ async def test_after_input_only_new_output_matches(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["(", "a(?=b)", r"(a)\1", "", "x" * 501])
-async def test_a_pattern_that_is_none_is_refused(tmp_path: Path, pattern: str) -> None:
-    """runs-15: like those of search_text. An empty one asks for nothing."""
+async def test_an_invalid_pattern_is_refused(tmp_path: Path, pattern: str) -> None:
+    """runs-15: like patterns of search_text. An empty one requests nothing."""
     async with commands_in(tmp_path) as commands:
         run = await started(commands, FOREVER)
         if not pattern:
@@ -162,7 +162,7 @@ async def test_a_pattern_that_is_none_is_refused(tmp_path: Path, pattern: str) -
 
 
 async def test_a_hostile_pattern_blocks_no_other_call(tmp_path: Path) -> None:
-    """runs-15: it is refused in the end, and others are answered meanwhile."""
+    """runs-15: it is refused in the end, and other calls are answered meanwhile."""
     async with commands_in(tmp_path) as commands:
         run = await started(commands, "sh -c 'head -c 60000 /dev/zero | tr \"\\\\0\" a; exec tail -f /dev/null'")
         answers = 0
@@ -183,7 +183,7 @@ async def test_a_hostile_pattern_blocks_no_other_call(tmp_path: Path) -> None:
 
 
 async def test_a_wait_for_a_pattern_ends_in_time_while_a_program_floods(tmp_path: Path) -> None:
-    """runs-14, runs-15: also when output comes faster than it can be looked at."""
+    """runs-14, runs-15: also when output arrives faster than it can be matched."""
     async with commands_in(tmp_path) as commands:
         run = await started(commands, "yes")
         with anyio.fail_after(PATIENCE_SECONDS):
@@ -210,7 +210,7 @@ class Listening(SilentCall):
 
 
 async def test_progress_is_reported_at_most_once_a_second(tmp_path: Path) -> None:
-    """runs-16: seconds, bytes, the last line with something on it."""
+    """runs-16: seconds, bytes, and the last line that is not blank."""
     now = 100.0
     call = Listening()
     async with world_in(tmp_path) as world:
@@ -245,7 +245,7 @@ async def test_new_output_is_returned_once(tmp_path: Path) -> None:
 
 
 async def test_a_long_output_is_read_in_parts_and_each_says_where_the_next_begins(tmp_path: Path) -> None:
-    """runs-11: the parts are the whole."""
+    """runs-11: the parts add up to the whole."""
     async with commands_in(tmp_path, limits=Limits(output_bytes=10_000)) as commands:
         run = await started(commands, "sh -c 'seq 1 20000; exec tail -f /dev/null'")
         await commands.wait_run(run, seconds=LONG, pattern="^20000$")
@@ -276,8 +276,8 @@ async def test_a_cut_answer_has_head_and_tail_and_names_the_rest(tmp_path: Path)
         assert "read_run" in going.text().split("\n")[-1]
 
 
-async def test_input_reaches_a_run_and_ends(tmp_path: Path) -> None:
-    """runs-17: bytes as they are, and the end of input."""
+async def test_input_and_its_end_reach_a_run(tmp_path: Path) -> None:
+    """runs-17: bytes unchanged, and the end of input."""
     async with commands_in(tmp_path) as commands:
         run = await started(commands, ECHO, stdin="")
         await commands.write_run(run, "h\u00e9llo\n")
@@ -289,7 +289,7 @@ async def test_input_reaches_a_run_and_ends(tmp_path: Path) -> None:
 
 
 async def test_input_for_a_run_without_input_is_refused(tmp_path: Path) -> None:
-    """runs-17: none at all, closed, or not read."""
+    """runs-17: no input at all, closed, or not read."""
     async with world_in(tmp_path) as world:
         commands = world.commands
         without = await started(commands, FOREVER)
@@ -310,7 +310,7 @@ async def test_input_for_a_run_without_input_is_refused(tmp_path: Path) -> None:
 
 
 async def test_stopping_reports_the_exit_and_the_remaining_processes(tmp_path: Path) -> None:
-    """runs-18: twice the same."""
+    """runs-18: a second call answers the same."""
     async with commands_in(tmp_path) as commands:
         run = await started(commands, "sh -c 'echo up; tail -f /dev/null & tail -f /dev/null; wait'")
         await commands.wait_run(run, seconds=LONG, pattern="up")
@@ -322,7 +322,7 @@ async def test_stopping_reports_the_exit_and_the_remaining_processes(tmp_path: P
 
 
 async def test_the_list_has_a_line_for_each_run(tmp_path: Path) -> None:
-    """runs-19: oldest first, shortened, and nothing of another principal's."""
+    """runs-19: oldest first, shortened, and none of another principal."""
     async with world_in(tmp_path) as world:
         first = await started(world.commands, "sh -c 'echo on; read a; exit 2'", stdin="")
         await world.commands.write_run(first, "\n")
@@ -353,15 +353,15 @@ async def test_every_tool_knows_only_the_callers_runs(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("terminal", ["80", "x24", "0x24", "80x", "1000x24", "80x24x", "80X24", "\u0668\u0660x24"])
-async def test_a_size_that_is_none_is_refused(tmp_path: Path, terminal: str) -> None:
-    """runs-20: with one that would do."""
+async def test_an_invalid_size_is_refused(tmp_path: Path, terminal: str) -> None:
+    """runs-20: the error names valid sizes."""
     async with commands_in(tmp_path) as commands:
         with pytest.raises(InvalidArguments, match="such as 80x24"):
             await commands.run_command("true", terminal=terminal)
 
 
 async def test_a_terminal_shows_its_screen_and_its_output_on_request(tmp_path: Path) -> None:
-    """runs-20, runs-21: held by the kernel or not, a terminal has the size that was asked for."""
+    """runs-20, runs-21: confined or not, a terminal has the requested size."""
     (tmp_path / "draw").write_text("printf 'gone\\033[2J\\033[Htop\\n'; stty size; exec tail -f /dev/null")
     async with world_in(tmp_path, is_confined=True) as world:
         if not world.runner.has_terminals:
@@ -377,7 +377,7 @@ async def test_a_terminal_shows_its_screen_and_its_output_on_request(tmp_path: P
 
 
 async def test_a_command_on_a_terminal_that_ends_within_its_call_shows_its_screen(tmp_path: Path) -> None:
-    """runs-20, runs-21: nobody types there, so that its input ends."""
+    """runs-20, runs-21: it gets no input, so its input ends."""
     async with world_in(tmp_path, is_confined=True) as world:
         if not world.runner.has_terminals:
             pytest.skip("needs terminals")
@@ -399,7 +399,7 @@ input()
 
 
 @pytest.mark.parametrize("is_confined", [True, False], ids=["confined", "not confined"])
-async def test_what_python_prints_is_there_when_it_is_printed(tmp_path: Path, *, is_confined: bool) -> None:
+async def test_output_of_python_is_not_buffered(tmp_path: Path, *, is_confined: bool) -> None:
     """runs-23: without a flag of its own, as `python3 -m http.server`."""
     async with commands_in(tmp_path, is_confined=is_confined) as commands:
         run = await started(commands, f'{sys.executable} -c "{SERVER}"')
@@ -409,7 +409,7 @@ async def test_what_python_prints_is_there_when_it_is_printed(tmp_path: Path, *,
 
 @pytest.mark.parametrize("is_confined", [True, False], ids=["confined", "not confined"])
 async def test_a_wait_for_a_port_ends_when_the_run_listens_there(tmp_path: Path, *, is_confined: bool) -> None:
-    """runs-24: not when it is bound only, and nobody connects to it."""
+    """runs-24: a bound port that does not listen is not enough, and the check does not connect."""
     (tmp_path / "late.py").write_text(LATE)
     async with commands_in(tmp_path, is_confined=is_confined) as commands:
         run = await started(commands, f"{sys.executable} late.py", stdin="")
@@ -426,7 +426,7 @@ async def test_a_wait_for_a_port_ends_when_the_run_listens_there(tmp_path: Path,
         assert (await commands.wait_run(run, seconds=LONG, port=port)).facts()["kind"] == "exit"
 
 
-async def test_the_port_of_another_is_not_that_of_the_run(tmp_path: Path) -> None:
+async def test_a_port_of_another_process_does_not_end_the_wait(tmp_path: Path) -> None:
     """runs-24: a server that was there before."""
     with socket.create_server(("127.0.0.1", 0)) as other:
         async with commands_in(tmp_path) as commands:
@@ -436,8 +436,8 @@ async def test_the_port_of_another_is_not_that_of_the_run(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("pattern", [">>>$", "^>>>$", ">>> $"])
-async def test_a_prompt_on_a_terminal_is_found_as_it_is_shown(tmp_path: Path, pattern: str) -> None:
-    """runs-15: the screen leaves blanks at the end of a line out; who adds them finds it too."""
+async def test_a_prompt_on_a_terminal_is_matched_with_and_without_trailing_blanks(tmp_path: Path, pattern: str) -> None:
+    """runs-15: the screen omits trailing blanks; a pattern that contains them matches too."""
     async with world_in(tmp_path, is_confined=True) as world:
         await world.runner.prepare()
         if not world.runner.has_terminals:

@@ -1,4 +1,4 @@
-"""The command tools on a directory, with real children and an end for all of them."""
+"""The command tools for a directory, with real children that are all ended."""
 
 import os
 from collections.abc import AsyncIterator
@@ -30,7 +30,7 @@ class World:
 async def world_in(
     directory: Path, *, writable: bool = True, limits: Limits = LIMITS, is_confined: bool = False
 ) -> AsyncIterator[World]:
-    """Tools beneath a directory. With `is_confined` their commands are held by the kernel, as on a server."""
+    """Tools beneath a directory. With `is_confined` the kernel confines their commands, as on a server."""
     environment = child_environment(os.environ, passed=())
     with Roots([RootSpec(str(directory), writable=writable)], deny=DenyRules(DEFAULT_DENY)) as roots:
         sandbox_pool = (

@@ -1,4 +1,5 @@
-"""ripgrep held by the kernel, judged by effect: told to follow links and to run programs, it can do neither."""
+"""ripgrep confined by the kernel, judged by effect: it can neither follow links out nor run programs, although told
+to."""
 
 import os
 from contextlib import closing
@@ -25,7 +26,7 @@ needs_landlock = pytest.mark.skipif(landlock.abi() < landlock.ABI_REQUIRED, reas
 @needs_landlock
 @needs_ripgrep
 async def test_ripgrep_reads_its_root_and_starts_nothing(tmp_path: Path) -> None:
-    """search-22: with a link that leads out, and a program to put before every file."""
+    """search-22: with a link that leads out, and a preprocessor for every file."""
     planted(tmp_path, {"root/in.txt": "needle\n", "outside/canary.txt": "needle\n", "root/pre": "#!/bin/sh\n"})
     (tmp_path / "root" / "link").symlink_to(tmp_path / "outside")
     marker = tmp_path / "root" / "marker"
@@ -63,7 +64,7 @@ async def test_ripgrep_reads_its_root_and_starts_nothing(tmp_path: Path) -> None
 
 @needs_ripgrep
 async def test_a_search_is_confined_to_its_root(tmp_path: Path) -> None:
-    """search-22: and finds what is there."""
+    """search-22: and finds the matches in it."""
     planted(tmp_path, {"one/a.txt": "needle\n", "two/sub/b.txt": "needle\n"})
     async with searching(tmp_path / "one", tmp_path / "two", engine="ripgrep") as search:
         assert [file.path for file in (await search.search_text("needle")).files] == ["a.txt"]

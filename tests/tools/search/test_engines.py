@@ -1,4 +1,4 @@
-"""Both engines give the same answer: patterns times trees, planted and by dice (docs/specs/search.md)."""
+"""Both engines give the same answer: patterns times trees, chosen and random (docs/specs/search.md)."""
 
 import os
 import random
@@ -205,7 +205,7 @@ async def test_a_cut_answer_is_cut_at_the_same_place(tmp_path: Path) -> None:
 
 
 async def test_a_pattern_that_only_ripgrep_refuses_is_found_by_our_own_walk(tmp_path: Path) -> None:
-    """search-1: it is no error of the caller. Blocks of characters are a property that ripgrep does not know."""
+    """search-1: it is no error of the caller. ripgrep does not know Unicode blocks."""
     planted(tmp_path, {"a": "é"})
     async with searching(tmp_path) as search:
         found = await search.search_text(r"\p{InLatin_1_Supplement}")
@@ -214,7 +214,7 @@ async def test_a_pattern_that_only_ripgrep_refuses_is_found_by_our_own_walk(tmp_
 
 
 async def test_what_is_found_in_many_files_comes_in_order_too(tmp_path: Path) -> None:
-    """search-23: more files than ripgrep may name in any order; of one match at the end, and of many."""
+    """search-23: more files than ripgrep may list in one order; for one match at the end, and for many."""
     planted(tmp_path, {f"d{number % 97}/f{number}": "x\n" for number in range(MAX_UNSORTED + 50)})
     planted(tmp_path, {f"z{number % 7}/f{number}": "rare\n" for number in range(40)})
     async with searching(tmp_path, engine="walk") as walk, searching(tmp_path) as ripgrep:
@@ -227,7 +227,7 @@ async def test_what_is_found_in_many_files_comes_in_order_too(tmp_path: Path) ->
 
 @pytest.mark.parametrize("seed", range(40))
 async def test_any_ignore_files_leave_out_the_same_names(tmp_path: Path, seed: int) -> None:
-    """search-1, search-24: what `search_files` names are the files that ripgrep lists."""
+    """search-1, search-24: `search_files` names the files that ripgrep lists."""
     tree = any_tree(random.Random(seed))
     planted(tmp_path, tree)
     words = ("--hidden", "--no-config", "--no-require-git", "--no-ignore-global", "--no-ignore-parent", "--glob=!.git")
@@ -237,13 +237,13 @@ async def test_any_ignore_files_leave_out_the_same_names(tmp_path: Path, seed: i
     ours, theirs = {path for path in found.paths if not path.endswith("/")}, set(listed.stdout.splitlines())
     assert ours <= theirs
     rules = [line for name, text in tree.items() if "ignore" in name for line in str(text).split("\n")]
-    # Of a brace without partner and of `**/` ripgrep 13 thinks otherwise than git.
+    # ripgrep 13 reads an unmatched brace and `**/` differently from git.
     if not any("{" in rule or rule in ("**/", "/") for rule in rules):
         assert ours == theirs
 
 
 def test_search_files_opens_each_directory_and_no_file(tmp_path: Path) -> None:
-    """search-24: nor is the status of a file asked for."""
+    """search-24: nor does it query the status of a file."""
     planted(tmp_path, {f"d{number % 5}/f{number}": "x\n" for number in range(50)})
     program = """if True:
         import os, sys

@@ -69,5 +69,5 @@ def test_a_glob_with_too_many_alternatives_is_refused(glob: str) -> None:
     ],
 )
 def test_no_glob_takes_long(glob: str, path: str) -> None:
-    """search-21: a backtracking matcher would need years for these."""
+    """search-21: a backtracking matcher would take years for these."""
     assert not glob_matcher(glob)(path)

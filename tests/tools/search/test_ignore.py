@@ -1,4 +1,4 @@
-"""Ignore files: what a search leaves out (docs/specs/search.md). test_search_engines shows that ripgrep agrees."""
+"""Ignore files: what a search leaves out (docs/specs/search.md). test_engines shows that ripgrep agrees."""
 
 import os
 import random
@@ -118,7 +118,7 @@ NAMES = [*re.findall(r"\S+", r"a b ab B !a #a [a] a] - c \ a\b x.o * ?a a-c"), "
 
 def any_rule(dice: random.Random) -> str:
     components = ["".join(dice.choices(PIECES, k=dice.choice((1, 1, 2, 3)))) for _ in range(dice.choice((1, 1, 2, 3)))]
-    # `**` beside other characters of a component means something else in each version of git.
+    # `**` beside other characters of a component has a different meaning in each version of git.
     components = [one if one == "**" else one.replace("**", "*") for one in components]
     line = dice.choice(("", "", "/", "!", "!/")) + "/".join(components) + dice.choice(("", "", "/", " ", "  "))
     return line + dice.choice(("", "\\", "\r")) * (dice.random() < 0.1)
@@ -137,7 +137,7 @@ def plant_names(directory: Path, dice: random.Random, depth: int = 0) -> None:
 
 
 def test_git_ignores_the_same(tmp_path: Path) -> None:
-    """search-10: whatever the ignore files hold; what stays different is listed under "Not promised"."""
+    """search-10: whatever the ignore files contain; remaining differences are listed under "Not promised"."""
     isolated = {**os.environ, "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
     for seed in range(12):
         top = tmp_path / str(seed)
@@ -175,5 +175,5 @@ def test_git_ignores_the_same(tmp_path: Path) -> None:
     ],
 )
 def test_no_rule_takes_long(text: str) -> None:
-    """search-21: a repository can't stop the server by its ignore file."""
+    """search-21: a repository cannot stop the server with its ignore file."""
     assert not rules({".gitignore": text}).covers_any("a/" * 300 + "a" * 255)

@@ -1,4 +1,4 @@
-"""The pattern language of search_text, and that both engines mean the same by it (docs/specs/search.md)."""
+"""The pattern language of search_text, which has the same meaning in both engines (docs/specs/search.md)."""
 
 import random
 import shutil
@@ -70,7 +70,7 @@ def test_a_pattern_means_what_it_means_in_ripgrep() -> None:
 
 
 def test_what_one_of_the_engines_does_not_have_is_refused_by_name() -> None:
-    """search-2: before either engine sees it, so the error is the same with both."""
+    """search-2: before either engine gets it, so the error is the same with both."""
     for pattern, says in (
         ("", "empty"),
         ("a" * (CHARACTERS + 1), "the most is"),
@@ -190,7 +190,7 @@ def any_line(dice: random.Random) -> bytes:
 
 @ripgrep
 def test_what_matches_here_matches_in_ripgrep(tmp_path: Path) -> None:
-    """search-1: what is written for ripgrep matches at least the same lines, of any text."""
+    """search-1: the pattern for ripgrep matches at least the same lines of any text."""
     for seed in range(40):
         dice = random.Random(seed)
         data = b"".join(any_line(dice) + dice.choice([b"\n", b"\r\n"]) for _ in range(400))

@@ -1,4 +1,4 @@
-"""search_text and search_files on real trees, each engine by itself (docs/specs/search.md)."""
+"""search_text and search_files on real trees, with each engine (docs/specs/search.md)."""
 
 import math
 import os
@@ -219,7 +219,7 @@ async def test_a_pattern_is_never_an_option(tmp_path: Path, engine: str, pattern
 
 @engines
 async def test_odd_names_are_found_too(tmp_path: Path, engine: str) -> None:
-    """search-6: a name that is no UTF-8 can't be asked for, so it is passed over by both."""
+    """search-6: a name that is not UTF-8 cannot be requested, so both skip it."""
     planted(tmp_path, {"a b": "x", "é\U0001f600": "x", "line\nbreak": "x", " ": "x"})
     (tmp_path / os.fsdecode(b"bad\xff")).write_text("x")
     async with searching(tmp_path, engine=engine) as search:
@@ -286,7 +286,7 @@ async def test_a_cancelled_walk_stops_at_the_next_file(tmp_path: Path) -> None:
 @needs_ripgrep
 @pytest.mark.timeout(60)
 async def test_a_cancelled_search_leaves_no_ripgrep(tmp_path: Path) -> None:
-    """search-19: a FIFO in the place of an ignore file makes ripgrep wait."""
+    """search-19: a FIFO as ignore file makes ripgrep wait."""
     os.mkfifo(tmp_path / ".gitignore")
     runner = Runner(LIMITS, child_environment(os.environ, passed=()))
     with Roots([RootSpec(str(tmp_path))], deny=DenyRules(())) as roots, anyio.fail_after(30):
@@ -364,7 +364,7 @@ async def test_a_ripgrep_that_fails_is_replaced_by_our_own_walk(tmp_path: Path) 
 
 @pytest.mark.parametrize("name", ["../secret", "/etc/passwd", "link"])
 async def test_what_ripgrep_names_is_only_read_beneath_the_root(tmp_path: Path, name: str) -> None:
-    """search-16: a ripgrep that was led out by a race, or by another program in its place, shows nothing."""
+    """search-16: a ripgrep that a race led out, or another program in its place, leaks nothing."""
     escaped = name.replace("/", "\\/")
     planted(
         tmp_path, {"bin/rg": f"#!/bin/sh\nprintf '{escaped}\\0./a\\0'\n", "root/a": "root x", "secret": "root secret"}

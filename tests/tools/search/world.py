@@ -1,4 +1,4 @@
-"""A tree to search, and the two engines that must find the same in it."""
+"""A tree to search, and the two engines that must find the same matches in it."""
 
 import os
 import shutil
@@ -28,7 +28,7 @@ needs_ripgrep = pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep")
 
 
 def planted(top: Path, files: dict[str, str | bytes]) -> None:
-    """Write these files and the directories that they stand in; a path with `/` at its end is a directory."""
+    """Write files and their directories; a path that ends in `/` is a directory."""
     for name, content in files.items():
         path = top / name
         if name.endswith("/"):
@@ -46,7 +46,7 @@ async def searching(
     deny: tuple[str, ...] = DEFAULT_DENY,
     environment: dict[str, str] | None = None,
 ) -> AsyncIterator[SearchTools]:
-    """The search tools on these roots, with one engine only if it is named."""
+    """The search tools for these roots, with one engine only if it is named."""
     runner = Runner(limits, child_environment(os.environ, passed=()) if environment is None else environment)
     with Roots([RootSpec(str(top)) for top in tops], deny=DenyRules(deny)) as roots:
         limiter, confined_threads = CapacityLimiter(4), ConfinedThreadPool()
