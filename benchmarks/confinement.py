@@ -15,8 +15,9 @@ from coretools.confinement.landlock import READ
 from coretools.process import confined
 from coretools.process.children.spawn import ChildProcess, spawn
 from coretools.roots.hidden_files import DenyRules
-from coretools.roots.read import Directory, open_directory
-from coretools.roots.root_set import Roots, RootSpec
+from coretools.roots.read import open_directory
+from coretools.roots.root import Directory, RootSpec
+from coretools.roots.root_set import Roots
 
 STATUS = ("git", "status", "--porcelain=v2", "--branch")
 

@@ -17,10 +17,12 @@ from benchmarks.workspace import Workspace
 from coretools.config.operator_policy import ConfinementPolicy
 from coretools.config.settings import Limits
 from coretools.process.fork_server.pool import SandboxPool
-from coretools.process.runner import Runner, RunOptions
+from coretools.process.run import RunOptions
+from coretools.process.runner import Runner
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
-from coretools.roots.read import Directory, open_directory
-from coretools.roots.root_set import Roots, RootSpec
+from coretools.roots.read import open_directory
+from coretools.roots.root import Directory, RootSpec
+from coretools.roots.root_set import Roots
 
 MANY = 200
 """Commands at once in the row `many`."""

@@ -28,7 +28,8 @@ from coretools.protocol.tasks.store import TaskStore
 from coretools.redaction.redactor import Redactor, StreamRedactor, secret_values
 from coretools.replica_ids import LOCAL_IDS, ReplicaScopedIds
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
-from coretools.roots.root_set import Roots, RootSpec
+from coretools.roots.root import RootSpec
+from coretools.roots.root_set import Roots
 from coretools.tools.ci.tools import CiTools
 from coretools.tools.commands.tools import CommandTools
 from coretools.tools.diagnostics import Diagnostics

@@ -16,7 +16,7 @@ from coretools.config.operator_policy import CONTAINER_DIRECTORIES, ConfinementP
 from coretools.confinement.landlock import CHANGE, READ, READ_DIRECTORY, RUN, EntryGrants, Rule
 from coretools.roots.file_version import Version, version_of
 from coretools.roots.hidden_files import Inode, inode_of
-from coretools.roots.root_set import Root
+from coretools.roots.root import Root
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store", "/snap")
 """Directories of programs and libraries."""

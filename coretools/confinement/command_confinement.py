@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from coretools.config.operator_policy import CONTAINER_DIRECTORIES, ConfinementPolicy
 from coretools.confinement import allowed_paths, landlock, namespaces, seccomp
 from coretools.confinement.allowed_paths import Grant
-from coretools.confinement.masks import Masks
-from coretools.roots.root_set import Root, Roots
+from coretools.confinement.protected_paths import Masks
+from coretools.roots.root import Root
+from coretools.roots.root_set import Roots
 
 _MEMORY_LIMIT_FILES = {"cgroup2": "memory.max", "cgroup": "memory.limit_in_bytes"}
 

@@ -9,13 +9,14 @@ directory is what git takes for one (setup.c, `is_git_directory`): it has `HEAD`
 import os
 import re
 import stat
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 
+from coretools.confinement.protected_paths import ControlFiles
 from coretools.confinement.scan import DirectoryNode, ScannedDirectory
 from coretools.roots.file_version import version_of
 from coretools.roots.hidden_files import inode_of
-from coretools.roots.root_set import identity_of
+from coretools.roots.root import identity_of
 
 _LISTED_DIRECTORIES = ("hooks", "remotes", "branches")
 """Directories in which every entry matters: programs, and remotes in git's oldest format."""
@@ -31,9 +32,6 @@ _MAX_LIST_BYTES = 1024 * 1024
 _GIT_DIRECTORY_ENTRIES = frozenset({"HEAD", "objects", "refs", *SETTINGS})
 _GIT = ".git"
 _SAMPLE_SUFFIX = ".sample"
-
-ControlFiles = Mapping[str, tuple[int, ...]]
-"""State of each file, by absolute path. The state differs after any change."""
 
 
 class ControlFileCollector:

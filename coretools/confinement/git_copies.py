@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from secrets import token_hex
 
 from coretools.confinement import namespaces
-from coretools.confinement.masks import MaskedGitConfig, Masks
+from coretools.confinement.protected_paths import MaskedGitConfig, Masks
 from coretools.errors import GitRefused
 from coretools.redaction.names import is_credential_name
 from coretools.redaction.redactor import Redactor
 from coretools.roots.file_version import Version, version_of
 from coretools.roots.git_config import NotWritable, Setting, Value, Values, parse, serialize, values_of
-from coretools.roots.root_set import identity_of
+from coretools.roots.root import identity_of
 
 MAX_CONFIG_BYTES = 256 * 1024
 """Longest configuration that is copied; a longer one is hidden. Ordinary ones have a few hundred bytes."""

@@ -11,18 +11,11 @@ import time
 from collections.abc import Generator, Iterable
 from typing import NamedTuple, Protocol
 
+from coretools.confinement.protected_paths import HiddenPath, Suspect
 from coretools.roots.file_version import Version, version_of
 from coretools.roots.hidden_files import HiddenInodes, Inode, inode_of
-from coretools.roots.root_set import GLOB_KIND, Root, Roots, glob_reason
-
-
-class Suspect(NamedTuple):
-    """An entry beneath a root that may have to be hidden."""
-
-    path: str
-    """Relative to the root."""
-    kind: str
-    """Why it is suspect, in terms of the classifier. A renamed file keeps the kind that it was hidden for."""
+from coretools.roots.root import Root
+from coretools.roots.root_set import GLOB_KIND, Roots, glob_reason
 
 
 class Classification(NamedTuple):
@@ -69,17 +62,6 @@ class RootRules:
             return Classification(glob_reason(suspect.kind.removeprefix(GLOB_KIND)))
         found = self._roots.secret_check.decide((root.path, root.fd), suspect.path, suspect.kind)
         return Classification(found.reason or None, found.index_paths, found.inode)
-
-
-class HiddenPath(NamedTuple):
-    """A path that commands must not read."""
-
-    path: str
-    """Absolute."""
-    reason: str
-    identity: tuple[int, ...]
-    """Result of `inode_of`, since a recreated file needs a new overmount even with the old inode number; then size and
-    modification time of a file, which its placeholder has too."""
 
 
 REPLACED_WHILE_READ = "it was moved or replaced while it was searched for secrets"

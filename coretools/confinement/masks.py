@@ -11,10 +11,10 @@ import stat
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import NamedTuple
 
-from coretools.confinement.control_files import ControlFileCollector, ControlFiles, control_files
-from coretools.confinement.hidden import Classifier, HiddenFiles, HiddenPath, RootRules, Suspect
+from coretools.confinement.control_files import ControlFileCollector, control_files
+from coretools.confinement.hidden import Classifier, HiddenFiles, RootRules
+from coretools.confinement.protected_paths import GIT_CONFIG_NAMES, ControlFiles, HiddenPath, Masks, Suspect
 from coretools.confinement.scan import (
     MAX_DIRECTORIES,
     DirectoryNode,
@@ -26,9 +26,9 @@ from coretools.confinement.scan import (
 from coretools.roots.editor_settings import NAMES
 from coretools.roots.git_directories import entry_exists, is_git_directory
 from coretools.roots.hidden_files import Inode, inode_of
-from coretools.roots.root_set import Root, Roots
+from coretools.roots.root import Root
+from coretools.roots.root_set import Roots
 
-GIT_CONFIG_NAMES = ("config", "config.worktree")
 GIT_CONTROL_ENTRIES = (*GIT_CONFIG_NAMES, "hooks")
 """Entries of a git directory that determine what git runs."""
 
@@ -48,55 +48,6 @@ _GIT_STORAGE = "store"
 """Role of any other directory in a git directory: searched only for hidden files that were moved there."""
 _STORAGE_NAMES = frozenset({"objects", "refs", "logs", "lfs"})
 """Entries of a nested git directory that contain no further one. Any other may be a parent of one: `a` of `a/b`."""
-
-
-class MaskedGitConfig(NamedTuple):
-    """The configuration of a repository with the text that commands see."""
-
-    path: str
-    """Absolute path of the file."""
-    directory: tuple[int, int]
-    """Device and inode of the git directory."""
-    is_writable: bool
-    """Whether commands may change it."""
-    text: bytes
-    inode: tuple[int, ...] = ()
-    """Inode of the file. A replaced file needs a new overmount."""
-    generation: int = 0
-    """Number of copies that commands have damaged; each time they get a new one."""
-
-
-class Masks(NamedTuple):
-    """The protected paths beneath the roots: absolute, sorted."""
-
-    pinned: tuple[str, ...]
-    """Git directories: their content may change, but they cannot be moved."""
-    read_only: tuple[str, ...]
-    """Paths that commands may not change."""
-    hidden: tuple[HiddenPath, ...]
-    """Paths that commands may not read, with the reasons."""
-    state: tuple[tuple[str, Inode], ...]
-    """Inodes of the pinned and read-only paths. A replaced file needs a new overmount."""
-    is_complete: bool
-    """False when there were too many directories to search them all."""
-    credential_files: tuple[str, ...] = ()
-    """Files that may hold credentials for git."""
-    git_configs: tuple[MaskedGitConfig, ...] = ()
-    """Configurations of which commands see a copy."""
-
-    @property
-    def masked(self) -> tuple[str, ...]:
-        """The hidden paths."""
-        return tuple(one.path for one in self.hidden)
-
-    @property
-    def identities(self) -> dict[str, tuple[int, int]]:
-        """Device and inode found at each path. When the overmount is made, another file may be there."""
-        found = {one.path: (one.directory[0], one.inode[0]) for one in self.git_configs if one.inode}
-        found |= {path: (inode.device, inode.number) for path, inode in self.state}
-        found |= {one.path: (one.identity[0], one.identity[1]) for one in self.hidden}
-        # The inode of a path that is too long is unknown.
-        return {path: identity for path, identity in found.items() if identity[1]}
 
 
 class PathsKeepMoving(Exception):

@@ -13,11 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from coretools.confinement.hidden import Suspect
 from coretools.confinement.inotify import LOCAL, InotifyWatches, MountTable
+from coretools.confinement.protected_paths import Suspect
 from coretools.roots.file_version import Version, version_of
 from coretools.roots.hidden_files import Inode
-from coretools.roots.root_set import Root, Roots, identity_of
+from coretools.roots.root import Root, identity_of
+from coretools.roots.root_set import Roots
 
 MAX_DIRECTORIES = 50_000
 """Most directories that are scanned. Commands cannot enter those beyond, and are told their names."""

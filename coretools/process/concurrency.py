@@ -7,7 +7,7 @@ from itertools import count
 import anyio
 from anyio import CancelScope
 
-from coretools.confinement.control_files import ControlFiles
+from coretools.confinement.protected_paths import ControlFiles
 from coretools.errors import Busy, CannotStart
 
 

@@ -16,9 +16,10 @@ from functools import lru_cache
 from coretools.confinement.confined_thread import ConfinedThread, ConfinedThreadPool
 from coretools.confinement.landlock import DEVICE, EXECUTE, READ_FILE, Rule
 from coretools.errors import CannotStart
-from coretools.process.runner import Completed, Runner, RunOptions
+from coretools.process.run import Completed, RunOptions
+from coretools.process.runner import Runner
 from coretools.roots.open_beneath import HANDLE
-from coretools.roots.read import Directory
+from coretools.roots.root import Directory
 
 LIBRARIES = (
     *("/lib", "/lib32", "/lib64", "/libx32", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libx32", "/usr/local/lib"),

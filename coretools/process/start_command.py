@@ -14,7 +14,7 @@ from coretools.process.children.streams import TerminalSize
 from coretools.process.fork_server.client import ForkServerFailed, PreforkedProcess
 from coretools.process.fork_server.pool import SandboxPool
 from coretools.process.fork_server.supervised_process import SpawnFailed, SupervisedProcess, spawn_supervised
-from coretools.roots.read import Directory
+from coretools.roots.root import Directory
 
 _TRIES = 3
 """Attempts: somebody may have killed a fork server or a preforked process, and then the next one is used."""

@@ -16,7 +16,8 @@ from coretools.cancellation import check_cancelled
 from coretools.errors import Conflict, InvalidPath, PermissionRefused, Unsupported, WrongType
 from coretools.roots.directory_access import DIRECTORY, translate_errors
 from coretools.roots.resolve import ResolvedPath
-from coretools.roots.root_set import RootedPath, Roots, identity_of, join_path
+from coretools.roots.root import RootedPath, identity_of, join_path
+from coretools.roots.root_set import Roots
 from coretools.roots.write import require_name, resolve_for_change
 
 _ABOVE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC

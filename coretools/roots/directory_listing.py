@@ -9,7 +9,8 @@ from coretools.roots.directory_access import translate_errors
 from coretools.roots.file_version import Kind, kind_of
 from coretools.roots.path_text import printable
 from coretools.roots.read import open_directory
-from coretools.roots.root_set import RootedPath, Roots, join_path
+from coretools.roots.root import RootedPath, join_path
+from coretools.roots.root_set import Roots
 
 _SCAN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 

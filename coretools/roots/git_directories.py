@@ -19,7 +19,8 @@ from coretools.errors import DeniedPath, TooLarge
 from coretools.roots.directory_access import DIRECTORY
 from coretools.roots.path_text import printable
 from coretools.roots.resolve import ResolvedPath
-from coretools.roots.root_set import Roots, join_path
+from coretools.roots.root import join_path
+from coretools.roots.root_set import Roots
 
 MAX_DIRECTORIES = 50_000
 """Directories searched for git directories when a directory is moved."""

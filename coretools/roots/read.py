@@ -21,7 +21,8 @@ from coretools.roots.file_version import Kind, Version, kind_of, version_of
 from coretools.roots.git_directories import may_be_git_object, require_not_git_object, require_servable
 from coretools.roots.open_beneath import HANDLE, open_cached, statx_identity
 from coretools.roots.resolve import ResolvedPath, refuse_secret, reopen, resolve
-from coretools.roots.root_set import Root, RootedPath, Roots, join_path
+from coretools.roots.root import Directory, Root, RootedPath
+from coretools.roots.root_set import Roots
 
 # O_NONBLOCK and O_NOCTTY protect against a file that is replaced by a FIFO or a terminal between check and open.
 READ = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
@@ -33,36 +34,6 @@ _REST_BYTES = 64 * 1024
 
 _MAX_TRIES = 16
 """Attempts to resolve a path that becomes a link between check and open."""
-
-
-@dataclass(slots=True)
-class Directory:
-    """An open directory. Use as a context manager, or close it."""
-
-    fd: int
-    """A descriptor to start from (`dir_fd`, working directory); it may not permit reading."""
-    place: RootedPath
-    """Its location, links followed."""
-    shown: str
-
-    @property
-    def path(self) -> str:
-        """Absolute path, for messages only: it may name something else by now."""
-        return join_path(self.place.root.path, self.place.relative)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the descriptor; idempotent."""
-        if self.fd >= 0:
-            os.close(self.fd)
-            self.fd = -1
 
 
 @dataclass(slots=True)

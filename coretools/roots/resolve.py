@@ -24,7 +24,8 @@ from coretools.errors import NotFound
 from coretools.roots.directory_access import translate_errors
 from coretools.roots.open_beneath import HANDLE
 from coretools.roots.path_text import printable
-from coretools.roots.root_set import Root, RootedPath, Roots, hidden_error, identity_of, join_path
+from coretools.roots.root import Root, RootedPath, identity_of, join_path
+from coretools.roots.root_set import Roots, hidden_error
 
 MAX_LINKS = 40
 """Links followed for one path, as Linux does (path_resolution(7))."""

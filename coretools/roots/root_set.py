@@ -7,7 +7,6 @@ is used in messages and to check that the root is still there, never to reach so
 import os
 import posixpath
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
 
@@ -15,41 +14,12 @@ from coretools.errors import BadSetting, CoreError, DeniedPath, OutsideRoot, Rea
 from coretools.roots.hidden_files import DenyRules, HiddenInodes
 from coretools.roots.open_beneath import HANDLE, Resolver, is_on_disk, resolver_named
 from coretools.roots.path_text import check_path, printable
+from coretools.roots.root import Root, RootedPath, RootSpec, identity_of, join_path
 from coretools.roots.secret_check import SecretCheck
 
 _FORBIDDEN_ROOTS = ("/proc", "/sys", "/dev")
 """Not directories of files: paths in them act on processes, the kernel and devices."""
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a memory file system like any other; nothing is created there by us
-
-
-@dataclass(frozen=True, slots=True)
-class RootSpec:
-    """A root as the operator configures it."""
-
-    path: str
-    writable: bool = True
-
-
-@dataclass(frozen=True, slots=True)
-class Root:
-    """A directory that is kept open. `path` is its path at start, with all links resolved."""
-
-    name: str
-    path: str
-    writable: bool
-    fd: int
-    identity: tuple[int, int]
-    """Device and inode."""
-    is_on_disk: bool = False
-    """Whether it lies on a local file system that no other program or machine serves, as far as known."""
-
-
-@dataclass(frozen=True, slots=True)
-class RootedPath:
-    """A path by its text: a root and a path relative to it, `.` for the root itself. May contain `..`."""
-
-    root: Root
-    relative: str
 
 
 class Roots:
@@ -236,18 +206,6 @@ class Roots:
         """Refuse a change in a read-only root."""
         if not root.writable:
             raise ReadOnly(f"{shown}: the root {printable(root.path)} is read-only; nothing in it can be changed")
-
-
-def join_path(above: str, relative: str) -> str:
-    """Join a directory's path and a relative path, where `.` is the directory itself."""
-    if relative == ".":
-        return above
-    return relative if above == "." else f"{above}/{relative}"
-
-
-def identity_of(found: os.stat_result) -> tuple[int, int]:
-    """Device and inode: the identity of a file, whatever its path."""
-    return found.st_dev, found.st_ino
 
 
 def deny_error(shown: str, glob: str) -> DeniedPath:

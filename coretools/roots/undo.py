@@ -17,8 +17,8 @@ from typing import Self
 from coretools.errors import Conflict, CoreError, InvalidPath
 from coretools.roots.delete import delete_tree
 from coretools.roots.directory_access import translate_errors
-from coretools.roots.read import Directory
-from coretools.roots.root_set import RootedPath, Roots, join_path
+from coretools.roots.root import Directory, RootedPath, join_path
+from coretools.roots.root_set import Roots
 
 UNDO_DIRECTORY = ".coretools-restore"
 """Name of the directory that holds the former state."""

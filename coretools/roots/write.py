@@ -30,7 +30,8 @@ from coretools.roots.replace import (
     write_all,
 )
 from coretools.roots.resolve import ResolvedPath, reopen, resolve
-from coretools.roots.root_set import Roots, deny_error, identity_of, join_path
+from coretools.roots.root import identity_of, join_path
+from coretools.roots.root_set import Roots, deny_error
 
 LockKey = tuple[str | int, ...]
 """A name in a directory, or another action that one call at a time may perform there."""

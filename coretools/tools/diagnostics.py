@@ -16,7 +16,8 @@ from coretools.operations.content import Result
 from coretools.operations.declare import Effect, tool
 from coretools.process.confined import ConfinedRunner
 from coretools.process.fork_server.pool import ConfinementStatus
-from coretools.process.runner import Runner, RunOptions
+from coretools.process.run import RunOptions
+from coretools.process.runner import Runner
 from coretools.roots.read import open_directory
 from coretools.roots.root_set import Roots
 from coretools.tools.execution_result import plain

@@ -8,9 +8,10 @@ from typing import Self
 
 from coretools.config.settings import Limits
 from coretools.errors import InvalidArguments
-from coretools.process.runner import Completed
+from coretools.process.run import Completed
 from coretools.redaction.redactor import Redactor, drop_partial_lines
-from coretools.roots.read import Directory, open_directory
+from coretools.roots.read import open_directory
+from coretools.roots.root import Directory
 from coretools.roots.root_set import Roots
 from coretools.shell_words import join
 from coretools.tools.failure_explanations import NONE, Explanations, lines_of, made_text

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from coretools.config.operator_policy import Access
-from coretools.confinement.hidden import HiddenPath
+from coretools.confinement.protected_paths import HiddenPath
 from coretools.redaction.argv import escape_unprintable
 from coretools.roots.path_text import printable
 from coretools.roots.root_set import Roots

@@ -16,7 +16,8 @@ from coretools.app.assembly import root_specs
 from coretools.errors import BadSetting, CoreError
 from coretools.protocol.process_exit import Draining
 from coretools.roots.hidden_files import DenyRules
-from coretools.roots.root_set import Roots, RootSpec
+from coretools.roots.root import RootSpec
+from coretools.roots.root_set import Roots
 from coretools.web.app import PATH
 from coretools.web.auth.exposure import allowed_hosts, is_exposed, require_safe
 from coretools.web.auth.hashed_tokens import read_tokens

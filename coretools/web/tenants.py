@@ -34,7 +34,7 @@ from coretools.protocol.process_exit import Draining
 from coretools.protocol.round_trip_questions import QuestionFactory
 from coretools.protocol.server import ServerOptions, build_server
 from coretools.replica_ids import ReplicaScopedIds
-from coretools.roots.root_set import Root
+from coretools.roots.root import Root
 from coretools.tools.filesystem.tools import large_read_slots
 from coretools.web.common.principals import Role, Verifier
 from coretools.web.config_changes import pluralized

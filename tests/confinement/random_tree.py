@@ -11,10 +11,12 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from coretools.confinement.masks import GIT_CONFIG_NAMES, GIT_CONTROL_ENTRIES, MaskFinder
+from coretools.confinement.masks import GIT_CONTROL_ENTRIES, MaskFinder
+from coretools.confinement.protected_paths import GIT_CONFIG_NAMES
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 from coretools.roots.open_beneath import birth_time
-from coretools.roots.root_set import Roots, RootSpec
+from coretools.roots.root import RootSpec
+from coretools.roots.root_set import Roots
 
 NAMES = ("a", "b", "c", "d.txt", ".env", "key.pem", ".ssh", ".docker", "config.json", ".git")
 STORES = ("objects", "refs", "logs", "lfs")

@@ -11,7 +11,8 @@ import pytest
 
 from coretools.confinement.masks import MaskFinder
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
-from coretools.roots.root_set import Roots, RootSpec
+from coretools.roots.root import RootSpec
+from coretools.roots.root_set import Roots
 from tests.confinement.random_tree import DENY, wrong_scans
 
 SCANS = 80
@@ -111,7 +112,8 @@ import subprocess
 from pathlib import Path
 from coretools.confinement.masks import MaskFinder
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
-from coretools.roots.root_set import Roots, RootSpec
+from coretools.roots.root_set import Roots
+from coretools.roots.root import RootSpec
 from tests.confinement.random_tree import DENY
 top = Path({str(tmp_path)!r})
 (top / "here").mkdir()

@@ -17,7 +17,8 @@ from coretools.operations.dispatch import Dispatcher
 from coretools.operations.registry import Registry
 from coretools.roots import directory_listing
 from coretools.roots.hidden_files import DenyRules
-from coretools.roots.root_set import Roots, RootSpec
+from coretools.roots.root import RootSpec
+from coretools.roots.root_set import Roots
 
 TOWNS = ("Basel", "Bern", "Berlin", "Bonn")
 

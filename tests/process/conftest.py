@@ -9,8 +9,9 @@ import pytest
 from coretools.config.settings import Limits
 from coretools.process.runner import Runner
 from coretools.roots.hidden_files import DenyRules
-from coretools.roots.read import Directory, open_directory
-from coretools.roots.root_set import Roots, RootSpec
+from coretools.roots.read import open_directory
+from coretools.roots.root import Directory, RootSpec
+from coretools.roots.root_set import Roots
 
 PATH = os.environ["PATH"]
 

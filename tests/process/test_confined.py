@@ -15,10 +15,12 @@ from coretools.confinement.landlock import READ
 from coretools.errors import CannotStart
 from coretools.process import confined as programs
 from coretools.process.confined import ConfinedRunner
-from coretools.process.runner import Completed, Runner, RunOptions
+from coretools.process.run import Completed, RunOptions
+from coretools.process.runner import Runner
 from coretools.roots.hidden_files import DenyRules
 from coretools.roots.read import open_directory
-from coretools.roots.root_set import Roots, RootSpec
+from coretools.roots.root import RootSpec
+from coretools.roots.root_set import Roots
 
 pytestmark = pytest.mark.skipif(landlock.abi() < landlock.ABI_REQUIRED, reason="Landlock (Linux 6.2)")
 

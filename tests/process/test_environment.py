@@ -7,8 +7,9 @@ import pytest
 from coretools.config.settings import Limits
 from coretools.errors import BadSetting
 from coretools.process.environment import child_environment
-from coretools.process.runner import Runner, RunOptions
-from coretools.roots.read import Directory
+from coretools.process.run import RunOptions
+from coretools.process.runner import Runner
+from coretools.roots.root import Directory
 
 SECRETS = {
     "AWS_SECRET_ACCESS_KEY": "planted-1",

@@ -12,10 +12,12 @@ from coretools.config.settings import Limits
 from coretools.errors import Busy, CannotStart, NotFound, Unsupported
 from coretools.process.children.streams import InputBuffer, TerminalSize
 from coretools.process.jobs.job_table import MAX_SHOWN_ID, Job, JobTable
-from coretools.process.runner import Runner, RunOptions
+from coretools.process.run import RunOptions
+from coretools.process.runner import Runner
 from coretools.roots.hidden_files import DenyRules
-from coretools.roots.read import Directory, open_directory
-from coretools.roots.root_set import Roots, RootSpec
+from coretools.roots.read import open_directory
+from coretools.roots.root import Directory, RootSpec
+from coretools.roots.root_set import Roots
 from tests.process.tree import PATIENCE_SECONDS, TREE, Tree, is_alive
 
 ME = "me"

@@ -12,7 +12,8 @@ import pytest
 from coretools.confinement.allowed_paths import MAX_ENTRIES, without_read_only_roots
 from coretools.confinement.landlock import CHANGE, RUN, EntryGrants
 from coretools.roots.hidden_files import DenyRules
-from coretools.roots.root_set import Roots, RootSpec
+from coretools.roots.root import RootSpec
+from coretools.roots.root_set import Roots
 from tests.docker_profile import under_profile
 from tests.protocol.peer import Peer, peer
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from coretools.process.runner import Completed
+from coretools.process.run import Completed
 from tests.process.test_sandbox_pool import Place, kept, needs_view
 from tests.process.tree import PATIENCE_SECONDS
 from tests.protocol.peer import peer

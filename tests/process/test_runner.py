@@ -11,8 +11,9 @@ import pytest
 
 from coretools.config.settings import Limits
 from coretools.errors import Busy, CannotStart
-from coretools.process.runner import Completed, Runner, RunOptions
-from coretools.roots.read import Directory
+from coretools.process.run import Completed, RunOptions
+from coretools.process.runner import Runner
+from coretools.roots.root import Directory
 from tests.checkout import TREE
 from tests.process.tree import is_alive, until_exists
 

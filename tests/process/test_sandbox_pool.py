@@ -25,10 +25,12 @@ from coretools.process.children.streams import TerminalSize
 from coretools.process.fork_server import descendants, pool
 from coretools.process.fork_server.client import PreforkedProcess
 from coretools.process.fork_server.scratch import FALLBACKS
-from coretools.process.runner import Completed, Runner, RunOptions
+from coretools.process.run import Completed, RunOptions
+from coretools.process.runner import Runner
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 from coretools.roots.read import open_directory
-from coretools.roots.root_set import Roots, RootSpec
+from coretools.roots.root import RootSpec
+from coretools.roots.root_set import Roots
 from tests.docker_profile import under_profile
 from tests.process.tree import alive, is_alive, until, until_exists, until_exited
 from tests.protocol.peer import command_line, peer, processes_with

@@ -9,8 +9,9 @@ import pytest
 
 from coretools.errors import CannotStart, InvalidArguments
 from coretools.process.children.spawn import CWD_BY_HANDLE
-from coretools.process.runner import Runner, RunOptions
-from coretools.roots.read import Directory
+from coretools.process.run import RunOptions
+from coretools.process.runner import Runner
+from coretools.roots.root import Directory
 from tests.checkout import TREE
 
 NEEDS_HANDLES = pytest.mark.skipif(not CWD_BY_HANDLE, reason="needs cwd-by-handle")

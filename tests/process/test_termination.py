@@ -12,8 +12,9 @@ from coretools.config.settings import Limits
 from coretools.errors import CannotStart
 from coretools.process.children import reaper
 from coretools.process.children.spawn import exit_handle_by_thread
-from coretools.process.runner import Completed, Runner, RunOptions
-from coretools.roots.read import Directory
+from coretools.process.run import Completed, RunOptions
+from coretools.process.runner import Runner
+from coretools.roots.root import Directory
 from tests.process.tree import (
     HEADLESS,
     PATIENCE_SECONDS,

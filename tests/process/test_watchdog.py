@@ -16,7 +16,7 @@ from coretools.config.settings import Limits
 from coretools.errors import InputOutput
 from coretools.process.children import reaper
 from coretools.process.runner import Runner
-from coretools.roots.read import Directory
+from coretools.roots.root import Directory
 from tests import checkout
 from tests.process.tree import TREE, Tree, alive, until, until_exists, until_exited
 

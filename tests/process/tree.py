@@ -10,8 +10,9 @@ import anyio
 
 from coretools.confinement.inotify import InotifyWatches
 from coretools.roots.hidden_files import DenyRules
-from coretools.roots.read import Directory, open_directory
-from coretools.roots.root_set import Roots, RootSpec
+from coretools.roots.read import open_directory
+from coretools.roots.root import Directory, RootSpec
+from coretools.roots.root_set import Roots
 
 PATIENCE_SECONDS = 20.0
 """Bound of every wait; generous, because a busy machine is no failure."""

@@ -30,7 +30,8 @@ from coretools.protocol.change_notifications import MAX_SUBSCRIPTIONS
 from coretools.protocol.handshake import HandshakeConnection
 from coretools.protocol.server import ServerInfo, ServerOptions, build_server
 from coretools.roots.hidden_files import DenyRules
-from coretools.roots.root_set import Roots, RootSpec
+from coretools.roots.root import RootSpec
+from coretools.roots.root_set import Roots
 from coretools.tools.filesystem.tools import FilesystemTools
 from tests.protocol.http_peer import listening
 from tests.protocol.peer import ENVELOPE, HANDSHAKE, peer

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from coretools.errors import AlreadyExists, InvalidPath, NotFound, ReadOnly, Unsupported
-from coretools.roots.root_set import RootSpec
+from coretools.roots.root import RootSpec
 from coretools.roots.write import move
 from tests.roots.world import World, descriptors, opened, state
 

@@ -22,7 +22,8 @@ from coretools.roots.read import (
     read_bytes,
     read_nonblocking,
 )
-from coretools.roots.root_set import Roots, RootSpec
+from coretools.roots.root import RootSpec
+from coretools.roots.root_set import Roots
 from tests.roots.world import CANARY, PLENTY, SECRET, World, descriptors, mounted, opened
 
 

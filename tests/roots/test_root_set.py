@@ -11,7 +11,8 @@ from coretools.roots import open_beneath as openat2
 from coretools.roots.directory_listing import list_directory, walk
 from coretools.roots.hidden_files import DenyRules
 from coretools.roots.read import kind_at, open_directory, read_bytes
-from coretools.roots.root_set import Roots, RootSpec
+from coretools.roots.root import RootSpec
+from coretools.roots.root_set import Roots
 from coretools.roots.write import create_directory, delete_file, move, write_bytes
 from tests.roots.world import CHANGES, OPERATIONS, PLENTY, READS, Operation, World, descriptors, opened, state
 

@@ -12,8 +12,9 @@ import pytest
 
 from coretools.errors import Conflict, CoreError, InvalidPath
 from coretools.roots.hidden_files import DenyRules
-from coretools.roots.read import Directory, open_directory
-from coretools.roots.root_set import Roots, RootSpec
+from coretools.roots.read import open_directory
+from coretools.roots.root import Directory, RootSpec
+from coretools.roots.root_set import Roots
 from coretools.roots.undo import UNDO_DIRECTORY, SavedEntries, Undo
 
 ENTRIES = SavedEntries(moved=("packages",), made=("environment",), copied=("lock",))
@@ -248,7 +249,8 @@ from coretools.errors import CoreError
 from coretools.roots.delete import delete_directory
 from coretools.roots.hidden_files import DenyRules
 from coretools.roots.read import open_directory
-from coretools.roots.root_set import Roots, RootSpec
+from coretools.roots.root_set import Roots
+from coretools.roots.root import RootSpec
 from coretools.roots.undo import SavedEntries, Undo
 
 def mount(*words):

@@ -12,7 +12,8 @@ from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.process.environment import child_environment
 from coretools.process.runner import Runner
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
-from coretools.roots.root_set import Roots, RootSpec
+from coretools.roots.root import RootSpec
+from coretools.roots.root_set import Roots
 from coretools.tools.diagnostics import Diagnostics, DiagnosticsReport
 from coretools.tools.failure_explanations import NetworkPolicy
 from coretools.tools.tier_restrictions import TierRestrictions

@@ -20,7 +20,7 @@ import anyio
 
 from coretools.errors import Busy, CannotStart, CoreError, InputOutput, InvalidArguments
 from coretools.process.children import reaper
-from coretools.roots.read import Directory
+from coretools.roots.root import Directory
 
 HAS_PIDFD = sys.platform == "linux" and hasattr(os, "pidfd_open")
 """Whether a pidfd reports the exit of a child (Linux 5.3); elsewhere a thread waits for each child."""

@@ -2,15 +2,16 @@
 
 import errno
 import time
+from collections.abc import Callable
 
 import anyio
 import anyio.lowlevel
 from anyio import CapacityLimiter, to_thread
 
-from coretools.confinement.masks import MaskFinder, Masks, PathsKeepMoving
+from coretools.confinement.masks import MaskFinder, PathsKeepMoving
 from coretools.confinement.mount_points import KEEPS_MOVING
+from coretools.confinement.protected_paths import Masks
 from coretools.process.fork_server.client import ForkServerFailed
-from coretools.process.fork_server.git_configs import GitConfigs
 
 SLICE_SECONDS = 0.005
 """Length of a slice. A worker thread would need the interpreter lock after each of thousands of system calls; beside a
@@ -21,8 +22,8 @@ LONG_SECONDS = 0.1
 second."""
 
 
-async def scan_in_slices(masks: MaskFinder, configs: GitConfigs, limiter: CapacityLimiter) -> Masks:
-    """Scan everything.
+async def scan_in_slices(masks: MaskFinder, complete: Callable[[Masks], Masks], limiter: CapacityLimiter) -> Masks:
+    """Scan everything, and return what `complete` makes of the result; it may block where the scan may.
 
     Raises:
         ForkServerFailed: files that have to be covered keep moving.
@@ -33,10 +34,10 @@ async def scan_in_slices(masks: MaskFinder, configs: GitConfigs, limiter: Capaci
         while not is_slow:
             began = time.monotonic()
             if (found := masks.advance(SLICE_SECONDS)) is not None:
-                return configs.apply_to(found)
+                return complete(found)
             is_slow = time.monotonic() - began > LONG_SECONDS
             await anyio.lowlevel.checkpoint()
-        return await to_thread.run_sync(lambda: configs.apply_to(masks.finish()), limiter=limiter)
+        return await to_thread.run_sync(lambda: complete(masks.finish()), limiter=limiter)
     except PathsKeepMoving as error:
         raise ForkServerFailed(KEEPS_MOVING, errno.EBUSY) from error
 

@@ -16,10 +16,9 @@ from functools import partial
 from typing import NamedTuple
 
 from coretools.confinement import git_copies
-from coretools.confinement.control_files import ControlFiles, file_state
+from coretools.confinement.control_files import file_state
 from coretools.confinement.git_copies import OPEN_DIRECTORY, ConfigCopies, read_changes, read_regular_file, replace_file
-from coretools.confinement.hidden import HiddenPath
-from coretools.confinement.masks import GIT_CONFIG_NAMES, MaskedGitConfig, Masks
+from coretools.confinement.protected_paths import GIT_CONFIG_NAMES, ControlFiles, HiddenPath, MaskedGitConfig, Masks
 from coretools.errors import GitRefused
 from coretools.process.fork_server import git_lock
 from coretools.process.fork_server.client import ForkServerClient, ForkServerFailed
@@ -27,7 +26,8 @@ from coretools.process.fork_server.git_includes import MAX_INCLUDED, GitIncludes
 from coretools.roots.git_config import NotWritable, Setting, Values, edit, parse, serialize, values_of, with_changes
 from coretools.roots.hidden_files import inode_of
 from coretools.roots.path_text import printable
-from coretools.roots.root_set import RootedPath, Roots, identity_of
+from coretools.roots.root import RootedPath, identity_of
+from coretools.roots.root_set import Roots
 
 NOT_PARSABLE = "it is no configuration from which credentials can be removed"
 MAX_NAMED = 10

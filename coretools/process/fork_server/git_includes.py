@@ -10,12 +10,13 @@ import stat
 from collections.abc import Iterable, Mapping, Sequence
 
 from coretools.confinement import git_copies
-from coretools.confinement.control_files import ControlFiles, record_state
+from coretools.confinement.control_files import record_state
 from coretools.confinement.git_copies import MAX_CONFIG_BYTES, OPEN_DIRECTORY, read_regular_file
-from coretools.confinement.masks import GIT_CONFIG_NAMES
+from coretools.confinement.protected_paths import GIT_CONFIG_NAMES, ControlFiles
 from coretools.errors import GitRefused
 from coretools.roots.git_config import parse
-from coretools.roots.root_set import RootedPath, Roots
+from coretools.roots.root import RootedPath
+from coretools.roots.root_set import Roots
 
 MAX_INCLUDED = 100
 """Most included files that are read."""

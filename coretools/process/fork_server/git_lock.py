@@ -14,7 +14,7 @@ from secrets import token_hex
 
 from coretools.confinement.git_copies import read_regular_file
 from coretools.roots.replace import rename_no_replace
-from coretools.roots.root_set import identity_of
+from coretools.roots.root import identity_of
 
 TEXT = b"A coretools server changes this configuration. When none runs any more, this file may be removed.\n"
 """Content of our lock files, complete before they get their name."""

@@ -22,10 +22,9 @@ from anyio import CapacityLimiter, to_thread
 from coretools.config.operator_policy import TIERS, ConfinementPolicy
 from coretools.confinement import landlock
 from coretools.confinement.command_confinement import CommandConfinement, ScratchDirectories, command_confinement
-from coretools.confinement.control_files import ControlFiles
 from coretools.confinement.git_copies import ConfigCopies
-from coretools.confinement.hidden import HiddenPath
-from coretools.confinement.masks import MaskFinder, Masks
+from coretools.confinement.masks import MaskFinder
+from coretools.confinement.protected_paths import ControlFiles, HiddenPath, Masks
 from coretools.errors import Unconfined
 from coretools.process.children.reaper import CONTROL_GROUPS_FILE
 from coretools.process.fork_server.cgroup import ControlGroup, own_group
@@ -389,7 +388,7 @@ class SandboxPool:
         if tier != "full":
             return None
         self.scans += 1
-        return await scan_in_slices(self._masks, self._configs, self._limiter)
+        return await scan_in_slices(self._masks, self._configs.apply_to, self._limiter)
 
     def _drop_retired(self) -> None:
         gone = [client for client in self._retired if client.is_gone]

@@ -25,7 +25,7 @@ from coretools.process.fork_server import supervisor
 from coretools.process.fork_server.client import PreforkedProcess
 from coretools.process.fork_server.command_process import SpawnRequest
 from coretools.roots.path_text import printable
-from coretools.roots.read import Directory
+from coretools.roots.root import Directory
 
 START_SECONDS = 10.0
 """Deadline for a start, which takes a tenth of a second on a loaded machine."""

@@ -22,9 +22,10 @@ from coretools.process.children.reaper import KILL_SECONDS
 from coretools.process.children.streams import InputBuffer, TerminalSize
 from coretools.process.jobs.output_store import DiskQuota, OutputStore
 from coretools.process.jobs.screen import TerminalScreen
-from coretools.process.runner import Completed, Runner, RunOptions
+from coretools.process.run import Completed, RunOptions
+from coretools.process.runner import Runner
 from coretools.replica_ids import LOCAL_IDS, ReplicaScopedIds
-from coretools.roots.read import Directory
+from coretools.roots.root import Directory
 
 logger = logging.getLogger(__name__)
 

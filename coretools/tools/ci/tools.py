@@ -17,10 +17,12 @@ from pydantic import Field
 from coretools.config.settings import Limits
 from coretools.errors import CannotStart, CoreError, Unsupported, WrongType
 from coretools.operations.declare import Effect, tool
-from coretools.process.runner import Completed, Runner, RunOptions
+from coretools.process.run import Completed, RunOptions
+from coretools.process.runner import Runner
 from coretools.redaction.redactor import Redactor, drop_partial_lines
 from coretools.roots.directory_listing import list_directory
-from coretools.roots.read import Directory, kind_at, read_bytes
+from coretools.roots.read import kind_at, read_bytes
+from coretools.roots.root import Directory
 from coretools.roots.root_set import Roots
 from coretools.roots.undo import Undo
 from coretools.shell_words import split

@@ -20,10 +20,10 @@ from coretools.operations.declare import Effect, asks, tool
 from coretools.process.children.streams import INPUT_BUFFER_BYTES, InputBuffer, TerminalSize
 from coretools.process.jobs.job_table import Job, JobTable
 from coretools.process.jobs.screen import MAX_REDRAWN_BYTES
-from coretools.process.runner import RunOptions
+from coretools.process.run import RunOptions
 from coretools.questions.kinds import CONFIRM, AskConfirmation
 from coretools.redaction.redactor import Redactor
-from coretools.roots.read import Directory
+from coretools.roots.root import Directory
 from coretools.roots.root_set import Roots
 from coretools.shell_words import split, words
 from coretools.tools.commands.results import (

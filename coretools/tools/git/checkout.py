@@ -1,122 +1,21 @@
-"""Find the work tree that a call refers to, and examine its repository before git runs in it.
+"""A work tree whose repository was examined, and its names: as git knows them, and as callers write them.
 
-A hostile repository can redirect git with links and pointer files. Its structure is therefore checked first, through
-handles opened beneath a root. git then gets the locations in its environment (GIT_DIR, GIT_WORK_TREE) and searches for
-nothing. Nothing that is read during the check is shown to the caller.
+A path means the same in every tool: it is relative to the first root, or absolute. git's own names are relative to the
+work tree.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from coretools.confinement.confined_thread import ConfinedThread
-from coretools.confinement.landlock import (
-    MAKE_DIRECTORY,
-    MAKE_FILE,
-    READ,
-    READ_FILE,
-    REFER,
-    REMOVE_DIRECTORY,
-    REMOVE_FILE,
-    TRUNCATE,
-    WRITE_FILE,
-    Rule,
-)
-from coretools.errors import NotFound, ReadOnly
-from coretools.process.confined import ConfinedRunner
-from coretools.roots import directory_access
-from coretools.roots.read import Directory, open_directory
-from coretools.roots.root_set import Roots
-from coretools.tools.git.configuration import GitConfigurations
-from coretools.tools.git.git_directory import (
-    GitDirectory,
-    examine,
-    examine_references,
-    examine_shared,
-    open_target,
-    read_pointer,
-    unusable,
-)
+from coretools.confinement.landlock import Rule
+from coretools.errors import InvalidPath, OutsideRoot
+from coretools.roots.path_text import check_path
+from coretools.roots.read import kind_at
+from coretools.roots.root import Directory, join_path
+from coretools.roots.root_set import Roots, hidden_error
 from coretools.tools.git.policy import GitPolicy
-
-# Landlock rules for one checkout: what git may access, given as the examined handles and not as paths.
-#
-# They are the second line of defence behind `structure` and `policy`. If those missed something, or something changed
-# after the check, git reaches a file that the rules do not allow, or a program that it may not execute.
-#
-# Landlock rules only grant access, and a rule for a directory covers everything beneath it. git creates its lock files
-# in the git directory itself, so a change can write all of that directory, `config` and `hooks` included
-# (docs/adr/0008).
-
-
-ANYWHERE: tuple[Rule, ...] = (("/", READ),)
-"""For calls that read configuration, including the operator's own. They act on none of it."""
-
-_FILES = WRITE_FILE | TRUNCATE | MAKE_FILE | REMOVE_FILE
-_TREE = _FILES | MAKE_DIRECTORY | REMOVE_DIRECTORY | REFER
-
-_TREES = ("objects", "refs", "logs", "reftable")
-"""Directories of a git directory in which a commit creates files."""
-
-
-def read_rules(
-    roots: Roots, handles: Iterable[int], included: Iterable[tuple[str, str]], stack: ExitStack
-) -> list[Rule]:
-    """Return rules for reading beneath these handles, and the files that the configuration includes from elsewhere."""
-    rules: list[Rule] = [(handle, READ) for handle in handles]
-    for path, name in included:
-        with suppress(NotFound):
-            directory = stack.enter_context(open_directory(roots, path))
-            rules.append((stack.enter_context(directory_access.open_handle(directory.fd, name)), READ_FILE))
-    return rules
-
-
-def write_rules(
-    own: GitDirectory, entries: Mapping[str, str], common: GitDirectory, shared: Mapping[str, str], stack: ExitStack
-) -> list[Rule]:
-    """Return rules for what git_add and git_commit write.
-
-    The work tree is never writable. In the common directory only the trees are.
-    """
-    rules: list[Rule] = [(own.handle, _directory_rights(entries, has_logs="logs" in entries))]
-    rules += _tree_rules(own, entries, stack)
-    if common is not own:
-        rules += _tree_rules(common, shared, stack)
-        if "logs" not in shared:
-            rules.append((common.handle, _directory_rights(shared, has_logs=False)))
-    return rules
-
-
-def file_rules(files: Iterable[str]) -> list[Rule]:
-    """Return rules for configuration files outside the roots that were found to be harmless."""
-    return [(file, READ_FILE) for file in files]
-
-
-def _directory_rights(entries: Mapping[str, str], *, has_logs: bool) -> int:
-    """Return the rights that a change needs on the git directory itself: for lock files and missing directories."""
-    rights = _FILES
-    rights |= 0 if has_logs else MAKE_DIRECTORY
-    rights |= REMOVE_DIRECTORY if "sequencer" in entries else 0
-    return rights
-
-
-def _tree_rules(directory: GitDirectory, entries: Mapping[str, str], stack: ExitStack) -> list[Rule]:
-    names = [name for name in _TREES if entries.get(name) == "directory"]
-    return [(stack.enter_context(directory_access.open_subdirectory(directory.handle, name)), _TREE) for name in names]
-
-
-GIT = ".git"
-
-_IN_PROGRESS = {
-    "rebase-merge": "rebase",
-    "rebase-apply": "rebase",
-    "MERGE_HEAD": "merge",
-    "CHERRY_PICK_HEAD": "cherry-pick",
-    "REVERT_HEAD": "revert",
-    "BISECT_LOG": "bisect",
-}
-"""Entries of a git directory that show an unfinished operation."""
+from coretools.tools.git.porcelain import quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,112 +53,73 @@ class Checkout:
         return name if top == "." else f"{top}/{name}"
 
 
-class Checkouts:
-    """Opens work trees beneath the roots, and remembers the policy of each repository."""
-
-    def __init__(self, roots: Roots, confined: ConfinedRunner) -> None:
-        self._roots = roots
-        self._confined = confined
-        self._configurations = GitConfigurations(roots)
-
-    @contextmanager
-    def opened(self, repository: str, *, change: bool = False) -> Iterator[Checkout]:
-        """Open the work tree that contains the directory `repository`: the nearest one upwards, never above the root.
-
-        `change` examines every reference too, since git would write through a link among them, and requires a writable
-        root.
-
-        Raises:
-            NotFound: there is no repository. GitRefused: git is not run in this one. ReadOnly: `change` in a read-only
-                root.
-        """
-        with ExitStack() as stack:
-            directory = stack.enter_context(self._work_tree(repository))
-            own, environment = self._git_directory(stack, directory)
-            entries = shared = examine(own)
-            common = own
-            if "commondir" in entries:
-                pointer = read_pointer(own.handle, "commondir", own.shown)
-                common = stack.enter_context(open_target(self._roots, f"{own.shown}/commondir", pointer, own.path))
-                environment["GIT_COMMON_DIR"] = common.path
-                shared = examine(common)
-            borrowed = examine_shared(self._roots, common, shared, stack)
-            if change:
-                _require_writable(self._roots, directory, own, common)
-                examine_references(own, entries)
-                if common is not own:
-                    examine_references(common, shared)
-            policy = self._configurations.policy(own, common)
-            handles = dict.fromkeys((directory.fd, own.handle, common.handle, *borrowed))
-            rules = read_rules(self._roots, handles, policy.included, stack)
-            if change:
-                rules += write_rules(own, entries, common, shared, stack)
-            checkout = Checkout(
-                directory=directory,
-                rules=tuple(rules),
-                confined_thread=None if policy.external_includes else self._confined.confined_thread("git", rules),
-                is_confined=partial(self._confined.is_confined, "git"),
-                environment=environment,
-                git_path=own.path,
-                common_path=common.path,
-                policy=policy,
-                hooks=_hooks(common, shared) if change else (),
-                in_progress=next((word for name, word in _IN_PROGRESS.items() if name in entries), ""),
-            )
-            yield checkout
-
-    @contextmanager
-    def _work_tree(self, repository: str) -> Iterator[Directory]:
-        with open_directory(self._roots, repository) as start:
-            place = start.place
-            if directory_access.entry_kind(start.fd, GIT) is not None:
-                yield start
-                return
-        relative = place.relative
-        while relative != ".":
-            relative = relative.rpartition("/")[0] or "."
-            with open_directory(self._roots, f"{place.root.path}/{relative}") as above:
-                if directory_access.entry_kind(above.fd, GIT) is not None:
-                    yield above
-                    return
-        raise NotFound(
-            f"{repository}: no git work tree here or above, up to the root; "
-            "a repository that begins above the root can't be used"
-        )
-
-    def _git_directory(self, stack: ExitStack, directory: Directory) -> tuple[GitDirectory, dict[str, str]]:
-        """Return the git directory, and the environment variables that name it."""
-        shown = f"{directory.shown}/.git".removeprefix("./")
-        kind = directory_access.entry_kind(directory.fd, GIT)
-        if kind == "directory":
-            handle = stack.enter_context(directory_access.open_subdirectory(directory.fd, GIT))
-            own = GitDirectory(handle, f"{directory.path}/.git", shown, directory.place.root, is_entry=True)
-            # Relative to the handle that git runs in, so it names the examined work tree even after a rename.
-            return own, {"GIT_DIR": ".git", "GIT_WORK_TREE": "."}
-        if kind != "file":
-            raise unusable(shown, "is a link" if kind == "link" else "is neither a file nor a directory")
-        pointer = read_pointer(directory.fd, ".git", directory.shown)
-        if not pointer.startswith("gitdir: "):
-            raise unusable(shown, "is a file that names no git directory")
-        target = pointer.removeprefix("gitdir: ")
-        own = stack.enter_context(open_target(self._roots, shown, target, directory.path))
-        return own, {"GIT_DIR": own.path, "GIT_WORK_TREE": "."}
+def prefix(checkout: Checkout) -> str:
+    """Return what makes a path of one of git's names: empty if the work tree is the first root."""
+    shown = checkout.directory.shown
+    return "" if shown == "." else f"{shown}/"
 
 
-def _require_writable(roots: Roots, directory: Directory, *places: GitDirectory) -> None:
-    """Refuse a change in a read-only root. One can lie within the work tree's root: at or in its git directory."""
-    found = [directory.place.root, *(place.root for place in places)]
-    for place in places:
-        inner = roots.split(place.path)
-        found += [] if inner is None else [inner.root]
-        found += [root for root in roots if root.path.startswith(f"{place.path}/")]
-    for root in found:
-        if not root.writable:
-            raise ReadOnly(f"{directory.shown}: the root {root.name} is read-only, so nothing is staged or committed")
+def path_of(checkout: Checkout, name: bytes) -> bytes:
+    """Return the path, from the root, of a name that git printed."""
+    return prefix(checkout).encode("utf-8", "surrogateescape") + name
 
 
-def _hooks(common: GitDirectory, entries: Mapping[str, str]) -> tuple[str, ...]:
-    if entries.get("hooks") != "directory":
-        return ("hooks",) if "hooks" in entries else ()
-    with directory_access.open_subdirectory(common.handle, "hooks") as hooks:
-        return tuple(sorted(name for name in directory_access.entry_kinds(hooks) if not name.endswith(".sample")))
+def display_paths(checkout: Checkout, names: Iterable[bytes]) -> list[str]:
+    """Return the paths of names that git printed, for a line of text."""
+    return [quoted(path_of(checkout, name)) for name in names]
+
+
+def git_names(roots: Roots, checkout: Checkout, paths: Sequence[str]) -> list[str]:
+    """Translate paths of a caller to git's names, which are relative to the work tree.
+
+    Raises:
+        InvalidPath: not a path, or one with `..`. OutsideRoot: a path that is not in the work tree.
+    """
+    return [_git_name(roots, checkout, path) for path in paths]
+
+
+def hidden_reason(roots: Roots, checkout: Checkout, name: bytes) -> str:
+    """Return why a name in the work tree is hidden (deny glob, or the file's present content), or ""."""
+    relative = checkout.to_root(name.decode("utf-8", "replace").rstrip("/"))
+    return roots.hidden(roots.place(f"{checkout.directory.place.root.path}/{relative}"))
+
+
+def refuse_hidden(roots: Roots, checkout: Checkout, names: Iterable[str]) -> None:
+    """Refuse hidden names that the caller wrote explicitly.
+
+    Raises:
+        DeniedPath: one is hidden.
+    """
+    for name in names:
+        reason = hidden_reason(roots, checkout, name.encode()) if name != "." else ""
+        if reason:
+            raise hidden_error(f"{prefix(checkout)}{name}", reason)
+
+
+def is_beneath(found: bytes, name: str) -> bool:
+    """Whether a name that git listed is this name or lies beneath it."""
+    wanted = name.encode("utf-8", "surrogateescape")
+    return found == wanted or found.startswith(wanted + b"/")
+
+
+def _git_name(roots: Roots, checkout: Checkout, path: str) -> str:
+    check_path(path)
+    if ".." in path.split("/"):
+        raise InvalidPath(f"{path}: has '..'; name the path as git_status shows it")
+    place, top = roots.place(path), checkout.directory.path
+    wanted = join_path(place.root.path, place.relative)
+    if f"{top}/".startswith(f"{wanted}/"):
+        return "."  # the work tree, or a directory above it
+    if wanted.startswith(f"{top}/"):
+        return wanted.removeprefix(f"{top}/")
+    raise OutsideRoot(
+        f"{path}: not in the work tree {checkout.directory.shown}; paths are relative to the root, as in every tool"
+        f"{_hint(roots, checkout, path)}"
+    )
+
+
+def _hint(roots: Roots, checkout: Checkout, path: str) -> str:
+    """Return the path that was meant if the caller wrote one relative to the work tree."""
+    if path.startswith("/") or kind_at(roots, f"{checkout.directory.path}/{path}") is None:
+        return ""
+    return f": name {prefix(checkout)}{path}"

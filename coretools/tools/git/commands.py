@@ -11,13 +11,19 @@ from types import MappingProxyType
 
 from coretools.config import commit_author
 from coretools.config.settings import Limits
+from coretools.confinement.landlock import READ, Rule
 from coretools.errors import GitRefused, InvalidArguments, NotFound, TooLarge
 from coretools.process.confined import ConfinedRunner
-from coretools.process.runner import Completed, Runner, RunOptions
-from coretools.tools.git.checkout import ANYWHERE, Checkout
+from coretools.process.run import Completed, RunOptions
+from coretools.process.runner import Runner
+from coretools.tools.git.checkout import Checkout
 from coretools.tools.git.policy import FIXED_SETTINGS
 from coretools.tools.git.porcelain import single_line
 from coretools.truncation import Excerpt
+
+ANYWHERE: tuple[Rule, ...] = (("/", READ),)
+"""For calls that read configuration, including the operator's own. They act on none of it."""
+
 
 ENVIRONMENT: Mapping[str, str] = MappingProxyType(
     {

@@ -10,9 +10,16 @@ from dataclasses import dataclass
 from coretools.errors import GitRefused, InvalidArguments, NotFound
 from coretools.roots.read import kind_at
 from coretools.roots.root_set import Roots
-from coretools.tools.git.checkout import Checkout
+from coretools.tools.git.checkout import (
+    Checkout,
+    display_paths,
+    hidden_reason,
+    is_beneath,
+    path_of,
+    prefix,
+    refuse_hidden,
+)
 from coretools.tools.git.commands import Git, require_success
-from coretools.tools.git.paths import display_paths, hidden_reason, is_beneath, path_of, prefix, refuse_hidden
 from coretools.tools.git.porcelain import StatusEntry, quoted, read_records, read_status, single_line
 from coretools.tools.git.results import TextResult, answer, hidden_line, listed
 

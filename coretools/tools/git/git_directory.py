@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from coretools.errors import CoreError, GitRefused, TooLarge
 from coretools.roots import directory_access
 from coretools.roots.read import open_directory
-from coretools.roots.root_set import Root, Roots
+from coretools.roots.root import Root
+from coretools.roots.root_set import Roots
 
 POINTER_BYTES = 8 * 1024
 """Largest `.git` file, `commondir` or list of alternates accepted; each holds one path or a few."""

@@ -9,12 +9,12 @@ that is not hidden now is available to everybody in git.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from coretools.errors import GitRefused, TooLarge
-from coretools.process.runner import Completed
+from coretools.errors import GitRefused, NotFound, TooLarge
+from coretools.process.run import Completed
+from coretools.roots.read import kind_at
 from coretools.roots.root_set import Roots
-from coretools.tools.git.checkout import Checkout
+from coretools.tools.git.checkout import Checkout, hidden_reason, is_beneath, path_of, prefix, refuse_hidden
 from coretools.tools.git.commands import Git, require_success
-from coretools.tools.git.paths import hidden_reason, path_of, prefix, refuse_hidden, refuse_unknown
 from coretools.tools.git.porcelain import as_text, quoted, read_names, read_raw, read_records
 from coretools.tools.git.results import TextResult, answer, hidden_line, log_lines
 from coretools.truncation import Excerpt
@@ -204,3 +204,23 @@ async def _resolved(git: Git, checkout: Checkout, revision: str) -> tuple[list[s
         return commits, commits[0]
     commits = await git.resolved(checkout, start or "HEAD", end or "HEAD")
     return commits, dots.join(commits)
+
+
+async def refuse_unknown(
+    roots: Roots, git: Git, checkout: Checkout, names: Sequence[str], *, trees: Sequence[str] = ()
+) -> None:
+    """Refuse names that match nothing in the work tree, the index and the commits.
+
+    Raises:
+        NotFound: one matches nothing.
+    """
+    missing = [name for name in names if name != "." and kind_at(roots, f"{checkout.directory.path}/{name}") is None]
+    if not missing:
+        return
+    known = read_names(await git.output(checkout, "ls-files", "-z", "--", *missing))
+    for tree in trees:
+        known += read_names(await git.output(checkout, "ls-tree", "-z", "--name-only", tree, "--", *missing))
+    for name in missing:
+        if not any(is_beneath(found, name) for found in known):
+            path = f"{prefix(checkout)}{name}"
+            raise NotFound(f"{path}: matches nothing in the work tree or in git", path=path)

@@ -5,8 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pydantic import PrivateAttr
 
 from coretools.operations.content import Result
-from coretools.tools.git.checkout import Checkout
-from coretools.tools.git.paths import path_of
+from coretools.tools.git.checkout import Checkout, path_of
 from coretools.tools.git.porcelain import GitStatus, StatusEntry, as_text, quoted, single_line
 
 MAX_LISTED = 10

@@ -22,12 +22,12 @@ from coretools.process.confined import ConfinedRunner
 from coretools.process.runner import Runner
 from coretools.roots.file_version import is_harmless_to_open
 from coretools.roots.root_set import Roots
-from coretools.tools.git.checkout import Checkout, Checkouts, file_rules
+from coretools.tools.git.checkout import Checkout, git_names
 from coretools.tools.git.commands import Git
 from coretools.tools.git.commit import add, commit
 from coretools.tools.git.git_directory import unusable
 from coretools.tools.git.history import DiffOptions, diff, head, log
-from coretools.tools.git.paths import git_names
+from coretools.tools.git.open_checkout import Checkouts, file_rules
 from coretools.tools.git.policy import external_overrides
 from coretools.tools.git.porcelain import read_records, read_status, single_line
 from coretools.tools.git.results import StatusResult, TextResult, answer, branch_lines

@@ -20,8 +20,9 @@ from coretools.confinement.confined_thread import ConfinedThread
 from coretools.confinement.landlock import READ, Rule
 from coretools.errors import CannotStart, CoreError
 from coretools.process.confined import ConfinedRunner
-from coretools.process.runner import Completed, RunOptions
-from coretools.roots.read import Directory, open_directory
+from coretools.process.run import Completed, RunOptions
+from coretools.roots.read import open_directory
+from coretools.roots.root import Directory
 from coretools.roots.root_set import Roots
 from coretools.tools.search.findings import Findings, Query
 from coretools.tools.search.globs import expand_braces

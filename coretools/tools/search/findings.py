@@ -12,7 +12,8 @@ from coretools.cancellation import check_cancelled
 from coretools.config.settings import Limits
 from coretools.errors import CoreError, DeadlinePassed, NotText, TooLarge
 from coretools.roots.read import open_file
-from coretools.roots.root_set import RootedPath, Roots
+from coretools.roots.root import RootedPath
+from coretools.roots.root_set import Roots
 from coretools.tools.search.ignore import beneath, is_text_path
 from coretools.tools.search.pattern import Pattern
 

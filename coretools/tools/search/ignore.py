@@ -17,7 +17,8 @@ from coretools.roots.directory_listing import WalkBatch, WalkEntry, walk_batches
 from coretools.roots.file_version import Kind
 from coretools.roots.path_globs import ComponentTest, component_pattern, component_tests, components_match
 from coretools.roots.read import open_directory
-from coretools.roots.root_set import RootedPath, Roots, join_path
+from coretools.roots.root import RootedPath, join_path
+from coretools.roots.root_set import Roots
 from coretools.tools.search.globs import CHARACTERS, expand_braces
 
 KINDS = (".rgignore", ".ignore", ".gitignore")

@@ -17,7 +17,8 @@ from coretools.process.confined import ConfinedRunner
 from coretools.process.runner import Runner
 from coretools.roots.directory_listing import WalkEntry
 from coretools.roots.read import file_status, open_directory
-from coretools.roots.root_set import RootedPath, Roots
+from coretools.roots.root import RootedPath
+from coretools.roots.root_set import Roots
 from coretools.tools.execution_result import escaped_name
 from coretools.tools.search.engines import RipgrepEngine, SearchEngine, WalkEngine
 from coretools.tools.search.findings import Findings, MatchedLine, Query

@@ -16,7 +16,7 @@ from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.errors import CoreError, InputNeeded
 from coretools.operations.dispatch import ActiveCall, Outcome
 from coretools.redaction.redactor import Redactor
-from coretools.roots.root_set import Root
+from coretools.roots.root import Root
 from coretools.web.common.events import Exchange, outcome_label
 
 # What the running server reports to metrics and console: names and figures. `ServerState` implements

@@ -16,7 +16,8 @@ from coretools.errors import CannotStart, OutsideRoot, ReadOnly, Unsupported
 from coretools.process.environment import child_environment
 from coretools.process.runner import Runner
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
-from coretools.roots.root_set import Roots, RootSpec
+from coretools.roots.root import RootSpec
+from coretools.roots.root_set import Roots
 from coretools.tools.ci.tools import CiTools
 
 LIMITS = Limits()

@@ -13,7 +13,8 @@ from coretools.process.fork_server.pool import SandboxPool
 from coretools.process.jobs.job_table import JobTable
 from coretools.process.runner import Runner
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
-from coretools.roots.root_set import Roots, RootSpec
+from coretools.roots.root import RootSpec
+from coretools.roots.root_set import Roots
 from coretools.tools.commands.tools import CommandTools
 
 LIMITS = Limits(grace_seconds=0.3)

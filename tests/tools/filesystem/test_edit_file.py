@@ -18,7 +18,8 @@ from coretools.config.settings import Limits
 from coretools.errors import Conflict, EditRefused, InputOutput, NotText, ReadOnly, TooLarge
 from coretools.roots.hidden_files import DenyRules
 from coretools.roots.read import read_bytes
-from coretools.roots.root_set import Roots, RootSpec
+from coretools.roots.root import RootSpec
+from coretools.roots.root_set import Roots
 from coretools.roots.write import write_bytes
 from coretools.tools.filesystem.edits import Edit
 from coretools.tools.filesystem.tools import FilesystemTools

@@ -8,7 +8,8 @@ import pytest
 from coretools.config.settings import Limits
 from coretools.errors import CoreError, DeniedPath
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
-from coretools.roots.root_set import Roots, RootSpec
+from coretools.roots.root import RootSpec
+from coretools.roots.root_set import Roots
 from coretools.tools.filesystem.edits import Edit
 from coretools.tools.filesystem.tools import FilesystemTools
 

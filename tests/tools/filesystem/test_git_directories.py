@@ -17,7 +17,8 @@ from coretools.roots.git_directories import is_git_name, require_no_repository
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 from coretools.roots.read import MAX_BYTES, read_nonblocking
 from coretools.roots.resolve import resolve
-from coretools.roots.root_set import Roots, RootSpec
+from coretools.roots.root import RootSpec
+from coretools.roots.root_set import Roots
 from coretools.tools.filesystem.edits import Edit
 from coretools.tools.filesystem.tools import FilesystemTools
 from tests.protocol.peer import peer

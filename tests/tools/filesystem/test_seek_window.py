@@ -11,7 +11,8 @@ import pytest
 from coretools.config.settings import Limits
 from coretools.errors import Conflict, CoreError, InvalidArguments, NotText, TooLarge
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
-from coretools.roots.root_set import Roots, RootSpec
+from coretools.roots.root import RootSpec
+from coretools.roots.root_set import Roots
 from coretools.tools.filesystem.line_window import LineRange, count_lines, window
 from coretools.tools.filesystem.seek_window import (
     BLOCK_BYTES,

@@ -29,7 +29,8 @@ from coretools.errors import (
 )
 from coretools.operations.call import WouldBlock, run_nonblocking
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
-from coretools.roots.root_set import Roots, RootSpec
+from coretools.roots.root import RootSpec
+from coretools.roots.root_set import Roots
 from coretools.tools.filesystem.results import FileText
 from coretools.tools.filesystem.tools import LARGE_BYTES, LARGE_READS, FilesystemTools
 

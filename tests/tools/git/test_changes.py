@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from coretools.errors import DeniedPath, GitRefused, InvalidArguments, InvalidPath, NotFound, OutsideRoot, ReadOnly
-from coretools.roots.root_set import RootSpec
+from coretools.roots.root import RootSpec
 from tests.tools.git.world import HOME_CONFIG, World
 
 VALUES = "it holds values of environment variables"

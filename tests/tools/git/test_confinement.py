@@ -19,13 +19,16 @@ from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.errors import CoreError
 from coretools.process import confined as programs
 from coretools.process.confined import ConfinedRunner
-from coretools.process.runner import Completed, Runner, RunOptions
+from coretools.process.run import Completed, RunOptions
+from coretools.process.runner import Runner
 from coretools.roots import directory_access
 from coretools.roots.hidden_files import DenyRules
 from coretools.roots.read import open_directory
-from coretools.roots.root_set import Roots, RootSpec
-from coretools.tools.git.checkout import ANYWHERE, read_rules, write_rules
+from coretools.roots.root import RootSpec
+from coretools.roots.root_set import Roots
+from coretools.tools.git.commands import ANYWHERE
 from coretools.tools.git.git_directory import GitDirectory
+from coretools.tools.git.open_checkout import read_rules, write_rules
 from tests.checkout import TREE
 from tests.protocol.peer import HANDSHAKE, Peer
 from tests.roots.test_race import swapped

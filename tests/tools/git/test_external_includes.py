@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from coretools.errors import GitRefused
-from coretools.roots.root_set import RootSpec
+from coretools.roots.root import RootSpec
 from tests.tools.git.traps import answers
 from tests.tools.git.world import SECRET, World
 

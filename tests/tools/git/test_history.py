@@ -7,7 +7,7 @@ import pytest
 
 from coretools.config.settings import Limits
 from coretools.errors import DeniedPath, GitRefused, InvalidArguments, InvalidPath, NotFound, OutsideRoot
-from coretools.roots.root_set import RootSpec
+from coretools.roots.root import RootSpec
 from tests.tools.git.world import World
 
 

@@ -9,7 +9,7 @@ import pytest
 from coretools.config.settings import Limits
 from coretools.errors import GitRefused, NotFound, TooLarge
 from coretools.operations.registry import Registry
-from coretools.roots.root_set import RootSpec
+from coretools.roots.root import RootSpec
 from tests.tools.git.world import World
 from tests.variables import variables
 

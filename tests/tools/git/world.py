@@ -15,7 +15,8 @@ from coretools.config.settings import Limits
 from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.process.runner import Runner
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
-from coretools.roots.root_set import Roots, RootSpec
+from coretools.roots.root import RootSpec
+from coretools.roots.root_set import Roots
 from coretools.tools.git.tools import GitTools
 
 SECRET = "canary-content-that-stays-outside"

@@ -13,10 +13,12 @@ from coretools.confinement import landlock
 from coretools.confinement.confined_thread import ConfinedThread, ConfinedThreadPool
 from coretools.process.confined import ConfinedRunner
 from coretools.process.environment import child_environment
-from coretools.process.runner import Completed, Runner, RunOptions
+from coretools.process.run import Completed, RunOptions
+from coretools.process.runner import Runner
 from coretools.roots.hidden_files import DenyRules
 from coretools.roots.read import open_directory
-from coretools.roots.root_set import Roots, RootSpec
+from coretools.roots.root import RootSpec
+from coretools.roots.root_set import Roots
 from coretools.tools.search.engines import readable_paths
 from tests.tools.search.world import needs_ripgrep, planted, searching
 

@@ -249,7 +249,8 @@ def test_search_files_opens_each_directory_and_no_file(tmp_path: Path) -> None:
         import os, sys
         from pathlib import Path
         from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
-        from coretools.roots.root_set import Roots, RootSpec
+        from coretools.roots.root_set import Roots
+        from coretools.roots.root import RootSpec
         from coretools.tools.search.ignore import entries_beneath
         scans = []
         with Roots([RootSpec(sys.argv[1])], deny=DenyRules(DEFAULT_DENY)) as roots:

@@ -17,7 +17,8 @@ from coretools.errors import CoreError, DeniedPath, InvalidArguments, NotFound, 
 from coretools.process.environment import child_environment
 from coretools.process.runner import Runner
 from coretools.roots.hidden_files import DenyRules
-from coretools.roots.root_set import Roots, RootSpec
+from coretools.roots.root import RootSpec
+from coretools.roots.root_set import Roots
 from coretools.tools.search.engines import WalkEngine
 from coretools.tools.search.findings import Findings, Query
 from coretools.tools.search.pattern import parse_pattern

@@ -15,7 +15,8 @@ from coretools.process.confined import ConfinedRunner
 from coretools.process.environment import child_environment
 from coretools.process.runner import Runner
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
-from coretools.roots.root_set import Roots, RootSpec
+from coretools.roots.root import RootSpec
+from coretools.roots.root_set import Roots
 from coretools.tools.search.engines import RipgrepEngine, SearchEngine, WalkEngine
 from coretools.tools.search.tools import SearchTools
 

@@ -16,7 +16,8 @@ from coretools.config.settings import Settings
 from coretools.errors import Unreachable
 from coretools.protocol.process_exit import Draining
 from coretools.roots.hidden_files import DenyRules
-from coretools.roots.root_set import Roots, RootSpec
+from coretools.roots.root import RootSpec
+from coretools.roots.root_set import Roots
 from coretools.web.observability.health import Check, Health, commands_check, roots_check
 from tests.protocol.http_peer import listening
 

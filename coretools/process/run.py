@@ -1,0 +1,83 @@
+"""One run of a program: how it starts, and how it ended."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import anyio
+
+from coretools.confinement.confined_thread import ConfinedThread
+from coretools.process.children.streams import InputBuffer, OutputListener, OutputRecorder, TerminalSize
+from coretools.truncation import Excerpt
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """Options of one run."""
+
+    is_command: bool = False
+    """A program of the project or of the caller: subject to the operator's command policy, and run in the sandbox."""
+    is_confirmed: bool = False
+    """A person confirmed this argv; needed where the policy says `ask`."""
+    timeout_seconds: float | None = None
+    """None: the default of the runner."""
+    stdin: bytes | None = None
+    """None: /dev/null."""
+    input: InputBuffer | None = None
+    """Standard input that is written while the program runs; takes precedence over `stdin`."""
+    terminal: TerminalSize | None = None
+    """Run in a pseudoterminal in place of three pipes; only where `Runner.has_terminals`."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Added to the environment of the runner; takes precedence over it."""
+    inherit: bool = True
+    """False: `environment` is the complete environment."""
+    keep_bytes: int | None = None
+    """Bytes kept of each output. None: the default of the runner."""
+    confined_thread: ConfinedThread | None = None
+    """What the kernel holds the child to; entered by the thread that starts it. None: nothing."""
+    on_stdout: OutputListener | None = None
+    """Called on the event loop with every chunk of standard output. When it returns True the tree is stopped, and the
+    run ends as if the child had exited, with `timed_out` False. Not called any more once the tree is being stopped."""
+    recorder: OutputRecorder | None = None
+    """Receives every chunk of both outputs, including what is written while the tree is being stopped."""
+    halt: anyio.Event | None = None
+    """When set, the tree is stopped as by `on_stdout`."""
+
+    @property
+    def feed(self) -> InputBuffer | None:
+        """The source of standard input; None for /dev/null."""
+        return self.input or (InputBuffer.of(self.stdin) if self.stdin is not None else None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completed:
+    """Result of a run: how it ended, and what it wrote."""
+
+    argv: tuple[str, ...]
+    exit_code: int | None
+    """None when a signal terminated the program."""
+    signal: str | None
+    """Name of the signal that terminated the program ("SIGKILL")."""
+    stdout: Excerpt
+    stderr: Excerpt
+    duration_seconds: float
+    """From the start to the exit of the program itself, without its descendants."""
+    timed_out: bool
+    """The deadline passed before the program exited."""
+    peak_memory_bytes: int
+    """Peak resident memory of the largest process that was waited for. 0: unknown, because it stayed below the peak of
+    the server, which the kernel passes on to every child."""
+    stragglers_stopped: int
+    """Processes that outlived the program and were stopped by the runner."""
+    tier: str | None = None
+    """Confinement tier of a command; None for a program that is no command, and without a sandbox pool."""
+    stopped_for: str = ""
+    """Why the supervisor stopped a command; empty if it did not."""
+    made: tuple[str, ...] = ()
+    """Control files (of git, editors and agents) that were created or changed while a command ran."""
+    remarks: tuple[str, ...] = ()
+    """Sentences about changes to git's configuration that were not carried over as the command made them."""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the program exited by itself, in time, with exit code 0."""
+        return self.exit_code == 0 and not self.timed_out and not self.stopped_for

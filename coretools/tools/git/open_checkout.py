@@ -1,0 +1,226 @@
+"""Find the work tree that a call refers to, and examine its repository before git runs in it.
+
+A hostile repository can redirect git with links and pointer files. Its structure is therefore checked first, through
+handles opened beneath a root. git then gets the locations in its environment (GIT_DIR, GIT_WORK_TREE) and searches for
+nothing. Nothing that is read during the check is shown to the caller.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+
+from coretools.confinement.landlock import (
+    MAKE_DIRECTORY,
+    MAKE_FILE,
+    READ,
+    READ_FILE,
+    REFER,
+    REMOVE_DIRECTORY,
+    REMOVE_FILE,
+    TRUNCATE,
+    WRITE_FILE,
+    Rule,
+)
+from coretools.errors import NotFound, ReadOnly
+from coretools.process.confined import ConfinedRunner
+from coretools.roots import directory_access
+from coretools.roots.read import open_directory
+from coretools.roots.root import Directory
+from coretools.roots.root_set import Roots
+from coretools.tools.git.checkout import Checkout
+from coretools.tools.git.configuration import GitConfigurations
+from coretools.tools.git.git_directory import (
+    GitDirectory,
+    examine,
+    examine_references,
+    examine_shared,
+    open_target,
+    read_pointer,
+    unusable,
+)
+
+# Landlock rules for one checkout: what git may access, given as the examined handles and not as paths.
+#
+# They are the second line of defence behind `structure` and `policy`. If those missed something, or something changed
+# after the check, git reaches a file that the rules do not allow, or a program that it may not execute.
+#
+# Landlock rules only grant access, and a rule for a directory covers everything beneath it. git creates its lock files
+# in the git directory itself, so a change can write all of that directory, `config` and `hooks` included
+# (docs/adr/0008).
+
+
+_FILES = WRITE_FILE | TRUNCATE | MAKE_FILE | REMOVE_FILE
+_TREE = _FILES | MAKE_DIRECTORY | REMOVE_DIRECTORY | REFER
+
+_TREES = ("objects", "refs", "logs", "reftable")
+"""Directories of a git directory in which a commit creates files."""
+
+
+def read_rules(
+    roots: Roots, handles: Iterable[int], included: Iterable[tuple[str, str]], stack: ExitStack
+) -> list[Rule]:
+    """Return rules for reading beneath these handles, and the files that the configuration includes from elsewhere."""
+    rules: list[Rule] = [(handle, READ) for handle in handles]
+    for path, name in included:
+        with suppress(NotFound):
+            directory = stack.enter_context(open_directory(roots, path))
+            rules.append((stack.enter_context(directory_access.open_handle(directory.fd, name)), READ_FILE))
+    return rules
+
+
+def write_rules(
+    own: GitDirectory, entries: Mapping[str, str], common: GitDirectory, shared: Mapping[str, str], stack: ExitStack
+) -> list[Rule]:
+    """Return rules for what git_add and git_commit write.
+
+    The work tree is never writable. In the common directory only the trees are.
+    """
+    rules: list[Rule] = [(own.handle, _directory_rights(entries, has_logs="logs" in entries))]
+    rules += _tree_rules(own, entries, stack)
+    if common is not own:
+        rules += _tree_rules(common, shared, stack)
+        if "logs" not in shared:
+            rules.append((common.handle, _directory_rights(shared, has_logs=False)))
+    return rules
+
+
+def file_rules(files: Iterable[str]) -> list[Rule]:
+    """Return rules for configuration files outside the roots that were found to be harmless."""
+    return [(file, READ_FILE) for file in files]
+
+
+def _directory_rights(entries: Mapping[str, str], *, has_logs: bool) -> int:
+    """Return the rights that a change needs on the git directory itself: for lock files and missing directories."""
+    rights = _FILES
+    rights |= 0 if has_logs else MAKE_DIRECTORY
+    rights |= REMOVE_DIRECTORY if "sequencer" in entries else 0
+    return rights
+
+
+def _tree_rules(directory: GitDirectory, entries: Mapping[str, str], stack: ExitStack) -> list[Rule]:
+    names = [name for name in _TREES if entries.get(name) == "directory"]
+    return [(stack.enter_context(directory_access.open_subdirectory(directory.handle, name)), _TREE) for name in names]
+
+
+GIT = ".git"
+
+_IN_PROGRESS = {
+    "rebase-merge": "rebase",
+    "rebase-apply": "rebase",
+    "MERGE_HEAD": "merge",
+    "CHERRY_PICK_HEAD": "cherry-pick",
+    "REVERT_HEAD": "revert",
+    "BISECT_LOG": "bisect",
+}
+"""Entries of a git directory that show an unfinished operation."""
+
+
+class Checkouts:
+    """Opens work trees beneath the roots, and remembers the policy of each repository."""
+
+    def __init__(self, roots: Roots, confined: ConfinedRunner) -> None:
+        self._roots = roots
+        self._confined = confined
+        self._configurations = GitConfigurations(roots)
+
+    @contextmanager
+    def opened(self, repository: str, *, change: bool = False) -> Iterator[Checkout]:
+        """Open the work tree that contains the directory `repository`: the nearest one upwards, never above the root.
+
+        `change` examines every reference too, since git would write through a link among them, and requires a writable
+        root.
+
+        Raises:
+            NotFound: there is no repository. GitRefused: git is not run in this one. ReadOnly: `change` in a read-only
+                root.
+        """
+        with ExitStack() as stack:
+            directory = stack.enter_context(self._work_tree(repository))
+            own, environment = self._git_directory(stack, directory)
+            entries = shared = examine(own)
+            common = own
+            if "commondir" in entries:
+                pointer = read_pointer(own.handle, "commondir", own.shown)
+                common = stack.enter_context(open_target(self._roots, f"{own.shown}/commondir", pointer, own.path))
+                environment["GIT_COMMON_DIR"] = common.path
+                shared = examine(common)
+            borrowed = examine_shared(self._roots, common, shared, stack)
+            if change:
+                _require_writable(self._roots, directory, own, common)
+                examine_references(own, entries)
+                if common is not own:
+                    examine_references(common, shared)
+            policy = self._configurations.policy(own, common)
+            handles = dict.fromkeys((directory.fd, own.handle, common.handle, *borrowed))
+            rules = read_rules(self._roots, handles, policy.included, stack)
+            if change:
+                rules += write_rules(own, entries, common, shared, stack)
+            checkout = Checkout(
+                directory=directory,
+                rules=tuple(rules),
+                confined_thread=None if policy.external_includes else self._confined.confined_thread("git", rules),
+                is_confined=partial(self._confined.is_confined, "git"),
+                environment=environment,
+                git_path=own.path,
+                common_path=common.path,
+                policy=policy,
+                hooks=_hooks(common, shared) if change else (),
+                in_progress=next((word for name, word in _IN_PROGRESS.items() if name in entries), ""),
+            )
+            yield checkout
+
+    @contextmanager
+    def _work_tree(self, repository: str) -> Iterator[Directory]:
+        with open_directory(self._roots, repository) as start:
+            place = start.place
+            if directory_access.entry_kind(start.fd, GIT) is not None:
+                yield start
+                return
+        relative = place.relative
+        while relative != ".":
+            relative = relative.rpartition("/")[0] or "."
+            with open_directory(self._roots, f"{place.root.path}/{relative}") as above:
+                if directory_access.entry_kind(above.fd, GIT) is not None:
+                    yield above
+                    return
+        raise NotFound(
+            f"{repository}: no git work tree here or above, up to the root; "
+            "a repository that begins above the root can't be used"
+        )
+
+    def _git_directory(self, stack: ExitStack, directory: Directory) -> tuple[GitDirectory, dict[str, str]]:
+        """Return the git directory, and the environment variables that name it."""
+        shown = f"{directory.shown}/.git".removeprefix("./")
+        kind = directory_access.entry_kind(directory.fd, GIT)
+        if kind == "directory":
+            handle = stack.enter_context(directory_access.open_subdirectory(directory.fd, GIT))
+            own = GitDirectory(handle, f"{directory.path}/.git", shown, directory.place.root, is_entry=True)
+            # Relative to the handle that git runs in, so it names the examined work tree even after a rename.
+            return own, {"GIT_DIR": ".git", "GIT_WORK_TREE": "."}
+        if kind != "file":
+            raise unusable(shown, "is a link" if kind == "link" else "is neither a file nor a directory")
+        pointer = read_pointer(directory.fd, ".git", directory.shown)
+        if not pointer.startswith("gitdir: "):
+            raise unusable(shown, "is a file that names no git directory")
+        target = pointer.removeprefix("gitdir: ")
+        own = stack.enter_context(open_target(self._roots, shown, target, directory.path))
+        return own, {"GIT_DIR": own.path, "GIT_WORK_TREE": "."}
+
+
+def _require_writable(roots: Roots, directory: Directory, *places: GitDirectory) -> None:
+    """Refuse a change in a read-only root. One can lie within the work tree's root: at or in its git directory."""
+    found = [directory.place.root, *(place.root for place in places)]
+    for place in places:
+        inner = roots.split(place.path)
+        found += [] if inner is None else [inner.root]
+        found += [root for root in roots if root.path.startswith(f"{place.path}/")]
+    for root in found:
+        if not root.writable:
+            raise ReadOnly(f"{directory.shown}: the root {root.name} is read-only, so nothing is staged or committed")
+
+
+def _hooks(common: GitDirectory, entries: Mapping[str, str]) -> tuple[str, ...]:
+    if entries.get("hooks") != "directory":
+        return ("hooks",) if "hooks" in entries else ()
+    with directory_access.open_subdirectory(common.handle, "hooks") as hooks:
+        return tuple(sorted(name for name in directory_access.entry_kinds(hooks) if not name.endswith(".sample")))
