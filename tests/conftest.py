@@ -1,6 +1,6 @@
-"""What every test stands on: one event loop kind, because the server's own transport is written for it.
+"""Fixtures and settings of all tests: asyncio only, because the server's own transport is written for it.
 
-Figures that a test gives to `figure` stand at the end of the report, whichever worker ran it.
+Values that a test passes to `figure` are printed at the end of the report, whichever worker ran it.
 """
 
 import gc
@@ -26,7 +26,7 @@ def figure(record_property: Callable[[str, object], None]) -> Figure:
 
 
 def pytest_collection_finish() -> None:
-    """Eleven thousand tests are a million objects, which no collection of garbage need look at again."""
+    """Freeze the collected tests, so that garbage collection need not visit a million objects again."""
     gc.collect()
     gc.freeze()
 
@@ -40,7 +40,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(autouse=True)
 def log_as_it_was() -> Iterator[None]:
-    """An entry point that is run in this process decides about the log of the process; the next test has its own."""
+    """Restore the logging of this process, which an entry point that runs in it configures."""
     loggers = [logging.getLogger(name) for name in ("", *OWN_LOGGERS, *VERBOSE_LOGGERS)]
     levels = [one.level for one in loggers]
     handlers = logging.root.handlers[:]

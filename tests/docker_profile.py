@@ -1,14 +1,14 @@
-"""Docker's default seccomp profile, as far as it matters here, for a program that runs as an ordinary user.
+"""Runs a program as an ordinary user under the relevant part of Docker's default seccomp profile.
 
     python -m tests.docker_profile [--user UID] -- PROGRAM [ARGUMENT ...]
 
-It is the environment of a container that was started with `--user` and `--cap-drop ALL`, without Docker and without
-libseccomp: no capability, no new privileges, and a filter made here. `--user 0` is root without capabilities, from the
-start of the program on: for an interpreter that only root can read.
+This is the environment of a container started with `--user` and `--cap-drop ALL`, without Docker and libseccomp: no
+capability, no new privileges, and a filter that this module builds. `--user 0` is root without capabilities from the
+start of the program, for an interpreter that only root can read.
 
-Facts: moby/profiles, seccomp/default.json, read 2026-11-22 for a container without capabilities. That profile lists
-what is allowed; the table here lists what of the rest a kernel of x86-64 or arm64 has, and lets through what neither
-knows. Numbers: asm/unistd.h of both.
+Source: moby/profiles, seccomp/default.json, read 2026-11-22 for a container without capabilities. That profile lists
+the allowed calls; the table here lists the remaining calls that a kernel of x86-64 or arm64 has, and allows calls that
+neither list contains. Numbers: asm/unistd.h of both.
 """
 
 import argparse
@@ -20,7 +20,7 @@ import struct
 import sys
 
 REFUSED = {
-    # Name: its number on x86-64 and on arm64; None where there is none.
+    # Name: its number on x86-64 and on arm64; None where the machine has no such call.
     "acct": (163, 89),
     "add_key": (248, 217),
     "bpf": (321, 280),
@@ -80,16 +80,16 @@ REFUSED = {
     "ustat": (136, None),
     "vhangup": (153, 58),
 }
-"""What the profile does not allow to a process without capabilities."""
+"""Calls that the profile refuses to a process without capabilities."""
 
 ABSENT = {"clone3": (435, 435)}
-"""Answered as if the kernel had no such call, so that the C library takes `clone`, whose flags a filter can read."""
+"""Answered with ENOSYS, so that the C library uses `clone`, whose flags a filter can read."""
 
 LOOKED_INTO = {"clone": (56, 220), "socket": (41, 198), "personality": (135, 92)}
 NAMESPACES = 0x7E020000
-"""Flags of clone(2) that make a namespace."""
+"""Flags of clone(2) that create a namespace."""
 FAMILIES = frozenset({*range(12), 13, 14, 15, 16, 17, 18, 21, 22, 24, *range(26, 34), 35, 36, 39, *range(41, 46)})
-"""Address families of sockets that are allowed; left out are ALG (38), VSOCK (40) and some that nobody has."""
+"""Address families of sockets that are allowed; ALG (38), VSOCK (40) and some unused ones are not."""
 PERSONALITIES = (0, 8, 0x20000, 0x20008, 0xFFFFFFFF)
 
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
@@ -134,7 +134,7 @@ def program_for(machine: str) -> bytes:
 
 
 def _only(values: "list[int] | tuple[int, ...]") -> list[bytes]:
-    """Allow these values of the argument, and refuse every other."""
+    """Allow these values of the argument, and refuse all others."""
     checks = [_of(_JUMP_EQUAL, value, len(values) - at, 0) for at, value in enumerate(values)]
     return [*checks, _refuse(errno.EPERM), _of(_RETURN, _ALLOW)]
 
@@ -148,14 +148,15 @@ def _of(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
 
 
 def under_profile() -> list[str]:
-    """What to put before a command line to have it run so, as the user that runs the tests, without capabilities."""
+    """The words to put before a command line: it runs as the user of the tests, without capabilities, under the
+    profile."""
     return [sys.executable, "-m", "tests.docker_profile", "--keep-user", "--"]
 
 
 def enter(user: int | None = NOBODY) -> None:
-    """Make this process an ordinary one in such a container, for good. Only before any thread is started.
+    """Turn this process into an ordinary one in such a container, irrevocably. Only before any thread is started.
 
-    Root becomes `user`, or stays root in name only for None.
+    Root becomes `user`, or for None stays user 0 without privileges.
 
     Raises:
         OSError: the kernel refused a step.
@@ -176,7 +177,7 @@ def enter(user: int | None = NOBODY) -> None:
 
     if os.geteuid() == 0:
         for capability in range(_CAPABILITIES):
-            if prctl(_PR_CAPBSET_DROP, capability) != 0:  # beyond the last one that this kernel has
+            if prctl(_PR_CAPBSET_DROP, capability) != 0:  # after the last one that this kernel has
                 break
         if user is not None:
             os.setgroups([])
@@ -186,13 +187,13 @@ def enter(user: int | None = NOBODY) -> None:
     require(prctl(_PR_SET_NO_NEW_PRIVS, 1))
     code = program_for(platform.machine())
     buffer = ctypes.create_string_buffer(code, len(code))
-    # struct sock_fprog: a count of instructions, and where they stand.
+    # struct sock_fprog: the number of instructions, and their address.
     header = ctypes.create_string_buffer(struct.pack("@HP", len(code) // 8, ctypes.addressof(buffer)))
     require(prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, ctypes.addressof(header)))
 
 
 def main() -> None:
-    """Enter, and become the program."""
+    """Enter the profile and execute the program."""
     parser = argparse.ArgumentParser(prog="python -m tests.docker_profile")
     parser.add_argument("--user", type=int, default=NOBODY, help="user and group to become when started by root")
     parser.add_argument("--keep-user", action="store_true", help="stay root, without capabilities")

@@ -1,10 +1,10 @@
-"""A root directory of its own for one program, as a container has it: what an image would hold, read-only, and no more.
+"""A root directory for one program, as in a container: the content of an image, read-only, and nothing else.
 
-Made of the machine's own programs and of this Python with its packages, in namespaces of mounts and processes, by
+It is made of the machine's own programs and of this Python with its packages, in mount and process namespaces, by
 util-linux. The program runs as the image's user, with its variables, under Docker's default profile
-(`tests.docker_profile`). Needs root; nothing stays when it ends.
+(`tests.docker_profile`). Needs root; nothing remains when it ends.
 
-The checkout or the packages may lie beneath `/work` or `/tmp`, so these two are mounted first.
+The checkout or the packages may be beneath `/work` or `/tmp`, so these two are mounted first.
 """
 
 import os
@@ -51,7 +51,7 @@ exec chroot "$root" /usr/bin/env -C "$TREE" "$PYTHON" -m tests.docker_profile --
 
 
 def missing() -> str:
-    """Why no program can be run so here; empty when one can."""
+    """The reason why no program can run this way here; empty if one can."""
     if os.geteuid() != 0:
         return "mount namespaces need root here"
     if not is_supported():
@@ -66,15 +66,15 @@ def missing() -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mounted:
-    """What a container is started with."""
+    """The directories that a container is started with."""
 
     at: Path
     """An empty directory for its root."""
     work: Path
     secrets: Path
-    """For reading only."""
+    """Read-only."""
     config: Path | None = None
-    """For reading only, at /run/config."""
+    """Read-only, at /run/config."""
     tmp_options: str = "mode=1777"
     user: int = 10001
 
@@ -82,7 +82,7 @@ class Mounted:
 def words_for(
     argv: Sequence[str], environment: Mapping[str, str], mounted: Mounted, *, directory: str
 ) -> tuple[list[str], dict[str, str]]:
-    """The command line that runs another one in a fresh root, and the variables it needs."""
+    """The command line that runs another one in a new root, and the variables that it needs."""
     packages = Path(sys.prefix).resolve()
     needed = {TREE, packages, Path(sys.base_prefix).resolve()}
     outermost = [path for path in needed if not any(path != one and path.is_relative_to(one) for one in needed)]

@@ -1,4 +1,4 @@
-"""The Dockerfile as its builder reads it, by BuildKit's own parser; the compose file and the Kubernetes manifest."""
+"""The Dockerfile as BuildKit's own parser reads it; the compose file and the Kubernetes manifest."""
 
 import re
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ class Stage:
     name: str
     base: str
     steps: list[Any] = field(default_factory=list)
-    """As the parser has them: `cmd`, `value`, `flags`, and `json` for a list of words."""
+    """The parser's instructions: `cmd`, `value`, `flags`, and `json` for a list of words."""
 
     def values(self, command: str) -> list[tuple[str, ...]]:
         return [step.value for step in self.steps if step.cmd == command]
@@ -44,17 +44,17 @@ def arguments() -> dict[str, str]:
 
 
 def filled(text: str) -> str:
-    """A text of the Dockerfile with the defaults of its arguments in their places."""
+    """A text of the Dockerfile with its arguments replaced by their defaults."""
     return re.sub(r"\$\{(\w+)\}", lambda found: arguments()[found[1]], text)
 
 
 def user() -> str:
-    """Whom the image runs as, unless it was built or is run for somebody else."""
+    """The user of the image, unless it is built or run for another one."""
     return filled(str(last("http", "USER").value[0]))
 
 
 def lineage(target: str) -> list[Stage]:
-    """The stages that a target is made of, the first one first."""
+    """The stages that a target is built from, the first one first."""
     by_name = {stage.name: stage for stage in stages()}
     stage = by_name.get(target)
     line: list[Stage] = []
@@ -78,14 +78,14 @@ def last(target: str, command: str) -> Any:
 
 
 def compose(given: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """The compose file with the values of its variables in their places: those given, else their defaults."""
+    """The compose file with its variables replaced by the given values or their defaults."""
     yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
     loaded: dict[str, Any] = _interpolated(yaml.safe_load(COMPOSE.read_text()), given or {})
     return loaded
 
 
 def _interpolated(value: Any, given: Mapping[str, str]) -> Any:
-    """As Compose does it: in what was parsed, so that nothing stays a text."""
+    """Replace variables as Compose does: in the parsed document, so that a value keeps its type."""
     if isinstance(value, dict):
         return {key: _interpolated(inner, given) for key, inner in value.items()}
     if isinstance(value, list):
@@ -96,7 +96,7 @@ def _interpolated(value: Any, given: Mapping[str, str]) -> Any:
 
 
 def manifests() -> dict[str, Any]:
-    """What the manifest holds, by kind."""
+    """The objects of the manifest, by kind."""
     yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
     return {one["kind"]: one for one in yaml.safe_load_all(KUBERNETES.read_text())}
 

@@ -2,10 +2,10 @@
 
     python -m tests.oci_bundle BUNDLE [NAME=VALUE ...]
 
-`BUNDLE/rootfs` holds the image's files. Writes `BUNDLE/config.json` for `runc run --bundle BUNDLE NAME`, as Docker
-does it for the service `http`: entry point, variables, user, mounts, limits and capabilities as the compose file
-says, masked paths, and Docker's default seccomp profile (`tests.docker_profile`). NAME=VALUE is what `.env` would
-say. It has the network of whoever starts it, since it is the engine that publishes ports.
+`BUNDLE/rootfs` contains the image's files. Writes `BUNDLE/config.json` for `runc run --bundle BUNDLE NAME`, as Docker
+does for the service `http`: entry point, variables, user, mounts, limits and capabilities of the compose file, masked
+paths, and Docker's default seccomp profile (`tests.docker_profile`). NAME=VALUE is a line of `.env`. The container
+shares the network of the caller, because the engine publishes ports.
 
     buildah bud --isolation chroot --build-arg BASE=IMAGE -t coretools-http . && c=$(buildah from coretools-http)
     cp -a "$(buildah mount "$c")" BUNDLE/rootfs
@@ -35,7 +35,7 @@ MASKED = (
     "/sys/firmware",
 )
 READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
-"""What Docker hides, and lets nobody write."""
+"""Paths that Docker masks or makes read-only."""
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""The pages for contributors agree with the tree: picture, paths, indexes, links, numbers (docs/specs/structure.md)."""
+"""The pages for contributors agree with the tree: diagram, paths, indexes, links, numbers (docs/specs/structure.md)."""
 
 import re
 import runpy
@@ -28,7 +28,7 @@ def pages() -> list[Path]:
     return [page for page in [*TREE.glob("*.md"), *DOCS.rglob("*.md")] if page.name != "CHANGELOG.md"]
 
 
-def test_the_picture_is_that_of_the_imports() -> None:
+def test_the_diagram_agrees_with_the_imports() -> None:
     """structure-11: written by `python docs/architecture_picture.py --write`."""
     script = runpy.run_path(str(DOCS / "architecture_picture.py"))
     assert script["picture"]() in text(ARCHITECTURE), "run `python docs/architecture_picture.py --write`"
@@ -45,7 +45,7 @@ def test_every_path_that_the_pages_name_exists() -> None:
 
 
 def test_decisions_are_numbered_without_gaps_and_indexed() -> None:
-    """structure-12: each has the parts that a reader looks for."""
+    """structure-12: each has the required sections."""
     decisions = sorted((DOCS / "adr").glob("[0-9]*.md"))
     assert [path.name[:4] for path in decisions] == [f"{number:04}" for number in range(1, len(decisions) + 1)]
     index = text(DOCS / "adr" / "README.md")
@@ -77,7 +77,7 @@ def test_links_and_decisions_that_are_named_exist() -> None:
 
 
 def test_headings_that_links_name_exist() -> None:
-    """structure-12: by the rules of GitHub for the anchors of headings."""
+    """structure-12: by GitHub's rules for the anchors of headings."""
     named = {
         (page.name, (page.parent / target).resolve() if target else page, anchor)
         for page in pages()
@@ -96,7 +96,7 @@ def anchors(page: Path) -> set[str]:
 
 
 def test_rules_that_tests_name_exist() -> None:
-    """structure-9: a test that names a rule of a page names one that is there."""
+    """structure-9: a test that names a rule of a page names an existing one."""
     rules = set()
     for page in (DOCS / "specs").glob("*.md"):
         rules |= set(re.findall(r"^- ([a-z]+(?:-[a-z]+)*-\d+):", text(page), re.MULTILINE))

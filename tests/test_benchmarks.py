@@ -1,4 +1,4 @@
-"""The benchmarks run and print what they promise (docs/specs/benchmarks.md). Never what they measured."""
+"""The benchmarks run and print what they promise (docs/specs/benchmarks.md). The measured values are not tested."""
 
 import json
 import os
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the server's tr
 
 
 def benchmarks(directory: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    """A run from any directory, as with an installed checkout."""
+    """Run the benchmarks from any directory, as with an installed checkout."""
     return subprocess.run(
         [sys.executable, "-m", "benchmarks", *words],
         cwd=directory,
@@ -37,8 +37,9 @@ def benchmarks(directory: Path, *words: str) -> subprocess.CompletedProcess[str]
 
 
 @pytest.mark.parametrize("group", sorted({row.name.split("/")[0] for row in ROWS}))
-def test_a_smoke_run_prints_every_row_and_leaves_nothing_behind(tmp_path: Path, group: str) -> None:
-    """benchmarks-1, benchmarks-5, benchmarks-6, benchmarks-11, benchmarks-12: a line a row; the workspace is gone."""
+def test_a_smoke_run_prints_every_row_and_leaves_no_file(tmp_path: Path, group: str) -> None:
+    """benchmarks-1, benchmarks-5, benchmarks-6, benchmarks-11, benchmarks-12: one line for each row; the workspace is
+    deleted."""
     done = benchmarks(tmp_path, "--smoke", "--only", f"{group}/")
     assert done.returncode == 0, done.stderr
     printed = [line.split()[0] for line in done.stdout.splitlines() if line]
@@ -69,7 +70,7 @@ def test_a_name_that_no_row_has_is_refused_with_those_there_are(tmp_path: Path) 
 
 
 def test_the_bars_of_the_project_stand_in_the_rows() -> None:
-    """benchmarks-4: a bar is written once."""
+    """benchmarks-4: each bar is written once."""
     bars = {row.name: (row.bar, row.target) for row in ROWS if row.bar is not None}
     assert bars == {
         "start/initialize": (1.15, None),
@@ -169,7 +170,7 @@ def test_the_client_of_the_load_knows_where_an_answer_ends(received: list[bytes]
 
 @pytest.mark.parametrize("received", [b"", b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf"], ids=["none", "half"])
 def test_an_answer_that_is_lost_ends_the_run(received: bytes) -> None:
-    """benchmarks-8: a connection that is closed before its answer is whole."""
+    """benchmarks-8: a connection that is closed before its answer is complete."""
     with socket.create_server(("127.0.0.1", 0)) as accepting, closing(Load(accepting.getsockname(), 1)) as load:
         end, _ = accepting.accept()
         end.sendall(received)
@@ -179,8 +180,8 @@ def test_an_answer_that_is_lost_ends_the_run(received: bytes) -> None:
         end.close()
 
 
-def test_only_what_one_principal_may_have_is_lifted_from_our_server() -> None:
-    """benchmarks-9: everything else is as it comes: validation, log, metrics, events."""
+def test_only_the_limits_of_one_principal_are_raised_on_our_server() -> None:
+    """benchmarks-9: all else has its default: validation, log, metrics, events."""
     assert tomllib.loads(CONFIGURATION) == {
         "limits": {"sessions": 8192, "sessions_per_principal": 8192, "connections": 4096, "session_idle_seconds": 3600},
         "roles": {"default": {"requests_per_second": 0, "concurrent": 4096}},
@@ -188,7 +189,7 @@ def test_only_what_one_principal_may_have_is_lifted_from_our_server() -> None:
 
 
 def test_the_soak_compares_the_last_third_with_the_first() -> None:
-    """benchmarks-10: what grows shows."""
+    """benchmarks-10: growth is visible."""
     looks = [dict.fromkeys(SOAKED, float(number)) for number in range(9)]
     thirds = Soaked(samples=looks).thirds()
     assert thirds["memory, first third"].values == (0.0, 1.0, 2.0)
@@ -197,8 +198,8 @@ def test_the_soak_compares_the_last_third_with_the_first() -> None:
     assert Measured(row, thirds[row.subject], thirds[row.baseline]).meets_bar is False
 
 
-def test_what_is_compared_is_measured_in_turns_after_one_that_does_not_count() -> None:
-    """benchmarks-2: A B A B; a turn of several counts as their median."""
+def test_contenders_are_measured_in_turns_after_a_warm_up() -> None:
+    """benchmarks-2: A B A B; a turn of several measurements counts as their median."""
     calls: list[str] = []
     values = iter(range(100))
 

@@ -1,6 +1,6 @@
-"""The image and its manifests, as files: what they say, and that they say the same (docs/specs/containers.md).
+"""The image and its manifests as files: what they contain, and that they agree (docs/specs/containers.md).
 
-What an image of them does is in test_container_start.py.
+test_container_start.py tests the behaviour of an image.
 """
 
 import importlib
@@ -45,7 +45,7 @@ from tests.image import (
 from tests.web.plans import options_of
 
 HOME = "/opt/coretools"
-"""Where the server and its packages are."""
+"""The directory of the server and its packages."""
 
 TARGETS = {"http": "coretools-http", "workstation": "coretools-workstation"}
 OURS = ("http", "replica-1", "replica-2", "replica-3")
@@ -53,7 +53,7 @@ EXCEPTIONS = [line[1:] for line in (TREE / ".dockerignore").read_text().splitlin
 
 
 def copied() -> list[str]:
-    """What comes from the directory that is built."""
+    """The files copied from the build context."""
     steps = [step for stage in stages() for step in stage.steps if step.cmd == "COPY"]
     return [source for step in steps if not step.flags for source in step.value[:-1]]
 
@@ -63,7 +63,7 @@ def seconds(text: str) -> float:
 
 
 def config_of(variables: Mapping[str, str]) -> Config:
-    """The configuration that a server of the image finds with these variables, and with the file where they name it."""
+    """The configuration that a server of the image reads with these variables, and with the file that they name."""
     found = {**environment_of("http"), **variables}
     if CONFIG_VARIABLE in found:
         found[CONFIG_VARIABLE] = str(here(found[CONFIG_VARIABLE]))
@@ -77,7 +77,7 @@ def here(path: str) -> Path:
 
 
 def config_of_pod(directory: Path) -> Config:
-    """The configuration that the server in a pod finds, by the variable and the mount that name it."""
+    """The configuration that the server in a pod reads, from the variable and the mount that name it."""
     container = pod()["containers"][0]
     variables = {one["name"]: one["value"] for one in container["env"]}
     path = Path(variables["CORETOOLS_HTTP_CONFIG"])
@@ -103,7 +103,7 @@ def test_there_are_two_targets_and_the_last_stage_is_the_http_server() -> None:
 
 
 def test_what_is_copied_is_there_and_nothing_else_reaches_the_builder() -> None:
-    """container-2: the builder gets what is listed, not what happens to lie in the directory."""
+    """container-2: the builder gets the listed files, not everything in the directory."""
     assert copied()
     assert [source for source in copied() if not (TREE / source).exists()] == []
     assert (TREE / ".dockerignore").read_text().splitlines()[1] == "*"
@@ -131,7 +131,7 @@ def test_packages_come_by_hash_and_nothing_is_fetched_after_that() -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_the_user_is_a_number_and_not_root(target: str) -> None:
-    """container-4: Kubernetes can't tell that a name is not root (runAsNonRoot)."""
+    """container-4: Kubernetes cannot tell that a user name is not root (runAsNonRoot)."""
     users = [filled(step.value[0]) for step in steps_of(target) if step.cmd == "USER"]
     assert users == ["10001:10001"]
     assert last(target, "WORKDIR").value == ("/work",)
@@ -139,7 +139,7 @@ def test_the_user_is_a_number_and_not_root(target: str) -> None:
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_no_program_of_the_server_is_on_the_path_of_commands(target: str) -> None:
-    """container-17: `python` is Debian's there, with pip and venv; the base's own programs are taken away."""
+    """container-17: `python` is Debian's there, with pip and venv; the base image's own programs are removed."""
     assert HOME not in environment_of(target)["PATH"]
     (installed,) = [text for stage in lineage(target) for (text,) in stage.values("RUN") if "apt-get install" in text]
     words = filled(installed).split()
@@ -193,7 +193,7 @@ def test_the_port_is_the_same_everywhere() -> None:
 
 
 def test_an_image_without_configuration_does_not_serve() -> None:
-    """container-8: it listens for other machines, so it wants tokens, names and TLS."""
+    """container-8: it listens for other machines, so it requires tokens, names and TLS."""
     server = config_of({}).server
     assert server.host == "0.0.0.0"
     with pytest.raises(Exception, match=r"auth\.tokens.*server\.hosts.*plain text"):
@@ -201,8 +201,8 @@ def test_an_image_without_configuration_does_not_serve() -> None:
 
 
 @pytest.mark.parametrize("service", OURS)
-def test_what_compose_says_is_understood_and_safe(service: str) -> None:
-    """container-9: every variable is a key of the configuration or one of the flags, and the server would start."""
+def test_the_compose_file_is_understood_and_safe(service: str) -> None:
+    """container-9: every variable is a configuration key or one of the flags, and the server would start."""
     variables = compose()["services"][service]["environment"]
     known = (TREE / "coretools" / "config" / "options.py").read_text()
     assert {n for n in variables if not n.startswith(VARIABLES) and f'"{n}"' not in known} == {"CORETOOLS_POLICY"}
@@ -212,7 +212,7 @@ def test_what_compose_says_is_understood_and_safe(service: str) -> None:
 
 
 def test_the_compose_file_has_two_roles_a_policy_limits_a_network_by_choice_and_an_author(tmp_path: Path) -> None:
-    """container-20: as a start reads it, with what `.env` may say."""
+    """container-20: as a start reads it, with the variables that `.env` may set."""
     given = {"CORETOOLS_NETWORK": "allow", "CORETOOLS_AUTHOR": "Ada <ada@example.com>", "CORETOOLS_UMASK": "002"}
     for given_variables, network, author, umask in (
         (given, "allow", "Ada <ada@example.com>", 0o002),
@@ -236,7 +236,7 @@ def test_the_compose_file_has_two_roles_a_policy_limits_a_network_by_choice_and_
 
 
 def test_every_variable_of_the_compose_file_is_explained() -> None:
-    """container-20: in env.example, or where the replicas are; and that has no other."""
+    """container-20: in env.example, or beside the replicas; and env.example has no other variable."""
     named = set(re.findall(r"\$\{(\w+):-", COMPOSE.read_text()))
     explained = set(re.findall(r"^(\w+)=", (COMPOSE.parent / "env.example").read_text(), re.MULTILINE))
     places = {"CORETOOLS_WORK", "CORETOOLS_SECRETS", "CORETOOLS_CONFIG", "CORETOOLS_NAME", "CORETOOLS_CERTIFICATE"}
@@ -254,8 +254,8 @@ def test_variables_of_the_image_are_known_ones(target: str) -> None:
     assert "CORETOOLS_ROOTS" in known or target == "http"
 
 
-def test_what_the_manifest_says_is_understood_and_safe(tmp_path: Path) -> None:
-    """container-9: and the probes call the server by a name that it has."""
+def test_the_manifest_is_understood_and_safe(tmp_path: Path) -> None:
+    """container-9: and the probes call the server by one of its names."""
     config = config_of_pod(tmp_path)
     require_safe(config, has_auth=True)
     for probe in ("startupProbe", "livenessProbe", "readinessProbe"):
@@ -265,7 +265,7 @@ def test_what_the_manifest_says_is_understood_and_safe(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("service", ["http", "replica-1", "redis", "haproxy"])
-def test_containers_of_compose_may_nothing_that_they_need_not(service: str) -> None:
+def test_containers_of_compose_have_no_unneeded_privileges(service: str) -> None:
     """container-10."""
     found = compose()["services"][service]
     assert found["read_only"] is True
@@ -282,7 +282,7 @@ def test_containers_of_compose_may_nothing_that_they_need_not(service: str) -> N
         assert all({"exec", "mode=1777"} <= flags for flags in places.values())
 
 
-def test_the_pod_may_nothing_that_it_needs_not() -> None:
+def test_the_pod_has_no_unneeded_privileges() -> None:
     """container-10."""
     uid, gid = (int(one) for one in user().split(":"))
     security = pod()["securityContext"]
@@ -303,8 +303,9 @@ def test_the_pod_may_nothing_that_it_needs_not() -> None:
     assert "namespace" not in {key for one in manifests().values() for key in one["metadata"]}
 
 
-def test_the_pod_may_write_where_the_container_of_compose_may() -> None:
-    """container-21: the work tree, and in memory, of the same size, temporary files of the server and of commands."""
+def test_the_pod_and_the_container_of_compose_have_the_same_writable_mounts() -> None:
+    """container-21: the work tree, and in memory, with the same sizes, temporary files of the server and of
+    commands."""
     service = compose()["services"]["http"]
     tmpfs = {path: options for path, _, options in (entry.partition(":") for entry in service["tmpfs"])}
     wanted = {path: re.search(r"size=(\d+)g", options)[1] for path, options in tmpfs.items()}  # type: ignore[index]
@@ -320,7 +321,7 @@ def test_the_pod_may_write_where_the_container_of_compose_may() -> None:
 
 
 def test_secrets_lie_where_no_command_can_read() -> None:
-    """container-11: commands may read `/etc` and the programs of the system."""
+    """container-11: commands may read `/etc` and the system's programs."""
     read = [
         *allowed_paths.SYSTEM,
         *allowed_paths.KERNEL,
@@ -336,7 +337,7 @@ def test_secrets_lie_where_no_command_can_read() -> None:
 
 
 def test_token_files_lie_in_what_is_mounted_as_a_directory(tmp_path: Path) -> None:
-    """container-11: a mount of the file alone would go on showing tokens that are revoked since."""
+    """container-11: a mount of the file itself would keep showing tokens that have been revoked."""
     for service in OURS:
         found = compose()["services"][service]
         path = Path(config_of(found["environment"]).auth.tokens)
@@ -351,7 +352,7 @@ def test_token_files_lie_in_what_is_mounted_as_a_directory(tmp_path: Path) -> No
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="a secret in a pod is a file of root")
 def test_a_token_file_as_a_pod_has_it_is_taken(tmp_path: Path) -> None:
-    """container-11: a link to a link to a file of root, in directories that the kubelet made; also after an update."""
+    """container-11: a link to a link to a file of root, in directories created by the kubelet; also after an update."""
     group = int(user().partition(":")[2])
     for version, name in enumerate(("ada", "bob")):
         directory = tmp_path / f"..{version}"
@@ -372,7 +373,7 @@ def test_a_token_file_as_a_pod_has_it_is_taken(tmp_path: Path) -> None:
 
 
 def test_there_is_time_to_end(tmp_path: Path) -> None:
-    """container-12: between the first word of the end and KILL, calls under way may finish and be cleaned up."""
+    """container-12: between TERM and KILL, current calls may finish and be cleaned up."""
     for service in OURS:
         found = compose()["services"][service]
         needed = config_of(found["environment"]).server.drain_seconds + END_SECONDS
@@ -382,7 +383,7 @@ def test_there_is_time_to_end(tmp_path: Path) -> None:
     assert pod()["terminationGracePeriodSeconds"] > needed
 
 
-def test_replicas_believe_the_balancer_and_nobody_reaches_redis() -> None:
+def test_replicas_trust_the_balancer_and_redis_is_not_published() -> None:
     """container-13."""
     services = compose()["services"]
     balanced = (COMPOSE.parent / "haproxy.cfg").read_text()
@@ -404,7 +405,7 @@ def test_replicas_believe_the_balancer_and_nobody_reaches_redis() -> None:
 
 
 def test_files_that_compose_mounts_are_here() -> None:
-    """container-13: those that the operator has to make are named by variables."""
+    """container-13: variables name those that the operator must create."""
     named = re.findall(r"^\s+source: (\./.*)$", COMPOSE.read_text(), re.MULTILINE)
     assert named
     assert [path for path in named if not (COMPOSE.parent / path).is_file()] == []
@@ -432,7 +433,7 @@ def test_the_manifest_fits_the_schema_of_kubernetes() -> None:
 
 
 def test_the_page_shows_the_commands_that_the_files_are_made_for() -> None:
-    """container-1: targets and files that docs/deploy/containers.md names are there."""
+    """container-1: the targets and files that docs/deploy/containers.md names exist."""
     text = (COMPOSE.parent / "containers.md").read_text()
     assert set(re.findall(r"--target (\w+)", text)) <= {stage.name for stage in stages()}
     for name in set(re.findall(r"docs/deploy/[\w.-]+", text)):

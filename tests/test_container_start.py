@@ -1,4 +1,4 @@
-"""The start commands of the image, run as it would run them, in a root of its own (docs/specs/containers.md)."""
+"""The start commands of the image, run with a root directory of their own (docs/specs/containers.md)."""
 
 import os
 import re
@@ -48,7 +48,7 @@ def mounted(tmp_path: Path) -> Path:
 
 
 def started(target: str, mounted: Path, *arguments: str, **variables: str) -> tuple[list[str], dict[str, str]]:
-    """What the image would run with these arguments and variables."""
+    """The command that the image runs with these arguments and variables."""
     return words_for(
         [*last(target, "ENTRYPOINT").value, *arguments],
         {**environment_of(target), **variables},
@@ -64,7 +64,7 @@ async def text_of_call(client: Client, tool: str, **arguments: object) -> str:
 
 @needs_root
 async def test_the_workstation_serves_one_client_over_its_standard_streams(mounted: Path) -> None:
-    """container-15: as user 10001, in a root that it can't change, with git, and the diagnostics name the tier."""
+    """container-15: as user 10001, in a root that it cannot change, with git, and the diagnostics name the tier."""
     words, variables = started("workstation", mounted, "/work")
     server = StdioServerParameters(command=words[0], args=words[1:], env=variables)
     with anyio.fail_after(60):
@@ -83,7 +83,7 @@ async def test_the_workstation_serves_one_client_over_its_standard_streams(mount
 
 
 def started_http(mounted: Path) -> tuple[list[str], dict[str, str]]:
-    """What the image runs with minimal options, on a free port."""
+    """The image's command with minimal options, on a free port."""
     return started(
         "http",
         mounted,
@@ -102,7 +102,7 @@ async def served(words: list[str], variables: dict[str, str]) -> AsyncIterator[t
             yield process, await port_of(process)
         finally:
             if process.returncode is None:
-                # Process 1, and all of its namespace with it: it has another user, so `unshare` does not end it.
+                # Process 1, and with it its whole namespace: it has another user, so `unshare` does not end it.
                 os.kill(first_of(process.pid), signal.SIGKILL)
                 await process.wait()
 
@@ -119,7 +119,7 @@ async def port_of(process: Process) -> int:
 
 
 def first_of(unshare: int) -> int:
-    """The number that process 1 of the namespace has outside of it."""
+    """The pid of the namespace's process 1 as seen from outside."""
     (child,) = Path(f"/proc/{unshare}/task/{unshare}/children").read_text().split()
     return int(child)
 
@@ -132,7 +132,7 @@ def checked(port: int) -> int:
 
 
 @needs_root
-async def test_the_http_server_serves_both_eras_and_ends_when_told(mounted: Path) -> None:
+async def test_the_http_server_serves_both_eras_and_ends_at_term(mounted: Path) -> None:
     """container-15, container-16, container-11: the image's health check passes; no command reads a token."""
     _, token = create_token(str(mounted / "secrets" / "tokens"), name="ada", role="default")
     os.chown(mounted / "secrets" / "tokens", USER, USER)
@@ -156,9 +156,9 @@ async def test_the_http_server_serves_both_eras_and_ends_when_told(mounted: Path
 
 
 def as_composed(mounted: Path, **given: str) -> tuple[list[str], dict[str, str]]:
-    """What Compose would start as the service `http`, by the unchanged file; `given` is the content of `.env`.
+    """The command that Compose starts as the service `http`, by the unchanged file; `given` is the content of `.env`.
 
-    The port alone is another one, which is free, and so are the names that have it in them.
+    Only the port is another one, which is free, with the names that contain it.
     """
     service = compose(given)["services"]["http"]
     variables = {**environment_of("http"), **service["environment"]}
@@ -182,7 +182,7 @@ def as_composed(mounted: Path, **given: str) -> tuple[list[str], dict[str, str]]
 
 @pytest.fixture
 def site(mounted: Path) -> tuple[Path, dict[str, str], dict[str, str]]:
-    """Directories as documented, all of one user; the content of `.env`; and three tokens."""
+    """Directories as documented, all owned by one user; the content of `.env`; and three tokens."""
     file = str(mounted / "secrets" / "tokens")
     authors = {"ada": Author("Ada", "ada@example.com"), "bob": Author("Bob", "bob@example.com"), "cat": None}
     tokens = {name: create_token(file, name=name, role="dev", author=author)[1] for name, author in authors.items()}
@@ -217,7 +217,7 @@ NAMES = {
     "bob": "Bob <bob@example.com>",
     "cat": "Development <dev@coretools.invalid>",
 }
-"""The author of each: by the token, else by the role in `config/coretools.toml`."""
+"""The author of each principal: by the token, else by the role in `config/coretools.toml`."""
 
 PROGRAM = """
 import multiprocessing.shared_memory, os, socket, unittest
@@ -240,7 +240,7 @@ class Works(unittest.TestCase):
 
 
 async def work(client: Client, name: str) -> None:
-    """A morning of one principal, in a work tree of his own."""
+    """Typical calls of one principal in a work tree of its own."""
     await text_of_call(client, "run_command", command=f"git worktree add -q -b {name} {name}")
     assert "created" in await text_of_call(client, "write_file", path=f"{name}/test_it.py", content=PROGRAM)
     assert (
@@ -263,10 +263,11 @@ async def work(client: Client, name: str) -> None:
 
 
 @needs_root
-async def test_a_team_works_with_the_compose_file_as_it_is(
+async def test_a_team_works_with_the_unchanged_compose_file(
     site: tuple[Path, dict[str, str], dict[str, str]],
 ) -> None:
-    """container-19: as the owner of the tree, whom no file knows; each principal under his own name, by the policy."""
+    """container-19: as the owner of the tree, a user whom no file names; each principal with its own author name, by
+    the policy."""
     mounted, given, tokens = site
     with anyio.fail_after(120):
         async with served(*as_composed(mounted, **given)) as (_, port):

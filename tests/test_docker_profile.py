@@ -97,7 +97,7 @@ def test_the_profile_refuses_and_allows_what_dockers_does() -> None:
 
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_every_jump_of_the_filter_stays_inside(machine: str) -> None:
-    """Also on the machine that this one is not: forward only, to a next instruction, to a return at the end."""
+    """For both machines: every jump goes forward to an existing instruction, and a return is last."""
     code = list(struct.iter_unpack("=HBBI", program_for(machine)))
     assert len(code) < 4096
     assert code[-1][0] == 0x06

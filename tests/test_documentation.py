@@ -1,4 +1,4 @@
-"""The documentation model, the pages made of it, and that those in the tree are not stale (docs/specs/cli.md)."""
+"""The documentation model, the pages generated from it, and that those in the tree are current (docs/specs/cli.md)."""
 
 import json
 import os
@@ -168,8 +168,8 @@ def test_the_content_of_an_object_is_reported(registry: Registry) -> None:
     ]
 
 
-def test_surfaces_addresses_and_schemas_of_their_own_are_told(registry: Registry) -> None:
-    """cli-9: a resource with its address; a published schema as it stands."""
+def test_surfaces_addresses_and_own_schemas_are_reported(registry: Registry) -> None:
+    """cli-9: a resource with its address; a published schema unchanged."""
     found = {page.name: page for page in documentation_of(registry).commands}
     assert (found["party_all_lists"].surfaces, found["party_all_lists"].uri) == (("resource",), "lists://all")
     raw = found["party_anything"].parameters[0]
@@ -177,7 +177,7 @@ def test_surfaces_addresses_and_schemas_of_their_own_are_told(registry: Registry
 
 
 def test_hidden_commands_are_in_no_documentation_and_those_for_people_are_marked(registry: Registry) -> None:
-    """cli-9, catalog-8: hidden from every list; hidden from agents only is another thing."""
+    """cli-9, catalog-8: a command hidden from every list is omitted; one hidden from agents is marked."""
     documentation = documentation_of(registry)
     text = json.dumps(documentation.as_json()) + "".join(pages(documentation).values())
     assert "back_door" not in text
@@ -201,8 +201,8 @@ def test_pages_show_usage_parameters_and_limits(registry: Registry) -> None:
     assert "`party`: guests and lists" in made["README.md"]
 
 
-def test_usage_names_what_must_be_given_in_order(registry: Registry) -> None:
-    """cli-10: parameters of the route stand in it."""
+def test_usage_lists_required_parameters_in_order(registry: Registry) -> None:
+    """cli-10: parameters of the route are part of it."""
     assert [usage(document_command(command)) for command in registry] == [
         "party GROUP invite PEOPLE ... [options]",
         "party all_lists",
@@ -224,7 +224,7 @@ def test_the_table_takes_its_place_and_nothing_else(registry: Registry) -> None:
 
 
 async def test_the_reference_pages_are_not_stale(ours: Documentation) -> None:
-    """cli-10: what is in docs/reference is what the declarations say."""
+    """cli-10: docs/reference agrees with the declarations."""
     made = {**pages(ours), CONFIG_PAGE: config_page()}
     there = {path.name: path.read_text(encoding="utf-8") for path in (TREE / "docs" / "reference").glob("*.md")}
     stale = sorted(name for name in made.keys() | there.keys() if made.get(name) != there.get(name))
@@ -238,7 +238,7 @@ async def test_the_table_of_tools_in_the_readme_is_not_stale(ours: Documentation
 
 
 async def test_every_tool_and_every_parameter_is_in_the_reference(ours: Documentation) -> None:
-    """cli-10: nothing is left out."""
+    """cli-10: nothing is omitted."""
     made = pages(ours)
     for command in ours.commands:
         page = made[f"{command.tool_set}.md"].partition(f"## {command.name}\n")[2].partition("\n## ")[0]

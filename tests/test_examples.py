@@ -1,4 +1,4 @@
-"""The examples run as they stand, and the README shows the first of them (docs/specs/api.md)."""
+"""The examples run unchanged, and the README contains the first of them (docs/specs/api.md)."""
 
 import hashlib
 import importlib
@@ -38,7 +38,7 @@ def text_of(result: Any) -> str:
 
 @contextmanager
 def running(path: Path, cwd: Path) -> Iterator[Peer]:
-    """An example as a desktop client starts it."""
+    """Start an example as a desktop client does."""
     process = subprocess.Popen(
         [sys.executable, str(path)],
         stdin=subprocess.PIPE,
@@ -59,7 +59,7 @@ def running(path: Path, cwd: Path) -> Iterator[Peer]:
 
 
 def test_the_readme_shows_the_first_example_word_for_word() -> None:
-    """api-18: what a reader copies is what runs here."""
+    """api-18: a reader copies code that runs here."""
     section = (TREE / "README.md").read_text(encoding="utf-8").partition("## Serve your own commands\n")[2]
     snippet = section.partition("```python\n")[2].partition("```")[0]
     assert snippet == (TREE / "examples" / "greeting.py").read_text(encoding="utf-8")
@@ -82,8 +82,8 @@ def test_the_example_of_the_readme_serves_its_command(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_the_agent_tells_its_steps_and_asks_the_clients_model(mode: str) -> None:
-    """api-18, api-17: sampling and directories if the client has them; else the defaults."""
+async def test_the_agent_reports_its_steps_and_asks_the_clients_model(mode: str) -> None:
+    """api-18, api-17: sampling and directories if the client supports them; otherwise the defaults."""
 
     async def sampled(context: Any, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
         content = types.TextContent(type="text", text="it is round")
@@ -111,7 +111,7 @@ async def test_the_agent_tells_its_steps_and_asks_the_clients_model(mode: str) -
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_clients_of_the_socket_share_its_count_and_nothing_else(mode: str, tmp_path: Path) -> None:
-    """api-18, api-6: two at once, each with its own progress."""
+    """api-18, api-6: two clients at once, each with its own progress."""
     path = tmp_path / "socket"
     notified: dict[int, list[str | None]] = {}
     texts: list[str] = []
@@ -160,7 +160,7 @@ Journey = Callable[[Client], Awaitable[None]]
 
 
 async def take_notes(client: Client) -> None:
-    """Resources, a prompt that asks, commands that no agent has."""
+    """Resources, a prompt that asks, and commands that agents do not get."""
     listed = {one.name: one for one in (await client.list_tools()).tools}
     assert list(listed) == ["notes_write", "notes_find"]
     assert listed["notes_write"].title == "Write a note"
@@ -192,7 +192,7 @@ async def take_notes(client: Client) -> None:
 
 
 async def keep_a_store(client: Client) -> None:
-    """Plain return types: the SDK's client checks each result by the schema that was listed."""
+    """Plain return types: the SDK's client validates each result against the listed schema."""
     listed = {one.name: one for one in (await client.list_tools()).tools}
     hints = {name: one.annotations for name, one in listed.items() if one.annotations is not None}
     assert (hints["order"].open_world_hint, hints["order"].destructive_hint) == (True, True)
@@ -221,7 +221,7 @@ async def keep_a_store(client: Client) -> None:
 
 
 async def make_a_survey(client: Client) -> None:
-    """Long-running commands: progress, questions to the person before the client, and to nobody."""
+    """Long-running commands: progress, and questions to a user, and without one."""
     seen: list[str | None] = []
 
     async def note(done: float, total: float | None, message: str | None) -> None:
@@ -242,7 +242,7 @@ async def make_a_survey(client: Client) -> None:
 
 
 async def answered(context: Any, params: Any) -> types.ElicitResult:
-    """The person before the client."""
+    """The user's answer."""
     asked = params.requested_schema["properties"]
     answers: dict[str, Any] = {"first": 2, "last": 4} if "first" in asked else {"answer": "Ada"}
     if "enum" in asked.get("answer", {}):
@@ -269,7 +269,7 @@ async def test_a_program_does_the_same_over_stdio_and_over_http(program: str, tm
             await journey(client)
 
 
-async def test_an_old_revision_gets_what_it_knows() -> None:
+async def test_an_old_revision_gets_only_its_own_fields() -> None:
     """declarations-18: no output schema, structured content or title before 2025-06-18."""
     to_server, incoming = anyio.create_memory_object_stream[str](9)
     outgoing, from_server = anyio.create_memory_object_stream[str](9)
@@ -293,8 +293,8 @@ async def test_an_old_revision_gets_what_it_knows() -> None:
     assert json.loads(result["content"][0]["text"]).keys() == {"known", "unknown"}
 
 
-def test_the_guide_shows_what_runs() -> None:
-    """api-26: every piece of Python in it stands in an example, word for word."""
+def test_the_code_of_the_guide_is_part_of_the_examples() -> None:
+    """api-26: every piece of Python in it is part of an example, word for word."""
     guide = (TREE / "docs" / "writing-commands.md").read_text(encoding="utf-8")
     sources = [path.read_text(encoding="utf-8") for path in sorted((TREE / "examples").glob("*.py"))]
     snippet = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
@@ -302,8 +302,8 @@ def test_the_guide_shows_what_runs() -> None:
     assert [piece for piece in snippet if not any(piece.strip() in source for source in sources)] == []
 
 
-def test_the_guide_says_where_every_name_is() -> None:
-    """api-26: and each of them is there."""
+def test_the_guide_lists_the_module_of_every_name() -> None:
+    """api-26: and each of them exists."""
     guide = (TREE / "docs" / "writing-commands.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(coretools[\w.]*)` \| (.*) \|$", guide, re.MULTILINE)
     named = {(module, name) for module, names in rows for name in re.findall(r"`(\w+)`", names)}

@@ -1,4 +1,4 @@
-"""The health check of the image, against servers that are well and that are not (docs/specs/containers.md)."""
+"""The health check of the image, against healthy and unhealthy servers (docs/specs/containers.md)."""
 
 import socket
 import ssl
@@ -24,7 +24,7 @@ from tests.image import last
 
 @contextmanager
 def answering(status: int, *, seen: list[tuple[str, str | None]], tls: Path | None = None) -> Iterator[int]:
-    """A server on loopback that answers every GET with a status, and notes path and Host; its port."""
+    """A server on loopback that answers every GET with a status, and records path and Host; return its port."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -65,8 +65,8 @@ def at(port: int, **keys: str) -> dict[str, str]:
     ids=["loopback", "first-name", "any-port"],
 )
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "localhost"])
-def test_a_server_that_lives_is_well(host: str, hosts: str | None, expected: str) -> None:
-    """container-16: it is called by a name that it has, at an address of this machine."""
+def test_a_running_server_is_healthy(host: str, hosts: str | None, expected: str) -> None:
+    """container-16: it is called by one of its names, at an address of this machine."""
     seen: list[tuple[str, str | None]] = []
     with answering(200, seen=seen) as port:
         assert fault_of(at(port, host=host, **({"hosts": hosts} if hosts else {}))) == ""
@@ -74,13 +74,13 @@ def test_a_server_that_lives_is_well(host: str, hosts: str | None, expected: str
 
 
 @pytest.mark.parametrize("status", [421, 500, 503, 302])
-def test_any_other_answer_is_a_fault(status: int) -> None:
+def test_any_other_answer_is_unhealthy(status: int) -> None:
     """container-16."""
     with answering(status, seen=[]) as port:
         assert str(status) in fault_of(at(port))
 
 
-def test_no_server_and_no_answer_are_faults() -> None:
+def test_no_server_and_no_answer_are_unhealthy() -> None:
     """container-16."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -96,7 +96,7 @@ def test_no_server_and_no_answer_are_faults() -> None:
         thread.join()
 
 
-def test_a_configuration_that_can_not_be_read_is_a_fault() -> None:
+def test_an_unreadable_configuration_is_unhealthy() -> None:
     """container-16: the server would not start with it either."""
     assert "PROT" in fault_of({"CORETOOLS_HTTP_SERVER__PROT": "1"})
     assert "/nonexistent.toml" in fault_of({"CORETOOLS_HTTP_CONFIG": "/nonexistent.toml"})
@@ -126,8 +126,9 @@ def test_a_server_with_tls_is_called_with_tls(tmp_path: Path) -> None:
     assert seen == [("/healthz", "coretools.example.com")]
 
 
-def test_the_module_says_so_by_its_exit_code(tmp_path: Path) -> None:
-    """container-16: as HEALTHCHECK runs it, in a project whose modules have the names of ours: tools can write them."""
+def test_the_exit_code_of_the_module_reports_the_health(tmp_path: Path) -> None:
+    """container-16: as HEALTHCHECK runs it, in a project whose modules have the names of ours, since tools can write
+    them."""
     words = [sys.executable, *last("http", "HEALTHCHECK").value[2:]]
     for module in ("servers/__init__", "servers/healthcheck", "coretools/__init__", "http/__init__", "tomllib"):
         (tmp_path / module).parent.mkdir(exist_ok=True)

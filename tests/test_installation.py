@@ -1,4 +1,4 @@
-"""What is pinned, and how (docs/specs/installation.md)."""
+"""Pinned packages (docs/specs/installation.md)."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 
 
 def pins() -> dict[str, tuple[Requirement, int]]:
-    """By name: what is pinned, and how many hashes stand with it."""
+    """By name: the pinned version, and the number of its hashes."""
     lines = [line for line in CONSTRAINTS.replace("\\\n", "").splitlines() if line[:1].isalnum()]
     found = {}
     for line in lines:
@@ -31,14 +31,14 @@ def pins() -> dict[str, tuple[Requirement, int]]:
 
 
 def named() -> list[Requirement]:
-    """What pyproject.toml asks for, to build, to run and in any extra."""
+    """The packages that pyproject.toml requires, to build, to run and in any extra."""
     project = tomllib.loads((TREE / "pyproject.toml").read_text())
     extras = project["project"]["optional-dependencies"].values()
     texts = [*project["build-system"]["requires"], *project["project"]["dependencies"], *chain(*extras)]
     return [Requirement(text) for text in texts]
 
 
-def test_what_the_project_names_is_pinned_to_a_version_that_fits() -> None:
+def test_required_packages_are_pinned_to_a_version_that_fits() -> None:
     """installation-1."""
     for wanted in named():
         pinned, _ = pins()[canonicalize_name(wanted.name)]
@@ -48,7 +48,7 @@ def test_what_the_project_names_is_pinned_to_a_version_that_fits() -> None:
 
 
 def test_every_pin_carries_hashes() -> None:
-    """installation-1: without them a package is taken on its name alone."""
+    """installation-1: without hashes a package is trusted by its name alone."""
     assert [name for name, (_, hashes) in pins().items() if hashes == 0] == []
 
 
@@ -67,8 +67,8 @@ def test_node_packages_are_pinned_by_hash_without_an_address() -> None:
     assert "ignore-scripts=true" in (NODE_FOLDER / ".npmrc").read_text().splitlines()
 
 
-def test_a_package_whose_content_is_another_is_not_installed(tmp_path: Path) -> None:
-    """installation-3: pip itself, in the arrangement of the README: hashes in the file, nothing built, no index."""
+def test_a_package_with_another_hash_is_not_installed(tmp_path: Path) -> None:
+    """installation-3: with pip itself, used as in the README: hashes in the file, nothing built, no index."""
     wheel = tmp_path / "plain-1-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
         archive.writestr("plain.py", "")

@@ -1,4 +1,4 @@
-"""Names of runs and tasks, and the sentence for those of another replica (docs/specs/replicas.md)."""
+"""Ids of runs and tasks, and the error for those of another replica (docs/specs/replicas.md)."""
 
 import re
 
@@ -10,7 +10,7 @@ ON_A = ReplicaScopedIds("a-1", frozenset({"a-1", "b", "b-2"}).__contains__)
 
 
 def test_a_name_has_the_name_of_its_replica() -> None:
-    """replicas-14: and none where there is one process only."""
+    """replicas-14: and no prefix if there is only one process."""
     assert re.fullmatch(r"run-a-1-[0-9a-f]{8}", ON_A.new_id("run", 4))
     assert re.fullmatch(r"task-a-1-[0-9a-f]{32}", ON_A.new_id("task", 16))
     assert re.fullmatch(r"run-[0-9a-f]{8}", LOCAL_IDS.new_id("run", 4))
@@ -26,7 +26,7 @@ def test_a_name_has_the_name_of_its_replica() -> None:
     ],
 )
 def test_a_name_of_another_replica_is_explained(handle: str, sentence: str) -> None:
-    """replicas-14: alive or not."""
+    """replicas-14: whether that replica runs or not."""
     assert sentence in ON_A.explain_foreign(handle)
 
 
@@ -38,10 +38,10 @@ def test_a_name_of_another_replica_is_explained(handle: str, sentence: str) -> N
     ],
 )
 def test_any_other_text_is_of_no_replica(handle: str) -> None:
-    """replicas-14: whatever a model sends."""
+    """replicas-14: whatever text a model sends."""
     assert ON_A.explain_foreign(handle) == ""
 
 
-def test_a_process_that_stands_alone_knows_no_others() -> None:
-    """replicas-14: there it is just no such run."""
+def test_a_single_process_knows_no_other_replicas() -> None:
+    """replicas-14: such an id is an unknown run there."""
     assert LOCAL_IDS.explain_foreign("run-b-00000000") == ""

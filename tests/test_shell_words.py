@@ -44,7 +44,7 @@ def any_argv(seed: int) -> list[str]:
 
 
 def read_by_sh(line: str) -> list[str]:
-    """The words that the real shell sees."""
+    """The words that the real shell reads."""
     shell = subprocess.run(["/bin/sh", "-c", f"printf '%s\\0' {line}"], capture_output=True, check=True)
     return shell.stdout.decode().split("\0")[:-1]
 
@@ -125,7 +125,7 @@ def test_what_is_no_command_line_is_refused_with_its_position(line: str, positio
     ],
 )
 def test_an_operator_of_a_shell_is_refused_with_what_to_do_instead(line: str, operator: str, position: int) -> None:
-    """shell-words-4: nobody would run the second half; a model must learn that at once."""
+    """shell-words-4: the second half would not run; the error tells the model at once."""
     with pytest.raises(CommandSyntax) as refused:
         split(line)
     assert refused.value.position == position
@@ -137,7 +137,7 @@ def test_an_operator_of_a_shell_is_refused_with_what_to_do_instead(line: str, op
 @pytest.mark.parametrize("operator", [";", "&&", "&", "||", "|", ">", ">>", "<", "`", "$("])
 @pytest.mark.parametrize("quoting", ["'{}'", '"{}"'])
 def test_an_operator_in_quotes_is_a_word(operator: str, quoting: str) -> None:
-    """shell-words-4: only outside quotes does it mean something to a shell that is not there."""
+    """shell-words-4: a shell would act on it only outside quotes."""
     assert split("echo " + quoting.format(operator)) == ["echo", operator]
 
 
@@ -159,7 +159,7 @@ def test_an_operator_in_quotes_is_a_word(operator: str, quoting: str) -> None:
 )
 def test_a_line_is_split_by_windows_rules(line: str, words: list[str]) -> None:
     """shell-words-5: backslashes count before a quote only; a doubled quote inside quotes is one."""
-    # Microsoft's last example has its quote open to the end of the line; here that is an error, so close it.
+    # The quote of Microsoft's last example is open to the end of the line, which is an error here, so close it.
     closed = line + '"' if line.startswith('a"b""') else line
     assert split(closed, rules="windows") == words
 
@@ -186,30 +186,30 @@ def test_splitting_what_was_joined_gives_the_same_argv() -> None:
 
 
 def test_the_real_shell_reads_the_same_argv_from_what_was_joined() -> None:
-    """shell-words-6: what is joined may be shown to a person, who may paste it."""
+    """shell-words-6: a joined line may be displayed to a user, who may paste it."""
     for seed in range(40):
         argv = any_argv(seed)
         assert read_by_sh(join(argv)) == argv, seed
 
 
 @pytest.mark.parametrize("argv", [["if", "a"], ["A=1", "b"], ["while"], ["{"], ["!"]])
-def test_a_first_word_that_the_shell_would_keep_is_quoted(argv: list[str]) -> None:
-    """shell-words-6: the first word is a program's name, not an assignment and not a part of the language."""
+def test_a_first_word_with_a_meaning_in_the_shell_is_quoted(argv: list[str]) -> None:
+    """shell-words-6: the first word is a program's name, not an assignment and not a keyword."""
     result = subprocess.run(["/bin/sh", "-c", join(argv)], capture_output=True, check=False)
     assert result.returncode == 127
     assert argv[0].encode() in result.stderr
 
 
 @pytest.mark.parametrize("rules", ["posix", "windows"])
-def test_a_word_with_a_nul_can_not_be_joined(rules: Rules) -> None:
-    """shell-words-3: no argument can hold one."""
+def test_a_word_with_nul_can_not_be_joined(rules: Rules) -> None:
+    """shell-words-3: no argument can contain one."""
     with pytest.raises(CommandSyntax) as refused:
         join(["ab", "c\0d"], rules=rules)
     assert refused.value.position in (4, 5)
 
 
 def any_line(seed: int) -> str:
-    """A line of quotes, backslashes and words, balanced or not, with nothing that a shell would expand or act on."""
+    """A line of quotes, backslashes and words, balanced or not, without anything that a shell expands or acts on."""
     generator = random.Random(seed)
     pieces = ["a", "b-c", " ", "\t", "'", '"', "''", '""', "\\'", '\\"', "\\ ", "\\\\", "'x y'", '"x y"', "é"]
     return "a " + "".join(generator.choice(pieces) for _ in range(generator.randint(1, 12)))
@@ -229,7 +229,8 @@ def test_a_line_without_operators_is_read_as_shlex_reads_it() -> None:
 
 
 def test_a_line_without_operators_is_read_as_sh_reads_it() -> None:
-    """shell-words-1: checked against the real shell, which also knows what a backslash keeps between double quotes."""
+    """shell-words-1: checked against the real shell, which also decides which backslashes stay between double
+    quotes."""
     for seed in range(40):
         line = any_line(seed) + ' "\\a\\$\\`\\"" x\\\ny'
         try:

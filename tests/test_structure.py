@@ -1,6 +1,6 @@
-"""The shape of the code, where a machine can check it: arrows, cycles, sizes, seams (docs/specs/structure.md).
+"""Rules for the shape of the code: layers, cycles, sizes, seams (docs/specs/structure.md).
 
-Reads the source with `ast`; imports and runs nothing of it.
+Reads the source with `ast`; imports and runs none of it.
 """
 
 import ast
@@ -30,18 +30,18 @@ LAYERS = (
     "coretools.web",
     "coretools.hosting",
 )
-"""Lowest first: a layer imports its own and those before it. `coretools` stands for the modules at the root."""
+"""Lowest first: a layer imports itself and those before it. `coretools` stands for the modules at the root."""
 
 TOP = ("servers", "coretools.cli")
-"""Above every layer, and apart from each other."""
+"""Above every layer; they do not import each other."""
 
 MCP = ("mcp", "mcp_types")
 MCP_LAYERS = ("servers", "coretools.protocol", "coretools.app", "coretools.web", "coretools.hosting", "coretools.cli")
 NO_FILES = frozenset({"os", "pathlib", "subprocess", "shutil", "tempfile", "glob", "io", "socket"})
-"""What `tools` must not import: it reaches files and processes through the objects it is given."""
+"""Modules that `tools` must not import: it reaches files and processes through the objects that it is given."""
 
 SEAM = "coretools/operations/dispatch.py"
-"""The one module that may catch everything and pass arguments on by name."""
+"""The one module that may catch everything and pass on arbitrary keyword arguments."""
 
 RULE = re.compile(r"^- ([a-z]+(?:-[a-z]+)*-\d+):", re.MULTILINE)
 
@@ -70,7 +70,7 @@ class Module:
 
     @cached_property
     def tree(self) -> ast.Module:
-        """Parsed when a test asks: every worker collects all modules, and looks into some."""
+        """The parsed modules; parsed on demand, because every worker collects all tests and runs some."""
         return ast.parse("\n".join(self.lines))
 
     @property
@@ -108,7 +108,7 @@ def names() -> frozenset[str]:
 
 
 def length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """Lines from `def` to the end, docstring left out."""
+    """Lines from `def` to the end, without the docstring."""
     first = function.body[0]
     documented = ast.get_docstring(function) is not None
     docstring = (first.end_lineno or 0) - first.lineno + 1 if documented else 0
@@ -116,7 +116,7 @@ def length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 
 
 def branches(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
-    """McCabe's number: one, and one more for each place where the way forks."""
+    """Cyclomatic complexity (McCabe): one, and one more for each branch."""
     forks = (ast.If, ast.For, ast.AsyncFor, ast.While, ast.ExceptHandler, ast.IfExp, ast.comprehension, ast.match_case)
     count = 1
     for node in ast.walk(function):
@@ -125,8 +125,8 @@ def branches(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return count
 
 
-def test_arrows_point_down() -> None:
-    """structure-1: a layer imports its own and lower ones; entry points and the client never each other."""
+def test_imports_point_down() -> None:
+    """structure-1: a layer imports itself and lower ones; entry points and the client never import each other."""
     wrong = []
     for module in modules():
         for target in module.imports():
@@ -143,7 +143,7 @@ def test_arrows_point_down() -> None:
 
 
 def test_no_import_cycle_not_even_inside_functions() -> None:
-    """structure-2: every import counts, wherever it stands."""
+    """structure-2: every import counts, also inside functions."""
     require_no_cycle({module.name: {name for name in module.imports() if name in names()} for module in modules()})
 
 
@@ -183,7 +183,7 @@ def test_only_the_upper_layers_know_the_protocol() -> None:
 
 
 def test_tools_reach_files_and_processes_only_through_what_they_are_given() -> None:
-    """structure-4: policy is in the objects handed over."""
+    """structure-4: the objects that they are given apply the policy."""
     wrong = []
     for module in modules():
         if module.layer != "coretools.tools":
@@ -197,7 +197,7 @@ def test_tools_reach_files_and_processes_only_through_what_they_are_given() -> N
     assert wrong == []
 
 
-def test_sizes_stay_readable() -> None:
+def test_sizes_are_within_the_limits() -> None:
     """structure-5: lines of a module and of a function, branches, parameters."""
     for module in modules():
         wrong = []
@@ -211,7 +211,7 @@ def test_sizes_stay_readable() -> None:
             figures = {
                 "lines": (length(function), LINES_OF_A_FUNCTION),
                 "branches": (branches(function), BRANCHES),
-                # A tool's parameters are its schema; callers give them by name.
+                # A tool's parameters are its schema; callers pass them by name.
                 "parameters": (0 if is_tool else parameters, PARAMETERS),
             }
             wrong += [
@@ -223,7 +223,7 @@ def test_sizes_stay_readable() -> None:
 
 
 def test_everything_is_caught_and_passed_on_only_at_the_seam() -> None:
-    """structure-6: no broad except and no **kwargs elsewhere, but for those that are typed one by one."""
+    """structure-6: no broad except and no **kwargs elsewhere, except typed ones."""
     for module in modules():
         wrong = []
         for node in ast.walk(module.tree):
@@ -238,20 +238,20 @@ def test_everything_is_caught_and_passed_on_only_at_the_seam() -> None:
 
 
 def _takes_anything(arguments: ast.arguments) -> bool:
-    """Whether names are passed on that the signature does not have: `**hints: Unpack[Hints]` has them."""
+    """Whether it accepts names that its signature does not list, unlike `**hints: Unpack[Hints]`."""
     rest = arguments.kwarg
     return rest is not None and not (rest.annotation is not None and ast.unparse(rest.annotation).startswith("Unpack["))
 
 
-def test_every_module_says_why_it_exists_and_nothing_is_left_to_do() -> None:
-    """structure-7: a docstring first; no marks of unfinished work."""
+def test_every_module_has_a_docstring_and_no_unfinished_work() -> None:
+    """structure-7: a docstring first, and no markers of unfinished work."""
     for module in modules():
         assert ast.get_docstring(module.tree), module
         marks = [number for number, line in enumerate(module.lines, 1) if "TODO" in line or "FIXME" in line]
         assert marks == [], module
 
 
-def test_package_files_hold_a_docstring_only() -> None:
+def test_package_files_contain_a_docstring_only() -> None:
     """structure-8: names are imported from the module that defines them."""
     for module in modules():
         if module.path.name == "__init__.py":
@@ -260,7 +260,7 @@ def test_package_files_hold_a_docstring_only() -> None:
 
 
 def test_every_rule_of_a_spec_is_named_by_a_test() -> None:
-    """structure-9: a rule without a test is a wish, and of a number given twice a test proves one at most."""
+    """structure-9: every rule has a test, and no number is used twice."""
     tests = "".join(path.read_text(encoding="utf-8") for path in (TREE / "tests").rglob("test_*.py"))
     named = set(re.findall(r"[a-z]+(?:-[a-z]+)*-\d+", tests))
     rules = [rule for path in (TREE / "docs" / "specs").glob("*.md") for rule in RULE.findall(path.read_text("utf-8"))]

@@ -1,4 +1,4 @@
-"""Variables of the environment that a test changes in its own process, and that are put back."""
+"""Environment variables that a test changes in its own process; they are restored afterwards."""
 
 import os
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def variables(**values: str | None) -> Iterator[None]:
-    """Set each; None takes it away."""
+    """Set each variable; None removes it."""
     before = {name: os.environ.get(name) for name in values}
     _set(values)
     try:
