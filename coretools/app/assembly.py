@@ -370,7 +370,7 @@ async def prepare(assembly: Assembly, name: str = "") -> None:
     role = f"{name}: " if name else ""
     level = logging.INFO if status.tier == "full" else logging.WARNING
     missing = "".join(f"; not {tier}: {why}" for tier, why in status.missing.items())
-    logger.log(level, "%scommands run in tier %s%s", role, status.tier, missing)
+    logger.log(level, "%scommands are confined in tier: %s%s", role, status.tier, missing)
     logger.info("%snetwork: %s", role, assembly.network.state(status.tier))
     for why in status.polled:
         logger.warning("%sdirectories are polled for changes before each command: %s", role, why)

@@ -116,7 +116,7 @@ class CliCall:
             with self._bar.paused():
                 print_error(escape_controls(f"{level}: {text}"))
 
-    def offers(self, capability: Capability) -> bool:
+    def has_capability(self, capability: Capability) -> bool:
         """Whether a capability is available: roots, and elicitation at a terminal; never a model."""
         return capability == "roots" or (capability == "elicitation" and self._terminal.can_ask)
 

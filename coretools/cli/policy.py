@@ -43,8 +43,8 @@ def check(policy: OperatorPolicy) -> int:
     lines = [f"{name}: {rules} rules, default {commands.default}, opaque {_opaque(commands)}, network {network}"]
     if policy.tools.ask:
         lines.append(f"a person is asked before {', '.join(policy.tools.ask)}")
-    lines += _selection_lines(policy.offer)
-    if policy.tools.ask or policy.offer != CatalogPolicy():
+    lines += _selection_lines(policy.catalog)
+    if policy.tools.ask or policy.catalog != CatalogPolicy():
         lines.append("note: whether commands with these names exist is checked when a server starts")
     lines += [f"note: {note}" for note in _notes(commands)]
     if policy.tools.trusts_answers:

@@ -145,7 +145,7 @@ class OperatorPolicy:
 
     commands: CommandPolicy = CommandPolicy()
     tools: ToolPolicy = ToolPolicy()
-    offer: CatalogPolicy = CatalogPolicy()
+    catalog: CatalogPolicy = CatalogPolicy()
     confinement: ConfinementPolicy = ConfinementPolicy()
     environment_pass: tuple[str, ...] = ()
     """Environment variables passed to commands, besides the built-in allow-list."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
 
 from coretools.config.operator_policy import (
     CatalogPolicy,
@@ -18,7 +19,7 @@ from coretools.config.operator_policy import (
     ToolPolicy,
     expand_home,
 )
-from coretools.config.toml_file import key_of, parse_toml, problem_of, problems_of
+from coretools.config.toml_file import UNKNOWN, key_of, parse_toml, problem_of, problems_of
 from coretools.errors import BadSetting
 
 
@@ -40,10 +41,14 @@ class PolicyFile(_Table):
 
     commands: CommandPolicy = CommandPolicy()
     tools: ToolPolicy = ToolPolicy()
-    offer: CatalogPolicy = CatalogPolicy()
+    catalog: CatalogPolicy = CatalogPolicy()
     confinement: ConfinementPolicy = ConfinementPolicy()
     environment: _Environment = _Environment()
     output: _Output = _Output()
+
+
+_RENAMED = {"offer": "catalog"}
+"""Tables of earlier versions."""
 
 
 def parse_policy(data: bytes, path: str, environment: Mapping[str, str]) -> OperatorPolicy:
@@ -57,7 +62,7 @@ def parse_policy(data: bytes, path: str, environment: Mapping[str, str]) -> Oper
         # Via JSON, where strict models accept a list for a tuple. A date becomes a table, which no key accepts.
         file = PolicyFile.model_validate_json(json.dumps(found, default=lambda date: {"date": str(date)}))
     except ValidationError as error:
-        said = problems_of(error, lambda fault: f"{key_of(fault['loc'])}: {problem_of(fault, PolicyFile)}")
+        said = problems_of(error, _problem)
         raise BadSetting(f"{path}: {said}") from error
     confinement = replace(
         file.confinement,
@@ -67,12 +72,19 @@ def parse_policy(data: bytes, path: str, environment: Mapping[str, str]) -> Oper
     return OperatorPolicy(
         commands=file.commands,
         tools=file.tools,
-        offer=file.offer,
+        catalog=file.catalog,
         confinement=confinement,
         environment_pass=file.environment.passed,
         redact_output=file.output.redact,
         source=path,
     )
+
+
+def _problem(fault: ErrorDetails) -> str:
+    key = key_of(fault["loc"])
+    if fault["type"] in UNKNOWN and key in _RENAMED:
+        return f"{key}: unknown key; the table [{key}] is now [{_RENAMED[key]}]"
+    return f"{key}: {problem_of(fault, PolicyFile)}"
 
 
 def _absolute(paths: Sequence[str], key: str, environment: Mapping[str, str]) -> tuple[str, ...]:

@@ -58,7 +58,7 @@ class Call(Protocol):
         """Send a log message to the client. Never blocks for long."""
         ...
 
-    def offers(self, capability: Capability) -> bool:
+    def has_capability(self, capability: Capability) -> bool:
         """Whether the client declared this capability. `ask` checks it itself; this is for commands that must know."""
         ...
 
@@ -123,7 +123,7 @@ class SilentCall:
     async def log(self, level: Level, text: str) -> None:
         """Do nothing."""
 
-    def offers(self, _: Capability) -> bool:
+    def has_capability(self, _: Capability) -> bool:
         """False."""
         return False
 

@@ -48,7 +48,7 @@ class Surfaces:
 
 def selection_of(settings: Settings) -> Selection:
     """The selection of the operator's flags and policy file."""
-    policy = settings.policy.offer
+    policy = settings.policy.catalog
     return Selection(
         profile=settings.profile,
         read_only=settings.read_only,
@@ -60,7 +60,7 @@ def selection_of(settings: Settings) -> Selection:
 
 def surfaces_of(settings: Settings) -> Surfaces:
     """The additional surfaces that the operator's policy file turns on."""
-    policy = settings.policy.offer
+    policy = settings.policy.catalog
     return Surfaces(
         promote_read_only=policy.promote_read_only,
         resources_as_tools=policy.resources_as_tools,
@@ -78,11 +78,13 @@ def require_known(commands: Iterable[Command], selection: Selection) -> None:
     sets = {command.tool_set for command in commands if command.tool_set}
     for name in selection.sets:
         if name not in sets:
-            raise BadSetting(f"[offer] sets holds the unknown tool set {name!r}; choose from {', '.join(sorted(sets))}")
+            raise BadSetting(
+                f"[catalog] sets holds the unknown tool set {name!r}; choose from {', '.join(sorted(sets))}"
+            )
     for key, patterns in (("only", selection.only), ("without", selection.without)):
         for pattern in patterns:
             if not any(fnmatchcase(command.name, pattern) for command in commands):
-                raise BadSetting(f"[offer] {key} holds {pattern!r}, which matches no command")
+                raise BadSetting(f"[catalog] {key} holds {pattern!r}, which matches no command")
 
 
 @dataclass(frozen=True, slots=True)

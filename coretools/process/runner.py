@@ -106,7 +106,7 @@ class Runner:
         """Mechanisms that keep children from outliving their call, by name, and whether each is available here."""
         return {
             "process-group": True,
-            "guard": self._watchdog.is_possible,
+            "watchdog": self._watchdog.is_possible,
             "marker-sweep": reaper.can_list_processes(),
             "pidfd": HAS_PIDFD,
             "cwd-by-handle": CWD_BY_HANDLE,

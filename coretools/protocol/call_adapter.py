@@ -260,7 +260,7 @@ class ClientCall:
         if self._notifier is not None:
             await self._notifier.end()
 
-    def offers(self, capability: Capability) -> bool:
+    def has_capability(self, capability: Capability) -> bool:
         """Whether the client declared a capability, in its handshake or with this request."""
         return has_capability(self._client_session.client_capabilities, capability)
 

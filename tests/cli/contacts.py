@@ -127,7 +127,7 @@ async def walk(steps: int, call: Call) -> str:
     for step in range(steps):
         await call.progress(step + 1, steps, "walking [bold]")
         await call.log("warning" if step else "info", f"step {step}")
-    return f"walked; elicitation: {call.offers('elicitation')}, sampling: {call.offers('sampling')}"
+    return f"walked; elicitation: {call.has_capability('elicitation')}, sampling: {call.has_capability('sampling')}"
 
 
 @tool(Effect.READ)

@@ -83,8 +83,12 @@ async def test_a_question_that_was_not_declared_is_a_bug() -> None:
 async def test_a_surface_says_what_it_can_do() -> None:
     """cli-13: a terminal is a person, the roots are known, there is no model."""
     call: Call = CliCall(SEEN)
-    assert [call.offers("elicitation"), call.offers("roots"), call.offers("sampling")] == [True, True, False]
-    assert CliCall(QUIET).offers("elicitation") is False
+    assert [call.has_capability("elicitation"), call.has_capability("roots"), call.has_capability("sampling")] == [
+        True,
+        True,
+        False,
+    ]
+    assert CliCall(QUIET).has_capability("elicitation") is False
     assert call.principal == LOCAL
     await call.close_stream()
 

@@ -70,7 +70,7 @@ def test_explain_says_what_ask_means(rules: Path) -> None:
 
 def test_check_says_what_is_offered(rules: Path) -> None:
     """policy-18, policy-19: what is left, what is turned on, and what a start alone can tell."""
-    rules.write_text('[offer]\nsets = ["git"]\nwithout = ["git_add"]\npromote_read_only = true\n')
+    rules.write_text('[catalog]\nsets = ["git"]\nwithout = ["git_add"]\npromote_read_only = true\n')
     checked = coretools("policy", "check", str(rules), cwd=rules.parent).stdout
     assert "offered: of the sets git; without git_add\n" in checked
     assert "turned on: promote_read_only\n" in checked

@@ -35,7 +35,7 @@ verdict = "deny"
 [tools]
 ask = ["delete_file", "git_*"]
 trusts_answers = true
-[offer]
+[catalog]
 sets = ["git", "search"]
 only = ["git_*", "search_text"]
 without = ["git_commit"]
@@ -90,7 +90,7 @@ def test_every_key_of_the_file_has_its_place() -> None:
             ),
         ),
         tools=ToolPolicy(ask=("delete_file", "git_*"), trusts_answers=True),
-        offer=CatalogPolicy(
+        catalog=CatalogPolicy(
             sets=("git", "search"),
             only=("git_*", "search_text"),
             without=("git_commit",),
@@ -124,7 +124,7 @@ def test_what_is_not_known_or_of_the_wrong_type_is_an_error_by_name() -> None:
     """policy-14: the table, the key, and a valid value."""
     rule = '[[commands.rule]]\nprogram = "x"\nverdict = "deny"\n'
     for text, sentence in (
-        ("[comands]", r" comands: unknown key; did you mean commands\? \(known here: commands, tools, offer, con"),
+        ("[comands]", r" comands: unknown key; did you mean commands\? \(known here: commands, tools, catalog, con"),
         ('[commands]\ndefalt = "deny"', r" commands.defalt: unknown key; did you mean commands.default\?"),
         ("[commands]\nqqq = 1", r" commands.qqq: unknown key \(known here: default, opaque, rule\)$"),
         ('[[commands.rules]]\nprogram = "x"', r" commands.rules: unknown key; did you mean commands.rule\?"),
@@ -135,9 +135,10 @@ def test_what_is_not_known_or_of_the_wrong_type_is_an_error_by_name() -> None:
         ('[tools]\nask = "x"', r" tools.ask: must be a list, such as"),
         ('[tools]\ntrusts_answers = "yes"', r" tools.trusts_answers: must be true or false"),
         ("[tools]\nask = [1979-05-27]", r" tools.ask #1: must be text"),
-        ("[offer]\npromote = true", r" offer.promote: unknown key"),
-        ('[offer]\nwithout = "x"', r" offer.without: must be a list"),
-        ("[offer]\nonly = []", r" offer: only = \[\] would offer nothing"),
+        ("[offer]\nwithout = []", r" offer: unknown key; the table \[offer\] is now \[catalog\]$"),
+        ("[catalog]\npromote = true", r" catalog.promote: unknown key"),
+        ('[catalog]\nwithout = "x"', r" catalog.without: must be a list"),
+        ("[catalog]\nonly = []", r" catalog: only = \[\] would offer nothing"),
         ("[confinement]\nnet = true", r" confinement.net: unknown key; did you mean confinement.network\?"),
         ("[environment]\npas = []", r" environment.pas: unknown key; did you mean environment.pass\?"),
         ("[output]\nredacted = true", r" output.redacted: unknown key; did you mean output.redact\?"),

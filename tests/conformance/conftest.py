@@ -14,7 +14,7 @@ from tests.web.http_server_peer import HttpServer, http_server
 FIXTURE = "tests.conformance.fixture:FIXTURE"
 TASK_FIXTURE = "tests.conformance.task_fixture:JOBS"
 
-POLICY = """[offer]
+POLICY = """[catalog]
 only = ["test_*", "*_tool", "*_prompt", "static_*", "template_data", "watched_resource"]
 """
 """The fixture and nothing else: the suite calls the first tool that is listed."""

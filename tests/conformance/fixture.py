@@ -235,7 +235,7 @@ class Conversation:
     @tool(Effect.READ)
     async def test_missing_capability(self, call: Call) -> str:
         """Work only for clients with a model."""
-        if not call.offers("sampling"):
+        if not call.has_capability("sampling"):
             raise CapabilityMissing("sampling")
         return "the client offers sampling"
 

@@ -41,7 +41,7 @@ class Jobs:
     @tool(Effect.READ, long_running=True)
     async def failing_job(self, call: Call) -> str:
         """Fail after a while; only for who knows tasks."""
-        if not call.offers(TASKS):
+        if not call.has_capability(TASKS):
             raise CapabilityMissing(TASKS)
         await pause(LEAST_SECONDS)
         raise Unsupported("this job always fails")
@@ -75,7 +75,7 @@ class Jobs:
     @tool(Effect.READ, long_running=True)
     async def test_tool_with_task(self, call: Call) -> str:
         """Ask at once, then take some time."""
-        if not call.offers(TASKS):
+        if not call.has_capability(TASKS):
             raise CapabilityMissing(TASKS)
         answer = await call.ask(AskForm(key="user_name", message="What is your name?", model=Name))
         await pause(LEAST_SECONDS)

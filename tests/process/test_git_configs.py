@@ -686,3 +686,15 @@ def test_unchanged_files_and_hidden_values_are_kept() -> None:
     )
     assert not allowed_changes({"remote.n.url": (f"https://u:{TOKEN}@n.example/x",)}, seen)
     assert os.fsdecode(serialize(without_credentials(settings))).count("[credential]") == 0
+
+
+@needs_view
+async def test_a_hidden_file_that_a_configuration_includes_is_listed_once(project: Path) -> None:
+    """confinement-41: what is hidden for another reason keeps that reason."""
+    (project / ".env").write_text(f"API_TOKEN={TOKEN}\n")
+    git("config", "include.path", "../.env", directory=project)
+    async with kept(project.parent) as place:
+        output, _ = await run(place, "cat .env")
+        assert TOKEN not in output
+        found = [one for one in place.runner.hidden() if one.path.endswith("/.env")]
+        assert [one.reason for one in found] == ["it holds values of environment variables"]

@@ -110,7 +110,7 @@ def test_a_missing_tier_is_reported(tmp_path: Path) -> None:
     assert "command-view: missing (" in text
     has_signals = landlock.abi() >= landlock.SIGNAL_SCOPE_ABI
     assert ("command-end-at-once: missing (" in text) == (not has_signals and "command-group: missing (" in text)
-    assert "commands run in tier landlock; not full: unshare: Operation not permitted" in log
+    assert "commands are confined in tier: landlock; not full: unshare: Operation not permitted" in log
 
 
 def test_a_required_tier_that_is_missing(tmp_path: Path) -> None:

@@ -151,7 +151,7 @@ async def test_a_temporary_lack_of_descriptors_does_not_disable_the_watchdog(her
                 await runner.run(["true"], cwd=here)
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert runner.protections["guard"]
+    assert runner.protections["watchdog"]
     await runner.run(["true"], cwd=here)
     assert len(watchdogs_of(os.getpid())) == 1
     await runner.close()
@@ -170,9 +170,9 @@ async def test_closing_ends_the_watchdog(here: Directory) -> None:
 
 async def test_protections_in_force_are_named(runner: Runner) -> None:
     """process-25: so that a missing protection is reported and never skipped silently."""
-    assert set(runner.protections) == {"process-group", "guard", "marker-sweep", "pidfd", "cwd-by-handle"}
+    assert set(runner.protections) == {"process-group", "watchdog", "marker-sweep", "pidfd", "cwd-by-handle"}
     assert runner.protections["process-group"]
     if sys.platform == "linux":
         assert all(runner.protections.values())
     await runner.close()
-    assert not runner.protections["guard"]
+    assert not runner.protections["watchdog"]

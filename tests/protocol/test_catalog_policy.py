@@ -25,8 +25,8 @@ ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
 
 
 @asynccontextmanager
-async def serving(directory: Path, mode: str, offer: CatalogPolicy, profile: str = "dev") -> AsyncIterator[Client]:
-    settings = Settings(roots=(str(directory),), profile=profile, policy=OperatorPolicy(offer=offer))
+async def serving(directory: Path, mode: str, policy: CatalogPolicy, profile: str = "dev") -> AsyncIterator[Client]:
+    settings = Settings(roots=(str(directory),), profile=profile, policy=OperatorPolicy(catalog=policy))
     with anyio.fail_after(60):
         async with open_assembly(settings, dict(os.environ)) as built:
             server = build_server(built.catalog, built.dispatcher, built.identity, ServerOptions(runs=built.resources))
@@ -63,8 +63,8 @@ def _reads(tool: types.Tool) -> bool:
 @ERAS
 async def test_the_file_takes_away_from_lists_and_calls(tmp_path: Path, mode: str) -> None:
     """policy-19, catalog-7: by set, by name, and by pattern; what is not there can't be called."""
-    offer = CatalogPolicy(sets=("filesystem", "search"), only=("*_file", "search_*"), without=("delete_*",))
-    async with serving(tmp_path, mode, offer) as client:
+    policy = CatalogPolicy(sets=("filesystem", "search"), only=("*_file", "search_*"), without=("delete_*",))
+    async with serving(tmp_path, mode, policy) as client:
         assert await names(client) == ["read_file", "write_file", "edit_file", "search_text", "search_files"]
         for name in ("delete_file", "git_status", "list_directory"):
             with pytest.raises(MCPError, match="is not offered here"):
@@ -95,8 +95,9 @@ async def test_the_file_turns_surfaces_on(tmp_path: Path, mode: str) -> None:
 async def test_a_tool_that_is_left_out_takes_its_equals_along(tmp_path: Path, mode: str, pattern: str) -> None:
     """policy-19: without read_file no other surface has a file's content, and no completion its name."""
     (tmp_path / "a.txt").write_text("hello\n")
-    offer = CatalogPolicy(without=(pattern, "read_run", "delete_file"), promote_read_only=True, resources_as_tools=True)
-    async with serving(tmp_path, mode, offer) as client:
+    left_out = (pattern, "read_run", "delete_file")
+    policy = CatalogPolicy(without=left_out, promote_read_only=True, resources_as_tools=True)
+    async with serving(tmp_path, mode, policy) as client:
         assert not {"file", "read_file", "delete_file", "delete_directory"} & set(await names(client))
         templates = [one.uri_template for one in (await client.list_resource_templates()).resource_templates]
         assert [one for one in templates if one.startswith("coretools://file")] == ["coretools://file_exists/{path}"], (
@@ -113,24 +114,24 @@ async def test_a_tool_that_is_left_out_takes_its_equals_along(tmp_path: Path, mo
 
 
 @pytest.mark.parametrize(
-    ("offer", "expected"),
+    ("policy", "expected"),
     [
-        (CatalogPolicy(sets=("gti",)), r"\[offer\] sets holds the unknown tool set 'gti'; choose from ci, commands"),
-        (CatalogPolicy(only=("git_*", "red_file")), r"\[offer\] only holds 'red_file', which matches no command"),
-        (CatalogPolicy(without=("delete_fil",)), r"\[offer\] without holds 'delete_fil', which matches no command"),
+        (CatalogPolicy(sets=("gti",)), r"\[catalog\] sets holds the unknown tool set 'gti'; choose from ci, commands"),
+        (CatalogPolicy(only=("git_*", "red_file")), r"\[catalog\] only holds 'red_file', which matches no command"),
+        (CatalogPolicy(without=("delete_fil",)), r"\[catalog\] without holds 'delete_fil', which matches no command"),
     ],
 )
-async def test_what_means_no_command_ends_the_start(tmp_path: Path, offer: CatalogPolicy, expected: str) -> None:
+async def test_what_means_no_command_ends_the_start(tmp_path: Path, policy: CatalogPolicy, expected: str) -> None:
     """policy-19: a typing error in it would leave a command offered."""
     with pytest.raises(BadSetting, match=expected):
-        async with serving(tmp_path, "auto", offer):
+        async with serving(tmp_path, "auto", policy):
             pass
 
 
 async def test_commands_of_others_are_held_by_it_too(tmp_path: Path) -> None:
     """policy-19: their names are known when the file is judged."""
     other = Registry()
-    settings = Settings(roots=(str(tmp_path),), policy=OperatorPolicy(offer=CatalogPolicy(without=("theirs",))))
+    settings = Settings(roots=(str(tmp_path),), policy=OperatorPolicy(catalog=CatalogPolicy(without=("theirs",))))
 
     @other.tool(Effect.READ)
     def theirs() -> str:
@@ -147,7 +148,7 @@ def test_a_server_on_stdio_reads_it(tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
     file = tmp_path / "policy.toml"
-    file.write_text('[offer]\nonly = ["git_*"]\nwithout = ["git_commit", "git_add"]\n')
+    file.write_text('[catalog]\nonly = ["git_*"]\nwithout = ["git_commit", "git_add"]\n')
     file.chmod(0o600)
     with peer(root, "--policy", file) as client:
         client.start_session()

@@ -21,12 +21,12 @@ class Curious:
     @tool(Effect.READ)
     async def look(self, capability: str, call: Call) -> str:
         """Say whether the client has it."""
-        return str(call.offers(capability))
+        return str(call.has_capability(capability))
 
     @tool(Effect.READ)
     async def need(self, capability: str, call: Call) -> str:
         """Do nothing without it."""
-        if not call.offers(capability):
+        if not call.has_capability(capability):
             raise CapabilityMissing(capability)
         return "thanks"
 
@@ -80,5 +80,5 @@ async def test_a_capability_that_is_missing_is_named(mode: str, capability: str,
 
 def test_where_there_is_no_client_nothing_is_offered() -> None:
     """interoperability-11: nor by one that declared nothing at all."""
-    assert not SilentCall().offers("sampling")
+    assert not SilentCall().has_capability("sampling")
     assert not has_capability(None, "sampling")

@@ -89,7 +89,7 @@ class GatedCalls:
     @tool(Effect.READ)
     async def need_model(self, call: Call) -> str:
         """Work only for a client that has a model."""
-        if not call.offers("sampling"):
+        if not call.has_capability("sampling"):
             raise CapabilityMissing("sampling")
         return "it has one"
 

@@ -145,7 +145,7 @@ BROKEN: dict[str, tuple[str, Callable[[Operated], str], str]] = {
     "an author": ("http.toml", lambda one: one.config('author = "nobody"'), "roles.default.author"),
     "an origin": ("http.toml", lambda one: one.config(more='[server]\norigins = ["x"]'), "server.origins"),
     "a policy": ("policy.toml", lambda _: "[commandz]", "policy.toml: commandz: unknown key"),
-    "an offer of nothing": ("policy.toml", lambda _: '[offer]\nonly = ["no_such_*"]', "no_such_*"),
+    "a catalog of nothing": ("policy.toml", lambda _: '[catalog]\nonly = ["no_such_*"]', "no_such_*"),
     "a question before nothing": ("policy.toml", lambda _: '[tools]\nask = ["no_such"]', "no_such"),
     "tokens": ("tokens", lambda _: "{", "tokens"),
 }
@@ -272,8 +272,8 @@ async def test_whoever_listens_is_told_that_the_lists_are_others(
     async with operated(folder, caplog) as (server, hand):
         await hand.ask("resources/subscribe", {"uri": "coretools://files/which.txt"})
         async with hand.http.stream("GET", hand.url, headers=hand.headers()) as stream:
-            server.write(policy='[offer]\nwithout = ["write_file"]')
-            assert await server.reloaded() == "reloaded: policy.offer.without unset -> [write_file]"
+            server.write(policy='[catalog]\nwithout = ["write_file"]')
+            assert await server.reloaded() == "reloaded: policy.catalog.without unset -> [write_file]"
             with anyio.fail_after(SECONDS):
                 lines = stream.aiter_lines()
                 while "notifications/tools/list_changed" not in await anext(lines):

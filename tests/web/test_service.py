@@ -317,7 +317,7 @@ async def test_how_commands_are_held_is_told_once_for_each_role(root: Path, capl
     plan = plan_of("--config", str(config), "--require-tier", "none")
 
     def reports() -> list[str]:
-        return [text for text in caplog.messages if "commands run in tier" in text or "network: " in text]
+        return [text for text in caplog.messages if "commands are confined in tier" in text or "network: " in text]
 
     async with at_work(plan):
         await until(lambda: len(reports()) >= 4)

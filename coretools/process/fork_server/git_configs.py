@@ -120,10 +120,10 @@ class GitConfigs:
                 found[path] = self._inspect(path, read, is_own=False)
                 waiting += self._included({path: read[path]} if path in read else {})
         self._read = read
-        hidden = {one for one in found.values() if isinstance(one, HiddenPath)}
+        hidden = [one for one in found.values() if isinstance(one, HiddenPath)]
         return masks._replace(
             read_only=tuple(path for path in masks.read_only if found.get(path) is None),
-            hidden=tuple(sorted({*masks.hidden, *hidden})),
+            hidden=_once(masks.hidden, hidden),
             git_configs=tuple(one for one in found.values() if isinstance(one, MaskedGitConfig)),
         )
 
@@ -300,6 +300,12 @@ class GitConfigs:
 
 def _short(key: str) -> str:
     return printable(key if len(key) <= _KEY_CHARACTERS else f"{key[:_KEY_CHARACTERS]}...")
+
+
+def _once(masked: Sequence[HiddenPath], found: Sequence[HiddenPath]) -> tuple[HiddenPath, ...]:
+    """Each path once. One that is masked for another reason keeps it: `.env`, included by a configuration."""
+    by_path = {one.path: one for one in (*found, *masked)}
+    return tuple(sorted(by_path.values()))
 
 
 def _hidden(path: str) -> HiddenPath:

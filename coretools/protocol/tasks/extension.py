@@ -102,7 +102,7 @@ class TaskCall:
         if level != "debug":
             self._task.set_message(text)
 
-    def offers(self, capability: Capability) -> bool:
+    def has_capability(self, capability: Capability) -> bool:
         """Whether the client declared a capability with its request."""
         return has_capability(self._client.capabilities, capability)
 

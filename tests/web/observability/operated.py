@@ -67,7 +67,7 @@ class Told:
                 roots=(RootSnapshot(name="builds", is_writable=True),),
                 resolver="walk",
                 tier="landlock",
-                missing=("git-confinement", "guard"),
+                missing=("git-confinement", "watchdog"),
                 children=0,
                 runs=0,
             ),

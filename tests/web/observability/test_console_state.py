@@ -151,7 +151,7 @@ def test_roots_are_shown_by_name() -> None:
     default, pipeline = board_at(Clock()).snapshot()["tenants"]
     assert default["roots"][0] == {"name": "project", "is_writable": True}
     assert (default["tier"], default["children"], default["runs"]) == ("full", 3, 1)
-    assert pipeline["missing"] == ["git-confinement", "guard"]
+    assert pipeline["missing"] == ["git-confinement", "watchdog"]
 
 
 @pytest.mark.parametrize(("refused", "count"), [("host", 1), ("", 0)])
