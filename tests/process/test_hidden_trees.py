@@ -5,7 +5,6 @@ import select
 import shlex
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -108,8 +107,8 @@ def test_a_tree_with_hidden_files_is_deleted_by_a_tool(world: World) -> None:
 
 
 WAITING = """
-import os, sys
-open("ready", "w").close()
+with open("ready", "w") as ready:
+    ready.write(".")
 while True:
     try:
         with open("tree/.env") as file:
@@ -124,17 +123,17 @@ while True:
 
 def test_a_command_that_waits_for_a_deletion_reads_nothing(world: World) -> None:
     """confinement-29: the cover is removed before the name; the file is empty by then."""
+    os.mkfifo(world.root / "ready")
+    ready = os.open(world.root / "ready", os.O_RDWR)
     for _ in range(10):
         (world.root / "tree" / "deep").mkdir(parents=True, exist_ok=True)
         (world.root / "tree" / ".env").write_text(CANARY)
-        (world.root / "ready").unlink(missing_ok=True)
         run = world.client.send(
             "tools/call",
             {"name": "run_command", "arguments": {"command": shlex.join([sys.executable, "-c", WAITING])}},
         )
-        deadline = time.monotonic() + START_SECONDS
-        while not (world.root / "ready").exists():
-            assert time.monotonic() < deadline
-            select.select([], [], [], 0.01)
+        assert select.select([ready], [], [], START_SECONDS)[0]
+        assert os.read(ready, 1) == b"."
         assert world.call("delete_directory", path="tree").startswith("deleted tree, ")
         assert CANARY not in str(world.client.answer(run))
+    os.close(ready)

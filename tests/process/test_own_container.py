@@ -1,5 +1,4 @@
-"""What a server with a container of its own gives its commands, and what commands without one are told about closed
-places."""
+"""What a server with a container of its own gives its commands, and the remarks on closed places without one."""
 
 import os
 import shlex

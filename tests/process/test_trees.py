@@ -195,7 +195,7 @@ def test_a_command_that_is_traced_by_its_child(server: Peer, tmp_path: Path, mar
 
 
 @pytest.mark.parametrize("end", ["deadline", "SIGTERM", "SIGKILL"])
-def test_a_fleet(server: Peer, tmp_path: Path, end: str) -> None:
+def test_processes_that_fork_in_loops(server: Peer, tmp_path: Path, end: str) -> None:
     """confinement-20: nor do processes that fork faster than a scan can list them."""
     if landlock.abi() < landlock.SIGNAL_SCOPE_ABI:
         pytest.skip("needs signals that Landlock keeps inside (Linux 6.12)")

@@ -25,7 +25,7 @@ def handle(tmp_path: Path) -> Iterator[int]:
     os.close(fd)
 
 
-def test_everything_has_its_kind(handle: int) -> None:
+def test_the_kind_of_every_entry_is_reported(handle: int) -> None:
     """git-13: links are links, whatever their target; a second call returns the same."""
     expected = {"file": "file", "directory": "directory", "link": "link", "directory-link": "link", "fifo": "other"}
     for _ in range(2):
@@ -37,7 +37,7 @@ def test_everything_has_its_kind(handle: int) -> None:
     assert directory_access.special_entries(handle, "nothing") is None
 
 
-def test_a_socket_has_its_kind(handle: int, tmp_path: Path) -> None:
+def test_the_kind_of_a_socket_is_reported(handle: int, tmp_path: Path) -> None:
     """git-13: git's fsmonitor leaves one in its directory."""
     # The path of a socket has at most 107 bytes (unix(7)).
     with chdir(tmp_path), socket.socket(socket.AF_UNIX) as listener:

@@ -129,7 +129,7 @@ def test_other_files_are_left_to_the_ordinary_read(world: World, made: Callable[
     assert descriptors() == before
 
 
-def test_a_limit_of_the_caller_holds(world: World) -> None:
+def test_a_limit_of_the_caller_applies(world: World) -> None:
     """roots-28, roots-6"""
     assert read_now(world.roots, "plain.txt", limit=4) is None
     assert read_now(world.roots, "plain.txt", limit=5) == b"plain"
@@ -155,7 +155,7 @@ def test_a_slow_read_disables_nonblocking_reads_for_a_while(world: World) -> Non
     assert read_now(world.roots, "plain.txt") is None
 
 
-def test_a_root_that_is_gone_is_left(world: World) -> None:
+def test_a_removed_root_uses_the_ordinary_read(world: World) -> None:
     """roots-28, roots-17: the descriptor would still refer to the old directory."""
     moved = world.root.rename(world.root.with_name("elsewhere"))
     assert read_now(world.roots, "plain.txt") is None
@@ -168,7 +168,7 @@ def test_a_root_that_is_gone_is_left(world: World) -> None:
     assert read_now(world.roots, "plain.txt") == b"plain"
 
 
-def test_a_root_in_a_root_and_the_other_resolver_are_left(world: World) -> None:
+def test_nested_roots_and_the_other_resolver_use_the_ordinary_read(world: World) -> None:
     """roots-28, roots-14"""
     with opened(world.root, RootSpec(str(world.root / "dir"), writable=False), resolver="openat2") as roots:
         assert read_now(roots, "dir/inner.txt") is None
@@ -176,7 +176,7 @@ def test_a_root_in_a_root_and_the_other_resolver_are_left(world: World) -> None:
         assert read_now(roots, "plain.txt") is None
 
 
-def test_another_file_system_in_the_root_is_left(world: World) -> None:
+def test_another_file_system_uses_the_ordinary_read(world: World) -> None:
     """roots-28: a network or another program may serve it."""
     with mounted("tmpfs", "size=1m", world.root / "mounted") as place:
         (place / "file").write_bytes(b"there")
@@ -184,7 +184,7 @@ def test_another_file_system_in_the_root_is_left(world: World) -> None:
         assert read_now(world.roots, "mounted/file") is None
 
 
-def test_a_file_that_may_not_be_read_is_left(world: World) -> None:
+def test_a_file_without_read_permission_uses_the_ordinary_read(world: World) -> None:
     """roots-28, roots-18"""
     (world.root / "plain.txt").chmod(0)
     try:

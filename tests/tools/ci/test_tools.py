@@ -211,7 +211,7 @@ async def test_detection_reads_nothing_outside_the_root(tmp_path: Path) -> None:
             await ci.ci_build()
 
 
-async def test_a_place_outside_the_root_is_left_as_it_was_printed(tmp_path: Path) -> None:
+async def test_a_path_outside_the_root_is_reported_as_printed(tmp_path: Path) -> None:
     """ci-10: no path is guessed, and nothing outside is inspected."""
     write(tmp_path / "outside.py", "")
     write(tmp_path / "root/inside.py", "")

@@ -143,7 +143,7 @@ async def test_a_directory_outside_the_root_is_refused(tmp_path: Path, directory
 @pytest.mark.parametrize("wait_seconds", [None, 10])
 async def test_nothing_is_written_beneath_a_read_only_root(tmp_path: Path, wait_seconds: float | None) -> None:
     """ci-15: confined by the kernel where possible; elsewhere nothing is started there."""
-    async with commands_in(tmp_path, writable=False, is_held=True) as commands:
+    async with commands_in(tmp_path, writable=False, is_confined=True) as commands:
         with contextlib.suppress(ReadOnly):
             assert (await commands.run_command("touch made", wait_seconds=wait_seconds)).failed
     assert not (tmp_path / "made").exists()

@@ -70,7 +70,7 @@ def files(top: Path) -> Iterator[FilesystemTools]:
         ({"tail": 2}, "line 99999\nline 100000\n[last 2 lines, of 1088895 bytes]\n"),
     ],
 )
-def test_a_large_file_tells_its_lines_only_when_they_were_counted(
+def test_a_large_file_reports_its_lines_only_after_counting_them(
     files: FilesystemTools, top: Path, lines: dict[str, int | str], answer: str
 ) -> None:
     """filesystem-32."""

@@ -444,7 +444,7 @@ def test_an_absolute_path_beneath_the_root_is_accepted(files: FilesystemTools, t
     assert files.read_file(str(top / "a")).text() == "a\n"
 
 
-def test_two_large_files_are_read_at_once_and_small_ones_do_not_wait(roots: Roots, top: Path) -> None:
+def test_two_large_files_are_read_concurrently_and_small_ones_do_not_wait(roots: Roots, top: Path) -> None:
     """filesystem-10: otherwise a caller with a few dozen requests takes gigabytes, and the processor from all
     others."""
     (top / "large.txt").write_bytes(("line\n" * (LARGE_BYTES // 5 + 1)).encode("utf-16"))

@@ -109,7 +109,7 @@ async def test_a_file_that_a_filter_converts_is_refused(tmp_path: Path) -> None:
         assert "staged 2" in (await tools.git_add(["work/.gitattributes", "work/a.txt"], "work")).text()
 
 
-async def test_a_commit_tells_its_id_branch_and_summary(tmp_path: Path) -> None:
+async def test_a_commit_reports_its_id_branch_and_summary(tmp_path: Path) -> None:
     """git-10: the author is the one that the operator configured."""
     world = World(tmp_path).filled()
     async with world.tools() as tools:
@@ -138,7 +138,7 @@ async def test_the_first_commit_and_one_on_a_detached_head(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("branch", ["a]b", "x/detached", "(root-commit)", "ümlaut"])
-async def test_a_commit_is_told_whatever_the_branch_and_its_summary_say(tmp_path: Path, branch: str) -> None:
+async def test_a_commit_is_reported_whatever_its_branch_and_summary_contain(tmp_path: Path, branch: str) -> None:
     """git-10: git's own output contains both; another commit's author and date are skipped."""
     world = World(tmp_path, environment={"GIT_AUTHOR_NAME": "Eve", "GIT_AUTHOR_EMAIL": "e@x"}).filled()
     world.git("switch", "--quiet", "-c", branch)

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from coretools.errors import GitRefused, NotFound
-from tests.tools.git.include_traps import OUTER_PROGRAMS, OUTER_REDIRECTIONS
+from tests.tools.git.include_traps import EXTERNAL_PROGRAMS, EXTERNAL_REDIRECTIONS
 from tests.tools.git.traps import PROGRAMS, REDIRECTIONS, WRITTEN_THROUGH, Trap, answers, laid, snapshot
 from tests.tools.git.world import SECRET, World
 
-ALL_PROGRAMS = (*PROGRAMS, *OUTER_PROGRAMS)
-ALL_REDIRECTIONS = (*REDIRECTIONS, *OUTER_REDIRECTIONS)
+ALL_PROGRAMS = (*PROGRAMS, *EXTERNAL_PROGRAMS)
+ALL_REDIRECTIONS = (*REDIRECTIONS, *EXTERNAL_REDIRECTIONS)
 SPRINGING = [trap for trap in (*ALL_PROGRAMS, *ALL_REDIRECTIONS, *WRITTEN_THROUGH) if trap.springs]
 
 

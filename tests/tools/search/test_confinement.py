@@ -1,5 +1,4 @@
-"""ripgrep confined by the kernel, judged by effect: it can neither follow links out nor run programs, although told
-to."""
+"""ripgrep confined by the kernel, judged by effect: it follows no link out and runs no program, although asked to."""
 
 import os
 from contextlib import closing

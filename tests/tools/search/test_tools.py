@@ -219,7 +219,7 @@ async def test_a_pattern_is_never_an_option(tmp_path: Path, engine: str, pattern
 
 
 @engines
-async def test_odd_names_are_found_too(tmp_path: Path, engine: str) -> None:
+async def test_unusual_names_are_found(tmp_path: Path, engine: str) -> None:
     """search-6: a name that is not UTF-8 cannot be requested, so both skip it."""
     planted(tmp_path, {"a b": "x", "é\U0001f600": "x", "line\nbreak": "x", " ": "x"})
     (tmp_path / os.fsdecode(b"bad\xff")).write_text("x")
