@@ -19,7 +19,7 @@ ROOT = "coretools"
 
 
 def packages() -> dict[str, str]:
-    """Each package of the picture and what its docstring says; the modules at the root count as one."""
+    """Return each package with its docstring. The modules at the root count as one package."""
     modules = sorted(path.stem for path in (TREE / ROOT).glob("*.py") if path.stem != "__init__")
     found = {"servers": _docstring(TREE / "servers")}
     found |= {path.parent.name: _docstring(path.parent) for path in sorted((TREE / ROOT).glob("*/__init__.py"))}
@@ -27,7 +27,7 @@ def packages() -> dict[str, str]:
 
 
 def imports() -> dict[str, set[str]]:
-    """For each package the others that it imports, wherever the import stands."""
+    """Return the packages that each package imports, also inside functions."""
     known = set(packages()) - {ROOT, "servers"}
     found: dict[str, set[str]] = {name: set() for name in packages()}
     for top in ("servers", ROOT):
@@ -39,7 +39,7 @@ def imports() -> dict[str, set[str]]:
 
 
 def picture() -> str:
-    """The Mermaid text."""
+    """Return the Mermaid text."""
     graph = imports()
     lines = ["```mermaid", "flowchart TD"]
     lines += [f'    {name}["<b>{name}</b><br/>{_label(text)}"]' for name, text in packages().items()]
