@@ -161,7 +161,7 @@ def back_door() -> str:
 
 @resource("contacts://all")
 def everyone() -> str:
-    """All of them."""
+    """All contacts."""
     return "all"
 
 

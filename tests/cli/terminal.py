@@ -1,4 +1,4 @@
-"""A person at a terminal: a program on a real pseudo terminal, what it shows, and what is typed."""
+"""A person at a terminal: a program on a real pseudo terminal, its output, and its input."""
 
 import os
 import re
@@ -24,7 +24,7 @@ _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[=>]|\x1b\][^\x07]*\x07")
 
 
 class Terminal:
-    """The person's end."""
+    """The controlling end of the terminal."""
 
     def __init__(self, process: subprocess.Popen[bytes], master: int) -> None:
         self.process = process
@@ -36,7 +36,7 @@ class Terminal:
         os.write(self._master, text.encode())
 
     def wait_for(self, text: str) -> str:
-        """Wait until a text is shown behind what was waited for before; what came up to it."""
+        """Wait for a text in the output behind the previous match; returns the output up to it."""
         deadline = time.monotonic() + ANSWER_SECONDS
         while text not in (plain := _ESCAPES.sub("", self.output))[self._seen :]:
             ready, _, _ = select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))
@@ -48,7 +48,7 @@ class Terminal:
         return before
 
     def end(self) -> int:
-        """Read to the end; the exit code."""
+        """Read to the end; returns the exit code."""
         while self._read():
             pass
         return self.process.wait(ANSWER_SECONDS)
@@ -58,7 +58,7 @@ class Terminal:
         with suppress(OSError):  # EIO: the other end was closed
             data = os.read(self._master, 65536)
         self.output += data.decode("utf-8", "replace")
-        # prompt_toolkit asks where the cursor is, and waits for the answer.
+        # prompt_toolkit asks for the cursor position, and waits for the answer.
         if b"\x1b[6n" in data:
             os.write(self._master, b"\x1b[1;1R")
         return bool(data)
@@ -66,7 +66,7 @@ class Terminal:
 
 @contextmanager
 def terminal(*words: str, cwd: Path, environment: Mapping[str, str] | None = None) -> Iterator[Terminal]:
-    """Run Python with these words on a terminal of its own."""
+    """Run Python with these arguments on its own terminal."""
     master, slave = os.openpty()
     termios.tcsetwinsize(slave, (24, 120))
     process = subprocess.Popen(

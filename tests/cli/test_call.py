@@ -1,4 +1,4 @@
-"""What a typed command may ask of its surface (docs/specs/cli.md)."""
+"""The `Call` of a typed command: questions, messages, progress (docs/specs/cli.md)."""
 
 from typing import Any
 
@@ -32,7 +32,7 @@ SEEN = TerminalCapabilities(is_stdout_terminal=True, has_colours=False, can_ask=
     ],
 )
 def test_a_question_shows_its_choices_and_its_default(question: Any, prompt: str) -> None:
-    """cli-13: what an empty line means is seen."""
+    """cli-13: an empty line means the default, which is shown."""
     assert prompt_of(question) == prompt
 
 
@@ -46,24 +46,24 @@ def test_a_question_shows_its_choices_and_its_default(question: Any, prompt: str
     ],
     ids=lambda question: type(question).__name__,
 )
-async def test_without_a_terminal_a_question_says_what_to_give(question: Any) -> None:
-    """cli-13: the words of the command line, not those for a model; the key is a fact."""
+async def test_without_a_terminal_the_error_names_the_option(question: Any) -> None:
+    """cli-13: the option of the command line, not the argument for a model; the key is in the facts."""
     value = "yes" if isinstance(question, AskConfirmation) else "VALUE"
     with pytest.raises(AnswerNeeded, match=rf"nobody can be asked here; give --answer k={value}$") as caught:
         await CliCall(QUIET).ask(question)
     assert caught.value.facts == {"question": "k"}
 
 
-async def test_a_model_is_not_asked_where_there_is_none() -> None:
-    """cli-13: a person is no model; its default counts."""
+async def test_a_model_is_not_asked_on_the_command_line() -> None:
+    """cli-13: a person is no model; the default is used."""
     question = AskModel(key="k", message="Sum it up")
     with pytest.raises(AnswerNeeded):
         await CliCall(SEEN).ask(question)
     assert await CliCall(SEEN).ask(AskModel(key="k", message="Sum it up", default="nothing")) == "nothing"
 
 
-async def test_answers_given_beforehand_go_before_the_terminal() -> None:
-    """cli-13: and are checked like typed ones; several at once come in their order."""
+async def test_answers_given_beforehand_precede_the_terminal() -> None:
+    """cli-13: they are validated like typed ones; several at once keep their order."""
     call = CliCall(SEEN, roots=["file:///work"])
     call.prefill({"a": "yes", "b": "gr", "c": "perhaps"})
     sure, pick = AskConfirmation(key="a", message=""), AskChoice(key="b", message="", choices=("red", "green"))
@@ -72,7 +72,7 @@ async def test_answers_given_beforehand_go_before_the_terminal() -> None:
         await call.ask(AskConfirmation(key="c", message=""))
 
 
-async def test_a_question_that_was_not_declared_is_a_bug() -> None:
+async def test_an_undeclared_question_is_a_bug() -> None:
     """cli-13: as on every surface."""
     call = CliCall(QUIET)
     call.prefill({}, ["other"])
@@ -80,7 +80,7 @@ async def test_a_question_that_was_not_declared_is_a_bug() -> None:
         await call.ask(AskText(key="k", message="Name", default="x"))
 
 
-async def test_a_surface_says_what_it_can_do() -> None:
+async def test_the_command_line_states_its_capabilities() -> None:
     """cli-13: a terminal is a person, the roots are known, there is no model."""
     call: Call = CliCall(SEEN)
     assert [call.has_capability("elicitation"), call.has_capability("roots"), call.has_capability("sampling")] == [
@@ -93,7 +93,7 @@ async def test_a_surface_says_what_it_can_do() -> None:
     await call.close_stream()
 
 
-async def test_messages_are_shown_by_their_level(capsys: Captured) -> None:
+async def test_messages_are_printed_with_their_level(capsys: Captured) -> None:
     """cli-14: on standard error, escaped."""
     for screen in (QUIET, SEEN):
         call = CliCall(screen)

@@ -1,4 +1,4 @@
-"""Colour is added to a text and changes nothing in it (docs/specs/cli.md)."""
+"""Colour is added to a text without changing it (docs/specs/cli.md)."""
 
 import random
 import re
@@ -18,7 +18,7 @@ PIECES = [
 
 
 def test_without_its_escapes_a_coloured_text_is_the_plain_one() -> None:
-    """cli-15: whatever the text is."""
+    """cli-15: for any text."""
     for seed in range(100):
         chance = random.Random(seed)
         text = "\n".join(chance.choice(PIECES) + chance.choice(["", " ", chance.choice(PIECES)]) for _ in range(20))
@@ -43,13 +43,13 @@ def test_without_its_escapes_a_coloured_text_is_the_plain_one() -> None:
         ("read_file", "+new", "+new"),
     ],
 )
-def test_lines_are_coloured_by_what_they_are(name: str, line: str, expected: str) -> None:
+def test_lines_are_coloured_by_their_kind(name: str, line: str, expected: str) -> None:
     """cli-15: diffs, status, history, search."""
     assert colour_result(name, line) == expected
 
 
-def test_the_effect_of_a_tool_is_seen_in_the_table() -> None:
-    """cli-15: what changes stands out."""
+def test_the_effect_of_a_tool_is_coloured_in_the_table() -> None:
+    """cli-15: tools that change something stand out."""
     assert (
         colour_tools_table("write_file  changes Write.")
         == f"{styled('write_file', 'bold')}  {styled('changes', 'red')} Write."
@@ -60,6 +60,6 @@ def test_the_effect_of_a_tool_is_seen_in_the_table() -> None:
     ("text", "expected"),
     [("a\tb\nc", "a\tb\nc"), ("\x1b[2J", "\\x1b[2J"), ("a\rb", "a\\rb"), ("\x9b1m", "\\x9b1m"), ("ü…", "ü…")],
 )
-def test_what_drives_a_terminal_is_shown_instead(text: str, expected: str) -> None:
-    """cli-15: control characters, C1 too; line breaks and tabs stay."""
+def test_control_characters_are_escaped(text: str, expected: str) -> None:
+    """cli-15: C1 too; line breaks and tabs stay."""
     assert escape_controls(text) == expected

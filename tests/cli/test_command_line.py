@@ -1,4 +1,4 @@
-"""Commands as they are typed, on one dispatch, in this process (docs/specs/cli.md)."""
+"""Typed commands on the same dispatch, in this process (docs/specs/cli.md)."""
 
 import json
 import re
@@ -33,10 +33,10 @@ COLOURED = TerminalCapabilities(is_stdout_terminal=True, has_colours=True, can_a
     ],
 )
 async def test_a_command_is_typed_by_its_route(capsys: Captured, line: str, printed: str) -> None:
-    """cli-11, cli-12: parameters of the route in their place, `-` for `_`; every surface, hidden ones too."""
+    """cli-11, cli-12: parameters inside the route, `-` for `_`; commands of every surface, hidden ones too."""
     code = await run(line)
     captured = capsys.readouterr()
-    if printed == "unknown":  # a name with a capital is written as it is declared
+    if printed == "unknown":  # a name with a capital is typed as declared
         assert code == 64
         assert "--maxDepth" in captured.err
         return
@@ -65,10 +65,8 @@ async def test_a_command_is_typed_by_its_route(capsys: Captured, line: str, prin
         ("contact ask pick --answer pick", 64, "write KEY=VALUE"),
     ],
 )
-async def test_what_goes_wrong_is_said_with_its_exit_code(
-    capsys: Captured, line: str, code: int, expected: str
-) -> None:
-    """cli-4, cli-5, cli-12: results on stdout, everything else on stderr; the sentence says what would do."""
+async def test_errors_have_a_message_and_an_exit_code(capsys: Captured, line: str, code: int, expected: str) -> None:
+    """cli-4, cli-5, cli-12: results on stdout, everything else on stderr; the message says what would work."""
     try:
         found = await run(line)
         captured = capsys.readouterr().err
@@ -78,8 +76,8 @@ async def test_what_goes_wrong_is_said_with_its_exit_code(
     assert expected in captured
 
 
-async def test_a_bug_is_told_by_its_call_id_only(capsys: Captured, caplog: pytest.LogCaptureFixture) -> None:
-    """cli-11, declarations-11: the one dispatch catches it."""
+async def test_a_bug_is_reported_by_its_call_id_only(capsys: Captured, caplog: pytest.LogCaptureFixture) -> None:
+    """cli-11, declarations-11: the dispatcher catches it."""
     assert await run("contact fail bug") == 70
     captured = capsys.readouterr()
     assert "(call " in captured.err
@@ -87,15 +85,15 @@ async def test_a_bug_is_told_by_its_call_id_only(capsys: Captured, caplog: pytes
     assert "the reason stays inside" in caplog.text
 
 
-async def test_commands_that_the_selection_leaves_out_say_why(capsys: Captured) -> None:
-    """cli-12, catalog-7: read-only holds for people too; profiles keep nothing from them that agents don't have."""
+async def test_excluded_commands_say_why(capsys: Captured) -> None:
+    """cli-12, catalog-7: read-only applies to people too, profiles only to what agents have."""
     assert await run("contact add x y friend", read_only=True) == 64
     assert "contact add is not available here: the server is read-only" in capsys.readouterr().err
     assert await run("contact for-people", profile="read") == 0
 
 
 async def test_json_has_the_shape_of_call(capsys: Captured) -> None:
-    """cli-3: the same fields, whatever comes of it."""
+    """cli-3: the same fields, for every outcome."""
     shapes = []
     for line in ("contact count 3", "contact count 13", "contact fail foreseen", "contact nothing", "contact count x"):
         await run(f"{line} --json")
@@ -107,8 +105,8 @@ async def test_json_has_the_shape_of_call(capsys: Captured) -> None:
     assert shapes[2]["facts"] == {"where": "there"}
 
 
-async def test_text_that_would_drive_a_terminal_is_escaped_on_one_only(capsys: Captured) -> None:
-    """cli-15: a pipe gets every byte, a terminal none that it would obey."""
+async def test_control_characters_are_escaped_on_a_terminal_only(capsys: Captured) -> None:
+    """cli-15: a pipe gets every byte, a terminal no control sequence."""
     assert await run("contact fail surrogate") == 0
     assert capsys.readouterr().out == "a\\udcffb \x1b]0;title\x07\n"
     assert await run("contact fail surrogate", COLOURED) == 0
@@ -129,35 +127,35 @@ async def test_text_that_would_drive_a_terminal_is_escaped_on_one_only(capsys: C
         ("contact ask secret --answer secret=x", "secret: 'x'"),
     ],
 )
-async def test_questions_are_answered_beforehand(capsys: Captured, line: str, printed: str) -> None:
-    """cli-13: --answer; a default where nobody can be asked."""
+async def test_questions_can_be_answered_beforehand(capsys: Captured, line: str, printed: str) -> None:
+    """cli-13: --answer; a default if nobody can be asked."""
     assert await run(line) == 0
     assert capsys.readouterr().out == f"{printed}\n"
 
 
-async def test_defaults_are_not_taken_where_the_operator_wants_answers(capsys: Captured) -> None:
+async def test_defaults_are_not_used_if_the_operator_requires_answers(capsys: Captured) -> None:
     """cli-13: `--ask prefilled`."""
     assert await run("contact ask word", ask="prefilled") == 75
     assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("word", ["x", "=1", ":=1", "x:=[", "x:=" + "[" * 20_000])
-def test_an_answer_that_is_none_is_refused(word: str) -> None:
+def test_an_invalid_answer_option_is_refused(word: str) -> None:
     """cli-13: KEY=VALUE or KEY:=JSON."""
     with pytest.raises(InvalidArguments, match="--answer"):
         answers_of([word])
 
 
 async def test_progress_and_messages_stay_off_standard_output(capsys: Captured) -> None:
-    """cli-5, cli-14: without a terminal no bar and only what is a warning or worse."""
+    """cli-5, cli-14: without a terminal no bar, and only messages from `warning` on."""
     assert await run("contact walk 2") == 0
     captured = capsys.readouterr()
     assert captured.out == "walked; elicitation: False, sampling: False\n"
     assert captured.err == "coretools: warning: step 1\n"
 
 
-async def test_help_lists_what_stands_below_some_words(capsys: Captured) -> None:
-    """cli-12: by summaries, without the hidden ones."""
+async def test_help_lists_the_commands_below_a_context(capsys: Captured) -> None:
+    """cli-12: with summaries, without the hidden ones."""
     assert await run("contact --help") == 0
     page = capsys.readouterr().out
     assert page.startswith("usage: coretools contact COMMAND [options]\n\npeople one knows\n\nKept nowhere.\n\n")
@@ -187,8 +185,8 @@ async def test_help_of_a_command_shows_its_parameters(capsys: Captured) -> None:
     assert await run("contact nothing here --help") == 64
 
 
-async def test_a_command_that_was_taken_away_is_refused(capsys: Captured) -> None:
-    """cli-11, catalog-9: the commands are those there are now."""
+async def test_a_removed_command_is_refused(capsys: Captured) -> None:
+    """cli-11, catalog-9: the current commands count."""
     found = runner()
     found.context.catalog.registry.remove("contact", "count")
     assert await found.run(CommandLine(words=["contact", "count", "1"])) == 64
@@ -196,7 +194,7 @@ async def test_a_command_that_was_taken_away_is_refused(capsys: Captured) -> Non
 
 
 def test_the_options_of_a_command_are_known_before_it_runs() -> None:
-    """cli-12: an option that the command has is the command's."""
+    """cli-12: an option that the command declares is the command's."""
     found = runner()
     assert "--network" in found.option_names(["contact", "add", "--network", "x"])
     assert found.option_names(["contact", "nothing"]) == frozenset()

@@ -1,4 +1,4 @@
-"""The coretools command, run as a user runs it: a process, its output, its exit code (docs/specs/cli.md)."""
+"""The coretools command as a user runs it: a process, its output, its exit code (docs/specs/cli.md)."""
 
 import json
 import os
@@ -43,7 +43,7 @@ def test_a_call_prints_the_text_of_its_result(project: Path) -> None:
 
 
 def test_json_has_one_shape_for_every_tool(project: Path) -> None:
-    """cli-3: a pipeline reads the same fields whatever the tool and however it ended."""
+    """cli-3: a pipeline reads the same fields for every tool and outcome."""
     good = coretools("call", "read_file", "path=README.md", "--json", cwd=project)
     bad = coretools("call", "read_file", "path=missing", "--json", cwd=project)
     wrong = coretools("call", "no_such_tool", "--json", cwd=project)
@@ -74,10 +74,10 @@ def test_json_has_one_shape_for_every_tool(project: Path) -> None:
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
-def test_the_exit_code_says_the_kind_of_failure(
+def test_the_exit_code_names_the_kind_of_failure(
     project: Path, words: list[str], code: int, expected: str | None
 ) -> None:
-    """cli-4, cli-5: a pipeline sees what went wrong; a person reads it on stderr."""
+    """cli-4, cli-5: for pipelines; people read the message on stderr."""
     done = coretools(*words, cwd=project)
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
@@ -86,8 +86,8 @@ def test_the_exit_code_says_the_kind_of_failure(
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
-def test_an_output_that_takes_nothing_is_named_in_the_exit_code(project: Path) -> None:
-    """cli-4: 1 would say that the command failed."""
+def test_a_broken_output_has_its_own_exit_code(project: Path) -> None:
+    """cli-4: 1 would mean that the command failed."""
     words = [sys.executable, "-m", "coretools.cli.main", "call", "file_exists", "path=README.md"]
     with Path("/dev/full").open("w") as full:
         environment = {**os.environ, "PYTHONPATH": str(TREE)}
@@ -97,8 +97,8 @@ def test_an_output_that_takes_nothing_is_named_in_the_exit_code(project: Path) -
     assert (done.returncode, done.stderr) == (74, b"coretools: standard output: No space left on device\n")
 
 
-def test_who_stops_reading_has_seen_enough(project: Path) -> None:
-    """cli-4: `coretools call ... | head -1` is no failure."""
+def test_a_reader_that_stops_early_is_no_failure(project: Path) -> None:
+    """cli-4: `coretools call ... | head -1` succeeds."""
     (project / "long").write_text("line\n" * 40_000)
     script = '"$1" -m coretools.cli.main call read_file path=long | head -c 4; exit ${PIPESTATUS[0]}'
     environment = {**os.environ, "PYTHONPATH": str(TREE)}
@@ -107,7 +107,7 @@ def test_who_stops_reading_has_seen_enough(project: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, b"line", b"")
 
 
-def test_arguments_are_read_by_the_schema(project: Path) -> None:
+def test_arguments_are_parsed_by_the_schema(project: Path) -> None:
     """cli-2: names, lists, JSON, files and standard input; as options and in order too."""
     (project / "notes.txt").write_text("from a file\n")
     written = coretools("call", "write_file", "path=a.txt", "content@=notes.txt", cwd=project)
@@ -121,7 +121,7 @@ def test_arguments_are_read_by_the_schema(project: Path) -> None:
     assert (project / "b.txt").read_text() == "5\n"
 
 
-def test_a_list_takes_its_name_several_times(project: Path) -> None:
+def test_a_list_option_can_be_repeated(project: Path) -> None:
     """cli-2: one item each."""
     subprocess.run(["git", "init", "-q"], cwd=project, check=True)
     (project / "b.txt").write_text("b\n")
@@ -132,7 +132,7 @@ def test_a_list_takes_its_name_several_times(project: Path) -> None:
 
 
 def test_tools_are_listed_in_a_table(project: Path) -> None:
-    """cli-6: name, effect, first sentence; the profile decides."""
+    """cli-6: name, effect, first sentence; those of the profile."""
     everything = coretools("tools", cwd=project).stdout
     reading = coretools("tools", "--profile", "read", cwd=project).stdout
     assert "write_file" in everything
@@ -144,7 +144,7 @@ def test_tools_are_listed_in_a_table(project: Path) -> None:
     assert listed[0]["inputSchema"]["properties"]["path"]["type"] == "string"
 
 
-def test_the_doctor_starts_a_real_server_and_says_what_is_missing(project: Path) -> None:
+def test_the_doctor_starts_a_real_server_and_reports_what_is_missing(project: Path) -> None:
     """cli-7: git is required, ripgrep is not, the server answers over stdio."""
     done = coretools("doctor", cwd=project)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -157,7 +157,7 @@ def test_the_doctor_starts_a_real_server_and_says_what_is_missing(project: Path)
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_the_call_and_its_children(project: Path, number: signal.Signals, code: int) -> None:
-    """cli-8: a pipeline that is stopped leaves nothing."""
+    """cli-8: an interrupted pipeline leaves no process."""
     seconds = f"4{uuid.uuid4().int % 10**12:012d}.5"
     process = subprocess.Popen(
         [sys.executable, "-m", "coretools.cli.main", "call", "run_command", f"command=sleep {seconds}"],
@@ -176,7 +176,7 @@ def test_a_signal_ends_the_call_and_its_children(project: Path, number: signal.S
 
 
 def test_help_and_version_do_not_load_the_sdk(project: Path) -> None:
-    """The start of what needs no server is not the SDK's."""
+    """What needs no server starts without the SDK."""
     code = (
         "import sys; sys.argv = ['coretools', '--version']\n"
         "from coretools.cli.main import main\n"
@@ -189,20 +189,20 @@ def test_help_and_version_do_not_load_the_sdk(project: Path) -> None:
     assert done.stdout.splitlines()[-1] == "[]"
 
 
-def test_the_doctor_runs_nothing_of_the_directory_that_it_is_in(project: Path) -> None:
-    """cli-6: a project's modules may have the names of ours."""
+def test_the_doctor_runs_nothing_of_its_working_directory(project: Path) -> None:
+    """cli-6: modules of a project may have the names of ours."""
     for module in ("servers/__init__", "servers/workstation", "coretools/__init__", "mcp/__init__", "anyio"):
         (project / module).parent.mkdir(exist_ok=True)
         (project / f"{module}.py").write_text(f"open({str(project / 'taken')!r}, 'w').close()\n")
-    words = [sys.executable, "-P", "-m", "coretools.cli.main", "doctor"]  # as by its script, which has no directory
+    words = [sys.executable, "-P", "-m", "coretools.cli.main", "doctor"]  # as its script does, without a directory
     environment = {**os.environ, "PYTHONPATH": str(TREE)}
     done = subprocess.run(words, cwd=project, capture_output=True, timeout=SECONDS, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     assert not (project / "taken").exists()
 
 
-def test_the_doctor_tells_how_commands_are_held(project: Path) -> None:
-    """confinement-1, ci-19: the tier and the network, of a server with the same switches; why one does not start."""
+def test_the_doctor_reports_the_confinement(project: Path) -> None:
+    """confinement-1, ci-19: tier and network of a server with the same flags; why one does not start."""
     diagnosis = coretools("doctor", cwd=project)
     assert "commands are confined in tier: " in diagnosis.stdout
     assert "\nnetwork: " in diagnosis.stdout

@@ -1,4 +1,4 @@
-"""What a word could become, for shells and the REPL (docs/specs/cli.md)."""
+"""Completion of a word, for shells and the REPL (docs/specs/cli.md)."""
 
 import subprocess
 import sys
@@ -51,25 +51,25 @@ async def test_words_options_and_values_are_completed() -> None:
         assert await found(line) == expected, (line, expected)
 
 
-async def test_other_arguments_reach_the_source() -> None:
-    """cli-17: a source may look at what was given."""
+async def test_other_arguments_are_passed_to_the_source() -> None:
+    """cli-17: a source may depend on them."""
     assert await found("contact add ada --near after") == ["after-none"]
 
 
-def test_words_of_our_own_are_completed() -> None:
-    """cli-17: as far as there is little to choose from."""
+def test_words_of_built_in_commands_are_completed() -> None:
+    """cli-17: where there are few choices."""
     assert [one.text for one in built_in_candidates(["completion"], "")] == list(SHELLS)
     assert [one.text for one in built_in_candidates(["policy"], "ch")] == ["check"]
     assert built_in_candidates(["doctor"], "") == []
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_each_shell_has_a_script_that_asks_the_command(shell: str) -> None:
-    """cli-17: nothing is known twice."""
+def test_each_shell_has_a_script_that_runs_the_command(shell: str) -> None:
+    """cli-17: the script itself knows no commands."""
     assert "coretools __complete -- " in script(shell)
 
 
-def test_bash_completes_by_the_script(tmp_path: Path) -> None:
+def test_bash_completes_with_the_script(tmp_path: Path) -> None:
     """cli-17: the script in a real shell, against the real command."""
     (tmp_path / "two words.txt").write_text("")
     program = tmp_path / "bin" / "coretools"
@@ -93,7 +93,7 @@ def test_bash_completes_by_the_script(tmp_path: Path) -> None:
     assert done.stdout == "current_branch\ntwo\\ words.txt\n", done.stderr
 
 
-def test_half_a_line_that_is_wrong_completes_to_nothing(tmp_path: Path) -> None:
-    """cli-17: no error in the middle of typing."""
+def test_an_invalid_line_has_no_completions(tmp_path: Path) -> None:
+    """cli-17: no error while a line is being typed."""
     done = coretools("__complete", "--", "--root", "/does/not/exist", "git", "", cwd=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

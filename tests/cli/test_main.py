@@ -1,4 +1,4 @@
-"""The entry point in this process: which words go where, on our own tool sets (docs/specs/cli.md)."""
+"""The entry point in this process: which words go to which parser, with our own tool sets (docs/specs/cli.md)."""
 
 import json
 import subprocess
@@ -44,7 +44,7 @@ def typed(*words: str) -> int:
     ],
     ids=" ".join,
 )
-def test_a_typed_command_gives_what_call_gives(
+def test_a_typed_command_gives_the_result_of_call(
     project: Path, capsys: Captured, words: list[str], called: list[str]
 ) -> None:
     """cli-3, cli-11, cli-15: the same text, byte for byte, the same JSON, the same exit code."""
@@ -56,8 +56,8 @@ def test_a_typed_command_gives_what_call_gives(
         assert "\x1b" not in printed.out
 
 
-def test_own_options_stand_before_a_command_or_behind_it(project: Path, capsys: Captured) -> None:
-    """cli-12: `--limit` before is a limit of ours, behind it the command's."""
+def test_global_options_stand_before_or_behind_a_command(project: Path, capsys: Captured) -> None:
+    """cli-12: `--limit` before the command is global, behind it the command's."""
     other = project / "other"
     other.mkdir()
     for words in (["--root", str(other), "list_directory"], ["list_directory", f"--root={other}"]):
@@ -70,8 +70,8 @@ def test_own_options_stand_before_a_command_or_behind_it(project: Path, capsys: 
     assert typed("git", "status", "--root", "/does/not/exist") == 78
 
 
-def test_an_option_that_the_command_has_is_the_commands(project: Path, capsys: Captured) -> None:
-    """cli-12: behind the command; ours of that name stands before it. Other people's commands stand beside ours."""
+def test_an_option_that_the_command_declares_is_the_commands(project: Path, capsys: Captured) -> None:
+    """cli-12: behind the command; the global one stands before it. Commands of other registries stand beside ours."""
     assert typed("search_text", "e", "--limit", "1") == 0
     assert "1 matches shown" in capsys.readouterr().out
     contacts = ("--with", f"{TREE / 'tests' / 'cli' / 'contacts.py'}:REGISTRY")
@@ -84,7 +84,7 @@ def test_an_option_that_the_command_has_is_the_commands(project: Path, capsys: C
 
 
 @pytest.mark.parametrize("words", [["--help"], ["-h"]])
-def test_the_help_of_all_lists_what_is_built_in_and_the_graph(
+def test_the_general_help_lists_built_in_commands_and_contexts(
     project: Path, capsys: Captured, words: list[str]
 ) -> None:
     """cli-12: contexts with their summaries, then commands."""
@@ -96,7 +96,7 @@ def test_the_help_of_all_lists_what_is_built_in_and_the_graph(
     assert "git_log" not in page
 
 
-def test_built_in_commands_win_and_take_own_options_before_them(project: Path, capsys: Captured) -> None:
+def test_built_in_commands_take_precedence_and_global_options_before_them(project: Path, capsys: Captured) -> None:
     """cli-12: `coretools --profile read tools` is `coretools tools --profile read`."""
     assert typed("--profile", "read", "tools") == 0
     assert "write_file" not in capsys.readouterr().out
@@ -119,10 +119,10 @@ def test_built_in_commands_win_and_take_own_options_before_them(project: Path, c
         (("--with",), "coretools: argument --with: expected one argument"),
     ],
 )
-def test_a_line_that_is_wrong_is_refused_in_a_sentence(
+def test_an_invalid_line_is_refused_in_a_sentence(
     project: Path, capsys: Captured, words: tuple[str, ...], expected: str
 ) -> None:
-    """cli-4: wrong arguments are 64, wherever they are wrong."""
+    """cli-4: wrong arguments give 64, whatever is wrong."""
     assert typed(*words) == 64
     captured = capsys.readouterr()
     assert captured.err.startswith(expected)
@@ -131,7 +131,7 @@ def test_a_line_that_is_wrong_is_refused_in_a_sentence(
 
 
 def test_docs_are_printed_and_written(project: Path, capsys: Captured) -> None:
-    """cli-9, cli-10: JSON, pages, the table in a page; a page that is no more is taken away, another stays."""
+    """cli-9, cli-10: JSON, pages, the table in a page; an obsolete page is deleted, others stay."""
     assert typed("docs", "--json") == 0
     found = json.loads(capsys.readouterr().out)
     assert [one["words"] for one in found["contexts"]] == [["git"], ["ci"]]
@@ -151,14 +151,14 @@ def test_docs_are_printed_and_written(project: Path, capsys: Captured) -> None:
     assert typed("docs", "--page", str(pages / "missing.md")) == 74
 
 
-def test_a_run_that_is_left_is_stopped_and_that_is_said(project: Path, capsys: Captured) -> None:
-    """cli-11, runs-22: as `coretools call` does it."""
+def test_a_run_that_is_left_is_stopped_with_a_note(project: Path, capsys: Captured) -> None:
+    """cli-11, runs-22: as with `coretools call`."""
     assert typed("run_command", "sleep 60", "--wait-seconds", "0") == 0
     assert "was still running and is stopped" in capsys.readouterr().err
 
 
-def test_a_typed_command_does_without_the_sdk(tmp_path: Path) -> None:
-    """cli-11: a second less of every start; what is for a terminal is not loaded either."""
+def test_a_typed_command_does_not_import_the_sdk(tmp_path: Path) -> None:
+    """cli-11: this saves a second of every start; modules for terminals are not loaded either."""
     code = (
         "import sys\n"
         "from coretools.cli.main import main\n"

@@ -1,4 +1,4 @@
-"""Help, made from the documentation model (docs/specs/cli.md)."""
+"""Help, generated from the documentation model (docs/specs/cli.md)."""
 
 import re
 from typing import Annotated
@@ -47,13 +47,13 @@ def routes() -> Routes:
 
 
 def test_an_overview_has_contexts_first_and_then_commands(routes: Routes) -> None:
-    """cli-12: a context that nothing is said of names what is in it."""
+    """cli-12: a context without a description lists its contents."""
     assert overview(routes, (), WIDTH).splitlines() == ["  deep     er down", "  rebuild  Build it again."]
     assert overview(routes, ("deep",), WIDTH) == "  er  deeper still"
     assert overview(routes, ("deep", "er"), WIDTH) == "  down  Far below."
 
 
-def test_a_context_page_says_how_to_go_on(routes: Routes) -> None:
+def test_a_context_page_names_the_next_commands(routes: Routes) -> None:
     """cli-12: with the words of the context, in a shell and in the REPL."""
     shell = context_page(routes, ("deep", "er"), WIDTH)
     assert shell.startswith("usage: coretools deep er COMMAND [options]\n\ndeeper still\n\n")
@@ -62,7 +62,7 @@ def test_a_context_page_says_how_to_go_on(routes: Routes) -> None:
 
 
 def test_a_command_page_has_texts_effect_and_options() -> None:
-    """cli-12: details are wrapped, what is true by default is switched off."""
+    """cli-12: details are wrapped; flags that default to true have a `--no-` form."""
     found = Registry()
     page = command_page(document_command(found.command_of(found.add(rebuild))))
     assert page.startswith("usage: coretools rebuild [options]\n\nBuild it again.\n\nEverything that was built before")
@@ -101,5 +101,5 @@ def test_every_parameter_is_on_the_page_of_its_command(name: str) -> None:
     ],
 )
 def test_a_table_is_cut_at_the_width(rows: list[tuple[str, str]], width: int, expected: str) -> None:
-    """cli-12: a line each."""
+    """cli-12: one line each."""
     assert table(rows, width) == expected

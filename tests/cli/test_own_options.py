@@ -32,18 +32,18 @@ BEHIND = frozenset(NAMES) - {"--limit"}
         ("--roo x", "", "--roo x"),
     ],
 )
-def test_own_options_are_taken_out_of_a_line(line: str, own: str, rest: str) -> None:
-    """cli-12: before the command all of them, behind it those that no command is likely to have."""
+def test_global_options_are_taken_out_of_a_line(line: str, own: str, rest: str) -> None:
+    """cli-12: before the command all of them, behind it those that hardly any command has."""
     assert split_options(line.split(), NAMES, after_command=BEHIND) == (own.split(), rest.split())
 
 
-def test_behind_the_first_word_only_what_is_named_is_taken() -> None:
-    """cli-12: an option that the command has itself is the command's."""
+def test_behind_the_first_word_only_named_options_are_taken() -> None:
+    """cli-12: an option that the command declares is the command's."""
     words = ["--network", "deny", "send", "--network", "x"]
     assert split_options(words, NAMES, after_command=BEHIND - {"--network"}) == (words[:2], words[2:])
 
 
-async def test_no_command_of_ours_has_an_option_that_is_taken_behind_it(tmp_path: Path) -> None:
+async def test_no_command_of_ours_declares_an_option_that_is_taken_behind_it(tmp_path: Path) -> None:
     """cli-12: it could not be typed."""
     async with open_assembly(Settings(roots=(str(tmp_path),)), dict(os.environ)) as assembly:
         routes = Routes(assembly.catalog.registry, Selection(profile="all"))
@@ -51,7 +51,7 @@ async def test_no_command_of_ours_has_an_option_that_is_taken_behind_it(tmp_path
     assert {name: options for name, options in clashes.items() if options} == {}
 
 
-def test_every_option_of_a_server_is_an_option_of_a_line() -> None:
+def test_every_option_of_a_server_is_a_global_option() -> None:
     """cli-12: roots and rights are chosen as for `coretools call`; those of one line are among them."""
     assert {"--root", "--profile", "--read-only", "--policy", "--network", "--log-level", "--ask"} <= NAMES.keys()
     assert NAMES.keys() >= LINE_OPTIONS.keys()

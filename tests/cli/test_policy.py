@@ -1,4 +1,4 @@
-"""`coretools policy`, run as an operator runs it (docs/specs/policy.md)."""
+"""`coretools policy`, as an operator runs it (docs/specs/policy.md)."""
 
 import json
 from pathlib import Path
@@ -46,16 +46,18 @@ def rules(tmp_path: Path) -> Path:
     ],
     ids=["allow", "deny", "ask", "default"],
 )
-def test_explain_says_which_rule_decides_and_why(rules: Path, words: list[str], code: int, expected: list[str]) -> None:
-    """policy-17: verdict first, then the reason, all that was looked at, and the lines that would allow it."""
+def test_explain_names_the_deciding_rule_and_its_reason(
+    rules: Path, words: list[str], code: int, expected: list[str]
+) -> None:
+    """policy-17: verdict first, then the reason, every step, and the lines that would allow the command."""
     done = coretools("policy", "explain", "--policy", str(rules), "--", *words, cwd=rules.parent)
     assert (done.returncode, done.stderr) == (code, "")
     assert [part for part in expected if part not in done.stdout] == []
     assert f"policy: {rules}" in done.stdout
 
 
-def test_explain_says_what_ask_means(rules: Path) -> None:
-    """policy-17: who asks, who refuses, and whether a yes may be sent; `check` names the tools that ask."""
+def test_explain_describes_ask(rules: Path) -> None:
+    """policy-17: who asks, who refuses, and whether the argument may confirm; `check` names the tools that ask."""
     words = ("policy", "explain", "--policy", str(rules), "--", "git", "push")
     expected = coretools(*words, cwd=rules.parent).stdout
     assert "run_command asks a person first" in expected
@@ -68,8 +70,8 @@ def test_explain_says_what_ask_means(rules: Path) -> None:
     assert "note: trusts_answers lets an agent confirm" in checked
 
 
-def test_check_says_what_is_offered(rules: Path) -> None:
-    """policy-18, policy-19: what is left, what is turned on, and what a start alone can tell."""
+def test_check_lists_the_catalog(rules: Path) -> None:
+    """policy-18, policy-19: what is left, what is turned on, and what only a start can verify."""
     rules.write_text('[catalog]\nsets = ["git"]\nwithout = ["git_add"]\npromote_read_only = true\n')
     checked = coretools("policy", "check", str(rules), cwd=rules.parent).stdout
     assert "offered: of the sets git; without git_add\n" in checked
@@ -78,7 +80,7 @@ def test_check_says_what_is_offered(rules: Path) -> None:
 
 
 def test_explain_answers_programs_in_json(rules: Path) -> None:
-    """policy-17: one object, the steps in the order of looking, one of them decisive."""
+    """policy-17: one object, the steps in order, one of them decisive."""
     done = coretools(
         "policy", "explain", "--json", "--", "env", "rm", "x", cwd=rules.parent, CORETOOLS_POLICY=str(rules)
     )
@@ -91,15 +93,15 @@ def test_explain_answers_programs_in_json(rules: Path) -> None:
     assert answer["allow_with"] is None
 
 
-def test_explain_without_a_command_is_a_wrong_argument(rules: Path) -> None:
-    """policy-17: nothing to judge."""
+def test_explain_without_a_command_is_an_invalid_argument(rules: Path) -> None:
+    """policy-17: there is nothing to judge."""
     done = coretools("policy", "explain", "--policy", str(rules), cwd=rules.parent)
     assert (done.returncode, done.stdout) == (64, "")
     assert "name a program" in done.stderr
 
 
-def test_check_says_what_is_wrong_and_what_a_file_does_not_do(rules: Path) -> None:
-    """policy-18: 78 and the sentence of the server for an error; notes for what only looks safe."""
+def test_check_reports_errors_and_what_a_file_does_not_do(rules: Path) -> None:
+    """policy-18: 78 and the server's message for an error; notes for rules that only look safe."""
     good = coretools("policy", "check", str(rules), cwd=rules.parent)
     assert (good.returncode, good.stderr) == (0, "")
     assert "4 rules, default deny, opaque deny (as default), network deny" in good.stdout
@@ -115,7 +117,7 @@ def test_check_says_what_is_wrong_and_what_a_file_does_not_do(rules: Path) -> No
     assert "did you mean commands.default?" in bad.stderr
 
 
-def test_a_server_does_not_start_with_a_file_that_cannot_be_used(rules: Path) -> None:
+def test_a_server_does_not_start_with_an_invalid_file(rules: Path) -> None:
     """policy-15: the entry points read the same file by the same rules."""
     done = coretools("tools", "--root", str(rules.parent), "--policy", str(rules), cwd=rules.parent)
     assert done.returncode == 78

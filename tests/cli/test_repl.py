@@ -37,8 +37,8 @@ REPL = ("-m", "coretools.cli.main", "repl")
         ("write 'two\nlines'", False),
     ],
 )
-def test_a_line_goes_on_while_a_quote_is_open_or_it_ends_in_a_backslash(text: str, expected: bool) -> None:
-    """cli-16: by the parser of the process runner; what can't be mended does not go on."""
+def test_a_line_continues_while_a_quote_is_open_or_after_a_backslash(text: str, expected: bool) -> None:
+    """cli-16: by the parser of the process runner; what cannot be completed does not continue."""
     assert needs_more(text) is expected
 
 
@@ -52,8 +52,8 @@ def test_a_line_goes_on_while_a_quote_is_open_or_it_ends_in_a_backslash(text: st
         ("$HOME ~ *", ["$HOME", "~", "*"]),
     ],
 )
-def test_a_line_is_split_as_commands_are(text: str, words: list[str]) -> None:
-    """cli-16: quotes, and nothing else of a shell."""
+def test_a_line_is_split_like_a_command(text: str, words: list[str]) -> None:
+    """cli-16: quotes, and no other syntax of a shell."""
     assert words_of(text) == words
 
 
@@ -74,11 +74,11 @@ def test_a_line_is_split_as_commands_are(text: str, words: list[str]) -> None:
 def test_the_word_at_the_cursor_is_found_with_its_quotes(
     text: str, before: list[str], current: str, start: int
 ) -> None:
-    """cli-17: what takes its place stands where it begins."""
+    """cli-17: with the position at which its replacement begins."""
     assert split_at_cursor(text) == (before, current, start)
 
 
-def test_what_is_put_in_is_quoted() -> None:
+def test_an_inserted_value_is_quoted() -> None:
     """cli-17: a name with blanks is one word."""
     assert quoted("two words") == "'two words'"
     assert quoted("plain/path.txt") == "plain/path.txt"
@@ -86,8 +86,8 @@ def test_what_is_put_in_is_quoted() -> None:
         split_at_cursor("git log | he")
 
 
-def test_a_pipe_of_lines_runs_without_a_prompt(tmp_path: Path) -> None:
-    """cli-16: several lines in one, comments, errors that do not end it; the exit code of the last failure."""
+def test_piped_lines_run_without_a_prompt(tmp_path: Path) -> None:
+    """cli-16: multi-line input, comments, errors that do not end it; the exit code of the last failure."""
     lines = [
         "# a comment",
         "",
@@ -125,7 +125,7 @@ def test_a_pipe_of_lines_runs_without_a_prompt(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("lines", "code"), [("", 0), ("read_file missing\n", 66), ("write_file x 'open", 64)])
 def test_the_exit_code_is_that_of_the_last_failure(tmp_path: Path, lines: str, code: int) -> None:
-    """cli-16: 0 when nothing failed; a regular file is read like a pipe."""
+    """cli-16: 0 if nothing failed; a regular file is read like a pipe."""
     script = tmp_path / "script"
     script.write_text(lines)
     with script.open() as file:
@@ -140,7 +140,7 @@ def test_the_exit_code_is_that_of_the_last_failure(tmp_path: Path, lines: str, c
 
 
 def test_runs_live_as_long_as_the_repl(tmp_path: Path) -> None:
-    """cli-16: one assembly for all lines."""
+    """cli-16: one server context for all lines."""
     seconds = f"5{uuid.uuid4().int % 10**9:09d}.5"
     done = coretools("repl", cwd=tmp_path, stdin=f"run_command 'sleep {seconds}' --wait-seconds 0\nlist_runs\n")
     assert (done.returncode, done.stderr) == (0, "")
@@ -166,8 +166,8 @@ def test_a_signal_ends_a_repl_that_waits_for_a_line(tmp_path: Path) -> None:
         assert stop(process, signal.SIGTERM) == 143
 
 
-def test_a_person_types_completes_interrupts_and_goes_on(tmp_path: Path) -> None:
-    """cli-16, cli-17: on a terminal: completion, several lines, Ctrl-C, history of its own mode, Ctrl-D."""
+def test_a_person_types_completes_interrupts_and_continues(tmp_path: Path) -> None:
+    """cli-16, cli-17: on a terminal: completion, multi-line input, Ctrl-C, a private history file, Ctrl-D."""
     (tmp_path / "notes.txt").write_text("remembered\n")
     state = tmp_path / "state"
     seconds = f"6{uuid.uuid4().int % 10**9:09d}.5"
@@ -208,7 +208,7 @@ def test_a_person_types_completes_interrupts_and_goes_on(tmp_path: Path) -> None
 
 
 def test_every_joined_line_is_whole_and_its_last_word_is_found() -> None:
-    """cli-16, cli-17: what is put in for a word is read back as that word, wherever the cursor stands."""
+    """cli-16, cli-17: an inserted word is parsed as that word, wherever the cursor is."""
     for seed in range(100):
         chance = random.Random(seed)
         words = ["".join(chance.choice("ab/.-' \"\\\n|é") for _ in range(chance.randrange(1, 6))) for _ in range(3)]
@@ -221,7 +221,7 @@ def test_every_joined_line_is_whole_and_its_last_word_is_found() -> None:
 
 
 def test_a_line_cut_anywhere_is_never_misread() -> None:
-    """cli-16: the first words stay what they are, whatever is typed behind them."""
+    """cli-16: the first words stay the same, whatever is typed behind them."""
     for seed in range(100):
         chance = random.Random(seed)
         words = ["".join(chance.choice("ab' \"\\") for _ in range(chance.randrange(1, 6))) for _ in range(3)]

@@ -1,4 +1,4 @@
-"""Which command the words of a line mean (docs/specs/cli.md)."""
+"""Which command the words of a line select (docs/specs/cli.md)."""
 
 import pytest
 
@@ -65,24 +65,24 @@ def routes() -> Routes:
         ("summary", "summary", {}, 1),
     ],
 )
-def test_the_longest_route_wins_and_of_two_the_one_typed_as_it_stands(
+def test_the_longest_route_wins_and_literal_words_precede_parameters(
     routes: Routes, line: str, name: str, values: dict[str, str], count: int
 ) -> None:
-    """cli-12: a word of a route goes before a parameter in it."""
+    """cli-12: a word of a route precedes a parameter in it."""
     found = routes.at(line.split())
     assert found is not None
     assert (found.command.name, found.route_values, found.count) == (name, values, count)
 
 
-def test_a_prompt_that_overrides_does_not_take_the_place_of_a_command(routes: Routes) -> None:
+def test_an_overriding_prompt_does_not_replace_a_command(routes: Routes) -> None:
     """cli-12, catalog-6: one command for each route."""
     assert [command.function for command in routes].count(summary) == 1
     assert another_summary not in [command.function for command in routes]
 
 
 @pytest.mark.parametrize(("line", "expected"), [("nte x", "did you mean note?"), ("zzz", "`--help` lists them")])
-def test_words_that_mean_nothing_are_refused(routes: Routes, line: str, expected: str) -> None:
-    """cli-12: with what comes close."""
+def test_unknown_words_are_refused(routes: Routes, line: str, expected: str) -> None:
+    """cli-12: with the closest command."""
     with pytest.raises(UnknownTool, match="no command") as caught:
         routes.get(line.split())
     assert expected in str(caught.value)

@@ -1,4 +1,4 @@
-"""`coretools serve`: registries that are named on the command line (docs/specs/api.md)."""
+"""`coretools serve`: registries named on the command line (docs/specs/api.md)."""
 
 import json
 import os
@@ -84,7 +84,7 @@ def server(*words: str | Path, cwd: Path, environment: dict[str, str] | None = N
 
 
 def refused(*words: str | Path, cwd: Path) -> str:
-    """Standard error of a refused start, which exits with the code for a wrong configuration."""
+    """Standard error of a refused start, which exits with the code for an invalid configuration."""
     expected, errors = started(*words, cwd=cwd).communicate(timeout=ANSWER_SECONDS)
     assert expected == b""
     return errors.decode()
@@ -97,7 +97,7 @@ def commands(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_registry_of_a_file_is_served_and_what_it_prints_stays_off_the_wire(commands: Path) -> None:
+def test_a_registry_of_a_file_is_served_and_its_prints_stay_off_the_wire(commands: Path) -> None:
     """api-8: by name, from a file; its log and its prints go to stderr; it ends with the client."""
     with server("--with", f"{commands}:registry", "--name", "notes", cwd=Path("/")) as peer:
         hello = peer.ask("initialize", HANDSHAKE)
@@ -124,8 +124,8 @@ threading.Thread(target=chatter, daemon=True).start()
 """
 
 
-def test_a_module_that_is_imported_neither_prints_to_the_wire_nor_reads_from_it(tmp_path: Path) -> None:
-    """api-9: nor does a child of it, its buffer, or a thread of it; the client's first request is the server's."""
+def test_an_imported_module_neither_prints_to_the_wire_nor_reads_from_it(tmp_path: Path) -> None:
+    """api-9: nor does its child, its buffer, or its thread; the client's first request reaches the server."""
     path = tmp_path / "noisy_commands.py"
     path.write_text(NOISY + COMMANDS)
     process = started("--with", f"{path}:registry", cwd=tmp_path)
@@ -136,7 +136,7 @@ def test_a_module_that_is_imported_neither_prints_to_the_wire_nor_reads_from_it(
         assert noise in errors.decode()
 
 
-def test_own_tools_stand_beside_those_of_a_module_and_flags_hold_for_both(commands: Path, tmp_path: Path) -> None:
+def test_our_tools_stand_beside_those_of_a_module_and_flags_apply_to_both(commands: Path, tmp_path: Path) -> None:
     """api-8, api-12: `--own` is the workstation server with more commands; a signal ends it."""
     (tmp_path / "a.txt").write_text("here\n")
     words = ("--own", "--with", "notes_commands:registry", "--root", tmp_path, "--read-only")
@@ -152,8 +152,8 @@ def test_own_tools_stand_beside_those_of_a_module_and_flags_hold_for_both(comman
         assert peer.process.wait(ANSWER_SECONDS) == 128 + signal.SIGTERM
 
 
-def test_the_operators_file_holds_for_commands_of_others(commands: Path, tmp_path: Path) -> None:
-    """api-12: a tool that it names waits for a person's yes; a tool of ours that is not served is no fault."""
+def test_the_policy_file_applies_to_commands_of_other_registries(commands: Path, tmp_path: Path) -> None:
+    """api-12: a tool that it names needs a person's confirmation; it may name one of our tools that is not served."""
     policy = tmp_path / "policy" / "policy.toml"
     policy.parent.mkdir()
     policy.write_text('[tools]\nask = ["say", "write_file"]\n')
@@ -164,8 +164,8 @@ def test_the_operators_file_holds_for_commands_of_others(commands: Path, tmp_pat
         assert refused["_meta"]["coretools/error"] == "answer-needed"
 
 
-def test_a_name_that_we_have_already_ends_the_start_with_both_sources(tmp_path: Path) -> None:
-    """api-10: theirs never takes the place of ours."""
+def test_a_duplicate_name_ends_the_start_with_both_sources(tmp_path: Path) -> None:
+    """api-10: their command never replaces ours."""
     clash = tmp_path / "clash.py"
     clash.write_text(CLASH)
     errors = refused("--own", "--with", f"{clash}:registry", "--root", tmp_path, cwd=tmp_path)
@@ -183,7 +183,7 @@ def test_a_name_that_we_have_already_ends_the_start_with_both_sources(tmp_path: 
     ],
     ids=["nothing", "a flag of our own tools", "no module"],
 )
-def test_a_start_that_cannot_work_says_why_and_ends_with_78(
+def test_a_start_that_cannot_work_says_why_and_exits_with_78(
     words: tuple[str, ...], expected: str, tmp_path: Path
 ) -> None:
     """api-9: before anything is served; nothing reaches standard output."""
@@ -208,10 +208,10 @@ def weather() -> str:
 
 
 @pytest.mark.parametrize(("others", "name"), [((), "city.weather"), (("COMMANDS",), "city_weather")])
-def test_names_have_the_separator_of_those_who_agree_on_one(
+def test_the_separator_of_names_is_the_one_registries_agree_on(
     commands: Path, others: tuple[str, ...], name: str, tmp_path: Path
 ) -> None:
-    """api-25: as `serve_stdio` of the registry names them."""
+    """api-25: names are those of the registry's own `serve_stdio`."""
     path = tmp_path / "dotted.py"
     path.write_text(DOTTED)
     words = [word for one in (path, *(commands for _ in others)) for word in ("--with", f"{one}:registry")]
@@ -222,7 +222,7 @@ def test_names_have_the_separator_of_those_who_agree_on_one(
 
 
 def test_a_module_in_this_directory_is_found_by_its_file(tmp_path: Path) -> None:
-    """api-9: an installed program does not look here; the sentence says what would work."""
+    """api-9: an installed program does not search this directory; the message says what would work."""
     (tmp_path / "ours_here").mkdir()
     (tmp_path / "ours_here" / "server.py").write_text("import no_such_module_at_all\n")
     with (
@@ -248,8 +248,8 @@ def test_a_module_in_this_directory_is_found_by_its_file(tmp_path: Path) -> None
         ("..relative:registry", "can't be imported: TypeError"),
     ],
 )
-def test_what_is_no_registry_is_refused_by_name(text: str, expected: str, commands: Path) -> None:
-    """api-9: says what stands there, and which registries the module has."""
+def test_what_is_not_a_registry_is_refused_by_name(text: str, expected: str, commands: Path) -> None:
+    """api-9: with its type, and the registries that the module has."""
     with pytest.raises(BadSetting) as refused:
         load(text.replace("FILE", str(commands)))
     assert expected.replace("FILE", str(commands)) in str(refused.value)
@@ -265,9 +265,7 @@ def test_what_is_no_registry_is_refused_by_name(text: str, expected: str, comman
         ("raise SystemExit(0)", "SystemExit: 0"),
     ],
 )
-def test_a_module_that_fails_when_it_is_imported_is_refused_by_its_failure(
-    source: str, expected: str, tmp_path: Path
-) -> None:
+def test_a_module_that_fails_on_import_is_refused_with_its_error(source: str, expected: str, tmp_path: Path) -> None:
     """api-9: in one sentence, without a traceback."""
     path = tmp_path / "broken_commands.py"
     path.write_text(source)
@@ -275,7 +273,7 @@ def test_a_module_that_fails_when_it_is_imported_is_refused_by_its_failure(
         load(f"{path}:registry")
 
 
-def test_a_registry_within_something_is_found(commands: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_nested_registry_is_found(commands: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """api-8: NAME may have dots; what the module prints goes to stderr."""
     assert isinstance(load(f"{commands}:Holder.inside"), Registry)
     printed = capsys.readouterr()

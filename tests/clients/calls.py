@@ -1,4 +1,4 @@
-"""What every client is asked to call: at least one tool of each set, and what its answer must say."""
+"""What every client calls: at least one tool of each set, with the expected text."""
 
 import sys
 from dataclasses import asdict, dataclass
@@ -6,7 +6,7 @@ from typing import Any
 
 COMMAND = sys.executable
 WORKSTATION = ("-m", "servers.workstation")
-"""Started in `TREE`; the directory to serve follows."""
+"""Started in `TREE`, with the directory to serve as last argument."""
 
 SETS = frozenset({"filesystem", "search", "git", "ci", "commands", "diagnostics"})
 

@@ -1,4 +1,4 @@
-"""A clone with history to serve, and the Node clients, where they are installed."""
+"""A clone with history to serve, and the Node clients, if they are installed."""
 
 import os
 import subprocess
@@ -61,7 +61,7 @@ def node() -> Path:
 
 
 def without(feature: str) -> NoReturn:
-    """Skip by the feature's name; where the checks must be made, as in CI, fail."""
+    """Skip with the feature's name; fail where the checks are mandatory, as in CI."""
     if os.environ.get("CLIENT_CHECKS") == "required":
         pytest.fail(feature)
     pytest.skip(feature)

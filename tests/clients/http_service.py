@@ -1,4 +1,4 @@
-"""A `coretools-http` with tokens, for clients written by others: what it serves, and their configuration."""
+"""A `coretools-http` with tokens for third-party clients, and their configuration."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,12 +11,12 @@ from tests.web.http_server_peer import HttpServer, http_server
 PRINCIPAL = "ann"
 
 GATED = "tests.web.gated_commands:COMMANDS"
-"""Beside our own tools: calls that the test holds, and one that asks."""
+"""Served beside our own tools: calls that the test controls, and one that asks."""
 
 
 @dataclass(frozen=True)
 class Service:
-    """One that listens."""
+    """A running server."""
 
     server: HttpServer
     clone: Path
@@ -28,23 +28,23 @@ class Service:
 
     @property
     def headers(self) -> dict[str, str]:
-        """What a client is configured to send."""
+        """The headers that a client is configured to send."""
         return {"Authorization": f"Bearer {self.token}"}
 
     @property
     def callers(self) -> set[str]:
-        """Who called, as the log has it."""
+        """The principals of all calls in the log."""
         return {line["principal"] for line in self.server.lines if line["logger"] == "coretools.calls"}
 
     @property
     def eras(self) -> list[str]:
-        """Of each request that was answered."""
+        """The era of each answered request."""
         return [line["era"] for line in self.server.lines if line["logger"] == "coretools.requests"]
 
 
 @contextmanager
 def service(folder: Path, token: str, tokens: Path) -> Iterator[Service]:
-    """A server of a clone; holders of the token may call."""
+    """A server of a clone; token holders may call."""
     clone = cloned(folder)
     environment = {"CORETOOLS_HTTP_AUTH__TOKENS": str(tokens)}
     words = ("--root", clone, "--with", GATED, "--log-level", "debug")

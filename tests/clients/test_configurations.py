@@ -1,4 +1,4 @@
-"""The configurations in docs/clients, started exactly as they are written (docs/specs/interoperability.md)."""
+"""The configurations in docs/clients, started exactly as written (docs/specs/interoperability.md)."""
 
 import json
 import shlex
@@ -18,11 +18,11 @@ CHECKOUT = "/path/to/coretools"
 PROJECT = "/path/to/project"
 
 KEYS = {"claude-desktop.json": "mcpServers", "cursor.json": "mcpServers", "vs-code.json": "servers"}
-"""Under which key each client looks for its servers."""
+"""The key under which each client looks for its servers."""
 
 
 def entry(name: str, text: str) -> dict[str, Any]:
-    """What the client would start: command and args."""
+    """The command and arguments that the client would start."""
     if name == "claude-code.sh":
         add, line = text.split(" -- ")
         assert add == "claude mcp add coretools"
@@ -38,7 +38,7 @@ def entry(name: str, text: str) -> dict[str, Any]:
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
-    """A directory with `.venv` in it, as the README's commands leave it, whatever this interpreter's is called."""
+    """A directory with `.venv`, as after the README's commands, whatever this interpreter's is called."""
     if not Path(sysconfig.get_path("scripts"), "coretools-workstation").exists():
         without("console scripts: coretools is not installed for this interpreter")
     checkout = tmp_path / "coretools"

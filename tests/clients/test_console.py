@@ -1,4 +1,4 @@
-"""The operator's page in headless Chromium, in front of a real console over a socket (docs/specs/console.md)."""
+"""The console page in headless Chromium, with a real console behind a socket (docs/specs/console.md)."""
 
 import json
 import os
@@ -35,7 +35,7 @@ Drawn = dict[str, Any]
 
 
 class Stage:
-    """The app that the page is of, and what the browser's script has happen in it."""
+    """The app behind the page, and the events that the browser's script triggers in it."""
 
     def __init__(self, tokens: str) -> None:
         self.inside = Operated()
@@ -45,7 +45,7 @@ class Stage:
         self._over = anyio.Event()
 
     async def serve(self, run: partial[Any]) -> Any:
-        """Have the browser look at the app."""
+        """Serve the app to the browser."""
         async with anyio.create_task_group() as tasks:
 
             async def begin(request: Request) -> Response:
@@ -102,7 +102,7 @@ def browsed(order: dict[str, str], url: str) -> Drawn:
 
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the pictures go: kept where a folder is named for them."""
+    """The folder for screenshots: kept if a variable names one."""
     named = os.environ.get("CONSOLE_PICTURES")
     folder = Path(named) if named else tmp_path_factory.mktemp("pictures")
     folder.mkdir(parents=True, exist_ok=True)
@@ -111,7 +111,7 @@ def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory: pytest.TempPathFactory, pictures: Path) -> Drawn:
-    """What one operator saw from his first look to his last."""
+    """What one operator saw from the first request to the last."""
     chromium = shutil.which("chromium")
     if chromium is None:
         without("Chromium: install the package chromium")
@@ -130,21 +130,21 @@ def step(drawn: Drawn, name: str) -> Drawn:
     return found
 
 
-def test_nothing_is_shown_before_the_login(drawn: Drawn) -> None:
-    """console-2: a form with a label and a button, and no word of the server."""
+def test_nothing_is_visible_before_the_login(drawn: Drawn) -> None:
+    """console-2: a form with a label and a button, and no data of the server."""
     form = step(drawn, "form")
     assert 'textbox "Token"' in form["spoken"]
     assert 'button "Log in"' in form["spoken"]
     assert "replica" not in form["text"].lower()
 
 
-def test_a_wrong_token_is_told_and_opens_nothing(drawn: Drawn) -> None:
-    """console-2: one sentence, read out."""
+def test_an_invalid_token_is_reported_and_gives_no_access(drawn: Drawn) -> None:
+    """console-2: one sentence, announced to screen readers."""
     assert "does not open the console" in step(drawn, "wrong")["text"]
 
 
-def test_calls_are_seen_while_they_run(drawn: Drawn) -> None:
-    """console-5: they come, their seconds count, and they go, without a reload."""
+def test_calls_are_visible_while_they_run(drawn: Drawn) -> None:
+    """console-5: they appear, their seconds count, and they disappear, without a reload."""
     assert "No call is under way." in step(drawn, "quiet")["text"]
     under_way = step(drawn, "under_way")
     assert under_way["text"].count("wait") == 2
@@ -153,7 +153,7 @@ def test_calls_are_seen_while_they_run(drawn: Drawn) -> None:
 
 
 def test_sessions_protections_and_replica_are_shown(drawn: Drawn) -> None:
-    """console-5: roots by their names, what is not in force, who has a session."""
+    """console-5: roots by name, protections that are off, the principals of sessions."""
     text = step(drawn, "quiet")["text"]
     for said in ("replica-1", "redis", "project \u00b7 read and write", "Commands: landlock", "git-confinement"):
         assert said in text
@@ -162,23 +162,23 @@ def test_sessions_protections_and_replica_are_shown(drawn: Drawn) -> None:
 
 
 @pytest.mark.parametrize("name", ["under_way", "failed", "phone", "phone_failed", "dark"])
-def test_nothing_that_others_said_becomes_markup(drawn: Drawn, name: str) -> None:
-    """console-6: tools, principals, roots and errors are shown as they are written, and run nothing."""
+def test_no_text_of_others_becomes_markup(drawn: Drawn, name: str) -> None:
+    """console-6: tools, principals, roots and errors are shown literally, and run nothing."""
     page = step(drawn, name)
     assert MARKUP in page["text"]
     assert page["canary"] is None
-    assert page["tags"].count("img") == 1  # the sign in the header
+    assert page["tags"].count("img") == 1  # the mark in the header
     assert "script" not in page["tags"]
 
 
-def test_characters_that_turn_the_direction_are_visible(drawn: Drawn) -> None:
-    """console-6: a name is not read as another."""
+def test_bidirectional_control_characters_are_visible(drawn: Drawn) -> None:
+    """console-6: no name can look like another."""
     assert BIDI not in step(drawn, "under_way")["text"]
     assert "\\u202eniam\\u202c" in step(drawn, "under_way")["text"]
 
 
 def test_errors_are_shown_without_credentials(drawn: Drawn) -> None:
-    """console-7: cut, redacted, and what failed inside by the call's id only."""
+    """console-7: cut and redacted; internal errors by the call's id only."""
     text = step(drawn, "failed")["text"]
     assert "src/missing.py: not there" in text
     assert "crash failed inside the server; the server's log has the reason (call " in text
@@ -187,8 +187,8 @@ def test_errors_are_shown_without_credentials(drawn: Drawn) -> None:
     assert "correct-horse-battery" not in text
 
 
-def test_changes_are_read_out(drawn: Drawn) -> None:
-    """console-9: who does not see the page hears that calls failed; lines have a text of their own."""
+def test_changes_are_announced_to_screen_readers(drawn: Drawn) -> None:
+    """console-9: failed calls are announced; chart lines have a text."""
     assert "calls failed; the last: crash, internal" in step(drawn, "failed")["told"]
     assert step(drawn, "failed")["lines"][0].startswith("Calls, last 5 min: ")
     spoken = step(drawn, "under_way")["spoken"]
@@ -200,38 +200,38 @@ def test_changes_are_read_out(drawn: Drawn) -> None:
 
 
 @pytest.mark.parametrize("name", ["form", "quiet", "under_way", "failed", "dark", "phone", "phone_failed"])
-def test_everything_written_can_be_read(drawn: Drawn, name: str) -> None:
-    """console-9: contrast in the light and in the dark."""
+def test_all_text_is_readable(drawn: Drawn, name: str) -> None:
+    """console-9: contrast in light and dark mode."""
     assert step(drawn, name)["contrast"]["ratio"] >= CONTRAST, step(drawn, name)["contrast"]
 
 
 @pytest.mark.parametrize("name", ["phone", "phone_failed", "phone_left", "quiet", "under_way"])
 def test_the_page_fits_its_screen(drawn: Drawn, name: str) -> None:
-    """console-9: 390 x 844 and a desk; nothing is scrolled sideways, however long a name is."""
+    """console-9: 390 x 844 and a desktop; nothing scrolls sideways, however long a name is."""
     assert step(drawn, name)["wide"] <= 0
 
 
-def test_logging_out_ends_what_is_shown_elsewhere(drawn: Drawn) -> None:
-    """console-4: the same cookie on a phone shows the form within a second, and opens nothing any more."""
+def test_logging_out_ends_other_windows(drawn: Drawn) -> None:
+    """console-4: the same cookie on a phone shows the form within a second, and gives no access any more."""
     assert "Log in" in step(drawn, "left")["text"]
     assert "Log in" in step(drawn, "phone_left")["text"]
     assert drawn["steps"]["old_cookie"] == 401
 
 
-def test_the_end_of_the_server_is_told(drawn: Drawn) -> None:
-    """console-4: in a word, with what was shown last."""
+def test_the_shutdown_of_the_server_is_shown(drawn: Drawn) -> None:
+    """console-4: in one sentence, with the last data."""
     text = step(drawn, "over")["text"]
     assert "The server ends" in text
     assert "replica-1" in text
 
 
 def test_a_revoked_token_ends_the_page(drawn: Drawn) -> None:
-    """console-4: also the one that waits for the server to come back."""
+    """console-4: also a page that waits for the server to come back."""
     assert "Log in" in step(drawn, "revoked")["text"]
 
 
 def test_the_cookie_is_for_this_page_only(drawn: Drawn) -> None:
-    """console-3: no script sees it, no other site sends it, and it goes to no other path."""
+    """console-3: no script can read it, no other site sends it, and it is sent to no other path."""
     cookie = step(drawn, "cookie")
     assert drawn["steps"]["script_cookie"] == ""
     assert (cookie["name"], cookie["path"], cookie["httpOnly"], cookie["sameSite"]) == (
@@ -242,8 +242,8 @@ def test_the_cookie_is_for_this_page_only(drawn: Drawn) -> None:
     )
 
 
-def test_the_page_asks_for_nothing_but_its_own(drawn: Drawn) -> None:
-    """console-8: no other origin, nothing that the policy had to stop, no fault of a script."""
+def test_the_page_requests_nothing_from_elsewhere(drawn: Drawn) -> None:
+    """console-8: no other origin, nothing that the policy had to block, no script error."""
     paths = {address.partition("/console")[2] for address in drawn["went"] if "/console" in address}
     assert paths == {"", "/console.css", "/console.js", "/console.svg", "/events", "/login", "/logout", "/state"}
     assert len(drawn["went"]) == len(paths)
@@ -251,7 +251,7 @@ def test_the_page_asks_for_nothing_but_its_own(drawn: Drawn) -> None:
     assert others == []
 
 
-def test_pictures_are_taken(drawn: Drawn, pictures: Path) -> None:
+def test_screenshots_are_taken(drawn: Drawn, pictures: Path) -> None:
     """console-9: for people to look at."""
     for name in PICTURES:
         assert (pictures / f"{name}.png").read_bytes().startswith(b"\x89PNG")

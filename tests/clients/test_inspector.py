@@ -13,17 +13,17 @@ from tests.clients.conftest import NODE_FOLDER
 
 SECONDS = 100
 PATIENT = ("--connect-timeout", "60000")
-"""In milliseconds; by itself the Inspector gives a server 15 s to start, which a busy machine may pass."""
+"""In milliseconds; by default the Inspector gives a server 15 s to start, which a busy machine may exceed."""
 ERAS = ("legacy", "modern")
 REFUSED_EXIT_CODE = 5
-"""The Inspector's, where the tool answered and its answer is an error."""
+"""Exit code of the Inspector for a tool error."""
 
 ONE_OF_EACH_SET = tuple({call.tool_set: call for call in reversed(CALLS)}.values())
-"""The Inspector starts a server for each call, so not every call is made with it."""
+"""The Inspector starts a server for each call, so it makes only some of the calls."""
 
 
 def inspect(node: Path, root: Path, era: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """One run of `inspector --cli`; it keeps its files beside the clone."""
+    """One run of `inspector --cli`; its files lie beside the clone."""
     inspector = NODE_FOLDER / "node_modules" / ".bin" / "inspector"
     line = [node, inspector, "--cli", COMMAND, *WORKSTATION, str(root), "--protocol-era", era, "--format", "json"]
     return subprocess.run(
@@ -38,8 +38,8 @@ def inspect(node: Path, root: Path, era: str, *words: str) -> subprocess.Complet
 
 
 @pytest.mark.parametrize("era", ERAS)
-def test_the_inspector_lists_the_tools_and_finds_nothing_wrong_with_them(node: Path, clone: Path, era: str) -> None:
-    """interoperability-1, interoperability-2: `--strict` fails on a schema that other clients would not take."""
+def test_the_inspector_lists_the_tools_without_warnings(node: Path, clone: Path, era: str) -> None:
+    """interoperability-1, interoperability-2: `--strict` fails on a schema that other clients would reject."""
     run = inspect(node, clone, era, "--strict", "--method", "tools/list")
     assert run.returncode == 0, run.stderr
     assert "portability" not in run.stderr

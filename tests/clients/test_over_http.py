@@ -1,4 +1,4 @@
-"""The clients of others against a running `coretools-http`, by bearer token (docs/specs/interoperability.md)."""
+"""Third-party clients against a running `coretools-http`, with bearer tokens (docs/specs/interoperability.md)."""
 
 import json
 import os
@@ -25,16 +25,16 @@ from tests.clients.test_python_sdk import text_of
 SECONDS = 100
 ERAS = [("legacy", "2025-11-25"), ("auto", "2026-07-28")]
 REFUSED_EXIT_CODE = 5
-"""The Inspector's, where the tool answered and its answer is an error."""
+"""Exit code of the Inspector for a tool error."""
 
 WATCHED = Call("gated", "hold", {"name": "open", "aloud": True}, "open is over")
-"""Tells how far it is; it was let go before."""
+"""Reports progress; it was let go before."""
 
 SENT_AWAY = Call("gated", "go_away", {"name": "open"}, "open came back")
-"""In revision 2025-11-25 its client has to come back for the answer."""
+"""In revision 2025-11-25 its client has to resume for the response."""
 
 LATE = Call("commands", "run_command", {"command": "sh -c 'sleep 0.7; echo late'"}, "late")
-"""Outlasts the half second in which an answer may become JSON."""
+"""Longer than the half second in which a response may become JSON."""
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 @pytest.fixture
 def served(opened: Service) -> Service:
-    """With nothing changed in the clone."""
+    """A server of an unchanged clone."""
     subprocess.run(["git", "checkout", "--quiet", "."], cwd=opened.clone, check=True)
     return opened
 
@@ -92,8 +92,8 @@ async def test_the_python_client_calls_each_set(served: Service, mode: str, vers
 
 
 @pytest.mark.parametrize(("mode", "version"), ERAS)
-async def test_the_python_client_hears_progress_while_it_waits(served: Service, mode: str, version: str) -> None:
-    """interoperability-12: before the answer, which is not there until the call is let go."""
+async def test_the_python_client_gets_progress_while_it_waits(served: Service, mode: str, version: str) -> None:
+    """interoperability-12: before the response, which is sent only when the call is let go."""
     heard = anyio.Event()
     answers: list[str] = []
     name = f"progress {version}"
@@ -118,7 +118,7 @@ async def test_the_python_client_hears_progress_while_it_waits(served: Service, 
 
 @pytest.mark.parametrize(("mode", "version"), ERAS)
 async def test_the_python_client_cancels(served: Service, mode: str, version: str) -> None:
-    """interoperability-12: in each era by its own means, and the call is cancelled on the server."""
+    """interoperability-12: with each era's own means, and the call is cancelled on the server."""
     name = f"cancel {version}"
     async with python_client(served, mode) as client:
         async with anyio.create_task_group() as tasks:
@@ -130,7 +130,7 @@ async def test_the_python_client_cancels(served: Service, mode: str, version: st
 
 @pytest.mark.parametrize(("mode", "version"), ERAS)
 async def test_the_python_client_is_asked(served: Service, mode: str, version: str) -> None:
-    """interoperability-12: in the middle of its call, or by an answer that asks for another."""
+    """interoperability-12: during its call, or by a result that requires another call."""
     asked: list[str] = []
 
     async def answer(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
@@ -147,7 +147,7 @@ async def test_the_python_client_is_asked(served: Service, mode: str, version: s
 async def test_the_python_client_completes_and_reads_the_output_of_a_run(
     served: Service, mode: str, version: str
 ) -> None:
-    """interoperability-12: resources and completion; a run belongs to the principal, whatever his connection."""
+    """interoperability-12: resources and completion; a run belongs to the principal, whatever the connection."""
     async with python_client(served, mode) as client:
         begun = await say(client, "run_command", command=f"sh -c 'echo {version}; exec sleep 60'", wait_seconds=0)
         templates = (await client.list_resource_templates()).resource_templates
@@ -165,15 +165,15 @@ async def test_the_python_client_completes_and_reads_the_output_of_a_run(
     assert content.text.startswith(version)
 
 
-async def test_lists_are_for_whoever_asked_for_them(served: Service) -> None:
-    """http-13: where callers are told apart nobody else may be given them."""
+async def test_lists_are_private_if_there_are_tokens(served: Service) -> None:
+    """http-13: a shared cache may not serve them to another principal."""
     async with python_client(served, "auto") as client:
         tools, templates = await client.list_tools(), await client.list_resource_templates()
     assert [tools.cache_scope, templates.cache_scope] == ["private", "private"]
 
 
-async def test_nobody_gets_in_without_a_token(served: Service) -> None:
-    """interoperability-12: the response names what is missing, and no call is made."""
+async def test_nobody_has_access_without_a_token(served: Service) -> None:
+    """interoperability-12: the response says what is missing, and no call is made."""
     before = served.server.calls.count(("git_status", "ok"))
     refused = pytest.RaisesGroup(pytest.RaisesExc(MCPError, match="bearer token"), flatten_subgroups=True)
     for mode, _ in ERAS:
@@ -184,8 +184,8 @@ async def test_nobody_gets_in_without_a_token(served: Service) -> None:
 
 
 @pytest.mark.parametrize(("mode", "version"), ERAS)
-async def test_the_python_client_comes_back_when_it_is_sent_away(served: Service, mode: str, version: str) -> None:
-    """interoperability-12: by itself, with the id that it was given; where there is none the call answers as ever."""
+async def test_the_python_client_resumes_a_closed_stream(served: Service, mode: str, version: str) -> None:
+    """interoperability-12: by itself, with the event id it received; without one the call is answered as usual."""
     async with python_client(served, mode) as client:
         with anyio.fail_after(SECONDS):
             await say(client, "let_go", name="open")
@@ -223,7 +223,7 @@ async def test_a_typescript_client_calls_each_set(node: Path, served: Service, c
 def ran(
     node: Path, served: Service, program: Path, *words: str | Path, exit_code: int = 0
 ) -> subprocess.CompletedProcess[str]:
-    """A Node program; it keeps its files beside the clone."""
+    """A Node program; its files lie beside the clone."""
     run = subprocess.run(
         [node, program, *words],
         cwd=served.clone.parent,
@@ -271,7 +271,7 @@ def tool_call(call: Call) -> list[str]:
 
 @pytest.fixture
 def configuration(served: Service) -> Path:
-    """As a user of mcporter writes it: the token is a variable's."""
+    """As a user of mcporter writes it: the token comes from a variable."""
     server = {"url": served.url, "headers": {"Authorization": "Bearer ${CORETOOLS_TOKEN}"}}
     path = served.clone.parent / "mcporter.json"
     path.write_text(json.dumps({"mcpServers": {"coretools": server}, "imports": []}))
@@ -285,7 +285,7 @@ def mcporter(node: Path, served: Service, configuration: Path, *words: str, exit
 
 
 def test_mcporter_lists_and_calls(node: Path, served: Service, configuration: Path) -> None:
-    """interoperability-12: in the handshake era, the only one that it speaks; it shows a refusal as one."""
+    """interoperability-12: in the handshake era, the only one it supports; it shows a refusal as an error."""
     before = len(served.eras)
     listed = mcporter(node, served, configuration, "list", "coretools", "--json")
     assert listed["status"] == "ok"

@@ -19,7 +19,7 @@ def workstation(root: Path) -> StdioServerParameters:
 
 
 def test_every_tool_set_is_called() -> None:
-    """interoperability-1: the list of calls leaves no set out."""
+    """interoperability-1: the list of calls covers each set."""
     assert {call.tool_set for call in CALLS} == SETS
 
 

@@ -16,7 +16,7 @@ SECONDS = 100
 
 
 def drive(node: Path, client: str, root: Path) -> dict[str, Any]:
-    """What `drive.js` printed: era, tools, results in the order of the calls."""
+    """The output of `drive.js`: era, tools, results in the order of the calls."""
     calls = [call.plain() for call in (*CALLS, REFUSED)]
     plan = {"command": COMMAND, "args": [*WORKSTATION, str(root)], "calls": calls}
     run = subprocess.run(

@@ -58,7 +58,7 @@ SHOWN = (
 
 @dataclass(frozen=True)
 class Page:
-    """What became of one scene."""
+    """The page after one scene."""
 
     text: str
     found: dict[str, list[str]]
@@ -91,7 +91,7 @@ def repository(folder: Path) -> Path:
 
 
 async def results(folder: Path) -> dict[str, dict[str, Any]]:
-    """Results as a client has them."""
+    """Results as a client receives them."""
     repository(folder / "repository")
     project = folder / "project"
     project.mkdir()
@@ -190,7 +190,7 @@ def scenes(made: dict[str, dict[str, Any]], folder: Path) -> dict[str, dict[str,
 
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the pictures go: kept where a folder is named for them."""
+    """The folder for screenshots: kept if a variable names one."""
     named = os.environ.get("VIEW_PICTURES")
     folder = Path(named) if named else tmp_path_factory.mktemp("pictures")
     folder.mkdir(parents=True, exist_ok=True)
@@ -218,8 +218,8 @@ def drawn(tmp_path_factory: pytest.TempPathFactory, pictures: Path) -> dict[str,
     return dict(zip(drawn_scenes, (Page(**page) for page in json.loads(ended.stdout)), strict=True))
 
 
-def test_a_difference_is_drawn_by_file_and_line(drawn: dict[str, Page]) -> None:
-    """apps-5: names, what became of each file, counts, line numbers, and what changed in a line."""
+def test_a_diff_is_drawn_by_file_and_line(drawn: dict[str, Page]) -> None:
+    """apps-5: names, the change of each file, counts, line numbers, and the changed parts of a line."""
     page = drawn["diff"]
     assert page.found["h1"] == ["5 files changed\n+8\n\u22123"]
     assert page.found[".path"] == [
@@ -237,8 +237,8 @@ def test_a_difference_is_drawn_by_file_and_line(drawn: dict[str, Page]) -> None:
 
 
 @pytest.mark.parametrize("name", ["diff", "tests", "cancelled", "something else"])
-def test_nothing_of_a_result_becomes_markup(drawn: dict[str, Page], name: str) -> None:
-    """apps-4: names and contents that are HTML are shown as they are written; nothing is run or asked for."""
+def test_no_result_becomes_markup(drawn: dict[str, Page], name: str) -> None:
+    """apps-4: names and contents that are HTML are shown literally; nothing is run or requested."""
     page = drawn[name]
     assert SCRIPT in page.text or "</pre><script>alert(3)</script>" in page.text
     assert page.tags.count("script") == 1
@@ -248,18 +248,18 @@ def test_nothing_of_a_result_becomes_markup(drawn: dict[str, Page], name: str) -
 
 
 def test_lines_that_look_like_headers_stay_in_their_file(drawn: dict[str, Page]) -> None:
-    """apps-5: a hunk says how many lines are its own."""
+    """apps-5: a hunk states the number of its lines."""
     added = drawn["diff"].found["tr.added"]
     assert "\t3\t+\t-- not a header" in added
     assert "\t4\t+\t++ neither" in added
 
 
-def test_characters_that_turn_the_direction_are_visible(drawn: dict[str, Page]) -> None:
-    """apps-4: a line is not read as another."""
+def test_bidirectional_control_characters_are_visible(drawn: dict[str, Page]) -> None:
+    """apps-4: no line can look like another."""
     assert "\t2\t+\tif access \\u202e# begin admin" in drawn["diff"].found["tr.added"]
 
 
-def test_a_difference_that_was_cut_says_so(drawn: dict[str, Page]) -> None:
+def test_a_truncated_diff_is_marked(drawn: dict[str, Page]) -> None:
     """apps-5: where and how much; what follows has no line numbers, and the last lines are there."""
     page = drawn["cut"]
     [cut] = page.found["tr.cut"]
@@ -269,21 +269,21 @@ def test_a_difference_that_was_cut_says_so(drawn: dict[str, Page]) -> None:
     assert page.found["p.note"] == ["[for the rest name paths, or use stat to list the files]"]
 
 
-def test_what_is_no_patch_is_shown_as_it_is(drawn: dict[str, Page]) -> None:
-    """apps-7: a summary by file, a result that the page does not know, and one that breaks it."""
+def test_what_is_not_a_patch_is_shown_as_text(drawn: dict[str, Page]) -> None:
+    """apps-7: a summary by file, an unknown result, and one that breaks the page."""
     assert "repository/gone.txt | +0 -1" in drawn["summary"].found[".plain"][0]
     assert drawn["something else"].found[".plain"] == [SCRIPT]
     assert drawn["broken"].found[".plain"] == ["broken"]
 
 
-def test_an_error_is_shown_by_its_sentence(drawn: dict[str, Page]) -> None:
-    """apps-7: and a cancelled call by its reason."""
+def test_an_error_is_shown_with_its_message(drawn: dict[str, Page]) -> None:
+    """apps-7: a cancelled call with its reason."""
     assert "nowhere" in drawn["error"].found[".fault"][0]
     assert drawn["cancelled"].found["p.note"] == [f"cancelled: {SCRIPT}"]
 
 
 def test_a_test_run_is_drawn_with_its_failures(drawn: dict[str, Page]) -> None:
-    """apps-6: counts, and each failure with its place and message; the output is there to be opened."""
+    """apps-6: counts, and each failure with its place and message; the output can be opened."""
     page = drawn["tests"]
     assert page.found[".verdict"] == ["Failed"]
     assert page.found[".tag"] == ["1 failed", "1 skipped", "1 passed"]
@@ -297,7 +297,7 @@ def test_a_test_run_is_drawn_with_its_failures(drawn: dict[str, Page]) -> None:
     ("name", "verdict"), [("passed", "Passed"), ("late", "Timed out"), ("no counts", "No test counts found")]
 )
 def test_the_verdict_is_that_of_the_run(drawn: dict[str, Page], name: str, verdict: str) -> None:
-    """apps-6: counts prove nothing against a deadline, and none are not a success."""
+    """apps-6: counts do not override a timeout, and no tests are no success."""
     page = drawn[name]
     assert page.found[".verdict"] == [verdict]
     assert page.found["h1"][0].endswith("1 min 15 s")
@@ -310,8 +310,8 @@ def test_pages_fit_a_phone(drawn: dict[str, Page]) -> None:
     assert "long long" in drawn["diff on a phone in the dark"].text
 
 
-def test_pages_are_light_or_dark_as_the_system_or_the_host_is(drawn: dict[str, Page]) -> None:
-    """apps-8: the host's word goes before the system's."""
+def test_pages_follow_the_light_or_dark_mode_of_the_host_or_system(drawn: dict[str, Page]) -> None:
+    """apps-8: the host's setting precedes the system's."""
     light, dark = drawn["diff"].background, drawn["diff on a phone in the dark"].background
     assert light == "rgb(255, 255, 255)"
     assert dark != light
@@ -319,8 +319,8 @@ def test_pages_are_light_or_dark_as_the_system_or_the_host_is(drawn: dict[str, P
     assert drawn["light again"].background == light
 
 
-def test_a_page_speaks_with_its_host_as_the_extension_has_it(drawn: dict[str, Page]) -> None:
-    """apps-4: a handshake, its size, answers to what it is asked, and nothing else."""
+def test_a_page_speaks_the_protocol_of_the_extension(drawn: dict[str, Page]) -> None:
+    """apps-4: a handshake, its size, responses to requests, and nothing else."""
     seen = drawn["dark by its host"].seen
     assert [one.get("method") for one in seen[:2]] == ["ui/initialize", "ui/notifications/initialized"]
     assert seen[0]["params"]["protocolVersion"] == "2026-01-26"
@@ -332,15 +332,15 @@ def test_a_page_speaks_with_its_host_as_the_extension_has_it(drawn: dict[str, Pa
     assert others == {"ui/notifications/size-changed"}
 
 
-def test_pictures_are_taken(drawn: dict[str, Page], pictures: Path) -> None:
-    """apps-8: of each page on a desk in the light and on a phone in the dark, for people to look at."""
+def test_screenshots_are_taken(drawn: dict[str, Page], pictures: Path) -> None:
+    """apps-8: of each page on a desktop in light mode and on a phone in dark mode, for people to look at."""
     taken = [pictures / f"{name.replace(' ', '-')}.png" for name in PICTURED]
     assert all(picture.read_bytes().startswith(b"\x89PNG") for picture in taken)
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="needs node")
-def test_a_long_new_file_is_drawn_in_time_that_grows_with_its_length() -> None:
-    """apps-5: what changed in a line is looked for behind removed lines only; the square of this would take minutes."""
+def test_a_long_new_file_is_drawn_in_linear_time() -> None:
+    """apps-5: changed parts of a line are searched behind removed lines only; quadratic time would take minutes."""
     script = TREE / "coretools" / "protocol" / "html" / "diff.js"
     rows = "markChanges(new Array(600000).fill({ kind: 'added', code: 'x' }))"
     program = f"{script.read_text().partition('function codeCell')[0]}\n{rows}; console.log('drawn')"

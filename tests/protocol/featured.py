@@ -18,7 +18,7 @@ from coretools.questions.kinds import AskChoice, AskConfirmation, AskForm, AskMo
 OPTIONS = ServeOptions(name="featured", asking=Asking(mode="sampling"))
 
 MANY = 250
-"""Prompts, more than stand on a page."""
+"""More prompts than fit on one page."""
 
 STEPS = 3
 SECONDS = 20
@@ -41,7 +41,7 @@ def guests(typed: str, given: object) -> list[str]:
 
 
 class Features:
-    """A feature each."""
+    """One command for each feature."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry

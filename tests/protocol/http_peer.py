@@ -1,4 +1,4 @@
-"""An app of ours on a loopback socket, in the test's own process."""
+"""One of our apps on a loopback socket, in the test's own process."""
 
 import socket
 from collections.abc import AsyncIterator
@@ -12,11 +12,11 @@ from starlette.types import ASGIApp
 
 @asynccontextmanager
 async def listening(app: ASGIApp) -> AsyncIterator[str]:
-    """The URL of the app, which is served until the end of the block."""
-    # The parser that there is everywhere: another one, where it is installed, knows other methods.
+    """Serve an app until the end of the block; yields its URL."""
+    # The parser that is always installed: an optional one accepts other methods.
     config = uvicorn.Config(app, http="h11", loop="asyncio", log_level="warning", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
-    # With its protocol, or asyncio leaves TCP_NODELAY away and an answer in two parts takes 40 ms.
+    # With the protocol number; otherwise asyncio does not set TCP_NODELAY and a response in two parts takes 40 ms.
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as accepting:
         accepting.bind(("127.0.0.1", 0))
         accepting.listen()

@@ -1,4 +1,4 @@
-"""The SDK's client on a byte stream that is open already: one line of JSON for each message."""
+"""The SDK's client on an open byte stream: one line of JSON for each message."""
 
 import contextlib
 import os
@@ -15,7 +15,7 @@ from mcp.shared.message import SessionMessage
 
 
 class Over:
-    """The two ends of a client on a byte stream, as its SDK takes them: one line of JSON for each message."""
+    """The two streams that the SDK's client needs, over a byte stream with one line of JSON for each message."""
 
     def __init__(self, stream: ByteStream) -> None:
         self._stream = stream
@@ -51,7 +51,7 @@ class Over:
 
 
 class Pipes(ByteStream):
-    """The two pipes of a process; ends with it."""
+    """The two pipes of a process; it ends with them."""
 
     def __init__(self, process: "subprocess.Popen[bytes]") -> None:
         assert process.stdin is not None
@@ -80,5 +80,5 @@ class Pipes(ByteStream):
             self._stdin.close()
             await anyio.to_thread.run_sync(self._process.wait)
             anyio.notify_closing(self._stdout)
-            await anyio.lowlevel.checkpoint()  # who waited has left by then
+            await anyio.lowlevel.checkpoint()  # the reader has left by then
             self._stdout.close()

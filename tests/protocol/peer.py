@@ -1,4 +1,4 @@
-"""A client written by hand, for what a well-behaved one never sends: raw lines over the pipes of a real server."""
+"""A hand-written client for what a well-behaved one never sends: raw lines over the pipes of a real server."""
 
 import json
 import os
@@ -54,7 +54,7 @@ class Peer:
         self.send_line(json.dumps({"jsonrpc": "2.0", "method": method, "params": params or {}}).encode())
 
     def receive(self) -> dict[str, Any]:
-        """The next message, whatever it is."""
+        """Return the next message of any kind."""
         assert self.process.stdout is not None
         fd = self.process.stdout.fileno()
         deadline = time.monotonic() + ANSWER_SECONDS
@@ -70,7 +70,7 @@ class Peer:
         return message
 
     def answer(self, request_id: object) -> dict[str, Any]:
-        """The answer to a request; answers to others are kept for later, notifications dropped."""
+        """Return the response to a request; other responses are kept for later, notifications are dropped."""
         while request_id not in self._early:
             message = self.receive()
             if "id" in message:
@@ -81,7 +81,7 @@ class Peer:
         return self.answer(self.send(method, params))
 
     def call(self, tool: str, **arguments: object) -> dict[str, Any]:
-        """The result of a tool, in the handshake era."""
+        """Return the result of a tool, in the handshake era."""
         answer = self.ask("tools/call", {"name": tool, "arguments": arguments})
         result: dict[str, Any] = answer["result"]
         return result
@@ -104,7 +104,7 @@ def peer(
     cwd: Path | None = None,
     before: Sequence[str] = (),
 ) -> Iterator[Peer]:
-    """A workstation server, started as a desktop client starts it; `before` stands before its command line."""
+    """A workstation server, started as a desktop client starts it; `before` precedes its command line."""
     process = warm.Popen(
         [*before, sys.executable, "-m", "servers.workstation", *map(str, words)],
         stdin=subprocess.PIPE,
@@ -125,18 +125,18 @@ def peer(
 
 
 def marker() -> str:
-    """A number of seconds that no other process sleeps: what a test's children are found by."""
+    """A number of seconds that no other process sleeps, by which a test finds its children."""
     return f"3{uuid.uuid4().int % 10**12:012d}.5"
 
 
 def processes_with(marker: str) -> list[int]:
-    """Processes whose command line holds the marker, zombies left out."""
+    """Processes whose command line contains the marker, without zombies."""
     pids = (int(name) for name in os.listdir("/proc") if name.isdigit())
     return [pid for pid in pids if pid != os.getpid() and marker in command_line(pid)]
 
 
 def command_line(pid: int) -> str:
-    """Of a process, empty when it has ended; with its first thread ended it is seen through another one."""
+    """The command line of a process, empty when it has ended; if its first thread ended, another thread shows it."""
     with suppress(OSError):
         for place in (f"/proc/{pid}", *Path(f"/proc/{pid}/task").iterdir()):
             with suppress(OSError):
@@ -146,7 +146,7 @@ def command_line(pid: int) -> str:
 
 
 def wait_until_none(marker: str) -> list[int]:
-    """The processes with the marker that are left once none should be, awaited for a bounded time."""
+    """The processes with the marker that are left when none should be, after a bounded wait."""
     deadline = time.monotonic() + ANSWER_SECONDS
     while (left := processes_with(marker)) and time.monotonic() < deadline:
         select.select([], [], [], 0.02)
@@ -154,7 +154,7 @@ def wait_until_none(marker: str) -> list[int]:
 
 
 def wait_until_some(marker: str, count: int = 1) -> None:
-    """Wait until that many processes with the marker run."""
+    """Wait until so many processes with the marker run."""
     deadline = time.monotonic() + ANSWER_SECONDS
     while len(processes_with(marker)) < count:
         assert time.monotonic() < deadline, f"{marker}: not started"

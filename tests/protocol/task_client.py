@@ -1,4 +1,4 @@
-"""The client's side of the tasks extension, on the SDK's own client: a claim for its result, and raw requests."""
+"""The client's side of the tasks extension, on the SDK's client: a claim for its result, and raw requests."""
 
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 from coretools.protocol.tasks.extension import IDENTIFIER
 
 SECONDS = 20
-"""Most that anything here takes."""
+"""Upper bound for every wait."""
 
 ENDED = ("completed", "failed", "cancelled")
 
@@ -32,13 +32,13 @@ class Handle(types.Result):
 
 
 class Anything(BaseModel):
-    """A result as it came."""
+    """Any result, as received."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class Named(types.Request[Any, str]):
-    """A request that names its task in a header too, where it goes by HTTP."""
+    """A request that also names its task in a header, over HTTP."""
 
     name_param = "taskId"
     method: str
@@ -63,14 +63,14 @@ def client(server: Server[Any], *, knows_tasks: bool = True, mode: str = "auto",
 
 
 async def begin(connected: Client, tool: str, **arguments: object) -> Handle:
-    """Call a tool that is to become a task."""
+    """Call a tool that becomes a task."""
     result = await connected.session.call_tool(tool, arguments, allow_claimed=True)
     assert isinstance(result, Handle), result
     return result
 
 
 async def ask(session: Any, method: str, task_id: str, **params: object) -> dict[str, Any]:
-    """One raw request of the extension."""
+    """Send one raw request of the extension."""
     request = Named(method=method, params={"taskId": task_id, **params})
     found: dict[str, Any] = (await session.send_request(request, Anything)).model_dump()
     return found

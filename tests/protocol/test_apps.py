@@ -1,4 +1,4 @@
-"""Pages for results, as a client of the protocol meets them (docs/specs/apps.md). What they draw: tests/clients."""
+"""Pages for results, from the client's side (docs/specs/apps.md). What they draw: tests/clients."""
 
 import base64
 import hashlib
@@ -80,12 +80,12 @@ async def workstation(root: Path, mode: str, settings: Mapping[str, Any] | None)
 
 
 def test_the_names_are_those_of_the_sdk() -> None:
-    """apps-1: ours stand apart only because its module imports another server."""
+    """apps-1: we define them ourselves only because the SDK's module imports another server."""
     assert (IDENTIFIER, MIME_TYPE) == (EXTENSION_ID, APP_MIME_TYPE)
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_a_client_that_shows_pages_is_told_which(tmp_path: Path, mode: str) -> None:
+async def test_a_client_that_shows_pages_gets_their_addresses(tmp_path: Path, mode: str) -> None:
     """apps-1, apps-2: for git_diff and ci_test, in both eras; the pages are listed and can be read."""
     async with workstation(tmp_path, mode, DECLARED) as connected:
         listed = await connected.list_tools()
@@ -103,7 +103,7 @@ async def test_a_client_that_shows_pages_is_told_which(tmp_path: Path, mode: str
 @pytest.mark.parametrize("mode", ERAS)
 @pytest.mark.parametrize("settings", [None, {}, {"mimeTypes": ["text/html"]}, {"mimeTypes": MIME_TYPE}])
 async def test_every_other_client_sees_no_difference(mode: str, settings: Mapping[str, Any] | None) -> None:
-    """apps-1, apps-2: not declared, or not our kind of page."""
+    """apps-1, apps-2: the capability is missing, or names another kind of page."""
     async with client(mode, settings) as connected, client(mode, None, ()) as plain:
         for one, other in (
             (await connected.list_tools(), await plain.list_tools()),
@@ -113,16 +113,16 @@ async def test_every_other_client_sees_no_difference(mode: str, settings: Mappin
         assert (await connected.list_tools()).tools[0].meta is None
 
 
-async def test_what_one_client_is_told_is_not_kept_for_others() -> None:
-    """apps-1: a cache between may not give one client's list to another."""
+async def test_the_list_for_one_client_is_not_cached_for_others() -> None:
+    """apps-1: a cache between them may not serve one client's list to another."""
     async with client("auto", DECLARED) as connected:
         assert (await connected.list_tools()).cache_scope == "private"
         assert (await connected.list_resources()).cache_scope == "private"
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_a_page_is_read_by_whoever_asks(mode: str) -> None:
-    """apps-2: a host may read it on another connection; other resources are as ever."""
+async def test_any_client_can_read_a_page(mode: str) -> None:
+    """apps-2: a host may read it on another connection; other resources are unchanged."""
     async with client(mode, None) as connected:
         [page] = (await connected.read_resource(OWN.uri)).contents
         assert isinstance(page, types.TextResourceContents)
@@ -136,14 +136,14 @@ async def test_a_page_is_read_by_whoever_asks(mode: str) -> None:
 
 @pytest.mark.parametrize("settings", [None, DECLARED])
 async def test_results_are_the_same_with_and_without_a_page(settings: Mapping[str, Any] | None) -> None:
-    """apps-8: text for whoever reads, whatever the client shows."""
+    """apps-8: text for every reader, whatever the client shows."""
     async with client("auto", settings) as connected:
         result = await connected.call_tool("draw", {})
     assert result.content[0].text == "a circle"  # type: ignore[union-attr]  # a text block
 
 
 async def test_the_extension_is_advertised_to_the_stateless_era() -> None:
-    """apps-1: the handshake has no place for it; hosts there go by the tools."""
+    """apps-1: the handshake has no field for it; hosts go by the tools there."""
     async with client("auto", None) as connected:
         capabilities = connected.server_capabilities
         assert capabilities is not None
@@ -151,7 +151,7 @@ async def test_the_extension_is_advertised_to_the_stateless_era() -> None:
 
 
 class Found(HTMLParser):
-    """What a page loads, and what it holds in its own script and style."""
+    """What a page loads, and its own script and style."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -190,12 +190,12 @@ def test_a_page_reaches_nothing(view: View) -> None:
 
 
 FILES = [one.name for one in (files("coretools.protocol") / "html").iterdir() if not one.name.startswith("console")]
-"""The files of views; the console has a server of its own to ask, and tests of its own."""
+"""The files of views; the console has its own server, and its own tests."""
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_nothing_in_a_page_makes_markup_of_text_or_fetches(name: str) -> None:
-    """apps-3, apps-4: there is no call that could."""
+def test_no_page_turns_text_into_markup_or_fetches(name: str) -> None:
+    """apps-3, apps-4: no call in them could."""
     text = (files("coretools.protocol") / "html" / name).read_text("utf-8")
     forbidden = (
         r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|DOMParser|createContextualFragment|\beval\b|"
@@ -212,7 +212,7 @@ def test_nothing_in_a_page_makes_markup_of_text_or_fetches(name: str) -> None:
     ],
     ids=["another scheme", "two pages of one tool"],
 )
-def test_views_that_can_not_be_served_are_refused_at_start(views: list[View]) -> None:
+def test_invalid_views_are_refused_at_start(views: list[View]) -> None:
     """apps-9: by name."""
     with pytest.raises(BadSetting, match="views"):
         Views(views)
@@ -251,16 +251,16 @@ class Idle(WrappingExtension):
         ((Bringing(),), "add them to the registry"),
     ],
 )
-def test_an_extension_that_can_not_be_attached_is_refused_at_start(
+def test_an_extension_that_cannot_be_attached_is_refused_at_start(
     extensions: tuple[Extension, ...], expected: str
 ) -> None:
-    """apps-9: one that is there, and one that brings what the registry has."""
+    """apps-9: one that exists already, and one with a name that the registry has."""
     with pytest.raises(BadSetting, match=expected):
         client("auto", None, extensions)
 
 
-async def test_an_extension_of_anyone_is_served_in_the_revisions_it_names() -> None:
-    """apps-9: with its settings advertised; elsewhere its method is unknown."""
+async def test_an_extension_of_an_author_is_served_in_the_revisions_it_names() -> None:
+    """apps-9: its settings are advertised; in other revisions its method is unknown."""
     request = types.Request[Any, str](method="org.example/x", params={})
     async with client("auto", None, (Taken("org.example/x"),)) as connected:
         await connected.session.send_request(request, types.EmptyResult)

@@ -19,7 +19,7 @@ def request(number: int, method: str, **params: Any) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
 
 
-def test_a_batch_is_served_where_the_revision_has_batches(tmp_path: Path) -> None:
+def test_a_batch_is_served_if_the_revision_has_batches(tmp_path: Path) -> None:
     """workstation-22: each message by itself; a bad one is refused with its id, and what is no batch as a whole."""
     notification = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 77}}
     batch = [request(100, "ping"), notification, request(101, "tools/list"), {"jsonrpc": "1.0", "id": 102}]
@@ -45,8 +45,8 @@ def test_a_batch_is_served_where_the_revision_has_batches(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-06-18", "2025-11-25"])
-def test_a_batch_is_refused_where_the_revision_has_none(tmp_path: Path, revision: str) -> None:
-    """workstation-22: as a whole, and nothing of it is done."""
+def test_a_batch_is_refused_if_the_revision_has_none(tmp_path: Path, revision: str) -> None:
+    """workstation-22: as a whole, and nothing of it is executed."""
     with peer(tmp_path) as client:
         begun(client, revision)
         client.send_line(json.dumps([request(100, "ping")]).encode())

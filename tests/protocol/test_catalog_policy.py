@@ -1,4 +1,4 @@
-"""Which commands the operator's file leaves, and on which surfaces (docs/specs/policy.md)."""
+"""Which commands the policy file leaves, and on which surfaces (docs/specs/policy.md)."""
 
 import os
 from collections.abc import AsyncIterator
@@ -38,8 +38,8 @@ async def names(client: Client) -> list[str]:
     return [tool.name for tool in (await client.list_tools()).tools]
 
 
-async def test_each_profile_lists_tools_of_its_own(tmp_path: Path) -> None:
-    """declarations-7: `read` changes nothing, `ci` builds, tests and restores, `dev` has commands and runs too."""
+async def test_each_profile_lists_its_own_tools(tmp_path: Path) -> None:
+    """declarations-7: `read` changes nothing, `ci` builds, tests and restores, `dev` also runs commands."""
     found = {}
     for profile in PROFILES:
         async with serving(tmp_path, "auto", CatalogPolicy(), profile) as client:
@@ -61,8 +61,8 @@ def _reads(tool: types.Tool) -> bool:
 
 
 @ERAS
-async def test_the_file_takes_away_from_lists_and_calls(tmp_path: Path, mode: str) -> None:
-    """policy-19, catalog-7: by set, by name, and by pattern; what is not there can't be called."""
+async def test_the_file_removes_from_lists_and_calls(tmp_path: Path, mode: str) -> None:
+    """policy-19, catalog-7: by set, by name, and by pattern; a removed command cannot be called."""
     policy = CatalogPolicy(sets=("filesystem", "search"), only=("*_file", "search_*"), without=("delete_*",))
     async with serving(tmp_path, mode, policy) as client:
         assert await names(client) == ["read_file", "write_file", "edit_file", "search_text", "search_files"]
@@ -92,7 +92,7 @@ async def test_the_file_turns_surfaces_on(tmp_path: Path, mode: str) -> None:
 
 @ERAS
 @pytest.mark.parametrize("pattern", ["read_file", "read_*"])
-async def test_a_tool_that_is_left_out_takes_its_equals_along(tmp_path: Path, mode: str, pattern: str) -> None:
+async def test_an_excluded_tool_removes_its_equivalents(tmp_path: Path, mode: str, pattern: str) -> None:
     """policy-19: without read_file no other surface has a file's content, and no completion its name."""
     (tmp_path / "a.txt").write_text("hello\n")
     left_out = (pattern, "read_run", "delete_file")
@@ -121,15 +121,17 @@ async def test_a_tool_that_is_left_out_takes_its_equals_along(tmp_path: Path, mo
         (CatalogPolicy(without=("delete_fil",)), r"\[catalog\] without holds 'delete_fil', which matches no command"),
     ],
 )
-async def test_what_means_no_command_ends_the_start(tmp_path: Path, policy: CatalogPolicy, expected: str) -> None:
-    """policy-19: a typing error in it would leave a command offered."""
+async def test_a_pattern_that_matches_nothing_ends_the_start(
+    tmp_path: Path, policy: CatalogPolicy, expected: str
+) -> None:
+    """policy-19: a typing error would leave a command available."""
     with pytest.raises(BadSetting, match=expected):
         async with serving(tmp_path, "auto", policy):
             pass
 
 
-async def test_commands_of_others_are_held_by_it_too(tmp_path: Path) -> None:
-    """policy-19: their names are known when the file is judged."""
+async def test_commands_of_other_registries_are_filtered_too(tmp_path: Path) -> None:
+    """policy-19: their names are known when the file is validated."""
     other = Registry()
     settings = Settings(roots=(str(tmp_path),), policy=OperatorPolicy(catalog=CatalogPolicy(without=("theirs",))))
 
@@ -143,7 +145,7 @@ async def test_commands_of_others_are_held_by_it_too(tmp_path: Path) -> None:
         assert "theirs" not in built.catalog.for_principal("local").tools
 
 
-def test_a_server_on_stdio_reads_it(tmp_path: Path) -> None:
+def test_a_stdio_server_reads_it(tmp_path: Path) -> None:
     """policy-19: a real file, a real process."""
     root = tmp_path / "root"
     root.mkdir()

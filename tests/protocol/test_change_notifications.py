@@ -36,18 +36,18 @@ from coretools.tools.filesystem.tools import FilesystemTools
 from tests.protocol.http_peer import listening
 from tests.protocol.peer import ENVELOPE, HANDSHAKE, peer
 
-# What a client of the handshake era calls is deprecated on the SDK's client; a server has to answer it all the same.
+# What a client of the handshake era calls is deprecated on the SDK's client; a server still has to answer it.
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
 
 ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
 BOUND_SECONDS = 10
 
 Told = Callable[[], Awaitable[str]]
-"""The next notification of a client: the name of a list, or an address."""
+"""The next notification of a client: the name of a list, or a URI."""
 
 
 async def hurried(seconds: float) -> None:
-    """Time that passes at once."""
+    """A clock on which every wait ends at once."""
     await anyio.lowlevel.checkpoint()
 
 
@@ -82,7 +82,7 @@ def registry_with(*functions: Any) -> Registry:
 
 
 def named(event: object) -> str:
-    """What an event of either era is about."""
+    """What a notification of either era is about."""
     match event:
         case types.ResourceUpdatedNotification(params=params):
             return params.uri
@@ -98,7 +98,7 @@ def named(event: object) -> str:
 
 @asynccontextmanager
 async def subscribed(target: Any, mode: str, *uris: str) -> AsyncIterator[tuple[Client, Told]]:
-    """A client subscribed to every list and to these resources, in the way of its era."""
+    """A client subscribed to every list and to these resources, as its era does it."""
     send, receive = anyio.create_memory_object_stream[object](100)
 
     async def note(message: object) -> None:
@@ -140,8 +140,8 @@ async def subscribed(target: Any, mode: str, *uris: str) -> AsyncIterator[tuple[
 
 
 @ERAS
-async def test_each_list_that_changes_is_told(mode: str) -> None:
-    """notifications-1: by its own notification, and what is listed and called then is the new."""
+async def test_each_list_that_changes_is_notified(mode: str) -> None:
+    """notifications-1: by its own notification; list and calls then have the new state."""
     registry = registry_with(plan)
     async with subscribed(server_of(registry), mode) as (client, next_notification):
         assert (await client.list_tools()).tools == []
@@ -160,8 +160,8 @@ async def test_each_list_that_changes_is_told(mode: str) -> None:
 
 
 @ERAS
-async def test_the_server_says_that_it_tells(mode: str) -> None:
-    """notifications-2: in the handshake as in `server/discover`."""
+async def test_the_server_declares_its_notifications(mode: str) -> None:
+    """notifications-2: in the handshake and in `server/discover`."""
     async with Client(server_of(registry_with(news)), mode=mode) as client:
         output = client.server_capabilities
     assert output.tools is not None
@@ -176,8 +176,8 @@ async def test_the_server_says_that_it_tells(mode: str) -> None:
 
 
 @ERAS
-async def test_every_connection_is_told(mode: str) -> None:
-    """notifications-1: also after the first of them is gone."""
+async def test_every_connection_is_notified(mode: str) -> None:
+    """notifications-1: also after the first of them has ended."""
     registry = registry_with(plan)
     server = server_of(registry)
     async with subscribed(server, mode) as (_, next_of_second):
@@ -190,8 +190,8 @@ async def test_every_connection_is_told(mode: str) -> None:
 
 
 @ERAS
-async def test_one_who_leaves_does_not_end_it_for_the_others(mode: str) -> None:
-    """notifications-5, notifications-6: what two look at is looked at until the second is gone."""
+async def test_one_that_unsubscribes_does_not_unsubscribe_others(mode: str) -> None:
+    """notifications-5, notifications-6: a resource with two subscribers is watched until the second has left."""
     shelf, registry = Shelf(), Registry()
     registry.add_set("shelf", shelf)
     server = server_of(registry)
@@ -204,8 +204,8 @@ async def test_one_who_leaves_does_not_end_it_for_the_others(mode: str) -> None:
 
 
 @ERAS
-async def test_what_changed_before_the_connection_is_there(mode: str) -> None:
-    """notifications-1: a server whose clients were all gone for a while lists what there is now."""
+async def test_changes_before_the_connection_are_listed(mode: str) -> None:
+    """notifications-1: a server that had no clients for a while lists the current commands."""
     registry = registry_with(plan)
     server = server_of(registry)
     async with Client(server, mode=mode, cache=None) as client:
@@ -219,8 +219,8 @@ async def test_what_changed_before_the_connection_is_there(mode: str) -> None:
 
 
 @ERAS
-async def test_clients_over_http_are_told(mode: str) -> None:
-    """notifications-1: on the stream of the session in the handshake era, on that of the request in the other."""
+async def test_clients_over_http_are_notified(mode: str) -> None:
+    """notifications-1: on the session's stream in the handshake era, on the request's stream in the other."""
     registry = registry_with(news)
     before = kept()
     app = server_of(registry).streamable_http_app()
@@ -229,7 +229,7 @@ async def test_clients_over_http_are_told(mode: str) -> None:
             await client.list_tools()
             with anyio.fail_after(BOUND_SECONDS):
                 while True:
-                    # The SDK's client opens its session's stream when it likes to, and what is sent before is lost.
+                    # The SDK's client opens its session's stream at any time, and what is sent before is lost.
                     registry.announce("x://news")
                     with anyio.move_on_after(0.2):
                         assert await next_notification() == "x://news"
@@ -248,7 +248,7 @@ async def test_clients_over_http_are_told(mode: str) -> None:
 
 @asynccontextmanager
 async def raw_session(server: Server[Any], *, initialized: int = 1) -> AsyncIterator[Any]:
-    """A handshake session whose client reads nothing behind the handshake; gives what sends a line."""
+    """A handshake session whose client reads nothing after the handshake; yields a function that sends a line."""
     connected = create_client_server_memory_streams()
     async with connected as ((read, write), streams), anyio.create_task_group() as tasks:
         tasks.start_soon(server.run, *streams, server.create_initialization_options())
@@ -283,8 +283,8 @@ def kept() -> int:
     return sum(isinstance(one, HandshakeConnection) for one in gc.get_objects())
 
 
-async def test_a_session_that_does_not_read_holds_up_nobody() -> None:
-    """notifications-3: and what waits for it does not grow with the changes."""
+async def test_a_session_that_does_not_read_blocks_nobody() -> None:
+    """notifications-3: its queue does not grow with the changes."""
     registry = registry_with(news)
     server = server_of(registry)
     async with raw_session(server) as ask:
@@ -298,8 +298,8 @@ async def test_a_session_that_does_not_read_holds_up_nobody() -> None:
                 assert await next_notification() == "tools"
 
 
-async def test_nothing_is_kept_of_a_session_that_ended() -> None:
-    """notifications-4: however it ended, however often it said that it is initialized."""
+async def test_nothing_is_kept_of_an_ended_session() -> None:
+    """notifications-4: however it ended, and however often it sent `notifications/initialized`."""
     before = kept()
     registry = registry_with(news)
     server = server_of(registry)
@@ -311,8 +311,8 @@ async def test_nothing_is_kept_of_a_session_that_ended() -> None:
     assert kept() == before
 
 
-async def test_a_session_that_is_not_initialized_is_told_nothing_and_subscribes_to_nothing() -> None:
-    """notifications-4: its client did not say that it can take notifications."""
+async def test_an_uninitialized_session_gets_no_notifications_and_cannot_subscribe() -> None:
+    """notifications-4: its client has not declared that it is ready for notifications."""
     async with raw_session(server_of(registry_with(news)), initialized=0) as ask:
         answer = await ask("resources/subscribe", {"uri": "x://news"})
     assert "notifications/initialized" in answer.error.message
@@ -322,8 +322,8 @@ async def test_a_session_that_is_not_initialized_is_told_nothing_and_subscribes_
 
 
 @ERAS
-async def test_an_announced_change_is_told_to_those_who_subscribed(mode: str) -> None:
-    """notifications-5: to nobody else, and once for each announcement that was taken."""
+async def test_an_announced_change_is_notified_to_subscribers(mode: str) -> None:
+    """notifications-5: to nobody else, and once for each announcement that was accepted."""
     registry = registry_with(news, resource("x://other")(named_function("other")))
     async with subscribed(server_of(registry), mode, "x://news") as (client, next_notification):
         registry.announce("x://other")
@@ -347,7 +347,7 @@ def named_function(name: str) -> Any:
 
 
 class Shelf:
-    """Resources that say their version."""
+    """Resources that report their version."""
 
     def __init__(self) -> None:
         self.versions: dict[str, int | Exception] = {"a": 1, "b": 1, "broken": RuntimeError("inside")}
@@ -367,8 +367,8 @@ class Shelf:
 
 
 @ERAS
-async def test_a_resource_that_says_its_version_is_looked_at_while_somebody_is_subscribed(mode: str) -> None:
-    """notifications-6: gone and back are changes too; without a subscriber nothing is looked at."""
+async def test_a_resource_with_a_version_is_watched_while_somebody_is_subscribed(mode: str) -> None:
+    """notifications-6: removal and return are changes too; without a subscriber nothing is checked."""
     shelf, registry = Shelf(), Registry()
     registry.add_set("shelf", shelf)
     async with subscribed(server_of(registry), mode, "shelf://a", "shelf://b") as (_, next_notification):
@@ -386,7 +386,7 @@ async def test_a_resource_that_says_its_version_is_looked_at_while_somebody_is_s
 
 @pytest.mark.parametrize("uri", ["shelf://none", "shelf://broken", "x://nothing", "coretools://runs/run-1/output"])
 async def test_what_cannot_be_read_cannot_be_subscribed_to(uri: str) -> None:
-    """notifications-5: an error in the handshake era, left out of the acknowledgement in the other."""
+    """notifications-5: an error in the handshake era, missing from the acknowledgement in the other."""
     registry = Registry()
     registry.add_set("shelf", Shelf())
     server = server_of(registry)
@@ -401,8 +401,8 @@ async def test_what_cannot_be_read_cannot_be_subscribed_to(uri: str) -> None:
         assert subscription.honored.resource_subscriptions == ["shelf://a"]
 
 
-async def test_a_session_has_a_bounded_number_of_subscriptions() -> None:
-    """notifications-7: 64; the same again is none more; in each era."""
+async def test_subscriptions_of_a_session_are_bounded() -> None:
+    """notifications-7: 64; repeating one does not count; in each era."""
     registry = Registry()
     shelf = Shelf()
     shelf.versions |= {f"n{number}": 1 for number in range(MAX_SUBSCRIPTIONS + 1)}
@@ -438,7 +438,7 @@ def files(tmp_path: Path) -> Registry:
 
 @ERAS
 async def test_a_file_is_a_resource_that_can_be_watched(files: Registry, tmp_path: Path, mode: str) -> None:
-    """notifications-8: through the root: content, a change in place, a replacement, its end."""
+    """notifications-8: through the root: content, a change in place, a replacement, its deletion."""
     uri = "coretools://files/notes.txt"
     async with subscribed(server_of(files), mode, uri) as (client, next_notification):
         [template] = (await client.list_resource_templates()).resource_templates
@@ -461,7 +461,7 @@ async def test_a_file_is_a_resource_that_can_be_watched(files: Registry, tmp_pat
     "path", ["../outside", "..%2Foutside", "%2Fetc%2Fpasswd", "/etc/passwd", ".env", "missing", "."]
 )
 async def test_a_file_that_a_tool_would_refuse_is_no_resource(files: Registry, tmp_path: Path, path: str) -> None:
-    """notifications-8, interoperability-14: nothing beyond the root, nothing hidden; neither read nor watched."""
+    """notifications-8, interoperability-14: nothing outside the root, nothing hidden; neither read nor watched."""
     (tmp_path.parent / "outside").write_text("secret")
     async with Client(server_of(files), mode="legacy") as client:
         with pytest.raises(MCPError) as read:
@@ -489,8 +489,8 @@ def fact(result: types.CallToolResult, name: str) -> Any:
 
 
 @ERAS
-async def test_the_output_of_a_run_is_told_of_when_it_comes_and_when_it_ends(tmp_path: Path, mode: str) -> None:
-    """notifications-9: output, and the end; an ended run causes no more notifications."""
+async def test_the_output_of_a_run_is_notified(tmp_path: Path, mode: str) -> None:
+    """notifications-9: new output, and the end; an ended run causes no more notifications."""
     async with workstation(tmp_path) as (_, server), Client(server, mode=mode) as starter:
         run = fact(await starter.call_tool("run_command", {"command": "cat", "stdin": "", "wait_seconds": 0}), "run")
         uri = f"coretools://runs/{run}/output"
@@ -503,7 +503,7 @@ async def test_the_output_of_a_run_is_told_of_when_it_comes_and_when_it_ends(tmp
 
 
 async def test_the_run_of_another_principal_is_no_resource(tmp_path: Path) -> None:
-    """notifications-9: it can't be read or subscribed to, and causes no notification."""
+    """notifications-9: it cannot be read or subscribed to, and causes no notification."""
     async with workstation(tmp_path) as (assembly, server), Client(server, mode="legacy") as client:
         run = fact(await client.call_tool("run_command", {"command": "cat", "stdin": "", "wait_seconds": 0}), "run")
         assembly.runs.get(run, "local").principal = "another"
@@ -512,7 +512,7 @@ async def test_the_run_of_another_principal_is_no_resource(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("era", ["handshake", "stateless"])
-def test_a_workstation_server_tells_of_a_file(tmp_path: Path, era: str) -> None:
+def test_a_workstation_server_notifies_of_a_file(tmp_path: Path, era: str) -> None:
     """notifications-2, notifications-8: on the wire of a real process, from the first line to the notification."""
     uri = "coretools://files/notes.txt"
     (tmp_path / "notes.txt").write_text("one")

@@ -1,4 +1,4 @@
-"""`completion/complete` for prompts and templates, by the SDK's client in both eras (docs/specs/completion.md)."""
+"""`completion/complete` for prompts and templates, with the SDK's client in both eras (docs/specs/completion.md)."""
 
 import os
 import subprocess
@@ -94,10 +94,10 @@ async def test_arguments_of_prompts_and_variables_of_templates_complete(mode: st
         (2 * MAX_VALUES, MAX_RETURNED, None, True),
     ],
 )
-async def test_an_answer_has_a_hundred_values_and_says_how_many_there_are(
+async def test_a_result_has_a_hundred_values_and_their_total(
     mode: str, below: int, listed: int, total: int | None, has_more: bool
 ) -> None:
-    """completion-4: no number where not all were looked at."""
+    """completion-4: no total if not all candidates were examined."""
     async with client(mode) as connected:
         found = await connected.complete(a_prompt("plan"), {"name": "number", "value": ""}, {"below": str(below)})
     completion = found.completion
@@ -117,10 +117,10 @@ async def test_an_answer_has_a_hundred_values_and_says_how_many_there_are(
         (a_template("guide://{tone}/{number}"), "below", "there are tone, number"),
     ],
 )
-async def test_what_is_not_there_is_an_error_of_the_request(
+async def test_an_unknown_reference_is_an_error_of_the_request(
     mode: str, reference: types.PromptReference, argument: str, expected: str
 ) -> None:
-    """completion-6: -32602, whether it is the prompt, the template or the argument."""
+    """completion-6: -32602 for an unknown prompt, template or argument."""
     async with client(mode) as connected:
         with pytest.raises(MCPError, match=expected) as caught:
             await connected.complete(reference, {"name": argument, "value": ""})
@@ -138,7 +138,7 @@ async def workstation(root: Path, mode: str, surfaces: Surfaces | None = None) -
 
 @ERAS
 async def test_the_files_template_completes_paths(tmp_path: Path, mode: str) -> None:
-    """completion-5: beneath the roots; an outer one has none."""
+    """completion-5: below the roots; one outside has none."""
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "main.py").write_text("")
     (tmp_path / ".ssh").mkdir()
@@ -173,7 +173,7 @@ def repository(tmp_path: Path) -> Path:
 
 
 async def test_revisions_of_git_complete_to_branches(repository: Path) -> None:
-    """completion-8: of the repository that is given; here on a promoted command."""
+    """completion-8: of the given repository; here on a promoted command."""
     async with workstation(repository, "auto", Surfaces(promote_read_only=True)) as connected:
         listed = (await connected.list_resource_templates()).resource_templates
         [log] = [one.uri_template for one in listed if "git/log" in one.uri_template]

@@ -1,4 +1,4 @@
-"""Runs over a real server, as a client meets them: tools, resources, both eras, and the end (docs/specs/runs.md)."""
+"""Runs over a real server, from the client's side: tools, resources, both eras, and the end (docs/specs/runs.md)."""
 
 import os
 import re
@@ -17,7 +17,7 @@ from tests.protocol.peer import ENVELOPE, Peer, marker, peer, processes_with, wa
 from tests.starting import warm
 
 NETWORK = {"CORETOOLS_NETWORK": "allow"}
-"""What the operator grants to the server whose command opens a port."""
+"""The policy of the server whose command opens a port."""
 
 LONG = 60
 
@@ -42,7 +42,7 @@ def facts(result: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_development_server_is_started_used_and_stopped(client: Peer, tmp_path: Path) -> None:
-    """runs-1, runs-15, runs-18: it says where it listens, serves a page, and leaves nothing."""
+    """runs-1, runs-15, runs-18: it reports its address, serves a page, and leaves no process."""
     mark = uuid.uuid4().hex
     command = f"{sys.executable} -u -m http.server 0 --bind 127.0.0.1 --directory {tmp_path} --protocol HTTP/1.0"
     run = facts(client.call("run_command", command=f"sh -c 'exec {command} # {mark}'", wait_seconds=0))["run"]
@@ -71,7 +71,7 @@ def test_a_python_prompt_on_a_terminal_answers_each_line(client: Peer) -> None:
     assert facts(client.call("wait_run", run=run, pattern=">>> ", seconds=LONG))["kind"] == "pattern"
     client.call("write_run", run=run, text="6 * 7\n")
     assert facts(client.call("wait_run", run=run, pattern="^42", seconds=LONG))["kind"] == "pattern"
-    # At the next prompt, not after the answer alone: a terminal echoes what is typed where its cursor stands.
+    # At the next prompt, not after the answer alone: a terminal echoes input at its cursor.
     assert facts(client.call("wait_run", run=run, pattern="^>>> $", seconds=LONG))["kind"] == "pattern"
     client.call("write_run", run=run, text="import os; os.get_terminal_size()\n")
     size = client.call("wait_run", run=run, pattern="columns=60, lines=10", seconds=LONG)
@@ -81,13 +81,13 @@ def test_a_python_prompt_on_a_terminal_answers_each_line(client: Peer) -> None:
     assert screen[1] == "42"
     assert len(screen) <= 10
     assert "6 * 7" in text(client.call("read_run", run=run, offset=0))
-    # Not at a prompt: the interpreter's own wait there may miss the key until the next one comes.
+    # Not at a prompt: there the interpreter may miss the key until the next one comes.
     client.call("write_run", run=run, text="import signal; print('go' + '!'); signal.pause()\n")
     assert facts(client.call("wait_run", run=run, pattern="go!", seconds=LONG))["kind"] == "pattern"
     client.call("write_run", run=run, text="\x03")
     assert facts(client.call("wait_run", run=run, pattern="KeyboardInterrupt", seconds=LONG))["kind"] == "pattern"
-    # The end too is pressed at the prompt: the interpreter takes the terminal out of the mode that knows an end there,
-    # and one that came before loses its meaning (n_tty).
+    # The end of input too is sent at the prompt: the interpreter leaves the terminal mode that has one,
+    # and an end of input sent before has no effect (n_tty).
     assert facts(client.call("wait_run", run=run, pattern=">>> ", seconds=LONG))["kind"] == "pattern"
     client.call("write_run", run=run, text="", end=True)
     ended = client.call("wait_run", run=run, seconds=LONG)
@@ -95,7 +95,7 @@ def test_a_python_prompt_on_a_terminal_answers_each_line(client: Peer) -> None:
 
 
 def test_the_output_of_a_run_is_a_resource(client: Peer) -> None:
-    """runs-13, interoperability-14: listed, readable from any byte on, and unknown when it is not there."""
+    """runs-13, interoperability-14: listed, readable from any byte offset, and unknown otherwise."""
     run = facts(
         client.call("run_command", command="sh -c 'echo first; echo second; exec tail -f /dev/null'", wait_seconds=0)
     )["run"]
@@ -124,7 +124,7 @@ def test_the_output_of_a_run_is_a_resource(client: Peer) -> None:
 
 
 def test_a_read_of_a_resource_is_bounded(tmp_path: Path) -> None:
-    """runs-13: and says where the rest begins; a result that was cut names it."""
+    """runs-13: with the offset of the rest; a truncated result names it."""
     with peer(tmp_path, "--limit", "read_bytes=1000", "--limit", "output_bytes=500") as client:
         client.start_session()
         result = client.call("run_command", command="seq 1 1000")
@@ -136,7 +136,7 @@ def test_a_read_of_a_resource_is_bounded(tmp_path: Path) -> None:
 
 
 def test_the_stateless_era_has_the_same_runs_and_resources(tmp_path: Path) -> None:
-    """runs-13: a run goes on between requests that know nothing of each other, and nobody may keep the list."""
+    """runs-13: a run continues between independent requests, and no cache may keep the list."""
     with peer(tmp_path) as client:
 
         def call(name: str, **arguments: object) -> dict[str, Any]:
@@ -157,7 +157,7 @@ def test_the_stateless_era_has_the_same_runs_and_resources(tmp_path: Path) -> No
 
 
 def test_progress_comes_while_a_call_waits(client: Peer) -> None:
-    """runs-16: seconds, bytes and the last line, for who asked for it."""
+    """runs-16: seconds, bytes and the last line, for clients that sent a token."""
     params = {
         "name": "run_command",
         "arguments": {"command": "sh -c 'echo working; sleep 1.3'"},
@@ -176,7 +176,7 @@ def test_progress_comes_while_a_call_waits(client: Peer) -> None:
 
 @pytest.mark.parametrize("end", ["input", "TERM", "KILL"])
 def test_a_run_ends_with_its_server(tmp_path: Path, end: str) -> None:
-    """runs-5: whether the client goes away, or the server is ended or killed."""
+    """runs-5: whether the client disconnects, or the server is terminated or killed."""
     seconds = marker()
     with peer(tmp_path, "--limit", "grace_seconds=0.3") as client:
         client.start_session()
@@ -191,7 +191,7 @@ def test_a_run_ends_with_its_server(tmp_path: Path, end: str) -> None:
         assert wait_until_none(f"sleep {seconds}") == []
 
 
-def test_cancelling_a_wait_leaves_the_run_alone(client: Peer) -> None:
+def test_cancelling_a_wait_does_not_stop_the_run(client: Peer) -> None:
     """runs-5: only the call ends."""
     run = facts(client.call("run_command", command="tail -f /dev/null", wait_seconds=0))["run"]
     request_id = client.send("tools/call", {"name": "wait_run", "arguments": {"run": run, "seconds": LONG}})
@@ -199,8 +199,8 @@ def test_cancelling_a_wait_leaves_the_run_alone(client: Peer) -> None:
     assert facts(client.call("read_run", run=run))["running"] is True
 
 
-def test_on_the_command_line_a_run_is_stopped_and_that_is_said(tmp_path: Path) -> None:
-    """runs-22: the answer on standard output, the note on standard error, no process left."""
+def test_on_the_command_line_a_run_is_stopped_with_a_note(tmp_path: Path) -> None:
+    """runs-22: the result on standard output, the note on standard error, no process left."""
     seconds = marker()
     words = ["call", "run_command", f"command=sh -c 'echo on; exec sleep {seconds}'", "wait_seconds=0.5"]
     done = warm.run(

@@ -1,4 +1,4 @@
-"""What a command may know of its client (docs/specs/interoperability.md)."""
+"""What a command can learn about its client (docs/specs/interoperability.md)."""
 
 from typing import Any
 
@@ -57,7 +57,7 @@ def client(mode: str, **given: Any) -> Client:
 )
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 async def test_a_command_sees_what_its_client_declared(mode: str, capability: str, able: str, unable: str) -> None:
-    """interoperability-11: a capability, or an extension; whatever else it names is not there."""
+    """interoperability-11: a capability, or an extension; unknown ones are absent."""
     for given, expected in (({"sampling_callback": think, "extensions": [Extended()]}, able), ({}, unable)):
         async with client(mode, **given) as connected:
             result = await connected.call_tool("look", {"capability": capability})
@@ -69,8 +69,8 @@ async def test_a_command_sees_what_its_client_declared(mode: str, capability: st
     [("sampling", {"sampling": {}}), (EXTENSION, {"extensions": {EXTENSION: {}}})],
 )
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-async def test_a_capability_that_is_missing_is_named(mode: str, capability: str, needed: dict[str, Any]) -> None:
-    """interoperability-11: as the protocol has it, so that the client knows what to declare."""
+async def test_a_missing_capability_is_named(mode: str, capability: str, needed: dict[str, Any]) -> None:
+    """interoperability-11: in the protocol's form, so that the client knows what to declare."""
     async with client(mode) as connected:
         with pytest.raises(MCPError) as refused:
             await connected.call_tool("need", {"capability": capability})
@@ -78,7 +78,7 @@ async def test_a_capability_that_is_missing_is_named(mode: str, capability: str,
     assert refused.value.error.data == {"requiredCapabilities": needed}
 
 
-def test_where_there_is_no_client_nothing_is_offered() -> None:
-    """interoperability-11: nor by one that declared nothing at all."""
+def test_without_a_client_there_are_no_capabilities() -> None:
+    """interoperability-11: nor for a client that declared none."""
     assert not SilentCall().has_capability("sampling")
     assert not has_capability(None, "sampling")

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprec
 ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
 BOUND_SECONDS = 10
 STEPS_OF_A_WRITE = 20
-"""Of the event loop, from a command to the socket: who talks faster has its messages dropped before."""
+"""Turns of the event loop, from a command to the socket: faster messages are dropped before it."""
 LEVELS: tuple[types.LoggingLevel, ...] = ("debug", "info", "warning", "error")
 
 
@@ -47,7 +47,7 @@ class Talkative:
 
     @tool(Effect.READ)
     async def advance(self, call: Call, steps: int = 1000) -> str:
-        """Say every step."""
+        """Report every step."""
         for done in range(steps):
             await call.progress(done + 1, steps, f"step {done + 1}")
         self.finished.set()
@@ -55,14 +55,14 @@ class Talkative:
 
     @tool(Effect.READ)
     async def advance_and_wait(self, call: Call) -> str:
-        """Say a step, and wait."""
+        """Report a step, and wait."""
         await call.progress(1, 2)
         await self.go_on.wait()
         return "there"
 
     @tool(Effect.READ)
     async def leave_behind(self, call: Call) -> str:
-        """Leave something that goes on telling."""
+        """Leave a task that goes on reporting."""
 
         async def tell() -> None:
             await self.go_on.wait()
@@ -75,14 +75,14 @@ class Talkative:
 
     @tool(Effect.READ)
     async def say_levels(self, call: Call) -> str:
-        """Say something at each level."""
+        """Log a message at each level."""
         for level in ("debug", "info", "warning", "error"):
             await call.log(level, f"a {level}")  # type: ignore[arg-type]  # each is a level
         return "said"
 
     @tool(Effect.READ)
     async def advance_and_say(self, call: Call) -> str:
-        """Say steps and words in turns."""
+        """Report steps and messages in turns."""
         await call.log("info", "before")
         await self._pause()
         for done in (1, 2):
@@ -96,7 +96,7 @@ class Talkative:
 
     @tool(Effect.READ)
     async def say_much(self, call: Call) -> str:
-        """Say more than anybody reads."""
+        """Log more than anybody reads."""
         for number in range(5 * MAX_MESSAGES):
             await call.log("warning", str(number))
         self.finished.set()
@@ -105,7 +105,7 @@ class Talkative:
 
     @tool(Effect.READ)
     async def say_odd(self, call: Call) -> str:
-        """Say what no wire takes."""
+        """Report names and numbers that JSON or UTF-8 cannot carry."""
         await call.progress(float("nan"), 2)
         await call.progress(1, 2, "caf\u00e9 \udcff")
         await call.log("error", "\udcff")
@@ -114,7 +114,7 @@ class Talkative:
 
     @tool(Effect.READ)
     async def shout(self, call: Call) -> str:
-        """Say more than the buffers of a socket hold, unless it is bounded."""
+        """Report more than the buffers of a socket hold, unless it is bounded."""
         for _ in range(1000):
             await call.log("warning", "x" * 4000)
             for _ in range(STEPS_OF_A_WRITE):
@@ -129,7 +129,7 @@ class Talkative:
         return "here"
 
     async def _pause(self) -> None:
-        """Until what was said has arrived."""
+        """Let what was sent arrive."""
         with anyio.fail_after(BOUND_SECONDS):
             await self.arrived.wait()
         self.arrived = anyio.Event()
@@ -174,8 +174,8 @@ async def client(mode: str, heard: Heard, **given: Any) -> AsyncIterator[Client]
 # Progress
 
 
-async def test_a_client_that_is_stuck_in_its_progress_holds_up_no_call() -> None:
-    """workstation-14: the result comes half a second after the command is through, and other calls at once."""
+async def test_a_client_that_does_not_take_progress_blocks_no_call() -> None:
+    """workstation-14: the result comes half a second after the command has ended, and other calls at once."""
     stuck = anyio.Event()
 
     async def step(done: float, total: float | None, message: str | None) -> None:
@@ -199,8 +199,8 @@ async def test_a_client_that_is_stuck_in_its_progress_holds_up_no_call() -> None
 
 
 @ERAS
-async def test_a_peer_that_does_not_read_holds_up_no_command(mode: str) -> None:
-    """workstation-14: the newest progress waits in one slot; when the peer reads, it gets the first and the last."""
+async def test_a_client_that_does_not_read_blocks_no_command(mode: str) -> None:
+    """workstation-14: only the newest progress waits; when the peer reads, it gets the first and the last."""
     talkative = Talkative()
     with anyio.fail_after(BOUND_SECONDS):
         async with raw(talkative, mode) as (send, receive):
@@ -210,7 +210,7 @@ async def test_a_peer_that_does_not_read_holds_up_no_command(mode: str) -> None:
             while (message := await receive()).get("method") == "notifications/progress":
                 steps.append(message["params"])
     expected = [one["progress"] for one in steps]
-    # One in the slot, one on its way, and one that the stream holds.
+    # One waits, one is being sent, and one is in the stream.
     assert (expected[0], expected[-1]) == (1, 1000)
     assert expected == sorted(set(expected))
     assert len(expected) <= 4
@@ -219,8 +219,8 @@ async def test_a_peer_that_does_not_read_holds_up_no_command(mode: str) -> None:
 
 
 @ERAS
-async def test_the_last_progress_goes_out_before_the_result(mode: str) -> None:
-    """workstation-14: however close behind the one before it comes."""
+async def test_the_last_progress_is_sent_before_the_result(mode: str) -> None:
+    """workstation-14: however soon after the one before it."""
     heard = Heard()
     async with client(mode, heard) as connected:
         for steps in (1, 2, 50):
@@ -229,8 +229,8 @@ async def test_the_last_progress_goes_out_before_the_result(mode: str) -> None:
 
 
 @ERAS
-async def test_a_cancelled_call_tells_no_more(mode: str) -> None:
-    """workstation-14: its task ends with it."""
+async def test_a_cancelled_call_sends_no_more_progress(mode: str) -> None:
+    """workstation-14: its sending task ends with it."""
     heard, was_notified = Heard(), anyio.Event()
 
     async def step(done: float, total: float | None, message: str | None) -> None:
@@ -252,8 +252,8 @@ async def test_a_cancelled_call_tells_no_more(mode: str) -> None:
 
 
 @ERAS
-async def test_what_is_no_number_and_what_no_wire_takes_breaks_nothing(mode: str) -> None:
-    """workstation-14, workstation-7: NaN and infinity are no progress; odd names are shown escaped."""
+async def test_invalid_numbers_and_odd_names_break_nothing(mode: str) -> None:
+    """workstation-14, workstation-7: NaN and infinity are no progress; odd names are escaped."""
     heard = Heard()
     async with client(mode, heard, log_level="debug") as connected:
         await connected.call_tool("say_odd", {}, progress_callback=heard.step)
@@ -266,8 +266,8 @@ async def test_what_is_no_number_and_what_no_wire_takes_breaks_nothing(mode: str
 
 
 @ERAS
-async def test_words_are_the_message_of_the_progress(mode: str) -> None:
-    """workstation-15: which increases for it by next to nothing, and by nothing once the work is done."""
+async def test_log_messages_are_the_message_of_the_progress(mode: str) -> None:
+    """workstation-15: which then increases by the smallest step, and not at all once the work is complete."""
     heard, talkative = Heard(), Talkative()
 
     async def step(done: float, total: float | None, message: str | None) -> None:
@@ -288,7 +288,7 @@ async def test_words_are_the_message_of_the_progress(mode: str) -> None:
     assert heard.increases
 
 
-async def test_a_handshake_client_gets_messages_from_the_level_on_that_it_set() -> None:
+async def test_a_handshake_client_gets_messages_from_its_level_on() -> None:
     """workstation-16: `info` until it sets one (logging/setLevel); its own level, not that of another session."""
     heard, other = Heard(), Heard()
     server = served(Talkative())
@@ -309,7 +309,7 @@ async def test_a_handshake_client_gets_messages_from_the_level_on_that_it_set() 
 
 
 @pytest.mark.parametrize("level", [None, *LEVELS])
-async def test_a_client_of_the_stateless_era_gets_messages_only_when_its_request_asks(
+async def test_a_stateless_client_gets_messages_only_if_its_request_asks(
     level: types.LoggingLevel | None,
 ) -> None:
     """workstation-16: by `_meta`, from that level on."""
@@ -320,8 +320,8 @@ async def test_a_client_of_the_stateless_era_gets_messages_only_when_its_request
     assert [message.level for message in heard.messages] == list(wanted)
 
 
-async def test_messages_that_nobody_reads_are_bounded_and_counted() -> None:
-    """workstation-16: the oldest are dropped, and the next states how many."""
+async def test_unread_messages_are_bounded_and_counted() -> None:
+    """workstation-16: the oldest are dropped, and the next one states how many."""
     talkative = Talkative()
     with anyio.fail_after(BOUND_SECONDS):
         async with raw(talkative, "legacy") as (send, receive):
@@ -338,8 +338,8 @@ async def test_messages_that_nobody_reads_are_bounded_and_counted() -> None:
     assert noted.startswith(f"[{5 * MAX_MESSAGES - len(texts)} earlier messages were dropped]")
 
 
-async def test_serving_warns_nobody_of_what_is_deprecated(recwarn: pytest.WarningsRecorder) -> None:
-    """workstation-16: whoever runs the server can do nothing about the eras of its clients."""
+async def test_serving_shows_no_deprecation_warnings(recwarn: pytest.WarningsRecorder) -> None:
+    """workstation-16: whoever runs the server cannot change the eras of its clients."""
     heard = Heard()
     async with client("auto", heard, log_level="debug") as connected:
         await connected.call_tool("say_levels", {})
@@ -350,7 +350,7 @@ async def test_serving_warns_nobody_of_what_is_deprecated(recwarn: pytest.Warnin
 
 @asynccontextmanager
 async def raw(talkative: Talkative, mode: str) -> AsyncIterator[Any]:
-    """A connection over streams that hold nothing back: what is not received is not sent."""
+    """A connection over unbuffered streams: what is not received is not sent."""
     server = served(talkative)
     streams = create_client_server_memory_streams()
     async with streams as ((read, write), server_streams), anyio.create_task_group() as tasks:
@@ -380,7 +380,7 @@ async def raw(talkative: Talkative, mode: str) -> AsyncIterator[Any]:
 # HTTP
 
 
-async def test_an_answer_that_is_left_unread_does_not_hold_up_its_session() -> None:
+async def test_an_unread_response_does_not_block_its_session() -> None:
     """workstation-16: over a real socket with a small buffer, in the era that has one writer for a session."""
     talkative = Talkative()
     async with listening(served(talkative).streamable_http_app()) as url:
@@ -400,7 +400,7 @@ async def test_an_answer_that_is_left_unread_does_not_hold_up_its_session() -> N
 
 
 class Posted:
-    """One POST over a socket of its own, written by hand: what is not asked for is not read."""
+    """One POST over its own socket, written by hand: what is not requested is not read."""
 
     def __init__(self, port: int, session: str = "") -> None:
         self._port = port
@@ -450,8 +450,8 @@ class Posted:
         await asyncio.get_running_loop().sock_sendall(self._socket, written)
 
 
-async def test_what_is_told_after_the_end_of_a_call_goes_nowhere() -> None:
-    """workstation-14: and leaves no task that waits for ever."""
+async def test_notifications_after_the_end_of_a_call_are_dropped() -> None:
+    """workstation-14: and leave no task that waits for ever."""
     talkative = Talkative()
     async with Client(served(talkative), mode="legacy") as client:
         await client.call_tool("leave_behind")

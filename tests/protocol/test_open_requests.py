@@ -1,4 +1,4 @@
-"""Requests of one connection that are not answered yet, over the pipes of a real server (docs/specs/workstation.md)."""
+"""Unanswered requests of one connection, over the pipes of a real server (docs/specs/workstation.md)."""
 
 import json
 import signal
@@ -21,7 +21,7 @@ def sleeping(seconds: str) -> dict[str, Any]:
 
 
 def rest(client: Peer) -> list[dict[str, Any]]:
-    """What still comes until the server closes its end."""
+    """What still arrives until the server closes its end."""
     messages = []
     while True:
         try:
@@ -31,7 +31,7 @@ def rest(client: Peer) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("end", ["input", "TERM", "INT"])
-def test_what_is_open_at_the_end_is_answered(tmp_path: Path, end: str) -> None:
+def test_open_requests_are_answered_at_the_end(tmp_path: Path, end: str) -> None:
     """workstation-20: a stream of notifications with its result, a call with an error; once each, nothing after it."""
     seconds = marker()
     with peer(tmp_path, "--limit", "grace_seconds=0.3") as client:
@@ -54,8 +54,8 @@ def test_what_is_open_at_the_end_is_answered(tmp_path: Path, end: str) -> None:
     assert answers["two"]["error"]["data"] == {"kind": "server-ends"}
 
 
-def test_what_is_piped_into_a_server_is_answered(tmp_path: Path) -> None:
-    """workstation-20: requests that are open when their input ends come to their own end, for a moment."""
+def test_requests_piped_into_a_server_are_answered(tmp_path: Path) -> None:
+    """workstation-20: requests that are open when the input ends may complete for a moment."""
     with peer(tmp_path) as client:
         client.start_session()
         send(client, 5, "tools/call", name="run_command", arguments={"command": "echo here"})
@@ -66,7 +66,7 @@ def test_what_is_piped_into_a_server_is_answered(tmp_path: Path) -> None:
 
 
 def test_an_id_is_one_request_and_only_that_id_cancels_it(tmp_path: Path) -> None:
-    """workstation-21: neither the text of a number nor another spelling of it; a second request of it is refused."""
+    """workstation-21: neither the text of a number nor another spelling of it; a second request with it is refused."""
     seconds = marker()
     with peer(tmp_path, "--limit", "grace_seconds=0.3") as client:
         client.start_session()

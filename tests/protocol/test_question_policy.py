@@ -1,4 +1,4 @@
-"""Commands and tools about which the operator wants a person to be asked (docs/specs/questions.md)."""
+"""Commands and tools that the operator's policy has a person confirm (docs/specs/questions.md)."""
 
 import json
 import os
@@ -34,7 +34,7 @@ RULES = CommandPolicy(
 
 
 class Someone:
-    """Answers each form in the same way, and remembers what it said; looks at the disk while it is asked."""
+    """Answers each form in the same way, records the answer, and checks the disk while it is asked."""
 
     def __init__(self, directory: Path, answer: Any = True) -> None:
         self.seen: list[str] = []
@@ -79,8 +79,8 @@ def kind(result: Any) -> str | None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_command_waits_for_a_yes(tmp_path: Path, era: str) -> None:
-    """questions-16: the form shows every word, the directory, the input and the rule; nothing ran before it."""
+async def test_a_command_waits_for_its_confirmation(tmp_path: Path, era: str) -> None:
+    """questions-16: the form shows every word, the directory, the input and the rule; nothing runs before it."""
     (tmp_path / "sub").mkdir()
     someone = Someone(tmp_path)
     async with serving(tmp_path, era, someone) as client:
@@ -100,7 +100,7 @@ async def test_a_command_waits_for_a_yes(tmp_path: Path, era: str) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_command_that_was_refused_by_a_person_does_not_run(tmp_path: Path, era: str) -> None:
+async def test_a_declined_command_does_not_run(tmp_path: Path, era: str) -> None:
     """questions-16: neither to its end nor as a run."""
     someone = Someone(tmp_path, answer=False)
     async with serving(tmp_path, era, someone) as client:
@@ -111,8 +111,8 @@ async def test_a_command_that_was_refused_by_a_person_does_not_run(tmp_path: Pat
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_command_is_refused_where_nobody_can_be_asked(tmp_path: Path, era: str) -> None:
-    """questions-8, policy-12: an agent can't say yes for the person; the refusal has the lines for the operator."""
+async def test_a_command_is_refused_if_nobody_can_be_asked(tmp_path: Path, era: str) -> None:
+    """questions-8, policy-12: an agent cannot confirm for the person; the refusal has the lines for the operator."""
     async with serving(tmp_path, era, None) as client:
         for more in ({}, {"answers": {"confirm": True}}):
             call = client.call_tool("run_command", {"command": "touch made", **more})
@@ -122,8 +122,8 @@ async def test_a_command_is_refused_where_nobody_can_be_asked(tmp_path: Path, er
     assert os.listdir(tmp_path) == []
 
 
-async def test_the_operator_may_trust_the_arguments(tmp_path: Path) -> None:
-    """questions-8: then the refusal says what to send, and it counts."""
+async def test_the_operator_may_accept_confirmation_by_argument(tmp_path: Path) -> None:
+    """questions-8: then the refusal names the argument, and it counts."""
     async with serving(tmp_path, "auto", None, tools=ToolPolicy(trusts_answers=True)) as client:
         output = await unasked("auto", client.call_tool("run_command", {"command": "touch made"}))
         assert 'send answers={"confirm": true}' in output
@@ -132,8 +132,8 @@ async def test_the_operator_may_trust_the_arguments(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["made"]
 
 
-async def test_a_run_is_asked_about_once_and_started_once(tmp_path: Path) -> None:
-    """questions-15, questions-16: the same yes starts nothing the second time."""
+async def test_a_run_is_confirmed_once_and_started_once(tmp_path: Path) -> None:
+    """questions-15, questions-16: the same confirmation starts nothing the second time."""
     async with serving(tmp_path, "auto", Someone(tmp_path)) as client:
 
         async def call(**more: Any) -> Any:
@@ -147,8 +147,8 @@ async def test_a_run_is_asked_about_once_and_started_once(tmp_path: Path) -> Non
     assert (tmp_path / "log").read_text() == "once\n"
 
 
-async def test_a_command_that_becomes_a_task_waits_for_a_yes_too(tmp_path: Path) -> None:
-    """questions-8, questions-16: the question comes before the task; a yes in the arguments is none."""
+async def test_a_command_that_becomes_a_task_waits_for_its_confirmation(tmp_path: Path) -> None:
+    """questions-8, questions-16: the question comes before the task; the argument does not confirm."""
     policy = OperatorPolicy(commands=RULES, confinement=ConfinementPolicy(allow_unconfined=True))
     settings = Settings(roots=(str(tmp_path),), policy=policy, limits=Limits(grace_seconds=0.3))
     someone = Someone(tmp_path)
@@ -165,7 +165,7 @@ async def test_a_command_that_becomes_a_task_waits_for_a_yes_too(tmp_path: Path)
     assert os.listdir(tmp_path) == ["made"]
 
 
-async def test_what_can_t_be_read_can_t_be_confirmed(tmp_path: Path) -> None:
+async def test_what_is_too_long_to_show_cannot_be_confirmed(tmp_path: Path) -> None:
     """questions-16: no word is left out of the question, so a longer one is refused."""
     someone = Someone(tmp_path)
     async with serving(tmp_path, "auto", someone) as client:
@@ -177,8 +177,8 @@ async def test_what_can_t_be_read_can_t_be_confirmed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_tool_waits_for_a_yes(tmp_path: Path, era: str) -> None:
-    """questions-9: the file is there until the person has said yes."""
+async def test_a_tool_waits_for_its_confirmation(tmp_path: Path, era: str) -> None:
+    """questions-9: the file exists until the person has confirmed."""
     (tmp_path / "x").touch()
     no, yes = Someone(tmp_path, answer=False), Someone(tmp_path)
     tools = ToolPolicy(ask=("delete_*", "git_*"))
@@ -197,8 +197,8 @@ async def test_a_tool_waits_for_a_yes(tmp_path: Path, era: str) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_file_as_a_resource_waits_like_the_tool_that_reads_it(tmp_path: Path, era: str) -> None:
-    """questions-9: the question before read_file has no side door."""
+async def test_a_file_resource_waits_like_the_tool_that_reads_it(tmp_path: Path, era: str) -> None:
+    """questions-9: the question before read_file cannot be bypassed."""
     (tmp_path / "x").write_text("canary")
     tools = ToolPolicy(ask=("read_file",))
     async with serving(tmp_path, era, None, tools=tools) as client:
@@ -212,8 +212,8 @@ async def test_a_file_as_a_resource_waits_like_the_tool_that_reads_it(tmp_path: 
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_directory_is_deleted_like_a_file_after_a_yes(tmp_path: Path, era: str) -> None:
-    """questions-9: who is asked before delete_file is asked before all deletions."""
+async def test_a_directory_is_deleted_like_a_file_after_confirmation(tmp_path: Path, era: str) -> None:
+    """questions-9: a rule for delete_file covers all deletions."""
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "x").touch()
     someone = Someone(tmp_path, answer=False)
@@ -223,8 +223,8 @@ async def test_a_directory_is_deleted_like_a_file_after_a_yes(tmp_path: Path, er
     assert (tmp_path / "d" / "x").exists()
 
 
-async def test_the_list_of_tools_stays_as_it_was(tmp_path: Path) -> None:
-    """questions-9: `answers` is listed where it counts, and nowhere else."""
+async def test_the_list_of_tools_is_unchanged(tmp_path: Path) -> None:
+    """questions-9: `answers` is listed for the tools that use it, and for no other."""
     listed = {}
     for name, tools in {
         "plain": ToolPolicy(),
@@ -239,7 +239,7 @@ async def test_the_list_of_tools_stays_as_it_was(tmp_path: Path) -> None:
 
 
 async def test_a_policy_that_names_no_tool_ends_the_start(tmp_path: Path) -> None:
-    """questions-9: by name."""
+    """questions-9: with the name."""
     with pytest.raises(BadSetting, match="'delete_fil'"):
         async with serving(tmp_path, "auto", None, tools=ToolPolicy(ask=("delete_fil",))):
             pass
@@ -252,7 +252,7 @@ ask = ["delete_file"]
 
 
 def asked(client: Peer) -> tuple[int, dict[str, Any]]:
-    """Call delete_file in the handshake era; the id of the call, and the question that comes."""
+    """Call delete_file in the handshake era; returns the id of the call, and the question."""
     capabilities = {"elicitation": {}}
     about = {"name": "peer", "version": "1"}
     client.ask("initialize", {"protocolVersion": "2025-06-18", "capabilities": capabilities, "clientInfo": about})

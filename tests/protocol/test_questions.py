@@ -1,4 +1,4 @@
-"""Questions to real clients of both eras, over the SDK's own client (docs/specs/questions.md)."""
+"""Questions to clients of both eras, with the SDK's client (docs/specs/questions.md)."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -52,7 +52,7 @@ class Person(BaseModel):
 
 @dataclass
 class Asker:
-    """Commands that ask; what they did stands in `done`, how often each was begun in `begun`."""
+    """Commands that ask; `done` records their effects, `begun` how often each was started."""
 
     done: list[str] = field(default_factory=list)
     begun: int = 0
@@ -79,7 +79,7 @@ class Asker:
     @tool(Effect.READ)
     @asks("colour", "size")
     async def paint(self, call: Call) -> str:
-        """Two questions at once."""
+        """Ask two questions at once."""
         self.begun += 1
         colour, size = await call.ask_all(
             AskChoice(key="colour", message="Which colour?", choices=COLOURS),
@@ -90,7 +90,7 @@ class Asker:
     @tool(Effect.CHANGE)
     @asks("sure", "why")
     def drop_in_a_thread(self, call: Call) -> str:
-        """A plain function asks from its thread."""
+        """Ask from the thread of a plain function."""
         self.begun += 1
         anyio.from_thread.run(require_confirmation, call, AskConfirmation(key="sure", message="Drop?"))
         self.done.append(anyio.from_thread.run(call.ask, AskText(key="why", message="Why?")))
@@ -155,7 +155,7 @@ class Asker:
     @tool(Effect.READ)
     @asks("step")
     async def climb(self, call: Call) -> str:
-        """Never satisfied."""
+        """Reject every answer."""
         self.begun += 1
         for step in range(100):
             await call.ask(AskText(key="step", message=f"step {step}"))
@@ -176,7 +176,7 @@ class Asker:
 
 @dataclass
 class Someone:
-    """The person before the client: gives these answers in turn, and remembers what was asked."""
+    """The person at the client: gives these answers in turn, and records the questions."""
 
     answers: list[Any]
     seen: list[types.ElicitRequestFormParams] = field(default_factory=list)
@@ -238,8 +238,8 @@ def kind(result: Any) -> str | None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_yes_lets_the_command_go_on(era: str) -> None:
-    """questions-10: the form has one boolean; nothing was done before the answer."""
+async def test_a_confirmed_command_goes_on(era: str) -> None:
+    """questions-10: the form has one boolean; nothing is done before the answer."""
     person = Someone([True])
     async with connected(era, elicitation_callback=person) as (client, asker):
         assert text(await client.call_tool("drop", {"name": "x"})) == "dropped"
@@ -255,8 +255,8 @@ async def test_a_yes_lets_the_command_go_on(era: str) -> None:
     [(False, "the answer was no"), (decline("decline"), "declined"), (decline("cancel"), "dismissed")],
     ids=["no", "decline", "cancel"],
 )
-async def test_a_no_is_an_answer(era: str, answer: Any, expected: str) -> None:
-    """questions-11: never climbed past: no model is asked, no default taken, nothing done."""
+async def test_declining_is_an_answer(era: str, answer: Any, expected: str) -> None:
+    """questions-11: final: no model is asked, no default used, nothing done."""
     callbacks = {"elicitation_callback": Someone([answer]), "sampling_callback": model()}
     async with connected(era, SAMPLING, **callbacks) as (client, asker):
         result = await client.call_tool("drop", {"name": "x"})
@@ -265,14 +265,14 @@ async def test_a_no_is_an_answer(era: str, answer: Any, expected: str) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_default_does_not_replace_a_no(era: str) -> None:
+async def test_a_default_does_not_replace_a_declined_question(era: str) -> None:
     """questions-11: a person who declines did not choose the default."""
     async with connected(era, elicitation_callback=Someone([decline("decline")])) as (client, _):
         assert kind(await client.call_tool("note", {})) == "declined"
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_who_can_t_be_asked_gets_the_default_or_learns_what_to_send(era: str) -> None:
+async def test_without_the_capability_a_default_is_used_or_the_error_names_the_argument(era: str) -> None:
     """questions-2, questions-4, questions-17: a client without elicitation."""
     async with connected(era) as (client, asker):
         assert text(await client.call_tool("note", {})) == "nothing"
@@ -285,8 +285,8 @@ async def test_who_can_t_be_asked_gets_the_default_or_learns_what_to_send(era: s
 
 @pytest.mark.parametrize("era", ERAS)
 @pytest.mark.parametrize("mode", ["prefilled", "defaults"])
-async def test_a_mode_keeps_a_person_from_being_asked(era: str, mode: Literal["prefilled", "defaults"]) -> None:
-    """questions-2: the operator's word comes before what the client can."""
+async def test_a_mode_can_exclude_a_person(era: str, mode: Literal["prefilled", "defaults"]) -> None:
+    """questions-2: the operator's setting precedes the client's capabilities."""
     person = Someone([])
     async with connected(era, Asking(mode=mode), elicitation_callback=person) as (client, _):
         result = await client.call_tool("note", {})
@@ -296,7 +296,7 @@ async def test_a_mode_keeps_a_person_from_being_asked(era: str, mode: Literal["p
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_model_is_asked_only_in_its_mode(era: str) -> None:
-    """questions-2, questions-7: a client that declared only sampling gets no form; a confirmation goes to no model."""
+    """questions-2, questions-7: a client with sampling only gets no form; a confirmation is not sent to a model."""
     async with connected(era, SAMPLING, sampling_callback=model("grey", "Paris", '```json\n{"answer": "m"}\n```')) as (
         client,
         asker,
@@ -312,8 +312,8 @@ async def test_a_model_is_asked_only_in_its_mode(era: str) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_roots_are_the_client_s(era: str) -> None:
-    """questions-3, questions-17: asked for where it has them; else they may be sent."""
+async def test_roots_come_from_the_client(era: str) -> None:
+    """questions-3, questions-17: requested from clients that have them; others may send them."""
     async with connected(era, list_roots_callback=roots) as (client, _):
         assert text(await client.call_tool("look", {})) == "file:///work"
     async with connected(era, elicitation_callback=Someone([])) as (client, _):
@@ -321,8 +321,8 @@ async def test_roots_are_the_client_s(era: str) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_secret_leaves_by_no_form_and_no_model(era: str) -> None:
-    """questions-6: prefilled or not at all."""
+async def test_a_secret_is_sent_in_no_form_and_to_no_model(era: str) -> None:
+    """questions-6: only a value sent beforehand is used."""
     person = Someone([])
     async with connected(era, SAMPLING, elicitation_callback=person, sampling_callback=model()) as (client, _):
         assert kind(await client.call_tool("sign_in", {})) == "answer-needed"
@@ -332,7 +332,7 @@ async def test_a_secret_leaves_by_no_form_and_no_model(era: str) -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_two_questions_in_sequence(era: str) -> None:
-    """questions-12: the second round carries the answer of the first, and nobody is asked twice."""
+    """questions-12: the second round trip carries the answer of the first, and nothing is asked twice."""
     person = Someone([True, "old"])
     async with connected(era, elicitation_callback=person) as (client, asker):
         assert text(await client.call_tool("drop_with_reason", {})) == "dropped: old"
@@ -341,8 +341,8 @@ async def test_two_questions_in_sequence(era: str) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_one_question_is_asked_once(era: str, caplog: pytest.LogCaptureFixture) -> None:
-    """questions-5, questions-12: the same again has the same answer; two of one key at once are a bug."""
+async def test_a_repeated_question_is_asked_once(era: str, caplog: pytest.LogCaptureFixture) -> None:
+    """questions-5, questions-12: it has the same answer; two concurrent ones with one key are a bug."""
     person = Someone(["s", "never"])
     async with connected(era, elicitation_callback=person) as (client, _):
         assert kind(await client.call_tool("twice", {})) == "internal"
@@ -352,9 +352,9 @@ async def test_one_question_is_asked_once(era: str, caplog: pytest.LogCaptureFix
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_two_questions_at_once(era: str) -> None:
-    """questions-12: one round in the stateless era; a wrong answer is asked again, with what was wrong."""
+    """questions-12: one round trip in the stateless era; an invalid answer is asked again, with the reason."""
     person = Someone(["gree", "toolong", "xl"])
-    if era == "auto":  # the client answers both at the same time, in whichever order
+    if era == "auto":  # the client answers both concurrently, in any order
         person = Someone([{"answer": "red"}, {"answer": "m"}])
     async with connected(era, elicitation_callback=person) as (client, asker):
         result = await client.call_tool("paint", {})
@@ -363,7 +363,7 @@ async def test_two_questions_at_once(era: str) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_wrong_answer_is_asked_again(era: str) -> None:
+async def test_an_invalid_answer_is_asked_again(era: str) -> None:
     """questions-13: with the reason in the question; it never counts."""
     person = Someone([{"other": 1}, "pink", ["red", "grey"]])
     async with connected(era, elicitation_callback=person) as (client, _):
@@ -374,7 +374,7 @@ async def test_a_wrong_answer_is_asked_again(era: str) -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_form_has_the_fields_of_its_model(era: str) -> None:
-    """questions-10: flat, with defaults; what comes back is checked by the model."""
+    """questions-10: flat, with defaults; the answer is validated by the model."""
     person = Someone([{"name": "Ann", "age": 3, "size": "xl"}, {"name": "Ann", "age": 3}])
     async with connected(era, elicitation_callback=person) as (client, _):
         assert text(await client.call_tool("greet", {})) == "Ann 3 m"
@@ -385,7 +385,7 @@ async def test_a_form_has_the_fields_of_its_model(era: str) -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_prompts_and_resources_ask_too(era: str) -> None:
-    """questions-10: they go through the same dispatch."""
+    """questions-10: through the same dispatch."""
     async with connected(era, elicitation_callback=Someone(["rain", "this"])) as (client, _):
         advice = await client.get_prompt("advise", {})
         assert advice.messages[0].content.text == "rain"
@@ -395,7 +395,7 @@ async def test_prompts_and_resources_ask_too(era: str) -> None:
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_plain_function_asks_from_its_thread(era: str) -> None:
-    """questions-10: `anyio.from_thread.run(call.ask, ...)`, in both eras; a no ends it."""
+    """questions-10: `anyio.from_thread.run(call.ask, ...)`, in both eras; a declined question ends it."""
     async with connected(era, elicitation_callback=Someone([True, "old", False])) as (client, asker):
         assert text(await client.call_tool("drop_in_a_thread", {})) == "dropped"
         assert (asker.done, asker.begun) == (["old"], 1 if era == "legacy" else 3)
@@ -404,8 +404,8 @@ async def test_a_plain_function_asks_from_its_thread(era: str) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_question_from_a_task_of_its_own_is_one(era: str) -> None:
-    """questions-10: what a task group wraps is a question, or a no, all the same."""
+async def test_a_question_from_a_child_task_works(era: str) -> None:
+    """questions-10: an exception group of a task group is a question, or a declined one, all the same."""
     async with connected(era, elicitation_callback=Someone([False, True])) as (client, asker):
         assert kind(await client.call_tool("drop_in_a_group", {})) == "declined"
         assert asker.done == []
@@ -415,7 +415,7 @@ async def test_a_question_from_a_task_of_its_own_is_one(era: str) -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_each_client_answers_for_itself(era: str) -> None:
+async def test_concurrent_clients_answer_for_themselves(era: str) -> None:
     """questions-12: many clients of one server, each asked while the others are."""
     server, asker = server_of()
     names = [f"n{number}" for number in range(6)]
@@ -442,7 +442,7 @@ async def test_each_client_answers_for_itself(era: str) -> None:
     assert sorted(asker.done) == [name for name in names if name != "n3"]
 
 
-async def test_a_cancelled_call_takes_its_form_away() -> None:
+async def test_a_cancelled_call_cancels_its_question() -> None:
     """questions-14: nothing is done, and the client is notified."""
     is_shown, is_gone = anyio.Event(), anyio.Event()
 
@@ -464,8 +464,8 @@ async def test_a_cancelled_call_takes_its_form_away() -> None:
         assert text(await client.call_tool("note", {"answers": {"text": "still there"}})) == "still there"
 
 
-async def test_a_question_that_nobody_answers_ends() -> None:
-    """questions-14: the wait is bounded, and no answer is a no; the client is asked to close the form."""
+async def test_an_unanswered_question_ends() -> None:
+    """questions-14: the wait is bounded, and no answer means declined; the client is asked to close the form."""
     is_gone = anyio.Event()
 
     async def silent(context: Any, params: Any) -> types.ElicitResult:
@@ -482,8 +482,8 @@ async def test_a_question_that_nobody_answers_ends() -> None:
         await is_gone.wait()
 
 
-async def test_a_client_that_fails_to_ask_is_left_for_the_next_way() -> None:
-    """questions-14: an error is no answer; the resolution continues. A rejection is one."""
+async def test_after_a_failed_question_the_resolution_continues() -> None:
+    """questions-14: an error is no answer. A rejection is one."""
     code = types.INTERNAL_ERROR
 
     async def failing(context: Any, params: Any) -> types.ErrorData:
@@ -497,7 +497,7 @@ async def test_a_client_that_fails_to_ask_is_left_for_the_next_way() -> None:
         assert asker.done == []
 
 
-async def test_a_client_that_never_understands_is_not_asked_for_ever() -> None:
+async def test_a_client_that_always_answers_wrongly_is_not_asked_for_ever() -> None:
     """questions-13: three attempts while a call waits, ten round trips otherwise."""
     person = Someone(["pink"] * 30)
     async with connected("legacy", elicitation_callback=person) as (client, _):
@@ -510,7 +510,7 @@ async def test_a_client_that_never_understands_is_not_asked_for_ever() -> None:
         assert 'send answers={"some": ["red"]}' in text(result)
 
 
-async def test_a_call_asks_ten_times_at_most() -> None:
+async def test_a_call_asks_at_most_ten_times() -> None:
     """questions-13: in the stateless era, whatever is asked."""
     person = Someone(["x"] * 30)
     async with connected("auto", elicitation_callback=person) as (client, asker):
@@ -534,8 +534,8 @@ def yes(key: str = "sure", answer: Any = True) -> dict[str, types.InputResponse]
     return {key: types.ElicitResult(action="accept", content={"answer": answer})}
 
 
-async def test_the_questions_come_as_a_result() -> None:
-    """questions-12: keys are those of the questions, all of `ask_all` at once, and a state that is not readable."""
+async def test_questions_are_sent_as_a_result() -> None:
+    """questions-12: with the keys of the questions, all of `ask_all` at once, and an opaque state."""
     async with by_hand() as (call, asker):
         first = await call("paint", {})
         assert isinstance(first, types.InputRequiredResult)
@@ -552,8 +552,8 @@ async def test_the_questions_come_as_a_result() -> None:
         assert asker.begun == 3
 
 
-async def test_a_confirmation_is_good_once() -> None:
-    """questions-15: the same state with the same yes does nothing the second time."""
+async def test_a_confirmation_is_valid_once() -> None:
+    """questions-15: the same state with the same answer does nothing the second time."""
     async with by_hand() as (call, asker):
         asked = await call("drop", {"name": "x"})
         sent = {"input_responses": yes(), "request_state": asked.request_state}
@@ -563,8 +563,8 @@ async def test_a_confirmation_is_good_once() -> None:
         assert "already used" in text(again)
 
 
-async def test_a_no_can_t_be_turned_into_a_yes() -> None:
-    """questions-15: whatever was answered, the state is used."""
+async def test_a_declined_question_cannot_be_confirmed_later() -> None:
+    """questions-15: whatever the answer was, the state is used up."""
     async with by_hand() as (call, asker):
         asked = await call("drop", {"name": "x"})
         for response in (yes(answer=False), {"sure": decline("decline")}):
@@ -575,7 +575,7 @@ async def test_a_no_can_t_be_turned_into_a_yes() -> None:
         assert asker.done == []
 
 
-async def test_a_confirmation_of_an_earlier_round_is_good_once_too() -> None:
+async def test_a_confirmation_of_an_earlier_round_trip_is_valid_once_too() -> None:
     """questions-15: each state is valid once, so a chain of round trips has one effect."""
     async with by_hand() as (call, asker):
         one = await call("drop_with_reason", {})
@@ -588,8 +588,8 @@ async def test_a_confirmation_of_an_earlier_round_is_good_once_too() -> None:
         assert asker.done == ["old"]
 
 
-async def test_a_confirmation_is_for_the_call_that_asked() -> None:
-    """questions-15: not for other arguments, not for another tool, not changed; an error of the request."""
+async def test_a_confirmation_is_for_one_call() -> None:
+    """questions-15: not for other arguments, not for another tool, not if changed; an error of the request."""
     async with by_hand() as (call, asker):
         asked = await call("drop", {"name": "x"})
         state = asked.request_state
@@ -636,8 +636,8 @@ async def test_what_is_no_answer_is_asked_again(responses: Any) -> None:
         assert text(await call("drop", {"name": "x"}, **sent)) == "dropped"
 
 
-async def test_an_answer_without_a_question_is_as_good_as_one_given_beforehand() -> None:
-    """questions-13: a client that keeps no state may send it at once; what is none is asked for."""
+async def test_an_answer_may_be_sent_before_its_question() -> None:
+    """questions-13: a client that keeps no state may send it at once; an invalid one is asked for again."""
     async with by_hand() as (call, _):
         expected = {
             key: types.ElicitResult(action="accept", content={"answer": value})
@@ -651,7 +651,7 @@ async def test_an_answer_without_a_question_is_as_good_as_one_given_beforehand()
         assert text(done) == "red m"
 
 
-async def test_a_yes_without_a_question_is_none() -> None:
+async def test_a_confirmation_without_a_question_does_not_count() -> None:
     """questions-13: responses without a state confirm nothing."""
     async with by_hand() as (call, asker):
         first = await call("drop", {"name": "x"}, input_responses=yes())
@@ -659,8 +659,8 @@ async def test_a_yes_without_a_question_is_none() -> None:
         assert asker.done == []
 
 
-async def test_a_no_stays_one_when_the_client_can_do_less() -> None:
-    """questions-11: the answer of an earlier round comes before the default."""
+async def test_a_declined_question_stays_declined_without_the_capability() -> None:
+    """questions-11: the answer of an earlier round trip precedes the default."""
     server, _ = server_of()
     async with Client(server, mode="auto", elicitation_callback=Someone([])) as able:
         asked = await able.session.call_tool("note", {}, allow_input_required=True)
@@ -673,7 +673,7 @@ async def test_a_no_stays_one_when_the_client_can_do_less() -> None:
 
 
 def test_older_clients_get_a_line_of_text_for_several_choices() -> None:
-    """questions-10: forms have arrays since 2025-11-25; the line is an answer with commas."""
+    """questions-10: forms have arrays since 2025-11-25; the line has the choices separated by commas."""
     question = AskChoices(key="k", message="m", choices=COLOURS)
     assert form_of(question, "2025-11-25")["properties"]["answer"]["type"] == "array"
     assert form_of(question, "2025-06-18")["properties"]["answer"] == {
@@ -689,8 +689,8 @@ def test_older_clients_get_a_line_of_text_for_several_choices() -> None:
     assert request_of(odd, AskChannel.FORM, problem="", revision="2025-11-25").params.message == "\\udcff"
 
 
-async def test_a_client_that_can_do_nothing_is_asked_nothing() -> None:
-    """questions-10: only what it declared with this request: sampling alone brings no form."""
+async def test_a_client_without_capabilities_is_asked_nothing() -> None:
+    """questions-10: only those declared with this request count: sampling alone allows no form."""
     async with by_hand(SAMPLING, sampling_callback=model()) as (call, _):
         asked = await call("paint", {})
         assert {one.method for one in asked.input_requests.values()} == {"sampling/createMessage"}
@@ -698,8 +698,8 @@ async def test_a_client_that_can_do_nothing_is_asked_nothing() -> None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_a_tool_of_the_policy_asks_a_person_and_no_agent(era: str) -> None:
-    """questions-8, questions-9: a yes in the arguments is none; a form is shown with the call in it."""
+async def test_a_tool_of_the_policy_asks_a_person_and_not_the_agent(era: str) -> None:
+    """questions-8, questions-9: a confirmation in the arguments does not count; the form shows the call."""
     policy = ToolPolicy(ask=("note",))
     person = Someone([True])
     async with connected(era, policy=policy, elicitation_callback=person) as (client, _):
@@ -711,7 +711,7 @@ async def test_a_tool_of_the_policy_asks_a_person_and_no_agent(era: str) -> None
         assert text(await client.call_tool("note", {"answers": {"confirm": True}})) == "nothing"
 
 
-async def test_what_was_used_is_remembered_within_bounds() -> None:
+async def test_the_memory_of_used_states_is_bounded() -> None:
     """questions-15: for the ten minutes a state is valid; when there are too many, older ones are refused."""
     now = 1000.0
     once = InMemoryUsedStates(most=2, clock=lambda: now)

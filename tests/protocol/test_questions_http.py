@@ -1,4 +1,4 @@
-"""Questions over Streamable HTTP, on real sockets, with and without a way back (docs/specs/questions.md)."""
+"""Questions over Streamable HTTP, on real sockets, with and without a stream for them (docs/specs/questions.md)."""
 
 import json
 from collections.abc import AsyncIterator
@@ -42,7 +42,7 @@ class Asker:
     @tool(Effect.READ)
     @asks("colour", "where", "text")
     async def paint(self, call: Call) -> str:
-        """Three ways at once."""
+        """Ask in three ways at once."""
         colour, where, text = await call.ask_all(
             AskChoice(key="colour", message="Which?", choices=("red", "green")),
             AskRoots(key="where"),
@@ -83,8 +83,8 @@ def kind(result: Any) -> str | None:
 
 
 @pytest.mark.parametrize("era", ERAS)
-async def test_questions_ride_the_stream_of_their_call(era: str) -> None:
-    """questions-10, questions-12: forms and roots, without a stream of its own for what the server asks."""
+async def test_questions_use_the_stream_of_their_call(era: str) -> None:
+    """questions-10, questions-12: forms and roots, without a separate stream for the server's requests."""
     asker = Asker()
     async with (
         served(asker) as url,
@@ -97,8 +97,8 @@ async def test_questions_ride_the_stream_of_their_call(era: str) -> None:
 
 
 @pytest.mark.parametrize("options", [{"json_response": True}, {"stateless_http": True}], ids=["json", "stateless"])
-async def test_without_a_way_back_nobody_is_asked(options: dict[str, bool]) -> None:
-    """questions-10: a client that could show forms, on a connection that can't carry them, learns what to send."""
+async def test_without_a_stream_nobody_is_asked(options: dict[str, bool]) -> None:
+    """questions-10: a client with forms, on a connection that cannot carry them, learns what to send."""
     asker = Asker()
     async with served(asker, **options) as url, Client(url, mode="legacy", elicitation_callback=someone) as client:
         result = await client.call_tool("drop", {"name": "x"})
@@ -109,8 +109,8 @@ async def test_without_a_way_back_nobody_is_asked(options: dict[str, bool]) -> N
     assert asker.done == ["x", "y"]
 
 
-async def test_one_yes_sent_many_times_at_once_is_one_effect() -> None:
-    """questions-15: whoever comes first; the others are refused."""
+async def test_one_confirmation_sent_many_times_has_one_effect() -> None:
+    """questions-15: the first one counts; the others are refused."""
     asker, kinds = Asker(), []
     async with served(asker) as url, Client(url, mode="auto", elicitation_callback=someone) as client:
         asked = await client.session.call_tool("drop", {"name": "x"}, allow_input_required=True)
@@ -131,7 +131,7 @@ async def test_one_yes_sent_many_times_at_once_is_one_effect() -> None:
     assert asker.done == ["x"]
 
 
-async def test_another_server_does_not_take_the_state() -> None:
+async def test_another_server_does_not_accept_the_state() -> None:
     """questions-15: nor does the same one after a restart."""
     first, second = Asker(), Asker()
     async with served(first) as one, served(second) as two:

@@ -46,7 +46,7 @@ def text_of(result: dict[str, Any]) -> str:
 
 
 def log_of(client: Peer) -> str:
-    """End the server and read all that it logged."""
+    """End the server and return its whole log."""
     assert client.end() == 0
     assert client.process.stderr is not None
     return client.process.stderr.read().decode()
@@ -63,7 +63,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def granting(project: Path) -> Iterator[Peer]:
-    """A server that hands one secret on and redacts nothing."""
+    """A server that passes one secret on and redacts nothing."""
     with peer(project, "--pass-env", "GITHUB_TOKEN", environment=PLANTED) as client:
         client.start_session()
         yield client
@@ -72,7 +72,7 @@ def granting(project: Path) -> Iterator[Peer]:
 
 @pytest.fixture(scope="module")
 def redacting(project: Path) -> Iterator[Peer]:
-    """A server that redacts outputs, by its variable, and keeps little of them."""
+    """A server that redacts outputs, set by its variable, and keeps little of them."""
     with peer(project, "--limit", "output_bytes=1000", environment={**PLANTED, **ON}) as client:
         client.start_session()
         yield client
@@ -80,14 +80,14 @@ def redacting(project: Path) -> Iterator[Peer]:
 
 
 @pytest.mark.parametrize("tool", ["run_command", "ci_build"])
-def test_a_command_sees_no_secret_of_the_server_but_what_is_granted(granting: Peer, tool: str) -> None:
+def test_a_command_sees_no_secret_of_the_server_but_the_granted_one(granting: Peer, tool: str) -> None:
     """redaction-11: by effect; a grant is an exact name."""
     output = text_of(granting.call(tool, command="env"))
     assert "PATH=" in output
     assert [line for line in output.splitlines() if "planted-secret" in line] == [f"GITHUB_TOKEN={VALUE}"]
 
 
-def test_the_log_holds_no_secret(tmp_path: Path) -> None:
+def test_the_log_contains_no_secret(tmp_path: Path) -> None:
     """redaction-10: known by value and by name, at the lowest level; the rest of the record is there."""
     root = tmp_path / f"of {VALUE} DB_PASSWORD=hunter2"
     root.mkdir()
@@ -104,14 +104,14 @@ def test_the_log_holds_no_secret(tmp_path: Path) -> None:
     assert "s3cr3tw0rd" not in log
 
 
-def test_nothing_is_redacted_by_itself(granting: Peer) -> None:
-    """redaction-12: an agent that debugs needs what is printed; the operator decides."""
+def test_nothing_is_redacted_by_default(granting: Peer) -> None:
+    """redaction-12: an agent that debugs needs the output; the operator decides."""
     output = text_of(granting.call("run_command", command=python(PRINTS)))
     assert f"it is {VALUE}" in output
     assert "DB_PASSWORD=hunter2" in output
 
 
-def test_what_a_command_prints_is_redacted_when_the_operator_asks(redacting: Peer, tmp_path: Path) -> None:
+def test_output_is_redacted_if_the_operator_asks(redacting: Peer, tmp_path: Path) -> None:
     """redaction-12: both streams, by value and by name; by variable and by flag."""
     with peer(tmp_path, "--redact-output", environment=PLANTED) as flagged:
         flagged.start_session()
@@ -123,13 +123,13 @@ def test_what_a_command_prints_is_redacted_when_the_operator_asks(redacting: Pee
 
 @pytest.mark.parametrize(("by_flag", "by_file"), [(True, False), (False, True), (True, True), (False, False)])
 def test_flag_and_file_each_suffice(by_flag: bool, by_file: bool) -> None:
-    """redaction-12: neither takes back what the other asks for."""
+    """redaction-12: neither disables what the other enables."""
     policy = OperatorPolicy(redact_output=by_file)
     redactor = output_redactor(Settings(roots=("/r",), redact_output=by_flag, policy=policy), PLANTED)
     assert (redactor is not None) == (by_flag or by_file)
 
 
-def test_builds_and_reports_of_tests_are_redacted_too(redacting: Peer, project: Path) -> None:
+def test_builds_and_test_reports_are_redacted_too(redacting: Peer, project: Path) -> None:
     """redaction-12: text and structured content; the counts stay."""
     (project / "test_it.py").write_text(
         "import unittest\nclass T(unittest.TestCase):\n"
@@ -142,8 +142,8 @@ def test_builds_and_reports_of_tests_are_redacted_too(redacting: Peer, project: 
     assert "[redacted:environment]" in tested["structuredContent"]["failures"][0]["message"]
 
 
-def test_a_token_that_a_gap_cuts_is_left_out(redacting: Peer) -> None:
-    """redaction-8: in a long output, whose middle is not kept."""
+def test_a_token_cut_by_a_gap_is_removed(redacting: Peer) -> None:
+    """redaction-8: in a long output whose middle is dropped."""
     output = text_of(redacting.call("run_command", command=f"seq -f '{GITHUB}%.0f' 1 400"))
     assert "[redacted:github]\n" in output
     assert "left out" in output
@@ -152,7 +152,7 @@ def test_a_token_that_a_gap_cuts_is_left_out(redacting: Peer) -> None:
 
 
 def test_a_run_that_outlives_its_call_is_redacted(redacting: Peer) -> None:
-    """redaction-12: what is kept of it holds no credential, however it is read, and in whatever pieces it came."""
+    """redaction-12: its output has no credential, however it is read, and in whatever pieces it arrived."""
     halves = f"import sys; o = sys.stdout; [(o.write(c), o.flush()) for c in '{VALUE}\\n']; input()"
     run = _run_of(redacting.call("run_command", command=python(halves), wait_seconds=0, stdin=""))
     waited = text_of(redacting.call("wait_run", run=run, pattern="redacted:environment", seconds=ANSWER_SECONDS))
@@ -168,7 +168,7 @@ def _run_of(result: dict[str, Any]) -> str:
     return text_of(result).lstrip("[").split()[0]
 
 
-def test_files_are_read_as_they_are(redacting: Peer, project: Path) -> None:
+def test_files_are_not_redacted(redacting: Peer, project: Path) -> None:
     """redaction-13: what is read may be written back, so nothing in it is replaced."""
     (project / "config.ini").write_text(f"password = hunter2\ntoken = {VALUE}\n")
     assert f"password = hunter2\ntoken = {VALUE}" in text_of(redacting.call("read_file", path="config.ini"))

@@ -1,4 +1,4 @@
-"""An offer as an MCP server, met by the SDK's own client in both eras (docs/specs/workstation.md)."""
+"""A registry as an MCP server, with the SDK's client in both eras (docs/specs/workstation.md)."""
 
 import itertools
 from typing import Annotated
@@ -37,7 +37,7 @@ class Counted(Result):
 
 
 class Bare(Result):
-    """A result that says nothing."""
+    """A result without text."""
 
     count: int
 
@@ -90,7 +90,7 @@ def client(mode: str) -> Client:
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_progress_is_throttled_and_ends_at_the_end(mode: str) -> None:
-    """workstation-14: a thousand steps at once are a few notifications, the last step always among them."""
+    """workstation-14: a thousand steps at once are a few notifications, always with the last step."""
     seen: list[float] = []
 
     async def note(done: float, total: float | None, message: str | None) -> None:
@@ -106,7 +106,7 @@ async def test_progress_is_throttled_and_ends_at_the_end(mode: str) -> None:
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_progress_never_goes_backwards(mode: str) -> None:
-    """workstation-14: the protocol demands that it increases (basic/utilities/progress)."""
+    """workstation-14: the protocol requires that it increases (basic/utilities/progress)."""
     seen: list[float] = []
 
     async def note(done: float, total: float | None, message: str | None) -> None:
@@ -128,7 +128,7 @@ async def test_without_a_token_no_progress_is_sent(mode: str) -> None:
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_a_structured_result_goes_out_with_its_text_and_facts(mode: str) -> None:
-    """declarations-5, declarations-10: each once; what failed is marked and is no error."""
+    """declarations-5, declarations-10: each once; the failed part is marked and is no error."""
     async with client(mode) as connected:
         listed = {one.name: one for one in (await connected.list_tools()).tools}
         good = await connected.call_tool("count_to", {"count": 3})
@@ -142,8 +142,8 @@ async def test_a_structured_result_goes_out_with_its_text_and_facts(mode: str) -
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_names_that_utf_8_cannot_carry_are_shown_escaped(mode: str) -> None:
-    """workstation-7: no name in a result or an error breaks the line it goes out in."""
+async def test_names_that_utf_8_cannot_carry_are_escaped(mode: str) -> None:
+    """workstation-7: no name in a result or an error breaks the line that carries it."""
     async with client(mode) as connected:
         named = await connected.call_tool("odd_names", {})
         missed = await connected.call_tool("nothing_there", {})
@@ -154,14 +154,14 @@ async def test_names_that_utf_8_cannot_carry_are_shown_escaped(mode: str) -> Non
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_an_unknown_tool_is_an_error_of_the_request(mode: str) -> None:
-    """workstation-10: with the name that comes close."""
+    """workstation-10: it suggests the closest name."""
     async with client(mode) as connected:
         with pytest.raises(MCPError, match="did you mean count_to"):
             await connected.call_tool("count_too", {})
 
 
 class Shapeless:
-    """A type that no schema can be made of."""
+    """A type without a schema."""
 
 
 @tool(Effect.READ)
@@ -182,8 +182,8 @@ def shapeless(what: Shapeless) -> str:
     return str(what)
 
 
-def test_headers_are_checked_by_the_schema_of_the_tool_that_is_called_alone() -> None:
-    """http-1: the SDK takes a call unchecked where it is given no schema, or an error."""
+def test_headers_are_checked_against_the_schema_of_the_called_tool() -> None:
+    """http-1: the SDK accepts a call unchecked without a schema, or after an error."""
     registry = Registry()
     for function in (headed, headless, shapeless):
         registry.add(function)
@@ -199,7 +199,7 @@ def test_headers_are_checked_by_the_schema_of_the_tool_that_is_called_alone() ->
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_there_is_text_with_every_structured_result(mode: str) -> None:
+async def test_every_structured_result_has_text(mode: str) -> None:
     """workstation-19: that of the command, or else the data, for clients that read text only."""
     async with client(mode) as connected:
         bare = await connected.call_tool("count_silently", {})

@@ -1,4 +1,4 @@
-"""The stdio transport on real pipes: lines, limits, a slow client, a client that leaves (docs/specs/workstation.md)."""
+"""The stdio transport on real pipes: lines, limits, slow clients, disconnects (docs/specs/workstation.md)."""
 
 import json
 import os
@@ -70,14 +70,14 @@ def cut(pieces: list[bytes], most: int) -> list[bytes | None]:
         ([b"123456789" * 3, b"\n", b"123456789\n", b"ok\n"], [None, None, b"ok"]),
     ],
 )
-def test_lines_are_cut_and_one_over_the_limit_is_reported_once(
+def test_lines_are_split_and_one_over_the_limit_is_reported_once(
     pieces: list[bytes], expected: list[bytes | None]
 ) -> None:
-    """workstation-4: the limit holds however a line arrives."""
+    """workstation-4: the limit applies however a line arrives."""
     assert cut(pieces, 8) == expected
 
 
-def test_a_line_over_the_limit_is_not_kept_in_memory() -> None:
+def test_a_line_over_the_limit_is_not_buffered() -> None:
     """workstation-4: an error, not memory."""
     lines = LineReader(1024)
     for _ in range(1000):
@@ -103,10 +103,10 @@ def test_a_line_over_the_limit_is_not_kept_in_memory() -> None:
     ],
 )
 @pytest.mark.parametrize("ending", [b"\n", b""], ids=["line end", "end of input"])
-async def test_a_request_that_is_too_long_gets_its_own_answer(
+async def test_a_request_over_the_limit_gets_its_own_error(
     ends: Ends, line: bytes, request_id: object, ending: bytes
 ) -> None:
-    """workstation-4: its sender would wait for ever without the id; ids within the message are not taken."""
+    """workstation-4: its sender would wait for ever without the id; ids inside the message are ignored."""
     os.write(ends.send_fd, line.replace(b"%s", b"x" * 5000) + ending)
     os.close(ends.send_fd)
     with anyio.fail_after(20):
@@ -138,10 +138,10 @@ async def test_a_request_that_is_too_long_gets_its_own_answer(
     ],
     ids=lambda value: str(value)[:40],
 )
-async def test_a_line_that_is_no_message_is_answered_and_the_next_one_is_read(
+async def test_a_malformed_line_is_answered_and_the_next_one_is_read(
     ends: Ends, line: bytes, code: int, request_id: object
 ) -> None:
-    """workstation-5: an error each, with the id where one can be made out, and the server goes on."""
+    """workstation-5: one error each, with the id if it can be read, and the server goes on."""
     limit = 4096 if line.startswith(b"xxx") else 1_000_000
     good = b'{"jsonrpc":"2.0","id":99,"method":"ping"}'
     async with anyio.create_task_group() as group:
@@ -158,7 +158,7 @@ async def test_a_line_that_is_no_message_is_answered_and_the_next_one_is_read(
     assert answer["error"]["code"] == code
 
 
-async def test_a_notification_that_mentions_an_id_inside_is_still_one(ends: Ends) -> None:
+async def test_a_notification_with_a_nested_id_is_still_one(ends: Ends) -> None:
     """workstation-5: only an id of the message itself makes it a request."""
     os.write(ends.send_fd, b'{"jsonrpc":"2.0","method":"notifications/x","params":{"id":1}}\n')
     message = await stdio_reader(ends.read_fd, LineWriter(ends.write_fd), line_bytes=1000).receive()
@@ -166,7 +166,7 @@ async def test_a_notification_that_mentions_an_id_inside_is_still_one(ends: Ends
     assert isinstance(message.message, types.JSONRPCNotification)
 
 
-async def test_the_end_of_input_is_told_and_a_last_line_without_end_is_read(ends: Ends) -> None:
+async def test_the_end_of_input_is_detected_and_an_unterminated_last_line_is_read(ends: Ends) -> None:
     """workstation-6: nothing that the client sent is lost."""
     at_end = anyio.Event()
     os.write(ends.send_fd, b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
@@ -179,7 +179,7 @@ async def test_the_end_of_input_is_told_and_a_last_line_without_end_is_read(ends
 
 
 async def test_input_from_a_file_is_read_to_its_end(tmp_path: Path, ends: Ends) -> None:
-    """workstation-6: a regular file can't be polled and is read all the same."""
+    """workstation-6: a regular file cannot be polled and is read all the same."""
     path = tmp_path / "requests"
     path.write_bytes(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n' * 3)
     fd = os.open(path, os.O_RDONLY)
@@ -190,8 +190,8 @@ async def test_input_from_a_file_is_read_to_its_end(tmp_path: Path, ends: Ends) 
     assert len(read) == 3
 
 
-async def test_answers_are_never_torn_even_when_their_senders_are_cancelled(ends: Ends) -> None:
-    """workstation-7: a client that reads slowly sees whole lines, in the order in which they were sent."""
+async def test_responses_are_never_torn_even_if_their_senders_are_cancelled(ends: Ends) -> None:
+    """workstation-7: a slow reader gets whole lines, in the order in which they were sent."""
     line = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"text": "x" * 200_000}}).encode()
     received = bytearray()
 
@@ -215,8 +215,8 @@ async def test_answers_are_never_torn_even_when_their_senders_are_cancelled(ends
     assert all(bytes(one) == line for one in whole[:-1])
 
 
-async def test_a_client_that_closed_its_end_is_an_error_to_senders_and_no_hang(ends: Ends) -> None:
-    """workstation-7: the server sees that nobody reads."""
+async def test_a_closed_client_is_an_error_for_senders_and_no_hang(ends: Ends) -> None:
+    """workstation-7: the server notices that nobody reads."""
     os.close(ends.answers_fd)
     with anyio.fail_after(10):
         async with LineWriter(ends.write_fd) as writer:
@@ -225,8 +225,8 @@ async def test_a_client_that_closed_its_end_is_an_error_to_senders_and_no_hang(e
                 await writer.send_line(b"{}")
 
 
-async def test_unsent_answers_do_not_hold_up_the_end(ends: Ends) -> None:
-    """workstation-8: a client that never reads can't keep the server alive."""
+async def test_unsent_responses_do_not_delay_the_end(ends: Ends) -> None:
+    """workstation-8: a client that never reads cannot keep the server alive."""
     with anyio.fail_after(10):
         async with LineWriter(ends.write_fd) as writer:
             await writer.send_line(b"x" * 500_000)

@@ -1,4 +1,4 @@
-"""One catalog as tools, resources and prompts, met by the SDK's own client in both eras (docs/specs/catalog.md)."""
+"""One catalog as tools, resources and prompts, with the SDK's client in both eras (docs/specs/catalog.md)."""
 
 import base64
 from datetime import date, datetime, time, timedelta
@@ -60,7 +60,7 @@ def text(result: types.CallToolResult) -> str:
 
 
 class Contacts:
-    """One of each."""
+    """One command of each kind."""
 
     @tool(Effect.READ)
     @resource("contacts://{number}{?full}", mime_type="text/markdown")
@@ -103,7 +103,7 @@ def contacts() -> Registry:
 
 @ERAS
 async def test_one_declaration_is_a_tool_a_resource_and_a_prompt(contacts: Registry, mode: str) -> None:
-    """catalog-1, catalog-2, catalog-3: one function behind all three, with what was said of it."""
+    """catalog-1, catalog-2, catalog-3: one function behind all three, with its declared metadata."""
     async with client(contacts, mode) as connected:
         tools = {one.name: one for one in (await connected.list_tools()).tools}
         [listed] = (await connected.list_resources()).resources
@@ -156,7 +156,7 @@ async def test_one_declaration_is_a_tool_a_resource_and_a_prompt(contacts: Regis
 async def test_what_is_not_on_a_surface_is_an_error_of_the_request(
     contacts: Registry, mode: str, ask: Any, expected: str
 ) -> None:
-    """catalog-2, catalog-5, catalog-8, interoperability-14: with the code of the revision, and in words that help."""
+    """catalog-2, catalog-5, catalog-8, interoperability-14: with the code of the revision, and a message that helps."""
     async with client(contacts, mode) as connected:
         with pytest.raises(MCPError, match=expected) as caught:
             await ask(connected)
@@ -167,8 +167,8 @@ async def test_what_is_not_on_a_surface_is_an_error_of_the_request(
 
 
 @ERAS
-async def test_promoted_commands_are_read_by_address(contacts: Registry, mode: str) -> None:
-    """catalog-5: a command with an address of its own keeps that; a hidden one gets none."""
+async def test_promoted_commands_are_read_by_uri(contacts: Registry, mode: str) -> None:
+    """catalog-5: a command with its own URI keeps it; a hidden one gets none."""
 
     @tool(Effect.READ)
     @at("note", "{name}")
@@ -186,7 +186,7 @@ async def test_promoted_commands_are_read_by_address(contacts: Registry, mode: s
 
 @ERAS
 async def test_fallbacks_are_tools_like_any_other(contacts: Registry, mode: str) -> None:
-    """catalog-5: arguments are typed as those of tools are; a prompt's messages come as text."""
+    """catalog-5: arguments are typed like those of tools; a prompt's messages come as text."""
     surfaces = Surfaces(resources_as_tools=True, prompts_as_tools=True)
     async with client(contacts, mode, surfaces=surfaces) as connected:
         names = [one.name for one in (await connected.list_tools()).tools]
@@ -198,8 +198,8 @@ async def test_fallbacks_are_tools_like_any_other(contacts: Registry, mode: str)
 
 
 @ERAS
-async def test_an_explicit_prompt_is_the_one_that_is_got(contacts: Registry, mode: str) -> None:
-    """catalog-6: it overrides the prompt; the tool and the resource stay what they were."""
+async def test_an_explicit_prompt_takes_precedence(contacts: Registry, mode: str) -> None:
+    """catalog-6: it replaces the prompt; the tool and the resource are unchanged."""
 
     @prompt()
     def contact_show() -> str:
@@ -215,7 +215,7 @@ async def test_an_explicit_prompt_is_the_one_that_is_got(contacts: Registry, mod
 
 
 @ERAS
-async def test_a_selection_takes_from_every_list_and_from_calls(contacts: Registry, mode: str) -> None:
+async def test_a_selection_filters_every_list_and_calls(contacts: Registry, mode: str) -> None:
     """catalog-7: read-only and patterns of names, on all surfaces."""
     selection = Selection(profile="all", read_only=True, without=("contact_show",))
     async with client(contacts, mode, selection=selection) as connected:
@@ -231,8 +231,8 @@ async def test_a_selection_takes_from_every_list_and_from_calls(contacts: Regist
 
 
 @ERAS
-async def test_a_separator_makes_the_names(mode: str) -> None:
-    """catalog-1: of tools and prompts; calls go by it."""
+async def test_a_separator_forms_the_names(mode: str) -> None:
+    """catalog-1: of tools and prompts; calls use them."""
     registry = Registry(separator=".")
     registry.add_set("contacts", Contacts(), context=("contact",))
     async with client(registry, mode) as connected:
@@ -242,8 +242,8 @@ async def test_a_separator_makes_the_names(mode: str) -> None:
 
 
 @ERAS
-async def test_a_removed_command_cannot_be_used_in_any_way(contacts: Registry, mode: str) -> None:
-    """catalog-9: before the lists are exchanged."""
+async def test_a_removed_command_cannot_be_used_at_all(contacts: Registry, mode: str) -> None:
+    """catalog-9: before the lists are replaced."""
     async with client(contacts, mode) as connected:
         assert len((await connected.list_tools()).tools) == 2
         contacts.remove("contact", "{number}", "show")
@@ -312,7 +312,7 @@ def typed_registry() -> Registry:
 
 @ERAS
 async def test_types_that_json_writes_as_text_have_their_format_in_the_schema(mode: str) -> None:
-    """catalog-12: and arrive as what they are."""
+    """catalog-12: and arrive as Python objects of their type."""
     async with client(typed_registry(), mode) as connected:
         [listed] = (await connected.list_tools()).tools
         result = await connected.call_tool("show_types", GIVEN)
@@ -343,7 +343,7 @@ async def test_types_that_json_writes_as_text_have_their_format_in_the_schema(mo
         ("names", {"a": "1"}),
     ],
 )
-async def test_what_is_not_of_its_format_is_refused_by_name(mode: str, argument: str, value: Any) -> None:
+async def test_an_invalid_format_is_refused_by_name(mode: str, argument: str, value: Any) -> None:
     """catalog-12: strictly: no number is a date, no text a number."""
     async with client(typed_registry(), mode) as connected:
         result = await connected.call_tool("show_types", {**GIVEN, argument: value})
@@ -363,7 +363,7 @@ SCHEMA = {
 
 
 @ERAS
-async def test_a_schema_of_its_own_is_published_as_it_stands_and_checked(mode: str) -> None:
+async def test_a_given_schema_is_published_unchanged_and_validated(mode: str) -> None:
     """catalog-13: `$defs` and `$ref` too; nothing is fetched for it."""
 
     @tool(Effect.READ)
@@ -493,7 +493,7 @@ async def test_a_list_comes_in_pages_with_every_item_once(mode: str, method: str
 
 @ERAS
 async def test_templates_come_in_pages_too(mode: str) -> None:
-    """catalog-11: as every list."""
+    """catalog-11: like every list."""
     registry = Registry()
     for number in range(PAGE_SIZE + 1):
 
@@ -514,8 +514,8 @@ async def test_templates_come_in_pages_too(mode: str) -> None:
 @ERAS
 @pytest.mark.parametrize(("method", "field"), LISTS)
 @pytest.mark.parametrize("cursor", ["", "x", "MTA=", "\u00e4", "200." + "0" * 16])
-async def test_a_cursor_that_was_not_given_out_is_refused(mode: str, method: str, field: str, cursor: str) -> None:
-    """catalog-11: with -32602, also where one page would be enough."""
+async def test_an_unknown_cursor_is_refused(mode: str, method: str, field: str, cursor: str) -> None:
+    """catalog-11: with -32602, also if everything fits on one page."""
     async with client(many(3), mode) as connected:
         with pytest.raises(MCPError, match="cursor") as caught:
             await getattr(connected, method)(cursor=cursor)
@@ -524,7 +524,7 @@ async def test_a_cursor_that_was_not_given_out_is_refused(mode: str, method: str
 
 @ERAS
 async def test_a_cursor_of_another_list_is_refused(mode: str) -> None:
-    """catalog-11: that of tools is not one of prompts."""
+    """catalog-11: a cursor of tools is not valid for prompts."""
     async with client(many(PAGE_SIZE + 1), mode) as connected:
         cursor = (await connected.list_tools()).next_cursor
         with pytest.raises(MCPError, match="cursor"):
@@ -532,8 +532,8 @@ async def test_a_cursor_of_another_list_is_refused(mode: str) -> None:
 
 
 @pytest.mark.parametrize(("same", "scope"), [(True, "public"), (False, "private")])
-async def test_lists_and_reads_say_how_long_they_may_be_kept(same: bool, scope: str) -> None:
-    """catalog-15: on the revision that has it; shared only where all principals have the same; reads are never kept."""
+async def test_lists_and_reads_have_cache_hints(same: bool, scope: str) -> None:
+    """catalog-15: on the revision that has them; public only if all principals see the same; reads are never cached."""
     catalog = LiveCatalog(many(3), lambda principal: Selection(profile="all"), is_same_for_all=same)
     server = build_server(catalog, Dispatcher(threads=2), ServerInfo())
     async with Client(server, mode="auto", cache=None) as connected:
@@ -545,7 +545,7 @@ async def test_lists_and_reads_say_how_long_they_may_be_kept(same: bool, scope: 
 
 
 async def test_the_handshake_era_has_no_cache_hints_on_the_wire() -> None:
-    """catalog-15: its revisions don't know them."""
+    """catalog-15: its revisions do not have them."""
     async with client(many(3), "legacy") as connected:
         listed = await connected.list_tools()
         read = await connected.read_resource("x://000")

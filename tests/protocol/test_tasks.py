@@ -1,4 +1,4 @@
-"""Long-running tools as tasks, met by the SDK's own client (docs/specs/tasks.md)."""
+"""Long-running tools as tasks, with the SDK's client (docs/specs/tasks.md)."""
 
 import os
 import re
@@ -38,7 +38,7 @@ from tests.protocol.peer import ENVELOPE, peer, wait_until_none, wait_until_some
 from tests.protocol.task_client import ENDED, SECONDS, Handle, ask, begin, client, until
 
 NOW = TaskLimits(answer_seconds=0.001)
-"""Nothing is answered at once but what needs no wait."""
+"""Only what needs no wait is answered at once."""
 
 PATIENT = TaskLimits(answer_seconds=SECONDS)
 
@@ -46,7 +46,7 @@ SILENT = OperatorPolicy()
 
 
 class Work:
-    """Long-running tools, each stopped and let go by the test."""
+    """Long-running tools, each controlled by the test."""
 
     def __init__(self) -> None:
         self.begun = anyio.Event()
@@ -157,8 +157,8 @@ def text(result: dict[str, Any]) -> str:
     return output
 
 
-async def test_a_long_call_becomes_a_task_that_is_asked_for_its_result() -> None:
-    """tasks-1, tasks-2, tasks-6: a handle with all its fields; then working, completed, and the result as ever."""
+async def test_a_long_call_becomes_a_task_that_is_polled_for_its_result() -> None:
+    """tasks-1, tasks-2, tasks-6: a handle with all its fields; then working, completed, and the ordinary result."""
     work = Work()
     async with served(work) as (server, _), client(server) as connected:
         handle = await begin(connected, "work")
@@ -181,7 +181,7 @@ async def test_a_long_call_becomes_a_task_that_is_asked_for_its_result() -> None
 
 
 async def test_the_sdk_client_finishes_a_task_by_itself() -> None:
-    """tasks-1: `call_tool` of a client with the extension gives the result, as without one."""
+    """tasks-1: `call_tool` of a client with the extension returns the result, as without it."""
     work = Work()
     work.go_on.set()
     async with served(work) as (server, _), client(server) as connected:
@@ -189,8 +189,8 @@ async def test_the_sdk_client_finishes_a_task_by_itself() -> None:
     assert result.content[0].text == "xx"  # type: ignore[union-attr]  # a text block
 
 
-async def test_what_is_through_in_a_moment_needs_no_task() -> None:
-    """tasks-3: answered as ever, errors too; nothing is kept of it."""
+async def test_a_quick_call_needs_no_task() -> None:
+    """tasks-3: answered with the result, errors too; no task is kept."""
     work = Work()
     work.go_on.set()
     async with served(work, PATIENT) as (server, tasks), client(server) as connected:
@@ -206,7 +206,7 @@ async def test_what_is_through_in_a_moment_needs_no_task() -> None:
 
 
 async def test_only_long_running_tools_become_tasks() -> None:
-    """tasks-1: the declaration decides; a `task` parameter of the revision before says nothing."""
+    """tasks-1: the declaration decides; a `task` parameter of the revision before is ignored."""
     async with served(Work()) as (server, _), client(server) as connected:
         result = await connected.session.call_tool("greet", {"name": "Ada"}, allow_claimed=True)
         assert isinstance(result, types.CallToolResult)
@@ -217,8 +217,8 @@ async def test_only_long_running_tools_become_tasks() -> None:
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-async def test_a_client_without_the_extension_is_answered_as_ever(mode: str) -> None:
-    """tasks-4: in both eras; and its requests for tasks are refused with what is missing, or unknown."""
+async def test_a_client_without_the_extension_gets_the_result(mode: str) -> None:
+    """tasks-4: in both eras; its requests for tasks are refused with the missing capability, or as unknown."""
     work = Work()
     work.go_on.set()
     async with served(work) as (server, _), client(server, knows_tasks=False, mode=mode) as connected:
@@ -235,7 +235,7 @@ async def test_a_client_without_the_extension_is_answered_as_ever(mode: str) -> 
 
 
 async def test_a_client_of_the_handshake_era_gets_no_task_even_with_the_extension() -> None:
-    """tasks-4: handles there are runs (docs/specs/runs.md)."""
+    """tasks-4: runs serve that purpose there (docs/specs/runs.md)."""
     work = Work()
     work.go_on.set()
     async with served(work) as (server, _), client(server, mode="legacy") as connected:
@@ -253,7 +253,7 @@ async def test_the_extension_is_advertised_to_the_stateless_era() -> None:
 
 
 @pytest.mark.parametrize("method", ["tasks/result", "tasks/list"])
-async def test_methods_of_the_revision_before_are_not_there(method: str) -> None:
+async def test_methods_of_the_revision_before_are_unknown(method: str) -> None:
     """tasks-4: the result is in `tasks/get`, and tasks are not listed."""
     async with served(Work()) as (server, _), client(server) as connected:
         with pytest.raises(MCPError) as refused:
@@ -263,7 +263,7 @@ async def test_methods_of_the_revision_before_are_not_there(method: str) -> None
 
 @pytest.mark.parametrize("method", ["tasks/get", "tasks/update", "tasks/cancel"])
 async def test_an_unknown_task_is_an_error_of_the_request(method: str) -> None:
-    """tasks-5: -32602, whatever is asked of it."""
+    """tasks-5: -32602, for every method."""
     async with served(Work()) as (server, _), client(server) as connected:
         with pytest.raises(MCPError, match="no such task") as refused:
             await ask(connected.session, method, "task-0")
@@ -271,7 +271,7 @@ async def test_an_unknown_task_is_an_error_of_the_request(method: str) -> None:
 
 
 async def test_a_task_of_another_principal_is_unknown() -> None:
-    """tasks-5: in the same words as one that never was."""
+    """tasks-5: with the same message as one that never existed."""
     async with TaskStore(NOW) as tasks:
         task = tasks.start("ada", _never)
         with pytest.raises(NotFound) as other:
@@ -282,8 +282,8 @@ async def test_a_task_of_another_principal_is_unknown() -> None:
     assert str(other.value).partition(": ")[2] == str(none.value).partition(": ")[2]
 
 
-async def test_an_error_of_the_tool_completes_and_one_of_the_request_fails() -> None:
-    """tasks-6: a tool's error is a result; the protocol's own error goes into the task."""
+async def test_a_tool_error_completes_the_task_and_a_request_error_fails_it() -> None:
+    """tasks-6: a tool's error is a result; the protocol's own error is the task's error."""
     work = Work()
     async with served(work) as (server, _), client(server) as connected:
         missing = await begin(connected, "miss")
@@ -317,15 +317,15 @@ async def test_cancelling_a_task_stops_its_work() -> None:
 
 
 async def test_cancelling_stops_work_in_a_thread() -> None:
-    """tasks-7: at its next look."""
+    """tasks-7: at its next cancellation check."""
     async with served(Work()) as (server, _), client(server) as connected:
         handle = await begin(connected, "work_in_a_thread")
         await ask(connected.session, "tasks/cancel", handle.task_id)
         assert (await until(connected.session, handle.task_id, *ENDED))["status"] == "cancelled"
 
 
-async def test_cancelling_the_request_before_it_is_answered_ends_the_work() -> None:
-    """tasks-7: nobody knows the task's id."""
+async def test_cancelling_the_request_before_its_response_ends_the_work() -> None:
+    """tasks-7: no client knows the task's id."""
     work = Work()
     async with served(work, PATIENT) as (server, _), client(server) as connected:
         async with anyio.create_task_group() as group:
@@ -337,7 +337,7 @@ async def test_cancelling_the_request_before_it_is_answered_ends_the_work() -> N
 
 
 async def test_tasks_end_with_their_server() -> None:
-    """tasks-8: their work is stopped before what it stands on goes away."""
+    """tasks-8: their work is stopped before the resources it uses are closed."""
     work = Work()
     async with served(work) as (server, _):
         async with client(server) as connected:
@@ -346,8 +346,8 @@ async def test_tasks_end_with_their_server() -> None:
     assert work.cancelled.is_set()
 
 
-async def test_a_task_whose_time_is_over_is_stopped_and_forgotten() -> None:
-    """tasks-9: whether it has ended or not; until then it can be asked for."""
+async def test_an_expired_task_is_stopped_and_deleted() -> None:
+    """tasks-9: whether it has ended or not; until then it can be polled."""
     work = Work()
     limits = TaskLimits(answer_seconds=0.001, ttl_seconds=0.2)
     async with served(work, limits) as (server, _), client(server) as connected:
@@ -359,8 +359,8 @@ async def test_a_task_whose_time_is_over_is_stopped_and_forgotten() -> None:
             await work.cancelled.wait()
 
 
-async def test_beyond_the_most_tasks_a_call_is_answered_without_one() -> None:
-    """tasks-9: tasks at work and tasks kept are both counted."""
+async def test_beyond_the_task_limit_a_call_is_answered_without_one() -> None:
+    """tasks-9: running and ended tasks both count."""
     work = Work()
     limits = TaskLimits(answer_seconds=0.001, alive=1, kept=2)
     async with served(work, limits) as (server, tasks), client(server, elicitation_callback=nobody) as connected:
@@ -378,8 +378,8 @@ async def test_beyond_the_most_tasks_a_call_is_answered_without_one() -> None:
         assert isinstance(await connected.session.call_tool("work", {}, allow_claimed=True), types.CallToolResult)
 
 
-async def test_results_that_are_kept_are_bounded() -> None:
-    """tasks-9: one that does not fit is an error that says so; the task before it is as it was."""
+async def test_stored_results_are_bounded() -> None:
+    """tasks-9: one that does not fit becomes an error with the reason; the task before it is unaffected."""
     work = Work()
     limits = TaskLimits(answer_seconds=0.001, result_bytes=2000)
     async with served(work, limits) as (server, _), client(server) as connected:
@@ -392,7 +392,7 @@ async def test_results_that_are_kept_are_bounded() -> None:
 
 
 async def test_a_question_waits_in_the_task() -> None:
-    """tasks-10: `input_required`, the request as the client knows it, and the answer by `tasks/update`."""
+    """tasks-10: `input_required`, the request in the client's form, and the answer by `tasks/update`."""
     work = Work()
     async with served(work) as (server, _), client(server, elicitation_callback=nobody) as connected:
         handle = await begin(connected, "remove", name="old.txt")
@@ -419,8 +419,8 @@ async def test_a_question_waits_in_the_task() -> None:
         assert text(after) == "removed old.txt"
 
 
-async def test_an_answer_beside_the_question_is_asked_for_again() -> None:
-    """tasks-10: under another key, with what was wrong; in the end the call fails."""
+async def test_an_invalid_answer_is_asked_for_again() -> None:
+    """tasks-10: under another key, with the reason; in the end the call fails."""
     work = Work()
     async with served(work) as (server, _), client(server, elicitation_callback=nobody) as connected:
         handle = await begin(connected, "remove", name="x")
@@ -439,7 +439,7 @@ async def test_an_answer_beside_the_question_is_asked_for_again() -> None:
 
 
 async def test_a_header_that_names_another_task_is_refused() -> None:
-    """tasks-5: over HTTP, where what stands between goes by the header (SEP-2663, "Routing Headers")."""
+    """tasks-5: over HTTP, where intermediaries route by the header (SEP-2663, "Routing Headers")."""
     work = Work()
     async with served(work) as (server, tasks):
         task = tasks.start("local", _never)
@@ -473,8 +473,8 @@ def _get(task_id: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("action", ["decline", "cancel"])
-async def test_a_no_ends_the_task_as_it_ends_a_call(action: str) -> None:
-    """tasks-10: an error of the tool, by name."""
+async def test_a_declined_question_ends_the_task_like_a_call(action: str) -> None:
+    """tasks-10: a tool error with its kind."""
     work = Work()
     async with served(work) as (server, _), client(server, elicitation_callback=nobody) as connected:
         handle = await begin(connected, "remove", name="old.txt")
@@ -487,7 +487,7 @@ async def test_a_no_ends_the_task_as_it_ends_a_call(action: str) -> None:
 
 
 async def test_several_questions_may_be_answered_one_by_one() -> None:
-    """tasks-10: what is answered is not asked again, no key is used twice, and a broken response changes nothing."""
+    """tasks-10: what is answered is not asked again, no key is used twice, and an invalid response changes nothing."""
     work = Work()
     async with served(work) as (server, _), client(server, elicitation_callback=nobody) as connected:
         handle = await begin(connected, "meet")
@@ -515,7 +515,7 @@ async def test_several_questions_may_be_answered_one_by_one() -> None:
 
 
 async def test_a_model_and_the_roots_are_asked_through_the_task_too() -> None:
-    """tasks-10: where the client offers them, and the operator lets a model answer."""
+    """tasks-10: if the client supports them, and the operator lets a model answer."""
 
     async def unasked(*_: object) -> Any:
         raise AssertionError("asked on the request's own stream")
@@ -540,8 +540,8 @@ async def test_a_model_and_the_roots_are_asked_through_the_task_too() -> None:
         assert text(await until(connected.session, handle.task_id, *ENDED)) == "roses in file:///home/ada"
 
 
-async def test_what_nobody_can_be_asked_is_refused_in_a_task_as_in_a_call() -> None:
-    """tasks-10: a client that can't be asked, and a secret; what was given beforehand counts."""
+async def test_a_question_that_cannot_be_asked_is_refused_in_a_task_as_in_a_call() -> None:
+    """tasks-10: a client without the capability, and a secret; values sent beforehand count."""
     work = Work()
     work.go_on.set()
     async with served(work, PATIENT) as (server, _):
@@ -559,8 +559,8 @@ async def test_what_nobody_can_be_asked_is_refused_in_a_task_as_in_a_call() -> N
     assert given.content[0].text == "3"  # type: ignore[union-attr]  # a text block
 
 
-async def test_a_cancelled_task_asks_no_more() -> None:
-    """tasks-7, tasks-10: also when it waits for an answer."""
+async def test_a_cancelled_task_asks_nothing_more() -> None:
+    """tasks-7, tasks-10: also if it waits for an answer."""
     work = Work()
     async with served(work) as (server, _), client(server, elicitation_callback=nobody) as connected:
         handle = await begin(connected, "remove", name="x")
@@ -573,7 +573,7 @@ async def test_a_cancelled_task_asks_no_more() -> None:
 
 
 async def test_a_bug_in_the_work_fails_the_task_and_not_the_server(caplog: pytest.LogCaptureFixture) -> None:
-    """tasks-8: logged once, its text stays here."""
+    """tasks-8: logged once; its text is not sent."""
 
     async def broken(task: Task) -> TaskAnswer:
         raise ZeroDivisionError("secret detail")
@@ -611,7 +611,7 @@ YES = {"confirm": types.ElicitResult(action="accept", content={"answer": True})}
 
 
 async def test_the_operators_question_comes_before_the_task(tmp_path: Path) -> None:
-    """tasks-10, questions-9: nothing is done before the confirmation; only sent values are shown."""
+    """tasks-10, questions-9: nothing is done before the confirmation; the form has only the values sent."""
     policy = OperatorPolicy(tools=ToolPolicy(ask=("run_command",)))
     arguments = {"command": "sh -c 'touch made; exec tail -f /dev/null'", "answers": {"confirm": True}}
     async with real(tmp_path, policy, elicitation_callback=nobody) as (_, connected):
@@ -638,7 +638,7 @@ NAMED = {"name": types.ElicitResult(action="accept", content={"answer": "Ada"})}
 
 
 async def test_a_question_may_come_before_the_task_and_another_in_it() -> None:
-    """tasks-10: the first is the answer to the request, and no task is left of it; the later one waits in the task."""
+    """tasks-10: the first is the result of the request, which leaves no task; the later one waits in the task."""
     work = Work()
     limits = TaskLimits(answer_seconds=1.0)
     async with served(work, limits) as (server, tasks), client(server, elicitation_callback=nobody) as connected:
@@ -659,7 +659,7 @@ async def test_a_question_may_come_before_the_task_and_another_in_it() -> None:
 
 
 async def test_an_answer_that_came_with_the_request_counts_in_its_task_too() -> None:
-    """tasks-10: however late its question is reached the second time."""
+    """tasks-10: whenever its question is reached the second time."""
     work = Work()
     work.go_on.set()
     limits = TaskLimits(answer_seconds=1.0)
@@ -690,15 +690,15 @@ async def test_a_command_of_a_task_is_a_run(tmp_path: Path) -> None:
     assert after["result"]["_meta"]["coretools/facts"]["signal"] == "SIGTERM"
 
 
-async def test_a_command_with_an_input_ends_when_that_does(tmp_path: Path) -> None:
-    """tasks-11: it is none of the runs, whose input stays open."""
+async def test_a_command_with_an_input_ends_with_it(tmp_path: Path) -> None:
+    """tasks-11: it is not one of the runs whose input stays open."""
     async with real(tmp_path) as (_, connected):
         result = await connected.call_tool("run_command", {"command": "sh -c 'sleep 1; cat'", "stdin": "abc"})
     assert result.content[0].text == "abc"  # type: ignore[union-attr]  # a text block
 
 
 async def test_no_child_of_a_cancelled_task_is_left(tmp_path: Path) -> None:
-    """tasks-7: nor a grandchild in a session of its own, by effect in /proc."""
+    """tasks-7: nor a grandchild in its own session, checked in /proc."""
     seconds = f"4{uuid.uuid4().int % 10**12:012d}.5"
     script = f"sh -c 'setsid sleep {seconds} & sleep {seconds}; wait'"
     async with real(tmp_path) as (_, connected):
@@ -711,8 +711,8 @@ async def test_no_child_of_a_cancelled_task_is_left(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["input", "KILL"])
-def test_a_server_that_ends_leaves_nothing_of_its_tasks(tmp_path: Path, end: str) -> None:
-    """tasks-4, tasks-8: the workstation server, over stdio, by effect in /proc."""
+def test_a_server_that_ends_leaves_no_process_of_its_tasks(tmp_path: Path, end: str) -> None:
+    """tasks-4, tasks-8: the workstation server, over stdio, checked in /proc."""
     seconds = f"4{uuid.uuid4().int % 10**12:012d}.5"
     extensions = {"extensions": {IDENTIFIER: {}}}
     envelope = {**ENVELOPE, "io.modelcontextprotocol/clientCapabilities": extensions}
@@ -734,8 +734,8 @@ def test_a_server_that_ends_leaves_nothing_of_its_tasks(tmp_path: Path, end: str
         assert wait_until_none(f"sleep {seconds}") == []
 
 
-async def test_progress_of_a_command_is_the_message_of_its_task(tmp_path: Path) -> None:
-    """tasks-6: seconds, bytes and the last line, as progress has them."""
+async def test_progress_of_a_command_is_the_status_message_of_its_task(tmp_path: Path) -> None:
+    """tasks-6: seconds, bytes and the last line, as in progress notifications."""
     async with real(tmp_path) as (_, connected):
         handle = await begin(connected, "run_command", command="sh -c 'echo on; exec tail -f /dev/null'")
         with anyio.fail_after(SECONDS):

@@ -1,4 +1,4 @@
-"""What a client learns that can't be asked: in the handshake era a tool's error, at 2026-07-28 one of the request."""
+"""The error for a client that cannot be asked: of the tool in the handshake era, of the request at 2026-07-28."""
 
 from collections.abc import Awaitable
 from typing import Any
@@ -11,7 +11,7 @@ from coretools.protocol.results import ERROR_KEY
 
 
 async def unasked(era: str, call: Awaitable[Any], capability: str = "elicitation", kind: str = "answer-needed") -> str:
-    """The sentence of the refusal; `kind` is its kind in the handshake era."""
+    """The message of the refusal; `kind` is its kind in the handshake era."""
     if era == "legacy":
         result = await call
         assert result.is_error

@@ -32,7 +32,7 @@ _MAKING = Lock()
 
 
 class Popen(subprocess.Popen[Any]):
-    """Takes what `subprocess.Popen` takes."""
+    """Takes the arguments of `subprocess.Popen`."""
 
     def _execute_child(self, *arguments: Any, **named: Any) -> None:
         asked = inspect.signature(super()._execute_child).bind(*arguments, **named).arguments
@@ -51,7 +51,7 @@ class Popen(subprocess.Popen[Any]):
 
 
 def run(words: list[str], *, timeout: float, check: bool = False, **named: Any) -> "subprocess.CompletedProcess[Any]":
-    """`subprocess.run` with `Popen` from here."""
+    """`subprocess.run` with this module's `Popen`."""
     given = named.pop("input", None)
     if given is not None:
         named["stdin"] = subprocess.PIPE
@@ -84,7 +84,7 @@ class _Zygote:
         atexit.register(self.close)
 
     def fork(self, request: tuple[Any, ...], standard: list[int]) -> int:
-        """The number of a process that becomes what is asked for."""
+        """Fork a process that becomes the given command; returns its pid."""
         letter = os.memfd_create("request")
         try:
             os.write(letter, marshal.dumps(request))

@@ -24,9 +24,9 @@ PRELOADED = (
     "coretools.hosting.unauthenticated_app",
     "coretools.web.service",
 )
-"""Never an entry point itself: that one is run anew in every child."""
+"""Never an entry point itself: it is run anew in every child."""
 HANDLES = 4
-"""With a request: a file that holds it, and the three standard descriptors."""
+"""Sent with a request: a file that contains it, and the three standard descriptors."""
 
 _CLONE_PARENT = 0x8000
 _SYS_CLONE = {"x86_64": 56, "aarch64": 220}
@@ -34,12 +34,12 @@ REQUEST_BYTES = 16
 
 
 def is_possible() -> bool:
-    """Whether a sibling can be made here."""
+    """Whether a sibling process can be created here."""
     return sys.platform == "linux" and os.uname().machine in _SYS_CLONE
 
 
 def fork_sibling() -> int:
-    """Like `os.fork`, but the child is one of this process's parent."""
+    """Like `os.fork`, but the child's parent is the parent of this process."""
     python = ctypes.PyDLL(None, use_errno=True)
     number = ctypes.c_long(_SYS_CLONE[os.uname().machine])
     flags = ctypes.c_long(_CLONE_PARENT | signal.SIGCHLD)
@@ -72,7 +72,7 @@ def serve(control: socket.socket) -> None:
 
 
 def become(descriptors: list[int]) -> None:
-    """Be `python -m MODULE WORDS...` from here on, in the directory and with the environment of the request."""
+    """Run `python -m MODULE WORDS...` in this process, in the directory and with the environment of the request."""
     letter, *standard = descriptors
     with open(letter, "rb") as file:
         file.seek(0)
@@ -96,7 +96,7 @@ def become(descriptors: list[int]) -> None:
 
 
 def main() -> None:
-    """With the number of a socket: import, then serve."""
+    """Import, then serve on the socket with the given descriptor."""
     control = socket.socket(fileno=int(sys.argv[1]))
     gc.disable()
     for name in PRELOADED:

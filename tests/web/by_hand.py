@@ -1,4 +1,4 @@
-"""A client of the protocol by hand: each request as it goes over the wire, each answer as it came."""
+"""A hand-written client of the protocol: it sends each request as given and returns each response as received."""
 
 import json
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ def fields(text: str, name: str) -> Iterator[str]:
 
 
 def messages_in(answer: httpx2.Response) -> list[dict[str, Any]]:
-    """Every message of an answer, be it JSON or a stream."""
+    """Return every message of a response, JSON or stream."""
     if answer.headers["content-type"] == "application/json":
         return [answer.json()]
     return [json.loads(data) for data in fields(answer.text, "data: ") if data]
@@ -40,7 +40,7 @@ class Hand:
     last_id: int = field(default=0)
 
     def headers(self) -> dict[str, str]:
-        """Of each request."""
+        """The headers of each request."""
         found = {**ACCEPT}
         if self.token:
             found["Authorization"] = f"Bearer {self.token}"
@@ -49,7 +49,7 @@ class Hand:
         return found
 
     async def initialize(self, capabilities: dict[str, Any] | None = None) -> httpx2.Response:
-        """Ask for a session, and say that it is begun if there is one."""
+        """Initialize, and send `notifications/initialized` if there is a session."""
         params = {
             "protocolVersion": self.revision,
             "capabilities": capabilities or {},
@@ -62,7 +62,7 @@ class Hand:
         return answer
 
     async def ask(self, method: str, params: dict[str, Any]) -> httpx2.Response:
-        """One request."""
+        """Send one request."""
         self.last_id += 1
         return await self.post({"jsonrpc": "2.0", "id": self.last_id, "method": method, "params": params})
 
@@ -71,13 +71,13 @@ class Hand:
         return await self.ask("tools/call", {"name": tool, "arguments": arguments})
 
     async def post(self, body: object) -> httpx2.Response:
-        """Any body."""
+        """Post any body."""
         return await self.http.post(self.url, json=body, headers=self.headers())
 
     async def stateless(
         self, method: str, name: str = "", *, meta: dict[str, Any] | None = None, **params: Any
     ) -> httpx2.Response:
-        """One request of the stateless era; `meta` stands over the envelope."""
+        """Send one request of the stateless era; `meta` overrides the envelope."""
         self.last_id += 1
         headers = {**self.headers(), "MCP-Protocol-Version": STATELESS, "Mcp-Method": method}
         if name:

@@ -1,4 +1,4 @@
-"""Certificates for this machine, as an operator has them: each signed by itself."""
+"""Self-signed certificates for this machine."""
 
 import datetime as dt
 import ipaddress
@@ -14,7 +14,7 @@ _PEM = (serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8)
 
 @dataclass(frozen=True)
 class Certificate:
-    """Where one lies, and its key."""
+    """Paths of a certificate and its key."""
 
     path: Path
     key: Path
@@ -22,7 +22,7 @@ class Certificate:
 
 
 def write_certificate(folder: Path, *, days: int = 2, password: bytes | None = None) -> Certificate:
-    """One for 127.0.0.1, in place of the one that lies in the folder; with no days left it ended an hour ago."""
+    """Write one for 127.0.0.1, replacing any in the folder; with no days left it expired an hour ago."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
     now = dt.datetime.now(dt.UTC)

@@ -1,4 +1,4 @@
-"""One Redis for all tests of a worker, and an authorization server for each module that wants one."""
+"""One Redis for all tests of a worker, and an authorization server for each module that needs one."""
 
 from collections.abc import Iterator
 
@@ -17,7 +17,7 @@ def shared_redis() -> Iterator[RedisServer]:
 
 @pytest.fixture
 def own_redis() -> Iterator[RedisServer]:
-    """For a test that does it harm."""
+    """For a test that damages it."""
     server = RedisServer()
     yield server
     server.close()
@@ -25,7 +25,7 @@ def own_redis() -> Iterator[RedisServer]:
 
 @pytest.fixture(scope="module")
 def authorization_server() -> Iterator[AuthorizationServer]:
-    """Its keys may be others than at the start: tests rotate them."""
+    """Its keys may differ from those at the start: tests rotate them."""
     server = AuthorizationServer()
     yield server
     server.close()

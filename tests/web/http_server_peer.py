@@ -1,4 +1,4 @@
-"""A `coretools-http` process: where it listens, what it logged, and its end."""
+"""A `coretools-http` process: its URL, its log, and its end."""
 
 import json
 import os
@@ -24,7 +24,7 @@ _SAID = "listening on "
 
 @dataclass(frozen=True)
 class HttpServer:
-    """One that listens."""
+    """A running server."""
 
     url: str
     process: subprocess.Popen[bytes]
@@ -32,12 +32,12 @@ class HttpServer:
 
     @property
     def lines(self) -> list[dict[str, Any]]:
-        """What it logged so far."""
+        """The log lines so far."""
         return _whole_lines(self.log)
 
     @property
     def calls(self) -> list[tuple[str, str]]:
-        """Each call that is over: the tool, and how it ended."""
+        """Each completed call: the tool, and its outcome."""
         return [(line["tool"], line["outcome"]) for line in self.lines if line["logger"] == "coretools.calls"]
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
@@ -95,6 +95,6 @@ def _where(process: subprocess.Popen[bytes], log: Path) -> str:
 
 
 def _whole_lines(log: Path) -> list[dict[str, Any]]:
-    """The lines that are JSON; what else is on standard error (a traceback of a start that failed) is left out."""
+    """The lines that are JSON, without other output on standard error (a traceback of a failed start)."""
     whole, _, _ = log.read_text().rpartition("\n")
     return [json.loads(line) for line in whole.splitlines() if line.startswith("{")]

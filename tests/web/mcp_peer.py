@@ -1,4 +1,4 @@
-"""A client by hand that reads an answer event by event, goes away in the middle of it, and comes back."""
+"""A hand-written client that reads a response event by event, disconnects in the middle of it, and resumes."""
 
 import itertools
 import json
@@ -24,19 +24,19 @@ _ids = itertools.count(1)
 
 
 def request(method: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """A request with an id of its own."""
+    """A request with a new id."""
     return {"jsonrpc": "2.0", "id": next(_ids), "method": method, "params": params or {}}
 
 
 def call(tool: str, /, *, token: str = "", **arguments: Any) -> dict[str, Any]:
-    """A tool call; with a token its progress is asked for."""
+    """A tool call; with a token it asks for progress."""
     params: dict[str, Any] = {"name": tool, "arguments": arguments}
     return request("tools/call", params | ({"_meta": {"progressToken": token}} if token else {}))
 
 
 @dataclass(frozen=True)
 class Event:
-    """One of a stream."""
+    """One event of a stream."""
 
     id: str
     retry: str
@@ -49,7 +49,7 @@ class Event:
 
 
 class Stream:
-    """The answer to a request, as it comes: events, or one JSON body."""
+    """A response while it arrives: events, or one JSON body."""
 
     def __init__(self, response: httpx2.Response) -> None:
         self.response = response
@@ -60,7 +60,7 @@ class Stream:
         return self.response.headers["content-type"].partition(";")[0]
 
     async def event(self) -> Event | None:
-        """The next event, comments left out; None at the end of the stream."""
+        """Return the next event, without comments; None at the end of the stream."""
         found: dict[str, str] = {}
         with anyio.fail_after(SECONDS):
             async for line in self._lines:
@@ -72,28 +72,28 @@ class Stream:
         return None
 
     async def message(self) -> dict[str, Any]:
-        """The next message; events that only carry an id are passed over."""
+        """Return the next message; events that only carry an id are skipped."""
         while (event := await self.event()) is not None:
             if event.data:
                 return event.message
         raise AssertionError("the stream is at its end")
 
     async def rest(self) -> list[Event]:
-        """All events until the server ends the stream."""
+        """Return all events until the server ends the stream."""
         found = []
         while (event := await self.event()) is not None:
             found.append(event)
         return found
 
     async def body(self) -> Any:
-        """The body, where it is JSON."""
+        """Return the body of a JSON response."""
         with anyio.fail_after(SECONDS):
             return json.loads(await self.response.aread())
 
 
 @dataclass(frozen=True)
 class Peer:
-    """Sends to one URL."""
+    """A client of one URL."""
 
     http: httpx2.AsyncClient
     url: str
@@ -101,7 +101,7 @@ class Peer:
 
     @asynccontextmanager
     async def asking(self, body: object, headers: Mapping[str, str] | None = None) -> AsyncIterator[Stream]:
-        """POST, and read the answer as it comes; leaving the block early goes away."""
+        """POST, and read the response as it arrives; leaving the block early disconnects."""
         sent = {**ACCEPT, **self.headers, **(headers or {})}
         with anyio.fail_after(SECONDS):
             response = await self.http.send(
@@ -114,7 +114,7 @@ class Peer:
                 await response.aclose()
 
     async def post(self, body: object, headers: Mapping[str, str] | None = None) -> httpx2.Response:
-        """POST, and read the whole answer."""
+        """POST, and read the whole response."""
         with anyio.fail_after(SECONDS):
             return await self.http.post(self.url, json=body, headers={**ACCEPT, **self.headers, **(headers or {})})
 
@@ -135,7 +135,7 @@ class Peer:
                 await response.aclose()
 
     async def say(self, tool: str, /, **arguments: Any) -> str:
-        """The text that a tool answers."""
+        """Return the text of a tool's result."""
         answer = await self.post(call(tool, **arguments))
         message = messages_in(answer)[-1]
         assert "result" in message, answer.text
@@ -149,7 +149,7 @@ def as_session(url: str, http: httpx2.AsyncClient, revision: str, session: str) 
 
 
 def handshake(revision: str, capabilities: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The request that opens a session."""
+    """The `initialize` request."""
     return request(
         "initialize", {"protocolVersion": revision, "capabilities": capabilities or {}, "clientInfo": CLIENT}
     )
@@ -157,7 +157,7 @@ def handshake(revision: str, capabilities: Mapping[str, Any] | None = None) -> d
 
 @asynccontextmanager
 async def session(url: str, revision: str, capabilities: Mapping[str, Any] | None = None) -> AsyncIterator[Peer]:
-    """A session of the handshake era, ended with the block."""
+    """Open a session of the handshake era, ended with the block."""
     async with httpx2.AsyncClient(timeout=SECONDS) as http:
         opened = await Peer(http, url).post(handshake(revision, capabilities))
         assert opened.status_code == 200, opened.text
@@ -181,23 +181,23 @@ def enveloped(body: dict[str, Any], *, revision: str = STATELESS, **capabilities
 
 
 def routing(body: Mapping[str, Any], revision: str = STATELESS) -> dict[str, str]:
-    """The headers that a stateless request has to have."""
+    """The headers that a stateless request needs."""
     headers = {"MCP-Protocol-Version": revision, "Mcp-Method": body["method"]}
     name = body["params"].get("name") or body["params"].get("uri")
     return headers | ({"Mcp-Name": name} if name else {})
 
 
 class StatelessPeer(Peer):
-    """Sends what it is given with envelope and headers of the stateless era."""
+    """Adds envelope and headers of the stateless era to what it sends."""
 
     @asynccontextmanager
     async def asking(self, body: Any, headers: Mapping[str, str] | None = None) -> AsyncIterator[Stream]:
-        """As ever, in the stateless era."""
+        """POST, and read the response as it arrives."""
         async with super().asking(enveloped(body), {**routing(body), **(headers or {})}) as stream:
             yield stream
 
     async def post(self, body: Any, headers: Mapping[str, str] | None = None) -> httpx2.Response:
-        """As ever, in the stateless era."""
+        """POST, and read the whole response."""
         return await super().post(enveloped(body), {**routing(body), **(headers or {})})
 
 

@@ -21,7 +21,7 @@ from coretools.web.service import ServedApp, ServerConfig, running_app
 
 
 def options_of(*words: str) -> argparse.Namespace:
-    """The flags of every entry point, and those of this one that a plan needs."""
+    """The flags of every entry point, and those of this one that a configuration needs."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--root", action="append")
     parser.add_argument("--config")
@@ -35,7 +35,7 @@ def plan_of(
     environment: Mapping[str, str] | None = None,
     flags: Mapping[str, Any] | None = None,
 ) -> ServerConfig:
-    """What is served: `words` are flags, `flags` keys of the configuration with dots."""
+    """A server configuration: `words` are flags, `flags` keys of the configuration with dots."""
     options = options_of(*words)
     environment = environment or {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
     source = ConfigSource(
@@ -50,14 +50,14 @@ def plan_of(
 
 @asynccontextmanager
 async def at_work(plan: ServerConfig, draining: Draining | None = None) -> AsyncIterator[str]:
-    """The URL of its endpoint, served until the end of the block."""
+    """Serve until the end of the block; yields the URL of the endpoint."""
     async with site_at_work(plan, draining) as (url, _):
         yield url
 
 
 @asynccontextmanager
 async def site_at_work(plan: ServerConfig, draining: Draining | None = None) -> AsyncIterator[tuple[str, ServedApp]]:
-    """The URL of its endpoint, and what reloads it."""
+    """As `at_work`, with the app that reloads it."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as accepting:
         accepting.bind(("127.0.0.1", 0))
         accepting.listen()

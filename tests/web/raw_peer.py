@@ -1,4 +1,4 @@
-"""A client that says exactly the bytes it is told to, and an app that remembers which requests reached it."""
+"""A client that sends exactly given bytes, and an app that records the requests that reached it."""
 
 import asyncio
 import contextlib
@@ -31,7 +31,7 @@ class Answer:
 
 
 class Raw:
-    """One connection. Reads only when it is told to: what it does not read waits at the server."""
+    """One connection. It reads only on request: other bytes wait at the server."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket = connection
@@ -43,7 +43,7 @@ class Raw:
             await self._loop.sock_sendall(self._socket, data)
 
     async def push(self, data: bytes) -> bool:
-        """Send as much as the other side takes before it has had enough; whether it took all."""
+        """Send until the other side resets the connection; whether it took everything."""
         with anyio.fail_after(SECONDS):
             try:
                 await self._loop.sock_sendall(self._socket, data)
@@ -52,17 +52,17 @@ class Raw:
             return True
 
     def end(self) -> None:
-        """Say that nothing more comes."""
+        """Shut down the sending side."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
 
     @property
     def is_reset(self) -> bool:
-        """Whether the server cut the connection off; told once."""
+        """Whether the server reset the connection; reported once."""
         return self._socket.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) != 0
 
     async def some(self, most: int = 65536) -> bytes:
-        """What there is to read; nothing at the end."""
+        """Read what there is; nothing at the end."""
         with anyio.fail_after(SECONDS):
             try:
                 return await self._loop.sock_recv(self._socket, most)
@@ -75,7 +75,7 @@ class Raw:
         self._read += more
 
     async def answer(self, *, has_body: bool = True) -> Answer:
-        """The next answer; one in chunks is read to its end."""
+        """Return the next response; a chunked one is read to its end."""
         with anyio.fail_after(SECONDS):
             head = await self._until(b"\r\n\r\n")
             first, *lines = head.decode("latin-1").split("\r\n")
@@ -106,7 +106,7 @@ class Raw:
         return body
 
     async def rest(self) -> bytes:
-        """Everything until the server closes its end, or resets the connection."""
+        """Return everything until the server closes its end, or resets the connection."""
         while more := await self.some():
             self._read += more
         return self._read
@@ -125,7 +125,7 @@ async def connected(port: int, *, receive_buffer: int | None = None, source: str
 
 
 async def asked(port: int, data: bytes) -> bytes:
-    """Everything that a connection answers to some bytes until it is closed by the server."""
+    """Send bytes, and return everything until the server closes the connection."""
     async with connected(port) as raw:
         await raw.push(data)
         return await raw.rest()
@@ -133,11 +133,11 @@ async def asked(port: int, data: bytes) -> bytes:
 
 @dataclass
 class Recorder:
-    """An app that reads a request whole, notes it, and answers with its path."""
+    """An app that reads a whole request, records it, and answers with its path."""
 
     seen: list[tuple[str, str, bytes]] = field(default_factory=list)
     size: int = 0
-    """Of the answer, beyond the path."""
+    """Size of the response, in addition to the path."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         body = b""
@@ -176,7 +176,7 @@ class Served:
 
 @asynccontextmanager
 async def served(app: ASGIApp, limits: LimitsSection | None = None, **options: Any) -> AsyncIterator[Served]:
-    """The app behind our protocol as uvicorn makes it, on a loopback socket, until the end of the block."""
+    """Serve an app with our protocol class in uvicorn, on a loopback socket, until the end of the block."""
     protocol = protocol_of(limits or LimitsSection(), **options)
     config = uvicorn.Config(app, http=protocol, ws="none", lifespan="off", log_config=None, access_log=False)
     config.load()
@@ -196,7 +196,7 @@ async def served(app: ASGIApp, limits: LimitsSection | None = None, **options: A
 
 
 async def serves(port: int) -> bool:
-    """Whether the next client is served."""
+    """Whether another client is served."""
     async with connected(port) as raw:
         await raw.send(b"GET /next HTTP/1.1\r\nHost: a\r\n\r\n")
         return (await raw.answer()).status == 200

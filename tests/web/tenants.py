@@ -56,7 +56,7 @@ ENVELOPE = {
 
 
 class EchoingTools:
-    """Tools whose progress, questions and answers hold what they are told."""
+    """Tools whose progress, questions and results contain their argument."""
 
     @tool(Effect.READ)
     async def tell(self, word: str, call: Call) -> str:
@@ -89,14 +89,14 @@ class Tenant:
     forbidden: list[bytes] = field(default_factory=list)
     """Canaries that it must never see."""
     ids: dict[str, str] = field(default_factory=dict)
-    """The last of each kind that was its own."""
+    """The last id of each kind that was its own."""
     done: Counter[str] = field(default_factory=Counter)
     bytes_seen: int = 0
     asked: Counter[str | None] = field(default_factory=Counter)
     """Requests by session."""
 
     def looked_at(self, answer: httpx2.Response) -> httpx2.Response:
-        """An answer, once it holds nothing of others."""
+        """Return a response after checking that it contains nothing of others."""
         self.look(answer.content)
         self.look(json.dumps(list(answer.headers.multi_items())).encode())
         return answer
@@ -114,11 +114,11 @@ class Tenant:
         return await self.post(method, {**params, **meta}, headers)
 
     async def call(self, name: str, /, **arguments: Any) -> dict[str, Any]:
-        """The result of a call of the stateless era, or its error."""
+        """Return the result of a call of the stateless era, or its error."""
         return last(await self.stateless("tools/call", called=name, name=name, arguments=arguments))
 
     async def in_session(self, session: str, method: str, **params: Any) -> httpx2.Response:
-        """One request of a session."""
+        """Send one request of a session."""
         return await self.post(method, params, self.of_session(session))
 
     async def post(self, method: str, params: dict[str, Any], headers: dict[str, str]) -> httpx2.Response:
@@ -131,7 +131,7 @@ class Tenant:
             return self.looked_at(await self.http.post(self.url, json=body, headers={**self.headers, **headers}))
 
     async def opened(self) -> str:
-        """A session."""
+        """Open a session."""
         params = {"protocolVersion": LATEST, "capabilities": {}, "clientInfo": {"name": self.canary, "version": "1"}}
         answer = await self.post("initialize", params, {})
         assert answer.status_code == 200, answer.text
@@ -141,12 +141,12 @@ class Tenant:
         return session
 
     async def ended(self, session: str) -> int:
-        """The status of its DELETE."""
+        """DELETE it, and return the status."""
         with anyio.fail_after(SECONDS):
             return self.looked_at(await self.http.delete(self.url, headers=self.of_session(session))).status_code
 
     async def missed(self, session: str, event: str) -> tuple[int, bytes]:
-        """What a GET with an event id gives at once: its status and what came before it waits."""
+        """The status of a GET with an event id, and what arrives before it waits."""
         headers = {**self.of_session(session), "Last-Event-ID": event}
         data = b""
         with anyio.fail_after(SECONDS):
@@ -166,7 +166,7 @@ class Tenant:
 
 
 class Life:
-    """What a tenant does, one thing after the other, as chance has it."""
+    """What a tenant does, one thing after the other, in random order."""
 
     def __init__(self, tenant: Tenant, others: Sequence[Tenant], source: random.Random) -> None:
         self._tenant = tenant
@@ -188,14 +188,14 @@ class Life:
         ]
 
     async def round(self) -> None:
-        """Everything once, in any order."""
+        """Do everything once, in any order."""
         self._random.shuffle(self._things)
         for thing in self._things:
             await thing()
             self._tenant.done[thing.__name__] += 1
 
     async def reads(self) -> None:
-        """Its role's file, and not the other's, by any name."""
+        """Read its role's file; the other role's must not be readable by any name."""
         mine = await self._tenant.call("read_file", path=f"{self._tenant.role}.txt")
         assert self._tenant.root in json.dumps(mine), mine
         for path in ("../blue/blue.txt", "../red/red.txt", "blue.txt", "red.txt"):
@@ -221,7 +221,7 @@ class Life:
             assert "result" in last(found), found.text
 
     async def commands(self) -> None:
-        """A child that says the canary."""
+        """Run a command that prints the canary."""
         answer = await self._tenant.call("run_command", command=f"echo {self._tenant.canary}")
         task = answer["result"].get("taskId")
         while task is not None and answer["result"]["status"] == "working":
@@ -264,7 +264,7 @@ class Life:
         self._tenant.ids["session"] = session  # stays open: somebody may try it
 
     async def asks(self) -> None:
-        """A question, and the state that goes with its answer."""
+        """Ask a question, and use the state that belongs to its answer."""
         asked = await self._tenant.call("sure", **self._word)
         assert asked["result"]["resultType"] == "input_required", asked
         state = asked["result"]["requestState"]
@@ -274,7 +274,7 @@ class Life:
         self._tenant.ids["answers"] = json.dumps(answers)
 
     async def has_tasks(self) -> None:
-        """A task."""
+        """Start a task."""
         begun = await self._tenant.call("run_command", command=f"sh -c 'echo {self._tenant.canary}; sleep 60'")
         task = begun["result"]["taskId"]
         ended = self._tenant.ids.get("task")
@@ -296,7 +296,7 @@ class Life:
         assert await self._tenant.ended(session) == 200
 
     async def listens(self) -> None:
-        """For what changes, while others change their own."""
+        """Listen for changes while others change their own."""
         wanted = {"toolsListChanged": True, "resourcesListChanged": True, "resourceSubscriptions": []}
         mine = self._tenant.ids.get("resource")
         if mine:
@@ -305,7 +305,7 @@ class Life:
             await self._tenant.stateless("subscriptions/listen", notifications=wanted)
 
     async def steals(self) -> None:
-        """What lies on the table of another: it must be as if it were not there."""
+        """Use ids from the table of another tenant: the response must be that for an unknown id."""
         other = self._random.choice(self._others)
         for kind, stolen in list(other.ids.items()):
             if kind != "answers":
@@ -318,7 +318,7 @@ class Life:
 
 
 def last(answer: httpx2.Response) -> dict[str, Any]:
-    """The last message in an answer: its response."""
+    """The last message in a response."""
     if answer.headers["content-type"].startswith("application/json"):
         found: dict[str, Any] = answer.json()
         return found
@@ -328,7 +328,7 @@ def last(answer: httpx2.Response) -> dict[str, Any]:
 
 
 async def _same(tenant: Tenant, stolen: str, invented: str, ask: Callable[[str], Awaitable[Any]]) -> None:
-    """A stolen id gets what an invented one of the same form does, but for the id itself."""
+    """A stolen id gets what an invented one of the same form gets, apart from the id itself."""
     got, expected = await ask(stolen), await ask(invented)
     assert got == expected, f"{tenant.name}: {got} for another's id, {expected} for one that there is not"
 
@@ -339,7 +339,7 @@ def _invented(stolen: str) -> str:
 
 
 def _without(answer: httpx2.Response, given: str) -> tuple[int, str]:
-    """An answer without what was given and the id of its request, in whichever form: a late one streams."""
+    """A response without the id that was given and the request id, in either form: a late one streams."""
     message = last(answer)
     text = json.dumps({key: value for key, value in message.items() if key != "id"})
     return answer.status_code, text.replace(json.dumps(given)[1:-1], "...").replace(given, "...")
@@ -358,7 +358,7 @@ async def steal_session(tenant: Tenant, stolen: str, other: Tenant) -> None:
 
 
 async def steal_event(tenant: Tenant, stolen: str, other: Tenant) -> None:
-    """With a session of its own."""
+    """In a session of its own."""
     session = await tenant.opened()
 
     async def ask(event: str) -> Any:
@@ -407,7 +407,7 @@ async def steal_task(tenant: Tenant, stolen: str, other: Tenant) -> None:
 
 
 async def steal_state(tenant: Tenant, stolen: str, other: Tenant) -> None:
-    """With the answers that belong to it, to the same call: only who calls is another."""
+    """With the answers that belong to it, for the same call: only the principal differs."""
     answers = json.loads(other.ids["answers"])
 
     async def ask(state: str) -> Any:
@@ -436,7 +436,7 @@ STEALING: dict[str, Callable[[Tenant, str, Tenant], Awaitable[None]]] = {
 
 
 def plan_for_tenants(folder: Path) -> tuple[ServerConfig, dict[str, str], dict[str, str]]:
-    """What is served, the tokens by name, and the canary of each role's root."""
+    """The server configuration, the tokens by name, and the canary of each role's root."""
     tokens = {name: create_token(str(folder / "tokens.json"), name=name, role=role)[1] for name, role in WHO.items()}
     roots = {}
     for role in set(WHO.values()):
@@ -453,8 +453,8 @@ def plan_for_tenants(folder: Path) -> tuple[ServerConfig, dict[str, str], dict[s
 
 @asynccontextmanager
 async def tenants_of(url: str, tokens: dict[str, str], roots: dict[str, str]) -> AsyncIterator[list[Tenant]]:
-    """Everybody, each knowing what the others have."""
-    # A connection is given up before the server does: one that closes it while a request goes out fails that request.
+    """All tenants, each with the table of ids."""
+    # A connection is given up before the server does: one closed while a request is being sent fails that request.
     async with httpx2.AsyncClient(timeout=SECONDS, limits=httpx2.Limits(keepalive_expiry=1)) as http:
         found = [
             Tenant(name=name, role=role, url=url, token=tokens[name], root=roots[role], http=http)

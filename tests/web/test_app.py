@@ -13,7 +13,7 @@ ORDER = """
 
 
 async def test_a_request_passes_the_middleware_in_the_stated_order(tmp_path: Path) -> None:
-    """http-28: cheap checks before costly ones, and no body is read before the caller is known."""
+    """http-28: cheap checks run before costly ones, and no body is read before authentication."""
     async with site_at_work(plan_of("--root", str(tmp_path))) as (_, site):
         app: Any = site.app
         passed = [type(app).__name__]

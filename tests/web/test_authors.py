@@ -1,4 +1,4 @@
-"""Who commits over HTTP: the token's author, else the role's, else the server's (docs/specs/http.md)."""
+"""Commit authors over HTTP: the token's, else the role's, else the server's (docs/specs/http.md)."""
 
 import json
 import os
@@ -39,7 +39,7 @@ roots = ["{folder}/work"]
 TASKS = {**ENVELOPE, "io.modelcontextprotocol/clientCapabilities": {"extensions": {IDENTIFIER: {}}}}
 
 WHO = {
-    # Name: role, author of the token, and who commits then.
+    # Name: role, author of the token, expected author.
     "ada": ("dev", Author("Ada", "ada@example.com"), "Ada <ada@example.com>"),
     "bob": ("dev", Author("Bob", "bob@example.com"), "Bob <bob@example.com>"),
     "cat": ("dev", None, "Dev Team <dev@example.com>"),
@@ -59,7 +59,7 @@ def repositories(work: Path, *names: str) -> None:
 
 
 def planned(folder: Path) -> tuple[ServerConfig, dict[str, str]]:
-    """What is served, and the token of each."""
+    """The server configuration, and the token of each principal."""
     tokens = {
         name: create_token(str(folder / "tokens"), name=name, role=role, author=author)[1]
         for name, (role, author, _) in WHO.items()
@@ -81,11 +81,11 @@ async def connected(url: str, token: str, mode: str) -> AsyncIterator[Client]:
 async def done(client: Client, tool: str, **arguments: object) -> str:
     result = await client.call_tool(tool, arguments)
     assert not result.is_error, result.content
-    return result.content[0].text  # type: ignore[union-attr]  # text is all that these send
+    return result.content[0].text  # type: ignore[union-attr]  # these send text only
 
 
 def commits(repository: Path) -> dict[str, str]:
-    """Author and committer by what a commit says."""
+    """Author of each commit by its subject; the committer is the same."""
     words = ["git", "-C", str(repository), "log", "--format=%s%x00%an <%ae>%x00%cn <%ce>"]
     found = {}
     for line in subprocess.check_output(words, text=True, timeout=60).splitlines():
@@ -96,7 +96,7 @@ def commits(repository: Path) -> dict[str, str]:
 
 
 async def commit_twice(client: Client, name: str, repository: str) -> None:
-    """By the tool, by git in a command, and by git in a program that goes on as a run."""
+    """With the tool, with git in a command, and with git in a program that becomes a run."""
     await done(client, "write_file", path=f"{repository}/{name}", content=name)
     await done(client, "git_add", repository=repository, paths=[name])
     await done(client, "git_commit", repository=repository, message=f"{name} by tool")
@@ -107,10 +107,8 @@ async def commit_twice(client: Client, name: str, repository: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-async def test_each_principal_commits_under_the_name_of_his_token_role_or_server(
-    tmp_path: Path, work: Path, mode: str
-) -> None:
-    """http-20: all at the same time, each in a repository of his own."""
+async def test_each_principal_commits_as_its_token_role_or_server_says(tmp_path: Path, work: Path, mode: str) -> None:
+    """http-20: all at the same time, each in a repository of its own."""
     repositories(work, *WHO)
     plan, tokens = planned(tmp_path)
 
@@ -126,8 +124,8 @@ async def test_each_principal_commits_under_the_name_of_his_token_role_or_server
         assert commits(work / name) == {f"{name} by {way}": expected for way in ("tool", "command", "run")}
 
 
-async def test_what_a_task_starts_commits_as_whoever_asked_for_it(tmp_path: Path, work: Path) -> None:
-    """http-20: a task goes on when its request is over."""
+async def test_a_task_commits_as_the_principal_that_started_it(tmp_path: Path, work: Path) -> None:
+    """http-20: a task continues after its request."""
     repositories(work, ".")
     os.mkfifo(work / "go")
     plan, tokens = planned(tmp_path)
@@ -140,7 +138,7 @@ async def test_what_a_task_starts_commits_as_whoever_asked_for_it(tmp_path: Path
 
 
 class TaskPeer:
-    """A client of the stateless era that takes tasks."""
+    """A client of the stateless era that accepts tasks."""
 
     def __init__(self, http: httpx2.AsyncClient, url: str, headers: dict[str, str]) -> None:
         self._http = http
@@ -148,7 +146,7 @@ class TaskPeer:
         self._headers = headers
 
     async def carried(self, command: str, go: Path) -> None:
-        """Have a command run as a task that waits until its request is over, and wait for its end."""
+        """Run a command as a task that waits for the end of its request, and wait for its result."""
         arguments = {"command": f'sh -c "cat {go.name}; {command}"'}
         task_state = await self._sent("tools/call", "run_command", arguments=arguments)
         task = task_state["taskId"]
@@ -169,8 +167,8 @@ class TaskPeer:
 
 
 @pytest.mark.parametrize("author", ["Ada", "Ada <a@x>\nBob <b@x>", "<a@x>"])
-def test_an_author_of_a_role_that_is_none_ends_the_start(tmp_path: Path, work: Path, author: str) -> None:
-    """http-20: and the sentence names the key."""
+def test_an_invalid_author_of_a_role_ends_the_start(tmp_path: Path, work: Path, author: str) -> None:
+    """http-20: the message names the key."""
     (tmp_path / "http.toml").write_text(f"[roles.dev]\nroots = ['{work}']\nauthor = {json.dumps(author)}\n")
     with pytest.raises(BadSetting, match=r"roles\.dev\.author: write a name and an address as git does"):
         plan_of("--config", str(tmp_path / "http.toml"))

@@ -1,4 +1,4 @@
-"""`coretools-http --check`: what it verifies, and what it says of it (docs/specs/http.md)."""
+"""`coretools-http --check`: what it verifies, and its report (docs/specs/http.md)."""
 
 import socket
 from pathlib import Path
@@ -25,7 +25,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 async def report_of(folder: Path, **flags: object) -> CheckReport:
-    """What a check says; `flags` are keys of the configuration, two underscores for a dot."""
+    """The report of a check; `flags` are keys of the configuration, two underscores for a dot."""
     given = {key.replace("__", "."): value for key, value in {"server__port": 0, **flags}.items()}
     return await check_config(plan_of("--root", f"{folder}/root", "--policy", f"{folder}/policy.toml", flags=given))
 
@@ -36,7 +36,7 @@ def tls_of(folder: Path, **more: int) -> dict[str, object]:
 
 
 async def test_each_part_has_a_line(folder: Path) -> None:
-    """http-16: of what was verified."""
+    """http-16: one line for each verified part."""
     files = {f"{name}__tokens": str(folder / name) for name in ("auth", "console", "metrics") if name != "auth"}
     create_token(str(folder / "tokens"), name="eve", role="elsewhere")
     tls = tls_of(folder, days=100)
@@ -62,8 +62,8 @@ async def test_each_part_has_a_line(folder: Path) -> None:
     ]
 
 
-async def test_a_certificate_is_judged_by_its_time_its_key_and_its_chain(folder: Path) -> None:
-    """http-16, http-24: an expired one is a fault, one of a few days a warning."""
+async def test_a_certificate_is_checked_for_its_time_its_key_and_its_chain(folder: Path) -> None:
+    """http-16, http-24: an expired one is a fault, one with a few days left a warning."""
     soon = await report_of(folder, **tls_of(folder, days=3))
     assert (soon.faults, "warning: tls: 2 days left; renew it and send SIGHUP" in soon.lines) == ([], True)
     expired = await report_of(folder, **tls_of(folder, days=0))
@@ -83,7 +83,7 @@ async def test_a_certificate_is_judged_by_its_time_its_key_and_its_chain(folder:
 
 
 async def test_keys_of_an_issuer_are_fetched(folder: Path, authorization_server: AuthorizationServer) -> None:
-    """http-16, http-24: one that can't be had is a fault that names the address."""
+    """http-16, http-24: keys that cannot be fetched are a fault that names the URL."""
     jwt = {"issuer": authorization_server.issuer}
     more = {"server__public_url": authorization_server.resource}
     fine = await report_of(folder, auth__jwt=jwt, **more)
@@ -96,8 +96,8 @@ async def test_keys_of_an_issuer_are_fetched(folder: Path, authorization_server:
     assert report.faults == [f"auth.jwt: the keys of {nobody} can't be fetched: {nobody}/keys: ConnectError"]
 
 
-async def test_redis_is_asked_and_nothing_is_written_there(folder: Path) -> None:
-    """http-16, http-24: a replica of the same name may be at work; one that does not answer is a fault."""
+async def test_redis_is_queried_and_nothing_is_written_there(folder: Path) -> None:
+    """http-16, http-24: a replica of the same name may be running; a Redis that does not answer is a fault."""
     redis = RedisServer()
     try:
         fine = await report_of(folder, redis__url=redis.url, redis__replica="a")
@@ -108,8 +108,8 @@ async def test_redis_is_asked_and_nothing_is_written_there(folder: Path) -> None
     assert gone.faults == ["redis.url: no Redis answers there, or it refuses us (ConnectionError)"]
 
 
-async def test_a_port_in_use_is_a_warning_and_every_fault_is_said(folder: Path) -> None:
-    """http-16, http-24: a check before a reload finds the server itself; what is wrong does not hide what else is."""
+async def test_a_port_in_use_is_a_warning_and_every_fault_is_reported(folder: Path) -> None:
+    """http-16, http-24: a check before a reload finds the server itself; one fault does not hide others."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         report = await report_of(folder, server__port=port, redis__url="unix:///no/such", **tls_of(folder, days=0))
@@ -123,8 +123,8 @@ async def test_a_port_in_use_is_a_warning_and_every_fault_is_said(folder: Path) 
     assert "server.host 192.0.2.7, port 1: can't listen there" in report.faults[0]
 
 
-async def test_every_role_and_every_root_is_verified_by_itself(folder: Path) -> None:
-    """http-24, http-16: beside a token file that is missing; a key that every user can read is a warning."""
+async def test_every_role_and_every_root_is_verified_separately(folder: Path) -> None:
+    """http-24, http-16: also with a missing token file; a world-readable key is a warning."""
     flags = tls_of(folder)
     (folder / "key.pem").chmod(0o644)
     good = str(folder / "root")
@@ -148,8 +148,8 @@ async def test_every_role_and_every_root_is_verified_by_itself(folder: Path) -> 
         await report_of(folder, roles={"a": {"profile": "x", "roots": [good]}, "b": {"profile": "y"}})
 
 
-async def test_files_that_can_t_be_used_are_said_once_each_and_hide_nothing(folder: Path) -> None:
-    """http-24: by their names; a file that is missing is no end of the check."""
+async def test_unusable_files_are_reported_once_each_and_hide_nothing(folder: Path) -> None:
+    """http-24: by name; a missing file does not end the check."""
     (folder / "tokens").chmod(0o644)
     (folder / "metrics").unlink()
     flags = {**tls_of(folder), "server__tls_key": f"{folder}/no.pem"}

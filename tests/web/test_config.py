@@ -1,4 +1,4 @@
-"""The configuration of the HTTP server, and the roles that come of it (docs/specs/http.md)."""
+"""The configuration of the HTTP server, and its roles (docs/specs/http.md)."""
 
 import os
 from pathlib import Path
@@ -38,8 +38,8 @@ def written(folder: Path, text: str | bytes) -> str:
     return str(path)
 
 
-def test_a_flag_wins_over_a_variable_and_that_over_the_file(tmp_path: Path) -> None:
-    """http-15: in this order, key by key."""
+def test_a_flag_overrides_a_variable_and_that_the_file(tmp_path: Path) -> None:
+    """http-15: for each key."""
     path = written(tmp_path, WHOLE)
     assert read_config(path, {}, {}).server.port == 9000
     port = {"CORETOOLS_HTTP_SERVER__PORT": "9001"}
@@ -50,7 +50,7 @@ def test_a_flag_wins_over_a_variable_and_that_over_the_file(tmp_path: Path) -> N
 
 
 def test_every_key_is_a_variable_too() -> None:
-    """http-15: lists with commas, tables by name, what is optional."""
+    """http-15: lists with commas, tables by name, optional keys."""
     found = read_config(
         None,
         {
@@ -88,8 +88,8 @@ def test_every_key_is_a_variable_too() -> None:
         ("x = " + "[" * 5000, "not valid TOML"),
     ],
 )
-def test_what_can_t_be_meant_ends_the_start(tmp_path: Path, text: str | bytes, expected: str) -> None:
-    """http-15: named by its key, all at once."""
+def test_invalid_values_end_the_start(tmp_path: Path, text: str | bytes, expected: str) -> None:
+    """http-15: each is named by its key, all at once."""
     with pytest.raises(BadSetting) as refused:
         read_config(written(tmp_path, text), {}, {})
     assert expected in str(refused.value)
@@ -121,20 +121,20 @@ def test_what_can_t_be_meant_ends_the_start(tmp_path: Path, text: str | bytes, e
         ({"CORETOOLS_HTTP_SERVER": "1", "CORETOOLS_HTTP_SERVER__PORT": "2"}, "server is no table"),
     ],
 )
-def test_variables_that_are_not_known_end_the_start(environment: dict[str, str], expected: str) -> None:
-    """http-15: a typing error is no wish."""
+def test_unknown_variables_end_the_start(environment: dict[str, str], expected: str) -> None:
+    """http-15: a typing error is not ignored."""
     with pytest.raises(BadSetting, match=expected):
         read_config(None, environment, {})
 
 
-def test_a_value_is_not_in_the_sentence() -> None:
+def test_the_message_does_not_contain_the_value() -> None:
     """http-15: it may be a password."""
     with pytest.raises(BadSetting) as refused:
         read_config(None, {f"{VARIABLES}REDIS__TIMEOUT_SECONDS": "redis://:hunter2@h"}, {})
     assert "hunter2" not in str(refused.value)
 
 
-def test_a_file_that_is_none_ends_the_start(tmp_path: Path) -> None:
+def test_what_is_not_a_configuration_file_ends_the_start(tmp_path: Path) -> None:
     """http-15: missing, a directory, or endless."""
     for path, expected in ((tmp_path / "none", "No such file"), (tmp_path, "directory")):
         with pytest.raises(BadSetting, match=expected):
@@ -151,7 +151,7 @@ def roles(config: Config, folder: Path, *words: str) -> dict[str, Any]:
 
 
 def test_without_roles_there_is_the_default_one_of_the_flags(tmp_path: Path) -> None:
-    """http-12: and without a root it is the directory that the server was started in, as with the other server."""
+    """http-12: without a root it serves the directory that it was started in, like the stdio server."""
     (role,) = roles(Config(), tmp_path, "--profile", "read").values()
     assert (role.name, role.settings.roots, role.settings.profile) == ("default", (str(tmp_path),), "read")
     (role,) = roles(Config(), tmp_path, "--root", "/a:ro", "--read-only").values()
@@ -159,7 +159,7 @@ def test_without_roles_there_is_the_default_one_of_the_flags(tmp_path: Path) -> 
 
 
 def test_each_role_has_its_own_roots_and_rights(tmp_path: Path) -> None:
-    """http-12: what it does not say is as the flags say; read-only flags win."""
+    """http-12: keys that it does not set come from the flags; read-only flags win."""
     config = read_config(written(tmp_path, WHOLE.replace('tokens = "/etc/coretools/tokens"', "")), {}, {})
     found = roles(config, tmp_path, "--deny", "*.key")
     assert found["default"].settings.roots == ("/srv/a:ro",)
@@ -177,7 +177,7 @@ def test_each_role_has_its_own_roots_and_rights(tmp_path: Path) -> None:
     ],
     ids=["loopback", "tokens", "issuer"],
 )
-def test_requests_are_limited_where_there_are_tokens_or_the_operator_says_so(
+def test_requests_are_limited_if_there_are_tokens_or_the_operator_sets_a_rate(
     tmp_path: Path, auth: str, expected: tuple[float, float]
 ) -> None:
     """validation-33."""
@@ -191,8 +191,8 @@ def test_requests_are_limited_where_there_are_tokens_or_the_operator_says_so(
     assert (found["a"].rates.requests_per_second, found["b"].rates.requests_per_second) == expected
 
 
-def test_the_network_is_given_by_role_or_by_the_flags(tmp_path: Path) -> None:
-    """http-12: a role that does not say has what the flags and the policy file say."""
+def test_the_network_is_set_by_role_or_by_the_flags(tmp_path: Path) -> None:
+    """http-12: a role without the key has the setting of the flags and the policy file."""
     text = """\
 [roles.a]
 roots = ['/a']
@@ -219,16 +219,16 @@ network = 'deny'
         ("[roles.dev]\nroots=['/a']\nprofile='most'", "role dev: unknown profile 'most'"),
     ],
 )
-def test_a_role_that_can_t_be_served_ends_the_start(tmp_path: Path, text: str, expected: str) -> None:
-    """http-12: named."""
+def test_an_invalid_role_ends_the_start(tmp_path: Path, text: str, expected: str) -> None:
+    """http-12: the message names it."""
     with pytest.raises(BadSetting, match=expected):
         roles(read_config(written(tmp_path, text), {}, {}), tmp_path)
 
 
 @pytest.mark.parametrize("key", ["auth.tokens", "console.tokens", "metrics.tokens", "server.tls_key"])
 @pytest.mark.parametrize("way", ["straight", "link", "read-only"])
-def test_the_operator_s_files_lie_out_of_reach_of_tools(tmp_path: Path, key: str, way: str) -> None:
-    """http-14: beneath a root they could be read, or changed; also by a link that leads through one."""
+def test_the_operator_s_files_may_not_lie_in_a_root(tmp_path: Path, key: str, way: str) -> None:
+    """http-14: tools could read or change them; also through a symbolic link."""
     root, apart = tmp_path / "root", tmp_path / "apart"
     root.mkdir()
     apart.mkdir()
@@ -242,8 +242,8 @@ def test_the_operator_s_files_lie_out_of_reach_of_tools(tmp_path: Path, key: str
     assert roles(read_config(None, {}, {key: str(apart / "file")}), tmp_path, "--root", str(root))
 
 
-def test_the_configuration_itself_lies_out_of_reach_of_tools(tmp_path: Path) -> None:
-    """http-14: whoever may write it may open the server."""
+def test_the_configuration_file_may_not_lie_in_a_root(tmp_path: Path) -> None:
+    """http-14: whoever can write it controls the server."""
     path = written(tmp_path, "[limits]\nsessions = 3")
     with pytest.raises(BadSetting, match="tools could reach it"):
         build_roles(read_config(path, {}, {}), options_of("--config", path), ENVIRONMENT, str(tmp_path))

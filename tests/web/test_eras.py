@@ -65,7 +65,7 @@ def error_of(answer: httpx2.Response) -> tuple[int, int]:
 
 
 async def fetched(peer: Peer, last: Event) -> list[Event]:
-    """What came after an event, until the request was answered."""
+    """The messages after an event, until the response."""
     async with peer.listening(last.id) as missed:
         assert (missed.response.status_code, missed.kind) == (200, STREAM)
         return await missed.rest()
@@ -76,7 +76,7 @@ async def fetched(peer: Peer, last: Event) -> list[Event]:
 
 @pytest.mark.parametrize("revision", HANDSHAKES)
 async def test_a_session_from_its_beginning_to_its_end(server: HttpServer, revision: str) -> None:
-    """http-1, http-7: requests, the one stream of GET, DELETE; behind that there is nothing for any method."""
+    """http-1, http-7: requests, the one stream of GET, DELETE; afterwards every method gets 404."""
     async with session(server.url, revision) as peer:
         async with peer.listening() as stream:
             assert (stream.response.status_code, stream.kind) == (200, STREAM)
@@ -95,7 +95,7 @@ async def test_a_session_from_its_beginning_to_its_end(server: HttpServer, revis
 
 @pytest.mark.parametrize("revision", HANDSHAKES)
 async def test_what_needs_a_session_is_refused_without_one(server: HttpServer, revision: str) -> None:
-    """http-1: 400, and for one that never was 404."""
+    """http-1: 400, and 404 for an unknown id."""
     async with httpx2.AsyncClient(timeout=SECONDS) as http:
         nobody = Peer(http, server.url, {"MCP-Protocol-Version": revision})
         assert (await nobody.post(request("tools/list"))).status_code == 400
@@ -111,15 +111,15 @@ async def test_what_needs_a_session_is_refused_without_one(server: HttpServer, r
 
 @pytest.mark.parametrize("revision", HANDSHAKES)
 async def test_a_tool_is_called_in_every_revision(server: HttpServer, revision: str) -> None:
-    """http-1, http-2: one that only answers is answered with JSON."""
+    """http-1, http-2: a tool that only responds gets JSON."""
     async with session(server.url, revision) as peer, peer.asking(call("read_file", path="file.txt")) as answer:
         assert answer.kind == JSON
         assert "a line" in text_of(await answer.body())
 
 
 @pytest.mark.parametrize("revision", HANDSHAKES)
-async def test_a_client_that_was_away_gets_what_it_missed(server: HttpServer, revision: str) -> None:
-    """http-3, http-4: the call goes on without it, and its answer is there by the id of the last event that came."""
+async def test_a_client_that_disconnected_gets_what_it_missed(server: HttpServer, revision: str) -> None:
+    """http-3, http-4: the call goes on without it, and the response follows the id of the last event received."""
     name = f"away {revision}"
     async with session(server.url, revision) as peer:
         async with peer.asking(call("hold", token="t", name=name, aloud=True)) as answer:
@@ -140,7 +140,7 @@ async def event_of(stream: Stream) -> Event:
 
 
 async def test_several_calls_of_a_session_have_a_stream_each(server: HttpServer) -> None:
-    """http-3: whatever the order in which they end, and nothing of one is on another's."""
+    """http-3: whatever the order in which they end; no stream has messages of another call."""
     names = ["one", "two", "three"]
     async with session(server.url, LATEST) as peer, AsyncExitStack() as stack:
         streams = {}
@@ -153,7 +153,7 @@ async def test_several_calls_of_a_session_have_a_stream_each(server: HttpServer)
             assert [text_of(event.message) for event in await streams[name].rest()] == [f"{name} is over"]
 
 
-async def test_a_client_that_is_gone_before_anything_came_changes_nothing(server: HttpServer) -> None:
+async def test_a_disconnect_before_the_first_event_changes_nothing(server: HttpServer) -> None:
     """http-4: the call goes on to its end."""
     async with session(server.url, LATEST) as peer:
         async with anyio.create_task_group() as tasks:
@@ -165,8 +165,8 @@ async def test_a_client_that_is_gone_before_anything_came_changes_nothing(server
         await until_state(peer, "early", "over")
 
 
-async def test_a_silent_call_can_be_come_back_to(server: HttpServer) -> None:
-    """http-2, http-4: one that takes its time streams, its first event has nothing but an id and when to come back."""
+async def test_a_silent_call_can_be_resumed(server: HttpServer) -> None:
+    """http-2, http-4: a slow call streams; its first event has only an id and a retry time."""
     async with session(server.url, LATEST) as peer:
         async with peer.asking(call("hold", name="silent")) as answer:
             assert answer.kind == STREAM
@@ -177,8 +177,8 @@ async def test_a_silent_call_can_be_come_back_to(server: HttpServer) -> None:
         assert text_of(event.message) == "silent is over"
 
 
-async def test_a_client_that_is_sent_away_comes_back(server: HttpServer) -> None:
-    """http-3: the stream ends without the answer, which is fetched while the call still runs, in two goes."""
+async def test_a_client_whose_stream_the_server_closes_resumes(server: HttpServer) -> None:
+    """http-3: the stream ends without the response, which is fetched while the call still runs, in two requests."""
     async with session(server.url, LATEST) as peer:
         async with peer.asking(call("go_away", name="sent away")) as answer:
             assert answer.kind == STREAM
@@ -191,8 +191,8 @@ async def test_a_client_that_is_sent_away_comes_back(server: HttpServer) -> None
             assert text_of(await missed.message()) == "sent away came back"
 
 
-async def test_an_event_of_another_session_leads_to_nothing(server: HttpServer) -> None:
-    """http-8: also where both are of one principal."""
+async def test_an_event_of_another_session_is_not_found(server: HttpServer) -> None:
+    """http-8: also if both belong to one principal."""
     async with session(server.url, LATEST) as peer, session(server.url, LATEST) as other:
         async with peer.asking(call("go_away", name="private")) as answer:
             [first] = await answer.rest()
@@ -203,7 +203,7 @@ async def test_an_event_of_another_session_leads_to_nothing(server: HttpServer) 
 
 
 @pytest.mark.parametrize("revision", HANDSHAKES)
-async def test_what_is_said_before_the_answer_comes_before_it(server: HttpServer, revision: str) -> None:
+async def test_notifications_before_the_response_arrive_before_it(server: HttpServer, revision: str) -> None:
     """http-3: messages of a call, on its own stream."""
     async with session(server.url, revision) as peer, peer.asking(call("tell")) as answer:
         assert answer.kind == STREAM
@@ -237,7 +237,7 @@ async def test_what_is_said_before_the_answer_comes_before_it(server: HttpServer
 async def test_a_question_comes_in_the_middle_of_a_call(
     server: HttpServer, tool: str, capability: str, method: str, result: dict[str, Any], says: str
 ) -> None:
-    """http-3: on the call's stream; its answer is a request of its own, and the call goes on with it."""
+    """http-3: on the call's stream; the answer is a separate request, with which the call goes on."""
     async with session(server.url, LATEST, {capability: {}}) as peer, peer.asking(call(tool)) as answer:
         question = await answer.message()
         assert question["method"] == method
@@ -251,8 +251,8 @@ def cancelling(request_id: object) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("revision", HANDSHAKES)
-async def test_a_call_is_cancelled_by_its_client_s_word(server: HttpServer, revision: str) -> None:
-    """http-4, http-25: and not by its going away; by its own id only; its stream ends without an answer, for good."""
+async def test_a_call_is_cancelled_by_its_client_s_notification(server: HttpServer, revision: str) -> None:
+    """http-4, http-25: not by a disconnect; by its own id only; its stream ends without a response, for good."""
     name = f"unwanted {revision}"
     async with session(server.url, revision) as peer:
         body = call("hold", token="t", name=name, aloud=True)
@@ -270,8 +270,8 @@ async def test_a_call_is_cancelled_by_its_client_s_word(server: HttpServer, revi
         assert (await peer.post(request("ping") | {"id": body["id"]})).json()["result"] == {}
 
 
-async def test_a_batch_is_served_where_the_revision_has_batches(server: HttpServer) -> None:
-    """http-26: one stream, each answer as it comes; questions go both ways meanwhile; cancelled ones have no answer."""
+async def test_a_batch_is_served_if_the_revision_has_batches(server: HttpServer) -> None:
+    """http-26: one stream, each response as it comes; questions work meanwhile; cancelled requests get no response."""
     async with session(server.url, "2025-03-26", {"sampling": {}}) as peer:
         waiting, asking, ping = call("hold", name="in a batch"), call("think"), request("ping")
         note = {"jsonrpc": "2.0", "method": "notifications/progress", "params": {"progressToken": 1, "progress": 1}}
@@ -293,8 +293,8 @@ async def test_a_batch_is_served_where_the_revision_has_batches(server: HttpServ
             assert [event for event in await answer.rest() if event.data] == []
 
 
-async def test_a_batch_is_refused_where_the_revision_has_none(server: HttpServer) -> None:
-    """http-26: 400, and nothing of it is done; nor without a session, of another principal's, too many, or nested."""
+async def test_a_batch_is_refused_if_the_revision_has_none(server: HttpServer) -> None:
+    """http-26: 400, and nothing of it is executed; nor without a session, in another's, too many, or nested."""
     before = len(server.calls)
     batch = [call("let_go", name="never"), request("ping")]
     for revision in HANDSHAKES:
@@ -312,7 +312,7 @@ async def test_a_batch_is_refused_where_the_revision_has_none(server: HttpServer
 
 @pytest.mark.parametrize("tool", ["hold", "spin"])
 async def test_a_call_that_is_cancelled_at_once_is_not_answered_either(server: HttpServer, tool: str) -> None:
-    """http-25: an empty stream, without an id to come back with, whichever form the answer would have had."""
+    """http-25: an empty stream, without an id to resume from, whichever format the response would have had."""
     name = f"{tool} at once"
     async with session(server.url, LATEST) as peer:
         body = call(tool, name=name)
@@ -332,8 +332,8 @@ async def test_a_call_that_is_cancelled_at_once_is_not_answered_either(server: H
         assert await peer.say("state", name=name) == "cancelled"
 
 
-async def test_a_call_whose_client_is_gone_ends_at_its_deadline(server: HttpServer) -> None:
-    """http-4: its child is gone then, and the answer that says so is kept."""
+async def test_a_call_whose_client_disconnected_ends_at_its_deadline(server: HttpServer) -> None:
+    """http-4: its child is terminated, and the response with the error is kept."""
     seconds = marker()
     async with session(server.url, LATEST) as peer:
         async with peer.asking(call("run_command", command=f"sleep {seconds}", timeout_seconds=2)) as answer:
@@ -347,8 +347,8 @@ async def test_a_call_whose_client_is_gone_ends_at_its_deadline(server: HttpServ
 # The stateless era
 
 
-async def test_the_server_says_what_it_is_without_a_session(server: HttpServer) -> None:
-    """http-1: by `server/discover`, with every revision that it speaks."""
+async def test_the_server_describes_itself_without_a_session(server: HttpServer) -> None:
+    """http-1: `server/discover`, with every revision that it supports."""
     async with stateless(server.url) as peer:
         answer = await peer.post(request("server/discover"))
     assert (answer.status_code, answer.headers["content-type"]) == (200, JSON)
@@ -359,7 +359,7 @@ async def test_the_server_says_what_it_is_without_a_session(server: HttpServer) 
 
 
 async def test_what_streams_is_a_stream_and_what_does_not_is_json(server: HttpServer) -> None:
-    """http-2: the same tool, with and without a word before its answer."""
+    """http-2: the same tool, with and without a notification before its response."""
     async with stateless(server.url) as peer:
         await peer.say("let_go", name="form")
         async with peer.asking(call("hold", name="form")) as answer:
@@ -371,16 +371,16 @@ async def test_what_streams_is_a_stream_and_what_does_not_is_json(server: HttpSe
             assert text_of(await answer.message()) == "form is over"
 
 
-async def test_lists_of_a_server_where_everybody_is_one_may_be_shared(server: HttpServer) -> None:
-    """http-13: by caches on the way; one that asks for tokens says `private` (`tests/clients/test_over_http.py`)."""
+async def test_lists_may_be_cached_publicly_if_everybody_sees_the_same(server: HttpServer) -> None:
+    """http-13: by shared caches; a server with tokens says `private` (`tests/clients/test_over_http.py`)."""
     async with stateless(server.url) as peer:
         for method in ("tools/list", "prompts/list", "resources/templates/list"):
             result = (await peer.post(request(method))).json()["result"]
             assert (result["cacheScope"], result["ttlMs"] > 0) == ("public", True)
 
 
-async def test_who_listens_is_told_of_changes(server: HttpServer) -> None:
-    """http-1: and of those only that he asked for; each notification names its subscription."""
+async def test_listeners_are_notified_of_changes(server: HttpServer) -> None:
+    """http-1: of those that they asked for; each notification names its subscription."""
     listen = request("subscriptions/listen", {"notifications": {"toolsListChanged": True}})
     async with stateless(server.url) as peer, peer.asking(listen) as stream:
         assert stream.kind == STREAM
@@ -407,9 +407,7 @@ def wrong(**changed: str) -> dict[str, str]:
     ],
     ids=["another method", "no method", "another name", "no name", "another argument"],
 )
-async def test_headers_that_say_something_else_than_the_body_are_refused(
-    server: HttpServer, headers: dict[str, str]
-) -> None:
+async def test_headers_that_contradict_the_body_are_refused(server: HttpServer, headers: dict[str, str]) -> None:
     """http-1: with -32020, and the tool is not called."""
     before = server.calls.count(("place", "ok"))
     async with stateless(server.url) as peer:
@@ -417,15 +415,15 @@ async def test_headers_that_say_something_else_than_the_body_are_refused(
     assert server.calls.count(("place", "ok")) == before
 
 
-async def test_headers_that_repeat_the_body_are_taken(server: HttpServer) -> None:
-    """http-1: in plain text and as Base64."""
+async def test_headers_that_repeat_the_body_are_accepted(server: HttpServer) -> None:
+    """http-1: as plain text and as Base64."""
     async with stateless(server.url) as peer:
         for value in ("south", "=?base64?c291dGg=?="):
             answer = await peer.post(call("place", region="south"), wrong(Mcp_Param_Region=value))
             assert text_of(answer.json()) == "region south"
 
 
-async def test_a_revision_in_the_header_and_another_in_the_body_are_refused(server: HttpServer) -> None:
+async def test_different_revisions_in_header_and_body_are_refused(server: HttpServer) -> None:
     """http-1: with -32020."""
     body = call("state", name="x")
     async with httpx2.AsyncClient(timeout=SECONDS) as http:
@@ -434,8 +432,8 @@ async def test_a_revision_in_the_header_and_another_in_the_body_are_refused(serv
 
 
 @pytest.mark.parametrize("revision", ["2027-01-01", "1.0", "2024-11-5", "latest"])
-async def test_a_revision_that_is_not_known_is_refused_with_those_that_are(server: HttpServer, revision: str) -> None:
-    """http-1: by -32022, whatever is asked for; in a handshake the server offers one of its own."""
+async def test_an_unknown_revision_is_refused_with_the_supported_ones(server: HttpServer, revision: str) -> None:
+    """http-1: with -32022, for any method; in a handshake the server proposes one of its own."""
     body = call("state", name="x")
     async with httpx2.AsyncClient(timeout=SECONDS) as http:
         answer = await Peer(http, server.url).post(enveloped(body, revision=revision), routing(body, revision))
@@ -447,8 +445,8 @@ async def test_a_revision_that_is_not_known_is_refused_with_those_that_are(serve
         await as_session(server.url, http, LATEST, opened.headers["mcp-session-id"]).delete()
 
 
-async def test_a_command_that_needs_what_the_client_lacks_says_what(server: HttpServer) -> None:
-    """http-1, questions-17: an error of the request, -32021 with status 400; with the capability it is called."""
+async def test_a_command_that_needs_a_missing_capability_names_it(server: HttpServer) -> None:
+    """http-1, questions-17: an error of the request, -32021 with status 400; with the capability the call works."""
     body, asking = call("need_model"), call("think")
     async with httpx2.AsyncClient(timeout=SECONDS) as http:
         peer = Peer(http, server.url)
@@ -464,8 +462,8 @@ async def test_a_command_that_needs_what_the_client_lacks_says_what(server: Http
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
-async def test_there_is_nothing_to_get_or_to_delete_without_sessions(server: HttpServer, method: str) -> None:
-    """http-22: with what is allowed, and what to do instead."""
+async def test_get_and_delete_without_sessions_are_refused(server: HttpServer, method: str) -> None:
+    """http-22: with the allowed methods, and what to do instead."""
     async with httpx2.AsyncClient(timeout=SECONDS) as http:
         answer = await http.request(method, server.url, headers={**ACCEPT, "MCP-Protocol-Version": STATELESS})
     assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
@@ -474,10 +472,10 @@ async def test_there_is_nothing_to_get_or_to_delete_without_sessions(server: Htt
 
 @pytest.mark.parametrize("named", [None, *HANDSHAKES, STATELESS])
 @pytest.mark.parametrize("in_body", [LATEST, STATELESS, "2027-01-01", 5, None])
-async def test_a_header_that_names_another_revision_than_the_request_is_refused(
+async def test_a_header_with_another_revision_than_the_request_is_refused(
     server: HttpServer, named: str | None, in_body: object
 ) -> None:
-    """http-21: -32020 with the request's id, with a session and without; nothing of the call is done."""
+    """http-21: -32020 with the request's id, with a session and without; the call is not executed."""
     if named == in_body == STATELESS:
         return
     body = enveloped(call("let_go", name="header"))
@@ -490,9 +488,7 @@ async def test_a_header_that_names_another_revision_than_the_request_is_refused(
             headers |= {} if named is None else {"MCP-Protocol-Version": named}
             async with httpx2.AsyncClient(timeout=SECONDS) as http:
                 answer = await http.post(server.url, json=body, headers=headers)
-            if (
-                named is not None and named == in_body
-            ):  # of a revision without an envelope: nothing is wrong in a session
+            if named is not None and named == in_body:  # a revision without an envelope: valid in a session
                 assert answer.status_code == (200 if more else 400)
             else:
                 assert error_of(answer) == (400, MISMATCH)
@@ -500,8 +496,8 @@ async def test_a_header_that_names_another_revision_than_the_request_is_refused(
         assert len(server.calls) == before + (named is not None and named == in_body)
 
 
-async def test_a_refusal_has_the_id_of_the_request_where_it_can_be_read(server: HttpServer) -> None:
-    """validation-34: in sessions and without, of messages that are none, and not of what has none."""
+async def test_a_refusal_has_the_id_of_the_request_if_it_can_be_read(server: HttpServer) -> None:
+    """validation-34: in sessions and without, also for malformed messages; no id for what has none."""
     async with session(server.url, LATEST) as peer, httpx2.AsyncClient(timeout=SECONDS) as http:
         bodies: list[tuple[dict[str, Any], object]] = [
             ({"jsonrpc": "1.0", "id": 7, "method": "ping"}, 7),
@@ -517,7 +513,7 @@ async def test_a_refusal_has_the_id_of_the_request_where_it_can_be_read(server: 
         assert (gone.status_code, gone.json()["id"]) == (404, 12)
 
 
-async def test_a_session_is_initialized_once_and_may_ask_what_the_server_is(server: HttpServer) -> None:
+async def test_a_session_is_initialized_once_and_may_call_discover(server: HttpServer) -> None:
     """interoperability-14: a second handshake is refused, and the session goes on; `server/discover` is answered."""
     async with session(server.url, LATEST) as peer:
         again = await peer.post(handshake(LATEST))
@@ -530,7 +526,7 @@ async def test_a_session_is_initialized_once_and_may_ask_what_the_server_is(serv
 
 @pytest.mark.parametrize("value", ["0" * 32, "nonsense", None], ids=["unknown", "none", "of a session"])
 async def test_a_session_id_means_nothing_to_a_stateless_request(server: HttpServer, value: str | None) -> None:
-    """http-1: it is neither looked up nor answered, and a session of that id is as before."""
+    """http-1: it is neither looked up nor returned, and a session with that id is unaffected."""
     async with session(server.url, LATEST) as opened, stateless(server.url) as peer:
         sent = {"Mcp-Session-Id": value or opened.headers["Mcp-Session-Id"]}
         answer = await peer.post(call("state", name="nothing"), sent)
@@ -540,8 +536,8 @@ async def test_a_session_id_means_nothing_to_a_stateless_request(server: HttpSer
 
 
 @pytest.mark.parametrize("token", ["", "t"], ids=["before any answer", "in the middle of a stream"])
-async def test_a_stateless_client_that_goes_away_cancels_its_call(server: HttpServer, token: str) -> None:
-    """http-4: what the call started is gone, whichever form its answer would have had."""
+async def test_a_stateless_disconnect_cancels_its_call(server: HttpServer, token: str) -> None:
+    """http-4: the child of the call is terminated, whichever format its response would have had."""
     seconds = marker()
     cancelled = ("run_command", "cancelled")
     before = server.calls.count(cancelled)
@@ -565,8 +561,8 @@ async def test_a_stateless_client_that_goes_away_cancels_its_call(server: HttpSe
     await until(lambda: server.calls.count(cancelled) > before)
 
 
-async def test_a_question_is_the_answer_and_the_call_is_made_again(server: HttpServer) -> None:
-    """http-1: a request of several rounds, none of which holds a connection."""
+async def test_a_question_is_a_result_and_the_call_is_repeated(server: HttpServer) -> None:
+    """http-1: a request of several round trips, none of which keeps a connection open."""
     body = call("paint")
     async with httpx2.AsyncClient(timeout=SECONDS) as http:
         peer = Peer(http, server.url)
@@ -579,8 +575,8 @@ async def test_a_question_is_the_answer_and_the_call_is_made_again(server: HttpS
     assert text_of(second.json()) == "painted blue"
 
 
-async def test_both_eras_see_one_place(tmp_path: Path, server: HttpServer) -> None:
-    """http-1: a call that one of them holds is let go by the other."""
+async def test_both_eras_share_one_registry(tmp_path: Path, server: HttpServer) -> None:
+    """http-1: a call that waits in one era is let go from the other."""
     name = tmp_path.name
     async with (
         session(server.url, LATEST) as peer,

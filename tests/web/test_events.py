@@ -1,4 +1,4 @@
-"""What a client missed comes back to it, and to nobody else (docs/specs/interoperability.md)."""
+"""A client gets the events that it missed, and nobody else does (docs/specs/interoperability.md)."""
 
 import json
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ def app() -> Starlette:
 
 
 def store() -> SessionEventStore:
-    """What the SDK is given for one session."""
+    """The event store that the SDK is given for one session."""
     found = SessionEventStore(MemoryStores())
     found.open("s")
     return found
@@ -53,7 +53,7 @@ def message(text: str) -> JSONRPCNotification:
 ANSWER = JSONRPCResponse(jsonrpc="2.0", id=1, result={})
 
 
-async def test_an_answer_that_comes_while_others_are_sent_again_is_sent_too() -> None:
+async def test_a_response_that_arrives_during_a_replay_is_sent_too() -> None:
     """interoperability-8: the SDK alone loses it, and its client waits for ever."""
     events = store()
     sent: list[Any] = []
@@ -70,8 +70,8 @@ async def test_an_answer_that_comes_while_others_are_sent_again_is_sent_too() ->
     assert sent == [message("a"), ANSWER]
 
 
-async def test_an_answer_that_comes_later_is_waited_for() -> None:
-    """interoperability-8: and nothing is waited for behind it, nor in a session that is over."""
+async def test_a_response_that_comes_later_is_waited_for() -> None:
+    """interoperability-8: nothing is waited for behind it, nor in an ended session."""
     events = store()
     sent: list[Any] = []
     first, other = await events.store_event("1", None), await events.store_event("2", None)
@@ -92,8 +92,8 @@ async def test_an_answer_that_comes_later_is_waited_for() -> None:
     assert sent == [ANSWER]
 
 
-async def test_the_stream_without_a_request_is_the_sdk_s() -> None:
-    """interoperability-8: it has no answer, and goes on."""
+async def test_the_stream_without_a_request_is_handled_by_the_sdk() -> None:
+    """interoperability-8: it has no response, and goes on."""
     events = store()
     sent: list[Any] = []
     first = await events.store_event(GET_STREAM_KEY, None)
@@ -108,7 +108,7 @@ async def test_the_stream_without_a_request_is_the_sdk_s() -> None:
 
 @dataclass(frozen=True)
 class Session:
-    """A client of the handshake era, by hand."""
+    """A hand-written client of the handshake era."""
 
     http: httpx2.AsyncClient
     url: str
@@ -119,7 +119,7 @@ class Session:
         return {**HEADERS, "Mcp-Session-Id": self.id, "MCP-Protocol-Version": self.revision}
 
     async def call(self, text: str) -> tuple[str, list[dict[str, Any]]]:
-        """The last event id, and the messages that came before the stream was closed."""
+        """The last event id, and the messages before the stream was closed."""
         body = request("tools/call", {"name": "leave", "arguments": {"text": text}})
         answer = await self.http.post(self.url, json=body, headers=self.headers())
         if answer.headers["content-type"] == "application/json":
@@ -128,7 +128,7 @@ class Session:
         return ids[-1], [json.loads(line) for line in fields(answer.text, "data: ") if line]
 
     async def texts_after(self, event_id: str) -> list[str]:
-        """What is replayed; ends with the first result, or when the server ends it."""
+        """The texts that are replayed; ends with the first result, or when the server ends the stream."""
         headers = {**self.headers(), "Accept": "text/event-stream", "Last-Event-ID": event_id}
         found: list[str] = []
         with anyio.fail_after(SECONDS):
@@ -160,8 +160,8 @@ async def opened(http: httpx2.AsyncClient, url: str, revision: str = "2025-11-25
     return session
 
 
-async def test_each_session_gets_its_own_answers_though_their_requests_have_one_id() -> None:
-    """interoperability-8: with the SDK's one store for all, a session is given another's answer to the same id."""
+async def test_each_session_gets_its_own_responses_although_request_ids_are_equal() -> None:
+    """interoperability-8: with the SDK's one store for all, a session gets another's response to the same id."""
     async with listening(app()) as url, httpx2.AsyncClient() as http:
         ann, ben = await opened(http, url), await opened(http, url)
         (of_ann, said_to_ann), (of_ben, said_to_ben) = await ann.call("for ann"), await ben.call("for ben")
@@ -171,16 +171,16 @@ async def test_each_session_gets_its_own_answers_though_their_requests_have_one_
         assert await ben.texts_after(of_ben) == ["for ben"]
 
 
-async def test_a_client_that_could_not_come_back_keeps_its_stream() -> None:
-    """interoperability-8: before 2025-11-25 a stream has no event to come back with before its first message."""
+async def test_a_client_that_cannot_resume_keeps_its_stream() -> None:
+    """interoperability-8: before 2025-11-25 a stream has no event to resume from before its first message."""
     async with listening(app()) as url, httpx2.AsyncClient() as http:
         session = await opened(http, url, "2025-06-18")
         _, (message,) = await session.call("still here")
         assert message["result"]["content"][0]["text"] == "still here"
 
 
-async def test_the_events_of_a_session_are_gone_with_it() -> None:
-    """interoperability-8: though timers of its tasks may be kept for as long as a session may be idle."""
+async def test_the_events_of_a_session_are_deleted_with_it() -> None:
+    """interoperability-8: although timers of its tasks may live as long as a session may be idle."""
     served = app()
     async with listening(served) as url, httpx2.AsyncClient() as http:
         session = await opened(http, url)
@@ -194,8 +194,8 @@ async def test_the_events_of_a_session_are_gone_with_it() -> None:
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-async def test_a_client_that_is_sent_away_comes_back_for_its_answer(mode: str) -> None:
-    """interoperability-8: the SDK's own client; in the stateless era there is nothing to come back to, and no need."""
+async def test_a_client_whose_stream_was_closed_resumes_for_its_response(mode: str) -> None:
+    """interoperability-8: the SDK's own client; in the stateless era there is nothing to resume, and no need."""
     async with listening(app()) as url, Client(url, mode=mode) as client:
         with anyio.fail_after(SECONDS):
             result = await client.call_tool("leave", {"text": "welcome back"})

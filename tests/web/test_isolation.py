@@ -28,7 +28,7 @@ async def tenants(tmp_path: Path) -> AsyncIterator[list[Tenant]]:
         yield found
 
 
-async def test_tenants_that_hammer_at_once_see_nothing_of_each_other(
+async def test_concurrent_tenants_see_nothing_of_each_other(
     tenants: list[Tenant], capsys: pytest.CaptureFixture[str]
 ) -> None:
     """http-5, http-8, http-11: roots, files, runs, progress, events, sessions, tasks, completions, lists; by name, by
@@ -57,8 +57,8 @@ async def test_tenants_that_hammer_at_once_see_nothing_of_each_other(
 
 
 @pytest.mark.parametrize("thief", ["bob", "cat"], ids=["of another role", "of the same role"])
-async def test_what_is_stolen_is_as_if_it_were_not_there(tenants: list[Tenant], thief: str) -> None:
-    """http-5, http-8, http-11: word for word the answer to an id that there is not; the owner still has it."""
+async def test_a_stolen_id_is_unknown(tenants: list[Tenant], thief: str) -> None:
+    """http-5, http-8, http-11: exactly the response to an id that does not exist; the owner can still use it."""
     ann, other = tenants[0], next(tenant for tenant in tenants if tenant.name == thief)
     for kind, steal in sorted(STEALING.items()):
         life = Life(ann, [], random.Random(0))
@@ -69,8 +69,8 @@ async def test_what_is_stolen_is_as_if_it_were_not_there(tenants: list[Tenant], 
         assert ann.root in still.text, kind
 
 
-async def test_the_canaries_would_be_noticed(tenants: list[Tenant]) -> None:
-    """A look that finds nothing proves nothing: here it has something to find."""
+async def test_the_canaries_would_be_detected(tenants: list[Tenant]) -> None:
+    """A search that finds nothing proves nothing: here it has something to find."""
     ann, bob = tenants[0], tenants[1]
     with pytest.raises(AssertionError, match="sees what is another's"):
         await ann.call("tell", word=bob.canary)

@@ -60,22 +60,22 @@ class Hour:
     certificate: Certificate
 
     async def logged(self, **facts: object) -> None:
-        """Wait for a line with these facts; the log of a request is written when its answer is out."""
+        """Wait for a line with these facts; a request is logged after its response is sent."""
         await until(lambda: any(facts.items() <= line.items() for line in self.server.lines), seconds=SECONDS)
 
     def token(self, name: str, role: str = "default") -> str:
-        """A new one."""
+        """Create a token."""
         return create_token(str(self.tokens), name=name, role=role)[1]
 
     def client(self, token: str = "", *, source: str = "127.0.0.1") -> httpx2.AsyncClient:
-        """One that trusts the certificate of the server's start and keeps its connections."""
+        """A client that trusts the server's first certificate and keeps its connections."""
         trusting = ssl.create_default_context(cafile=str(self.certificate.path))
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         transport = httpx2.AsyncHTTPTransport(verify=trusting, local_address=source)
         return httpx2.AsyncClient(transport=transport, timeout=SECONDS, headers=headers)
 
     async def reloaded(self) -> tuple[str, str]:
-        """Level and text of what the log says of a reload."""
+        """Level and text of the log line about a reload."""
         before = len(self._of_reloads())
         self.server.process.send_signal(signal.SIGHUP)
         await until(lambda: len(self._of_reloads()) > before, seconds=SECONDS)
@@ -87,7 +87,7 @@ class Hour:
 
 
 async def test_an_operators_hour(tmp_path: Path) -> None:
-    """Nobody loses a connection, a session or an answer, whatever the operator and others do."""
+    """No client loses a connection, a session or a response, whatever the operator and others do."""
     root, tokens, configuration = tmp_path / "root", tmp_path / "tokens.json", tmp_path / "http.toml"
     root.mkdir()
     (root / "a.txt").write_text("in the project\n")
@@ -98,19 +98,19 @@ async def test_an_operators_hour(tmp_path: Path) -> None:
     with http_server(tmp_path, "--config", configuration, "--profile", "all") as server:
         hour = Hour(server, root, configuration, tokens, certificate)
         with anyio.fail_after(5 * SECONDS):
-            await the_log_says_where_everybody_comes_from(hour)
+            await the_log_has_the_address_of_each_client(hour)
             await no_connection_is_lost_at_the_rate_limit(hour)
             await no_session_is_lost_at_the_rate_limit(hour)
-            await wrong_tokens_lock_nobody_out(hour)
-            await a_good_file_is_in_force_at_once(hour)
-            await a_broken_file_changes_nothing(hour)
-            await a_renewed_certificate_is_for_connections_that_come(hour)
-            await the_end_answers_everybody(hour)
+            await invalid_tokens_lock_nobody_out(hour)
+            await a_valid_file_is_in_force_at_once(hour)
+            await an_invalid_file_changes_nothing(hour)
+            await a_renewed_certificate_is_used_for_new_connections(hour)
+            await the_shutdown_answers_every_request(hour)
         assert "Traceback" not in server.log.read_text()
 
 
 async def no_connection_is_lost_at_the_rate_limit(hour: Hour) -> None:
-    """validation-9, validation-28: 400 requests over TLS on connections that are kept; each gets its answer."""
+    """validation-9, validation-28: 400 requests over TLS on persistent connections; each gets its response."""
     statuses: Counter[int] = Counter()
     async with hour.client() as http:
         hand = Hand(http, hour.server.url, token=hour.token("hasty", "hurried"))
@@ -129,7 +129,7 @@ async def no_connection_is_lost_at_the_rate_limit(hour: Hour) -> None:
 
 
 async def no_session_is_lost_at_the_rate_limit(hour: Hour) -> None:
-    """validation-28: the SDK's client has calls refused, each by itself, and its session goes on."""
+    """validation-28: the SDK's client has single calls refused, and its session goes on."""
     outcomes: Counter[str] = Counter()
     async with hour.client(hour.token("patient", "hurried")) as http:
         transport = streamable_http_client(hour.server.url, http_client=http)
@@ -153,8 +153,8 @@ async def no_session_is_lost_at_the_rate_limit(hour: Hour) -> None:
     assert outcomes.keys() == {"answered", "too-many-requests"}
 
 
-async def wrong_tokens_lock_nobody_out(hour: Hour) -> None:
-    """auth-24: wrong ones have to wait from the limit on; the valid one of the same address is good all the time."""
+async def invalid_tokens_lock_nobody_out(hour: Hour) -> None:
+    """auth-24: they have to wait from the limit on; the valid token of the same address works all the time."""
     async with hour.client(hour.token("honest")) as http, hour.client() as guessing:
         honest = Hand(http, hour.server.url)
         status, number = 401, 0
@@ -163,11 +163,11 @@ async def wrong_tokens_lock_nobody_out(hour: Hour) -> None:
             guess = Hand(guessing, hour.server.url, token=f"ct_wrong-{number}")
             status = (await guess.stateless("tools/list")).status_code
             assert (await honest.stateless("tools/list")).status_code == 200
-    assert (status, number >= 30 - 1) == (429, True)  # one was tried out before
+    assert (status, number >= 30 - 1) == (429, True)  # an earlier stage tried one
 
 
-async def the_log_says_where_everybody_comes_from(hour: Hour) -> None:
-    """observability-7, observability-8, observability-28: what a declared proxy forwards is believed, and nobody else.
+async def the_log_has_the_address_of_each_client(hour: Hour) -> None:
+    """observability-7, observability-8, observability-28: forwarded addresses are trusted from a declared proxy only.
 
     The first stage: with more than 50 refusals in a second some have no line.
     """
@@ -187,7 +187,7 @@ async def the_log_says_where_everybody_comes_from(hour: Hour) -> None:
         await hour.logged(logger="coretools.calls", principal="proxied", address=address)
 
 
-async def a_good_file_is_in_force_at_once(hour: Hour) -> None:
+async def a_valid_file_is_in_force_at_once(hour: Hour) -> None:
     """http-23, observability-22, observability-27: on SIGHUP, in an open session; what needs a restart is named."""
     written = hour.configuration.read_text()
     async with (
@@ -210,8 +210,8 @@ async def a_good_file_is_in_force_at_once(hour: Hour) -> None:
         assert await hour.reloaded() == ("info", "reloaded: nothing changed")
 
 
-async def a_broken_file_changes_nothing(hour: Hour) -> None:
-    """observability-23: what is good in it neither."""
+async def an_invalid_file_changes_nothing(hour: Hour) -> None:
+    """observability-23: not even its valid parts."""
     written = hour.configuration.read_text()
     hour.configuration.write_text(f"{written}read_only = true\n[limits]\nsesions = 1\n")
     level, message = await hour.reloaded()
@@ -227,8 +227,8 @@ async def a_broken_file_changes_nothing(hour: Hour) -> None:
         assert wrote.json()["result"]["isError"] is False
 
 
-async def a_renewed_certificate_is_for_connections_that_come(hour: Hour) -> None:
-    """observability-22, observability-23: open ones go on; one that is expired, or has another key, is not taken."""
+async def a_renewed_certificate_is_used_for_new_connections(hour: Hour) -> None:
+    """observability-22, observability-23: open ones go on; an expired one, or one with another key, is refused."""
     folder = hour.certificate.path.parent
     kept = {path: path.read_bytes() for path in (hour.certificate.path, hour.certificate.key)}
     token = hour.token("long-lived")
@@ -252,8 +252,8 @@ async def a_renewed_certificate_is_for_connections_that_come(hour: Hour) -> None
         assert (await Hand(after, hour.server.url, token=token).initialize()).status_code == 200
 
 
-async def the_end_answers_everybody(hour: Hour) -> None:
-    """http-18, observability-6: a stream goes on to its answer; who comes meanwhile is told that the server ends."""
+async def the_shutdown_answers_every_request(hour: Hour) -> None:
+    """http-18, observability-6: a stream goes on to its response; new clients get 503."""
     ended: list[httpx2.Response] = []
     waiting = "sh -c 'echo > up; while ! [ -e go ]; do sleep 0.05; done; echo finished'"
     async with hour.client(hour.token("late")) as http, anyio.create_task_group() as tasks:

@@ -1,4 +1,4 @@
-"""A server whose operator's files change while it serves (docs/specs/observability.md, SIGHUP)."""
+"""A server whose configuration files change while it serves (docs/specs/observability.md, SIGHUP)."""
 
 import logging
 import os
@@ -33,7 +33,7 @@ TAKES_TASKS = {"io.modelcontextprotocol/clientCapabilities": {"extensions": {IDE
 
 @dataclass
 class Operated:
-    """A server, its operator's files and his log."""
+    """A server, its operator's files, and its log."""
 
     folder: Path
     url: str
@@ -50,7 +50,7 @@ class Operated:
         return f'{auth}[roles.default]\nroots = ["{self.folder}/a"]\n{role}\n{more}\n'
 
     async def reloaded(self) -> str:
-        """What the log says of a reload."""
+        """Reload, and return the log line about it."""
         self.log.clear()
         await self.reload()
         (call_text,) = [one.getMessage() for one in self.log.records if one.name == "coretools.web.reload"]
@@ -69,7 +69,7 @@ def folder(tmp_path: Path) -> Path:
 async def operated(
     folder: Path, caplog: pytest.LogCaptureFixture, more: str = ""
 ) -> AsyncIterator[tuple[Operated, Hand]]:
-    """One with the role `default`, a client that has it, and a token for the role `late`."""
+    """A server with the role `default`, a client of that role, and a token for the role `late`."""
     caplog.set_level(logging.INFO, "coretools")
     roles = ("default", "late")
     tokens = {role: create_token(str(folder / "tokens"), name=f"of-{role}", role=role)[1] for role in roles}
@@ -89,7 +89,7 @@ async def _nothing() -> None:
 
 
 async def call_text(hand: Hand, tool: str, **arguments: Any) -> str:
-    """The text of an answer, or of the error."""
+    """The text of a result, or of the error."""
     answer = await hand.call(tool, **arguments)
     if answer.status_code != 200:
         return f"{answer.status_code} {answer.json()['error']['message']}"
@@ -97,10 +97,10 @@ async def call_text(hand: Hand, tool: str, **arguments: Any) -> str:
     return str(message["error"]["message"] if "error" in message else message["result"]["content"][0]["text"])
 
 
-async def test_a_new_policy_holds_for_new_calls_and_for_no_call_under_way(
+async def test_a_new_policy_applies_to_new_calls_and_to_no_running_one(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """observability-22, observability-24: in sessions that are open; a run that was started is there still."""
+    """observability-22, observability-24: in open sessions; a run started before goes on."""
     async with operated(folder, caplog) as (server, hand):
         started = await call_text(hand, "run_command", command="sleep 1000", wait_seconds=0)
         run = started.partition(" ")[0].strip("[")
@@ -151,8 +151,8 @@ BROKEN: dict[str, tuple[str, Callable[[Operated], str], str]] = {
 }
 
 
-async def test_files_of_which_one_is_broken_change_nothing(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """observability-23: not even what is good beside it; the log says which and why, and a good reload follows."""
+async def test_if_one_file_is_invalid_nothing_changes(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """observability-23: not even by the valid files; the log names file and reason, and a valid reload follows."""
     async with operated(folder, caplog) as (server, hand):
         tokens = (folder / "tokens").read_text()
         for what, (file, text_of, why) in BROKEN.items():
@@ -167,7 +167,7 @@ async def test_files_of_which_one_is_broken_change_nothing(folder: Path, caplog:
         assert await server.reloaded() == "reloaded: nothing changed"
 
 
-async def test_roles_come_change_and_go(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_roles_are_added_changed_and_removed(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     """observability-22, observability-25: sessions of a role stay; a removed role ends its sessions and runs."""
     seconds = marker()
     async with operated(folder, caplog) as (server, hand):
@@ -198,14 +198,14 @@ async def test_roles_come_change_and_go(folder: Path, caplog: pytest.LogCaptureF
         assert "limits.sessions 1024 -> 1; " in report
         assert "roles.default.requests_per_second unset -> 0.001; roles.default.burst 100 -> 1" in report
         answers = [(await hand.call("read_file", path="which.txt")).status_code for _ in range(3)]
-        assert 429 in answers  # what was allowed by the rates before is counted on, so it may be any but all of them
+        assert 429 in answers  # requests before the reload still count, so any may be refused
 
 
 @pytest.mark.parametrize("is_told", [True, False], ids=["SIGHUP", "no signal"])
 async def test_what_the_owner_of_a_revoked_token_left_running_is_stopped(
     folder: Path, caplog: pytest.LogCaptureFixture, is_told: bool
 ) -> None:
-    """observability-29: his runs and tasks with all their processes, his calls and what others run are not."""
+    """observability-29: runs and tasks with all their processes, and calls; what others run goes on."""
     his, others, asked = marker(), marker(), marker()
     async with operated(folder, caplog) as (server, hand):
         _, token = create_token(str(folder / "tokens"), name="leaver", role="default")
@@ -245,7 +245,7 @@ async def test_what_the_owner_of_a_revoked_token_left_running_is_stopped(
 async def test_what_a_principal_of_an_issuer_left_running_is_stopped(
     folder: Path, caplog: pytest.LogCaptureFixture, authorization_server: AuthorizationServer
 ) -> None:
-    """observability-29: once no role goes with his claims; another principal's runs of the same role go on."""
+    """observability-29: when his claims give no role any more; another principal's runs of the same role go on."""
     both = '[auth.jwt.roles]\nbuilders = "default"\ngardeners = "default"\n'
     issuer = f'[server]\npublic_url = "{authorization_server.resource}"\nhosts = ["127.0.0.1:*"]\n'
     issuer += f'[auth.jwt]\nissuer = "{authorization_server.issuer}"\nrole_claim = "team"\n'
@@ -265,10 +265,8 @@ async def test_what_a_principal_of_an_issuer_left_running_is_stopped(
         assert len(processes_with(f"sleep {seconds['builders']}")) == 1
 
 
-async def test_whoever_listens_is_told_that_the_lists_are_others(
-    folder: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """observability-22, notifications-1: in a session that was open before, whose resources are watched on."""
+async def test_listeners_are_notified_of_changed_lists(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """observability-22, notifications-1: in a session opened before, which still watches its resources."""
     async with operated(folder, caplog) as (server, hand):
         await hand.ask("resources/subscribe", {"uri": "coretools://files/which.txt"})
         async with hand.http.stream("GET", hand.url, headers=hand.headers()) as stream:
@@ -286,8 +284,8 @@ async def test_whoever_listens_is_told_that_the_lists_are_others(
         assert "write_file is not offered here" in await call_text(hand, "write_file", path="x", content="x")
 
 
-async def test_what_was_replaced_is_closed(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """observability-25: after any number of reloads as much is open as before, and as many children."""
+async def test_replaced_resources_are_closed(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """observability-25: after any number of reloads there are as many descriptors and children as before."""
 
     def resources() -> tuple[int, int]:
         children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
@@ -307,8 +305,8 @@ async def test_what_was_replaced_is_closed(folder: Path, caplog: pytest.LogCaptu
             await until(lambda: all(now <= then for now, then in zip(resources(), before, strict=True)))
 
 
-def test_what_needs_a_restart_stays_as_it_was() -> None:
-    """observability-26: and everything else is taken."""
+def test_keys_that_need_a_restart_stay_unchanged() -> None:
+    """observability-26: all other keys apply."""
     before = Config()
     after = Config.model_validate(
         {

@@ -13,7 +13,7 @@ REVISION = "2025-11-25"
 
 
 async def left_to_run(peer: Peer) -> str:
-    """Seconds that the command of a new run sleeps, which nobody waits for."""
+    """Start a run that sleeps; return the number of seconds, which identifies its process."""
     seconds = marker()
     answer = await peer.say("run_command", command=f"sh -c 'setsid sleep {seconds} & wait'", wait_seconds=0)
     assert "running" in answer
@@ -22,15 +22,15 @@ async def left_to_run(peer: Peer) -> str:
 
 
 async def ended_with_their_session(peer: Peer, count: int) -> None:
-    """Wait until so many runs are listed so: their processes are gone before the server has heard of it."""
+    """Wait until so many runs are listed as ended: the processes are gone before the server notices."""
     with anyio.fail_after(20):
         while (await peer.say("list_runs")).count("its session ended") != count:
             pass
 
 
 @pytest.mark.parametrize("how", ["deleted", "idle"])
-async def test_a_run_ends_with_the_session_that_it_was_started_in(tmp_path: Path, how: str) -> None:
-    """runs-5, http-7: and no other one: not that of another session of the same person, nor one without a session."""
+async def test_a_run_ends_with_the_session_that_started_it(tmp_path: Path, how: str) -> None:
+    """runs-5, http-7: no other one: neither of another session of the same principal, nor one without a session."""
     root = tmp_path / "root"
     root.mkdir()
     config = tmp_path / "coretools.toml"

@@ -29,7 +29,7 @@ SECONDS = 30.0
 
 
 def ran(*words: str | Path, cwd: Path, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
-    """The server, where it ends by itself."""
+    """The server, run to its end."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("CORETOOLS_")}
     return warm.run(
         [sys.executable, "-m", "servers.http_server", *map(str, words)],
@@ -50,8 +50,8 @@ def root(tmp_path: Path) -> Path:
     return found
 
 
-def test_the_check_says_what_would_be_served_and_listens_nowhere(root: Path) -> None:
-    """http-16: with the exit code of the start that it stands for."""
+def test_the_check_reports_what_would_be_served_and_does_not_listen(root: Path) -> None:
+    """http-16: with the exit code of the start that it checks."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         done = ran("--check", "--root", f"{root}:ro", "--port", port, "--profile", "read", cwd=root)
@@ -61,7 +61,7 @@ def test_the_check_says_what_would_be_served_and_listens_nowhere(root: Path) -> 
 
 
 def test_the_check_opens_the_certificate_too(root: Path, tmp_path: Path) -> None:
-    """http-16, http-24: a start would end because of it; a registry and a role that can't be read hide nothing."""
+    """http-16, http-24: a start would fail because of it; an unreadable registry or role hides no other fault."""
     for name in ("crt", "key"):
         (tmp_path / name).write_text("no certificate\n")
     given = {
@@ -75,8 +75,8 @@ def test_the_check_opens_the_certificate_too(root: Path, tmp_path: Path) -> None
     assert f"server.tls_certificate {tmp_path / 'crt'} and its key: one of them is not PEM" in done.stderr
 
 
-def test_a_start_with_a_certificate_that_clients_refuse_says_so(root: Path, tmp_path: Path) -> None:
-    """http-27: it goes on, as SIGHUP brings the renewed one."""
+def test_a_start_with_a_certificate_that_clients_refuse_warns(root: Path, tmp_path: Path) -> None:
+    """http-27: it goes on, because SIGHUP loads a renewed one."""
     made = write_certificate(tmp_path, days=0)
     given = {
         "CORETOOLS_HTTP_SERVER__TLS_CERTIFICATE": str(made.path),
@@ -96,8 +96,8 @@ def test_a_start_with_a_certificate_that_clients_refuse_says_so(root: Path, tmp_
         (("--with", "no_such_module:registry", "--port", "0"), ["no_such_module"]),
     ],
 )
-def test_what_can_t_be_served_ends_the_start(root: Path, words: tuple[str, ...], expected: list[str]) -> None:
-    """http-15, http-16, http-19: with 78 and one sentence that says all of it; nothing ever listened."""
+def test_an_invalid_configuration_ends_the_start(root: Path, words: tuple[str, ...], expected: list[str]) -> None:
+    """http-15, http-16, http-19: with 78 and one sentence with all faults; the server never listened."""
     done = ran(*words, cwd=root)
     assert done.returncode == 78
     assert all(one in done.stderr for one in expected), done.stderr
@@ -105,8 +105,8 @@ def test_what_can_t_be_served_ends_the_start(root: Path, words: tuple[str, ...],
     assert "listening on" not in done.stderr
 
 
-def test_a_port_that_is_taken_ends_the_start(root: Path) -> None:
-    """http-19: and the server that has it goes on."""
+def test_a_port_in_use_ends_the_start(root: Path) -> None:
+    """http-19: the server that listens there goes on."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         done = ran("--port", str(port), cwd=root)
@@ -115,8 +115,8 @@ def test_a_port_that_is_taken_ends_the_start(root: Path) -> None:
             taken.accept()[0].close()
 
 
-async def test_a_call_under_way_is_answered_before_the_end(tmp_path: Path, root: Path) -> None:
-    """http-18: the exit code says which signal it was."""
+async def test_a_running_call_is_answered_before_the_end(tmp_path: Path, root: Path) -> None:
+    """http-18: the exit code names the signal."""
     with http_server(tmp_path, "--root", root) as server:
         async with httpx2.AsyncClient(timeout=SECONDS) as http:
             hand = Hand(http, server.url)
@@ -137,8 +137,8 @@ async def test_a_call_under_way_is_answered_before_the_end(tmp_path: Path, root:
         assert [line["message"] for line in server.lines if line["level"] == "error"] == []
 
 
-async def test_a_script_on_this_machine_is_never_told_to_come_later(tmp_path: Path, root: Path) -> None:
-    """validation-33: eight calls in flight, and more of them than the burst of who has a token."""
+async def test_a_local_client_is_never_rate_limited(tmp_path: Path, root: Path) -> None:
+    """validation-33: eight concurrent calls, and more in all than the burst of a token holder."""
     with http_server(tmp_path, "--root", root) as server:
         async with httpx2.AsyncClient(timeout=SECONDS) as http:
             hand = Hand(http, server.url)
@@ -158,8 +158,8 @@ STUBBORN = "sh -c 'trap \"\" TERM; setsid sleep {0} & nohup sleep {0} & sleep {0
 
 
 @pytest.mark.parametrize("how", ["TERM", "INT", "twice", "KILL"])
-async def test_no_child_stays(tmp_path: Path, root: Path, how: str) -> None:
-    """http-18: of a call that does not end in time, whichever way the server ends."""
+async def test_no_child_is_left(tmp_path: Path, root: Path, how: str) -> None:
+    """http-18: of a call that does not end in time, however the server ends."""
     seconds = marker()
     short = {"CORETOOLS_HTTP_SERVER__DRAIN_SECONDS": "0.5", "CORETOOLS_LIMITS": "grace_seconds=0.3"}
     with http_server(tmp_path, "--root", root, environment=short) as server:
@@ -201,8 +201,8 @@ registry.add(shout)
 '''
 
 
-async def test_registries_of_others_stand_beside_our_tools_in_every_role(tmp_path: Path, root: Path) -> None:
-    """http-17, http-11: and the roots of a role are there for nobody else."""
+async def test_other_registries_are_served_beside_our_tools_in_every_role(tmp_path: Path, root: Path) -> None:
+    """http-17, http-11: commands of one role do not reach the roots of another."""
     module, config = tmp_path / "tools.py", tmp_path / "http.toml"
     module.write_text(REGISTRY)
     config.write_text(f"[roles.default]\nroots = ['{root}:ro']\nprofile = 'all'\n[log]\nformat = 'json'\n")
@@ -219,8 +219,8 @@ async def test_registries_of_others_stand_beside_our_tools_in_every_role(tmp_pat
         assert server.end() == 128 + signal.SIGTERM
 
 
-async def test_a_call_that_is_not_through_in_time_gets_an_answer(tmp_path: Path, root: Path) -> None:
-    """http-18: 503 instead of a connection that is cut, and no traceback in the log."""
+async def test_a_call_that_does_not_end_in_time_gets_a_response(tmp_path: Path, root: Path) -> None:
+    """http-18: 503 instead of a closed connection, and no traceback in the log."""
     short = {"CORETOOLS_HTTP_SERVER__DRAIN_SECONDS": "0.5"}
     with http_server(tmp_path, "--root", root, environment=short) as server:
         async with httpx2.AsyncClient(timeout=SECONDS) as http:
@@ -270,10 +270,10 @@ async def paint(call: Call) -> str:
 STILL_OPEN = ("did not stop", "gave up", "without completing response", "Traceback")
 
 
-async def test_streams_that_are_not_through_in_time_come_to_a_clean_end(tmp_path: Path, root: Path) -> None:
-    """http-18: in both eras, and one whose question nobody answers: each request has its answer, an error.
+async def test_streams_that_do_not_end_in_time_get_a_response(tmp_path: Path, root: Path) -> None:
+    """http-18: in both eras, also with an unanswered question: each request gets an error.
 
-    Nothing makes the server wait to the last.
+    None of them delays the shutdown to its deadline.
     """
     module = tmp_path / "endless.py"
     module.write_text(ENDLESS)
@@ -291,7 +291,7 @@ async def test_streams_that_are_not_through_in_time_come_to_a_clean_end(tmp_path
                 async with http.stream("POST", hand.url, json=body, headers=headers) as answer:
                     assert answer.headers["content-type"].startswith("text/event-stream"), await answer.aread()
                     task_status.started()
-                    lines = [line async for line in answer.aiter_lines() if line]  # an end that is none raises
+                    lines = [line async for line in answer.aiter_lines() if line]  # an incomplete response raises
                 last = json.loads(lines[-1].removeprefix("data: "))
                 assert (last["id"], last["error"]["data"]["kind"]) == (name, "ending")
                 ended.append(name)
@@ -308,8 +308,10 @@ async def test_streams_that_are_not_through_in_time_come_to_a_clean_end(tmp_path
         assert [text for text in STILL_OPEN if text in log] == [], log
 
 
-async def test_how_commands_are_held_is_told_once_for_each_role(root: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """confinement-1: by its name, where the operator requires a tier too; nothing where no commands are offered."""
+async def test_the_tier_and_the_network_are_logged_once_for_each_role(
+    root: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """confinement-1: with the role's name, also if the operator requires a tier; nothing if no commands are offered."""
     caplog.set_level(logging.INFO, "coretools")
     config = root.with_name("http.toml")
     kinds = {"default": "network = 'deny'", "build": "network = 'allow'", "review": "profile = 'read'"}

@@ -1,4 +1,4 @@
-"""A real authorization server (oidc-provider, in a child process): it issues tokens, and makes any a test wants."""
+"""A real authorization server (oidc-provider, in a child process). It issues tokens and signs any a test asks for."""
 
 import json
 import subprocess
@@ -14,7 +14,7 @@ NODE_FOLDER = Path(__file__).parents[1] / "node"
 
 
 class AuthorizationServer:
-    """Two issuers: `first`, which ours believes, with a path in its name; and `other`, which it does not."""
+    """Two issuers: `first`, which the server under test trusts and whose name has a path, and `other`, not trusted."""
 
     def __init__(self) -> None:
         program = NODE_FOLDER / "node_modules" / ".bin" / "node"
@@ -41,18 +41,18 @@ class AuthorizationServer:
         self._process.wait()
 
     def wish(self, wish: str, *, server: str = "first", **more: Any) -> dict[str, Any]:
-        """What no honest server does, or what an operator does with it."""
+        """Make the server misbehave, or reconfigure it as its operator would."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"server": server, "wish": wish, **more}) + "\n")
         self._process.stdin.flush()
         return self._answer()
 
     def rotate(self) -> None:
-        """New keys; the old ones are gone."""
+        """Replace the signing keys."""
         self.about["first"] = self.wish("rotate")
 
     def requests(self) -> list[str]:
-        """Paths that were asked for since the last time."""
+        """Return the paths requested since the last call."""
         seen: list[str] = self.wish("seen")["requests"]
         return seen
 
@@ -60,14 +60,14 @@ class AuthorizationServer:
         return next(kid for kid in self.about[server]["kids"] if kid.endswith(algorithm))
 
     def signed(self, header: dict[str, Any], claims: dict[str, Any], *, server: str = "first", **more: Any) -> str:
-        """A token with any header and claims, signed with the server's own key."""
+        """Return a token with any header and claims, signed with the server's own key."""
         header = {"alg": "RS256", "typ": "at+jwt", "kid": self.kid(server=server), **header}
         header = {name: value for name, value in header.items() if value is not None}
         token: str = self.wish("sign", server=server, header=header, payload=json.dumps(claims), **more)["token"]
         return token
 
     async def token(self, client: str = "ci", *, server: str = "first", resource: str = "", scope: str = "") -> str:
-        """A token as a program gets it: client credentials (RFC 6749, 4.4) for a resource (RFC 8707)."""
+        """Return a token as a program gets it: client credentials (RFC 6749, 4.4) for a resource (RFC 8707)."""
         form = {"grant_type": "client_credentials", "resource": resource or self.resource}
         issuer = self.about[server]["issuer"]
         async with httpx2.AsyncClient(trust_env=False, verify=False) as http:
@@ -79,13 +79,13 @@ class AuthorizationServer:
         return token
 
     def section(self, **more: Any) -> JwtSection:
-        """The configuration that believes the first issuer."""
+        """Return the configuration that trusts the first issuer."""
         return JwtSection(issuer=self.issuer, **more)
 
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None
         for line in self._process.stdout:
-            if line.startswith("{"):  # oidc-provider says what it thinks of the set-up there too
+            if line.startswith("{"):  # oidc-provider also writes its warnings about the set-up there
                 answer: dict[str, Any] = json.loads(line)
                 return answer
         raise AssertionError("the authorization server ended")

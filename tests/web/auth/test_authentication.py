@@ -39,7 +39,7 @@ JWT: dict[str, Any] = {"issuer": "https://as.example.com/tenant", "scopes": ("to
 
 
 class Kept:
-    """Where the SDK's client keeps its tokens."""
+    """Token storage of the SDK's client."""
 
     def __init__(self) -> None:
         self.tokens: OAuthToken | None = None
@@ -76,7 +76,7 @@ def token_of(file: str, name: str = "ada", **more: Any) -> str:
 
 @asynccontextmanager
 async def at_work(root: Path, **flags: Any) -> AsyncIterator[str]:
-    """The URL of a whole server, which knows it as its public one."""
+    """Serve a whole server at its public URL; yields that URL."""
     with anyio.fail_after(SECONDS), socket.create_server(("127.0.0.1", 0)) as accepting:
         port = accepting.getsockname()[1]
         url = f"http://127.0.0.1:{port}/mcp"
@@ -99,7 +99,7 @@ def http(**more: Any) -> httpx2.AsyncClient:
 async def test_a_client_finds_its_way_from_a_refusal_to_a_call(
     authorization_server: AuthorizationServer, root: Path, mode: str
 ) -> None:
-    """auth-22, auth-30: 401, our metadata, those of the authorization server, its token, the call; by the SDK's own."""
+    """auth-22, auth-30: the SDK's client reads 401 and both sets of metadata, gets a token, and calls."""
     jwt = authorization_server.section(scopes=("tools:read",)).model_dump()
     async with at_work(root, auth__jwt=jwt) as url:
         kept = Kept()
@@ -135,8 +135,8 @@ async def test_a_client_with_a_token_of_the_file_calls(root: Path, file: str, mo
         assert "hello there" in str((await mcp.call_tool("read_file", {"path": "README.md"})).content)
 
 
-async def test_a_session_is_of_no_use_without_a_token_that_is_good_now(root: Path, file: str) -> None:
-    """auth-5, auth-21: a session id opens nothing, on any method; a revoked token ends with the next request."""
+async def test_a_session_needs_a_token_that_is_valid_now(root: Path, file: str) -> None:
+    """auth-5, auth-21: a session id alone gives no access; a revoked token ends with the next request."""
     token, other = token_of(file), token_of(file, "eve")
     async with at_work(root, auth__tokens=file) as url, http() as client:
         hand = Hand(client, url, token)
@@ -150,13 +150,13 @@ async def test_a_session_is_of_no_use_without_a_token_that_is_good_now(root: Pat
         revoke_tokens(file, "ada")
         assert (await hand.call("read_file", path="README.md")).status_code == 401
         assert (await hand.stateless("tools/list")).status_code == 401
-        # The principal is the same with another token: the session is his.
+        # The principal is the same with another token, so the session is still his.
         again = Hand(client, url, token_of(file), session=hand.session, last_id=10)
         assert (await again.call("read_file", path="README.md")).status_code == 200
 
 
 async def test_the_stream_of_a_session_ends_with_its_token_and_the_session_does_not(root: Path, file: str) -> None:
-    """auth-25: a client that has a new one opens another stream."""
+    """auth-25: a client that has a new token opens another stream."""
     token = token_of(file)
     async with at_work(root, auth__tokens=file) as url, http() as client:
         hand = Hand(client, url, token)
@@ -175,7 +175,7 @@ async def test_the_stream_of_a_session_ends_with_its_token_and_the_session_does_
 
 
 async def test_listening_in_the_stateless_era_ends_with_the_token(root: Path, file: str) -> None:
-    """auth-25: a client asks anew, with a new token."""
+    """auth-25: the client asks again with a new token."""
     token_of(file)
     async with at_work(root, auth__tokens=file) as url, http() as client:
         brief = Hand(client, url, token_of(file, expires=datetime.now(UTC) + timedelta(seconds=3)))
@@ -190,7 +190,7 @@ async def test_listening_in_the_stateless_era_ends_with_the_token(root: Path, fi
 
 
 async def test_a_role_that_is_not_served_lets_nobody_in(root: Path, file: str) -> None:
-    """auth-7: also where the token itself is good."""
+    """auth-7: even if the token itself is valid."""
     token = token_of(file, role="admin")
     async with at_work(root, auth__tokens=file) as url, http() as client:
         answer = await Hand(client, url, token).initialize()
@@ -204,7 +204,7 @@ def answered(config: Config, path: str) -> httpx2.Response:
 
 
 def test_the_metadata_say_what_is_configured_and_nothing_else() -> None:
-    """auth-30: at both addresses of RFC 9728, and word by word as configured."""
+    """auth-30: at both addresses of RFC 9728, exactly as configured."""
     config = Config.model_validate({"server": {"public_url": URL}, "auth": {"jwt": JWT}})
     assert metadata_url(config) == f"https://coretools.example.com{WELL_KNOWN}/mcp"
     for path in (f"{WELL_KNOWN}/mcp", WELL_KNOWN):
@@ -234,7 +234,7 @@ def test_without_a_path_or_scopes_there_are_none_in_the_metadata() -> None:
 
 
 def test_without_an_authorization_server_there_are_no_metadata() -> None:
-    """auth-30: a token of the file is to be had from the operator."""
+    """auth-30: the operator hands out the tokens of the file."""
     assert metadata_routes(Config()) == []
     assert metadata_url(Config()) is None
     with pytest.raises(BadSetting):
@@ -242,7 +242,7 @@ def test_without_an_authorization_server_there_are_no_metadata() -> None:
 
 
 async def test_metadata_are_read_without_a_token(authorization_server: AuthorizationServer, root: Path) -> None:
-    """auth-30: by who has none yet."""
+    """auth-30: by clients that have none yet."""
     async with at_work(root, auth__jwt=authorization_server.section().model_dump()) as url, http() as client:
         answer = await client.get(url.replace("/mcp", f"{WELL_KNOWN}/mcp"))
         assert answer.json()["resource"] == url
@@ -251,7 +251,7 @@ async def test_metadata_are_read_without_a_token(authorization_server: Authoriza
 
 
 async def test_both_kinds_of_tokens_stand_side_by_side(authorization_server: AuthorizationServer, file: str) -> None:
-    """auth-9: ours by their prefix, which never reach the authorization server; all others are its."""
+    """auth-9: tokens with our prefix never reach the authorization server; it judges all others."""
     ours = token_of(file)
     both = {"tokens": file, "jwt": authorization_server.section().model_dump()}
     server = {"public_url": authorization_server.resource}
@@ -268,7 +268,7 @@ async def test_both_kinds_of_tokens_stand_side_by_side(authorization_server: Aut
 
 
 def test_what_is_configured_decides_what_judges(file: str) -> None:
-    """auth-9: nothing, a file, an issuer; a file that can't be used ends the start."""
+    """auth-9: nothing, a token file, an issuer; a file that cannot be used ends the start."""
     assert create_verifier(Config()) is None
     with pytest.raises(BadSetting, match="there is no token file"):
         create_verifier(Config.model_validate({"auth": {"tokens": file}}))

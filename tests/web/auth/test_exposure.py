@@ -40,8 +40,8 @@ def test_on_loopback_nothing_is_needed(host: str) -> None:
 @pytest.mark.parametrize(
     "host", ["0.0.0.0", "::", "", "0", "10.1.2.3", "fe80::1", "192.0.2.1", "no-such-host.invalid", "a b", "*", "\ud800"]
 )
-def test_beyond_loopback_everything_that_is_missing_is_said_at_once(host: str) -> None:
-    """auth-26: also where all addresses are meant, and where nobody knows what is meant."""
+def test_beyond_loopback_everything_that_is_missing_is_reported_at_once(host: str) -> None:
+    """auth-26: also for all interfaces, and for names that do not resolve."""
     message = refused(config({"host": host}), has_auth=False)
     assert "set auth.tokens or [auth.jwt]" in message
     assert "needs server.hosts" in message
@@ -59,7 +59,7 @@ def test_beyond_loopback_everything_that_is_missing_is_said_at_once(host: str) -
     ids=["tokens", "names", "TLS"],
 )
 def test_each_of_them_is_needed(changed: dict[str, Any], has_auth: bool, expected: str) -> None:
-    """auth-26: one missing is enough."""
+    """auth-26: one missing setting is enough to refuse."""
     require_safe(config(SAFE), has_auth=True)
     message = refused(config({**SAFE, **changed}), has_auth=has_auth)
     assert expected in message
@@ -68,19 +68,19 @@ def test_each_of_them_is_needed(changed: dict[str, Any], has_auth: bool, expecte
 
 @pytest.mark.parametrize("instead", [{"proxies": ("10.0.0.7",)}, {"allow_plain_http": True}], ids=["proxy", "plain"])
 def test_tls_may_end_before_the_server_or_be_waived(instead: dict[str, Any]) -> None:
-    """auth-26: by a declared proxy, or in so many words."""
+    """auth-26: by a declared proxy, or by an explicit setting."""
     require_safe(config({**SAFE, "tls_certificate": "", "tls_key": "", **instead}), has_auth=True)
 
 
 def test_behind_a_proxy_loopback_is_no_shelter() -> None:
-    """auth-26: the proxy is reached by others."""
+    """auth-26: other hosts reach the proxy."""
     message = refused(config({"proxies": ("127.0.0.1",)}), has_auth=False)
     assert "auth.tokens" in message
     assert "server.hosts" in message
 
 
-def test_what_cannot_be_meant_is_refused() -> None:
-    """auth-27: by its name in the configuration."""
+def test_invalid_settings_are_refused() -> None:
+    """auth-27: the message names the setting."""
     for server, jwt, expected in (
         ({"tls_key": "x"}, None, "go together"),
         ({"tls_certificate": "x"}, None, "go together"),
@@ -115,14 +115,14 @@ def test_what_cannot_be_meant_is_refused() -> None:
         assert ";" not in message, (server, jwt, expected)
 
 
-def test_everything_wrong_is_said_in_one_go() -> None:
-    """auth-26, auth-27: an operator corrects his file once."""
+def test_all_errors_are_reported_at_once() -> None:
+    """auth-26, auth-27: the operator edits the file once."""
     server = {"host": "0.0.0.0", "tls_key": "x", "origins": ("nothing",), "proxies": ("x",)}
     assert refused(config(server, {"algorithms": ("HS512",)}), has_auth=False).count(";") == 6
 
 
 def test_a_configuration_in_which_nobody_could_call_is_refused() -> None:
-    """auth-27: the default role is there only if no other is named."""
+    """auth-27: the default role exists only if no other is configured."""
     roles = {"dev": {}}
     assert "no [roles.default]" in refused(config(roles=roles), has_auth=False)
     require_safe(config(roles=roles), has_auth=True)
@@ -131,8 +131,8 @@ def test_a_configuration_in_which_nobody_could_call_is_refused() -> None:
     require_safe(config({"public_url": URL}, mapped, roles=roles), has_auth=True)
 
 
-def test_a_complete_configuration_is_taken() -> None:
-    """auth-27: what the values look like that are right."""
+def test_a_complete_configuration_is_accepted() -> None:
+    """auth-27: examples of valid values."""
     server = {
         **SAFE,
         "hosts": (
@@ -177,8 +177,8 @@ def test_a_complete_configuration_is_taken() -> None:
         "é",
     ],
 )
-def test_what_is_no_host_is_refused(host: str) -> None:
-    """auth-27: nor is a wildcard."""
+def test_an_invalid_host_is_refused(host: str) -> None:
+    """auth-27: a wildcard too."""
     assert not is_host(host)
 
 
@@ -190,20 +190,20 @@ def test_what_is_no_host_is_refused(host: str) -> None:
     ],
 )
 def test_what_no_browser_sends_as_an_origin_is_refused(origin: str) -> None:
-    """auth-27: it would never match, or match everybody."""
+    """auth-27: it would never match, or match every origin."""
     assert not is_origin(origin)
 
 
 @pytest.mark.parametrize(
     "proxy", ["", "*", "proxy.example.com", "10.0.0.0/0", "::/0", "10.0.0.1/24", "10.0.0", "10.0.0.1:80"]
 )
-def test_what_is_no_network_is_refused(proxy: str) -> None:
-    """auth-27: nor everybody, who could say to be anyone then."""
+def test_an_invalid_network_is_refused(proxy: str) -> None:
+    """auth-27: so is the network of all addresses: any client could then forge its own address."""
     assert not is_proxy(proxy)
 
 
 def test_names_of_this_machine_are_served_on_loopback_with_the_port_alone() -> None:
-    """auth-28: and what the operator names takes their place."""
+    """auth-28: names that the operator configures replace them."""
     assert allowed_hosts(config(), 8765) == ("127.0.0.1:8765", "localhost:8765", "[::1]:8765")
     assert allowed_hosts(config(), 80)[3:] == ("127.0.0.1", "localhost", "[::1]")
     secured = config({"tls_certificate": "x", "tls_key": "x"})
@@ -228,8 +228,8 @@ def test_names_of_this_machine_are_served_on_loopback_with_the_port_alone() -> N
         ("", False),
     ],
 )
-def test_loopback_is_told_by_what_is_written(host: str, is_it: bool) -> None:
-    """auth-18: nothing is resolved, so nobody's DNS decides where plain text is sent."""
+def test_loopback_is_decided_by_the_text_alone(host: str, is_it: bool) -> None:
+    """auth-18: nothing is resolved, so DNS does not decide where plain text is sent."""
     assert is_loopback(host) is is_it
 
 
@@ -241,7 +241,7 @@ def test_loopback_is_told_by_what_is_written(host: str, is_it: bool) -> None:
         *("https://x/\n", "http://localhost@x/", "http://127.0.0.1.x/", 'https://x/"y', "https://x/{y}"),
     ],
 )
-def test_what_is_no_address_to_fetch_from_is_refused(url: str) -> None:
+def test_an_invalid_url_to_fetch_from_is_refused(url: str) -> None:
     """auth-18: https, or this machine; no user, no fragment."""
     with pytest.raises(BadSetting):
         parsed_url(url)

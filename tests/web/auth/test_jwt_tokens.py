@@ -1,4 +1,4 @@
-"""Tokens of a real authorization server, and those that attackers make of them (docs/specs/authentication.md)."""
+"""Tokens of a real authorization server, and forged ones (docs/specs/authentication.md)."""
 
 import logging
 import time
@@ -40,7 +40,7 @@ SECONDS = 30
 
 
 class Clock:
-    """Time that passes when a test says so."""
+    """Time that passes when a test advances it."""
 
     def __init__(self) -> None:
         self.now = 1_000.0
@@ -54,14 +54,14 @@ def tokens_of(server: AuthorizationServer, clock: Clock | None = None, **section
 
 
 async def claims_of(server: AuthorizationServer, client: str = "ci") -> dict[str, Any]:
-    """What stands in a genuine token."""
+    """Return the claims of a genuine token."""
     claims: dict[str, Any] = jwt.decode(await server.token(client), options={"verify_signature": False})
     return claims
 
 
 @pytest.mark.parametrize("client", ["ci", "curve"], ids=["RS256", "ES256"])
-async def test_a_token_of_the_issuer_is_its_clients(authorization_server: AuthorizationServer, client: str) -> None:
-    """auth-10, auth-11: found by discovery; the name has issuer and subject, and ends with the token and its leeway."""
+async def test_a_token_of_the_issuer_is_accepted(authorization_server: AuthorizationServer, client: str) -> None:
+    """auth-10, auth-11: keys are found by discovery; issuer and subject make the principal; it ends with the leeway."""
     token = await authorization_server.token(client)
     principal = await tokens_of(authorization_server, leeway_seconds=7).verify(token)
     expires_at = jwt.decode(token, options={"verify_signature": False})["exp"] + 7
@@ -72,7 +72,7 @@ async def test_a_token_of_the_issuer_is_its_clients(authorization_server: Author
 async def test_a_client_is_named_apart_from_a_person_of_the_same_name(
     authorization_server: AuthorizationServer,
 ) -> None:
-    """auth-11: without a subject it is the client; what can't be a name, or names nobody, is refused."""
+    """auth-11: without a subject the client id names it; an empty or unsafe name is refused."""
     tokens, claims = tokens_of(authorization_server), await claims_of(authorization_server)
 
     async def name(**more: Any) -> str | None:
@@ -92,7 +92,7 @@ async def test_a_client_is_named_apart_from_a_person_of_the_same_name(
 async def test_claims_say_as_whom_the_owner_commits(
     authorization_server: AuthorizationServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """auth-31: only where the operator names them; what can't stand in a commit is the role's, and not in the log."""
+    """auth-31: only if the operator names the claims; an unusable value means the role's author, and is not logged."""
     claims = {**await claims_of(authorization_server), "name": "Ada", "email": "ada@example.com"}
 
     async def author(*named: str, **more: Any) -> Author | None:
@@ -139,17 +139,17 @@ LONG_AGO, FAR_AHEAD = 1_000_000_000, 4_102_444_800
     ],
     ids=lambda changed: " ".join(f"{name} {value}" for name, value in changed.items()),
 )
-async def test_claims_that_are_not_for_us_are_refused_whoever_signed_them(
+async def test_claims_for_another_server_are_refused_whoever_signed_them(
     authorization_server: AuthorizationServer, changed: dict[str, Any]
 ) -> None:
-    """auth-10, auth-12: a genuine token with one claim changed, and signed by the issuer's own key."""
+    """auth-10, auth-12: a genuine token with one claim changed, signed with the issuer's own key."""
     tokens, claims = tokens_of(authorization_server), await claims_of(authorization_server)
     assert await tokens.verify(authorization_server.signed({}, claims)) is not None
     claims = {name: value for name, value in {**claims, **changed}.items() if value is not None}
     assert await tokens.verify(authorization_server.signed({}, claims)) is None
 
 
-async def test_a_claim_that_is_late_is_good_within_the_leeway(authorization_server: AuthorizationServer) -> None:
+async def test_an_expired_claim_is_valid_within_the_leeway(authorization_server: AuthorizationServer) -> None:
     """auth-10: clocks differ."""
     claims = {**await claims_of(authorization_server), "exp": int(time.time()) - 60}
     token = authorization_server.signed({}, claims)
@@ -157,21 +157,21 @@ async def test_a_claim_that_is_late_is_good_within_the_leeway(authorization_serv
     assert await tokens_of(authorization_server, leeway_seconds=0).verify(token) is None
 
 
-async def test_a_token_that_was_good_once_is_not_good_for_ever(authorization_server: AuthorizationServer) -> None:
-    """auth-10: what is remembered of a token ends with it."""
+async def test_a_token_that_was_valid_once_expires(authorization_server: AuthorizationServer) -> None:
+    """auth-10: a cached result ends with its token."""
     claims = await claims_of(authorization_server)
     tokens = tokens_of(authorization_server, leeway_seconds=0)
     with anyio.fail_after(SECONDS):
         for seconds in (2, 4, 8, 16):
             token = authorization_server.signed({}, {**claims, "exp": int(time.time()) + seconds})
-            if await tokens.verify(token) is not None:  # else the machine was too slow to see it in its time
+            if await tokens.verify(token) is not None:  # the machine was fast enough to see it valid
                 break
-        while await tokens.verify(token) is not None:  # it is time itself that is waited for
+        while await tokens.verify(token) is not None:  # what is waited for is the expiry itself
             await anyio.to_thread.run_sync(authorization_server.requests)
 
 
-async def test_more_tokens_than_are_remembered_are_good(authorization_server: AuthorizationServer) -> None:
-    """auth-10: what is remembered is bounded, and nobody's token is taken for another's."""
+async def test_more_tokens_than_are_cached_are_accepted(authorization_server: AuthorizationServer) -> None:
+    """auth-10: the cache is bounded, and no token is taken for another."""
     claims = await claims_of(authorization_server)
     many = [authorization_server.signed({}, {**claims, "sub": f"user-{number}"}) for number in range(8)]
     tokens = JwtVerifier(
@@ -185,7 +185,7 @@ async def test_more_tokens_than_are_remembered_are_good(authorization_server: Au
     assert await tokens.verify(changed) is None
 
 
-async def test_a_token_for_somebody_else_is_refused(authorization_server: AuthorizationServer) -> None:
+async def test_a_token_for_another_resource_is_refused(authorization_server: AuthorizationServer) -> None:
     """auth-10: of the same issuer for another resource, and of another issuer for this one."""
     tokens = tokens_of(authorization_server)
     elsewhere = await authorization_server.token(resource="https://elsewhere.example.com/mcp")
@@ -201,7 +201,7 @@ async def test_a_token_for_somebody_else_is_refused(authorization_server: Author
 
 
 async def test_an_id_token_is_no_access_token(authorization_server: AuthorizationServer) -> None:
-    """auth-12: also where the audience is the client's, and where tokens without a type are taken."""
+    """auth-12: even if the client is the audience, and where tokens without a type are accepted."""
     id_token = authorization_server.wish("idToken", subject="ada", nonce="n")["token"]
     for more in ({}, {"audience": "ci"}, {"audience": "ci", "token_types": ("at+jwt", "JWT")}):
         assert await tokens_of(authorization_server, **more).verify(id_token) is None
@@ -224,7 +224,7 @@ async def test_an_id_token_is_no_access_token(authorization_server: Authorizatio
 async def test_the_type_of_a_token_is_one_of_those_configured(
     authorization_server: AuthorizationServer, typ: object, types: tuple[str, ...], is_good: bool
 ) -> None:
-    """auth-12: RFC 9068, part 4, unless the operator's server marks its tokens otherwise."""
+    """auth-12: RFC 9068, part 4, unless the operator's authorization server marks its tokens otherwise."""
     token = authorization_server.signed({"typ": typ}, await claims_of(authorization_server))
     assert (await tokens_of(authorization_server, token_types=types).verify(token) is not None) is is_good
 
@@ -255,7 +255,7 @@ async def test_the_log_says_which_setting_refused_a_token(
     changed: dict[str, Any],
     expected: str,
 ) -> None:
-    """auth-32: and nothing that the token holds."""
+    """auth-32: the claims of the token are not logged."""
     caplog.set_level(logging.INFO, "coretools")
     claims = {**await claims_of(authorization_server), **changed}
     claims = {name: value for name, value in claims.items() if value is not None}
@@ -292,8 +292,8 @@ async def test_a_key_is_of_one_algorithm_whatever_a_token_says(authorization_ser
         assert await tokens.verify(authorization_server.signed({"kid": kid}, claims)) is None
 
 
-async def test_no_address_in_a_token_is_ever_asked(authorization_server: AuthorizationServer) -> None:
-    """auth-14: nor is a key that comes with the token believed (RFC 8725, 3.10)."""
+async def test_no_address_in_a_token_is_ever_fetched(authorization_server: AuthorizationServer) -> None:
+    """auth-14: and a key inside the token is not trusted (RFC 8725, 3.10)."""
     asked: list[str] = []
 
     async def canary(request: Request) -> Response:
@@ -320,7 +320,7 @@ async def test_no_address_in_a_token_is_ever_asked(authorization_server: Authori
 
 
 async def test_new_keys_are_fetched_when_a_token_comes_with_one(authorization_server: AuthorizationServer) -> None:
-    """auth-15: and the old ones are no good any more, as their server says."""
+    """auth-15: the old keys are refused from then on, because the issuer no longer publishes them."""
     clock = Clock()
     tokens = tokens_of(authorization_server, clock)
     old = await authorization_server.token()
@@ -333,7 +333,7 @@ async def test_new_keys_are_fetched_when_a_token_comes_with_one(authorization_se
 
 
 async def test_keys_grow_old_and_are_fetched_again(authorization_server: AuthorizationServer) -> None:
-    """auth-15: a key that was withdrawn is not good for longer, whatever tokens come."""
+    """auth-15: a withdrawn key expires whatever tokens arrive."""
     clock = Clock()
     tokens = tokens_of(authorization_server, clock)
     old = await authorization_server.token()
@@ -346,7 +346,7 @@ async def test_keys_grow_old_and_are_fetched_again(authorization_server: Authori
 
 
 async def test_unknown_keys_cost_one_fetch_however_many_come(authorization_server: AuthorizationServer) -> None:
-    """auth-15: at once or one after the other, and who leaves stops nobody's."""
+    """auth-15: in parallel or in turn; a caller that gives up does not stop the fetch for others."""
     clock = Clock()
     tokens = tokens_of(authorization_server, clock)
     claims = await claims_of(authorization_server)
@@ -358,7 +358,7 @@ async def test_unknown_keys_cost_one_fetch_however_many_come(authorization_serve
             authorization_server.wish("hold")
             leaving.start_soon(tokens.verify, strange[0])
             asked: list[str] = []
-            while not asked:  # each look is a request of its own
+            while not asked:  # each fetch is a request of its own
                 asked = await anyio.to_thread.run_sync(authorization_server.requests)
             leaving.cancel_scope.cancel()
             authorization_server.wish("release")
@@ -376,10 +376,10 @@ async def test_unknown_keys_cost_one_fetch_however_many_come(authorization_serve
     assert sum(path.endswith("/jwks") for path in authorization_server.requests()) == 1
 
 
-async def test_a_server_that_is_down_leaves_known_keys_and_judges_no_others(
+async def test_when_the_issuer_is_down_known_keys_work_and_others_are_unavailable(
     authorization_server: AuthorizationServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """auth-16: unknown is not wrong; after a day nothing is known any more."""
+    """auth-16: an unknown key is an error of the server, not of the token; known keys expire after a day."""
     clock = Clock()
     tokens, fresh = tokens_of(authorization_server, clock), tokens_of(authorization_server)
     good = await authorization_server.token()
@@ -406,7 +406,7 @@ async def test_a_server_that_is_down_leaves_known_keys_and_judges_no_others(
 
 
 async def test_keys_can_be_named_by_their_own_address(authorization_server: AuthorizationServer) -> None:
-    """auth-17: metadata are not asked for then."""
+    """auth-17: metadata are not fetched then."""
     keys_url = await find_jwks_url(authorization_server.issuer)
     token = await authorization_server.token()
     authorization_server.requests()
@@ -415,7 +415,7 @@ async def test_keys_can_be_named_by_their_own_address(authorization_server: Auth
 
 
 def test_metadata_are_looked_for_where_the_standards_say() -> None:
-    """auth-17: before the path of the issuer (RFC 8414), and after it (OpenID Connect)."""
+    """auth-17: before the path of the issuer (RFC 8414), and behind it (OpenID Connect)."""
     assert metadata_urls("https://as.example.com") == (
         "https://as.example.com/.well-known/oauth-authorization-server",
         "https://as.example.com/.well-known/openid-configuration",
@@ -442,8 +442,8 @@ def test_metadata_are_looked_for_where_the_standards_say() -> None:
     ],
     ids=["issuer", "slash", "no keys", "plain", "file", "array", "text", "deep", "long"],
 )
-async def test_metadata_that_cannot_be_used_are_refused(document: str, expected: str) -> None:
-    """auth-17, auth-18: of another issuer, or not what they should be."""
+async def test_invalid_metadata_are_refused(document: str, expected: str) -> None:
+    """auth-17, auth-18: of another issuer, or malformed."""
 
     async def metadata(request: Request) -> Response:
         return Response(document.replace("ISSUER", str(request.base_url).rstrip("/")))
@@ -454,8 +454,8 @@ async def test_metadata_that_cannot_be_used_are_refused(document: str, expected:
             await fetch_json(await find_jwks_url(issuer))
 
 
-async def test_fetching_follows_nobody_elsewhere_and_unpacks_nothing() -> None:
-    """auth-18: a redirect, an error, a compressed answer, a plain address beyond loopback, nobody there."""
+async def test_fetching_follows_no_redirect_and_unpacks_nothing() -> None:
+    """auth-18: a redirect, an error, a compressed response, plain HTTP beyond loopback, a closed port."""
     asked: list[str] = []
 
     async def canary(request: Request) -> Response:
@@ -517,13 +517,13 @@ KEY: dict[str, Any] = {
     ],
 )
 def test_a_key_is_used_for_what_it_is_made_for(changed: dict[str, Any], algorithm: str, is_usable: bool) -> None:
-    """auth-13: its use, its algorithm, and never a secret one."""
+    """auth-13: its use, its algorithm, and never a symmetric one."""
     assert (usable_key({**KEY, **changed}, algorithm) is not None) is is_usable
 
 
 @pytest.mark.parametrize(("bits", "is_good"), [(1024, False), (2048, True)])
-async def test_a_short_key_of_an_issuer_is_not_believed(bits: int, is_good: bool) -> None:
-    """auth-13: who has time could have found it out (NIST SP 800-131A)."""
+async def test_a_short_key_of_an_issuer_is_refused(bits: int, is_good: bool) -> None:
+    """auth-13: it can be factored (NIST SP 800-131A)."""
     private = rsa.generate_private_key(public_exponent=65537, key_size=bits)
     keys = {"keys": [{**jwt.algorithms.RSAAlgorithm.to_jwk(private.public_key(), as_dict=True), "kid": "k"}]}
     async with listening(Starlette(routes=[Route("/keys", lambda _: JSONResponse(keys))])) as url:
@@ -537,7 +537,7 @@ async def test_a_short_key_of_an_issuer_is_not_believed(bits: int, is_good: bool
 
 
 async def test_scopes_that_are_missing_are_named(authorization_server: AuthorizationServer) -> None:
-    """auth-19: a good token that may not is told what it lacks."""
+    """auth-19: a valid token without a required scope gets the list of missing scopes."""
     tokens = tokens_of(authorization_server, scopes=("tools:read", "tools:write"))
     assert await tokens.verify(await authorization_server.token(scope="tools:read tools:write")) is not None
     for scope in ("tools:read", ""):
@@ -552,7 +552,7 @@ async def test_scopes_that_are_missing_are_named(authorization_server: Authoriza
 
 
 async def test_a_role_comes_from_a_claim_that_the_operator_named(authorization_server: AuthorizationServer) -> None:
-    """auth-20: a value that he did not name is nobody's; of several the first of his."""
+    """auth-20: a value that the operator did not map gives no role; the first of several counts."""
     tokens = tokens_of(authorization_server, role_claim="team", roles={"builders": "dev", "all": "default", "x": "no"})
     found = await tokens.verify(await authorization_server.token("ci"))
     assert found is not None
@@ -588,16 +588,16 @@ async def test_a_role_comes_from_a_claim_that_the_operator_named(authorization_s
         "é.é.é",
     ],
 )
-async def test_what_is_no_token_is_nobodys(token: str) -> None:
-    """auth-10: and asks no server."""
+async def test_what_is_no_token_is_refused(token: str) -> None:
+    """auth-10: without a request to any server."""
     section = JwtSection(issuer="https://as.invalid")
     assert await JwtVerifier(section, audience="x", roles=ROLES).verify(token) is None
 
 
-async def test_what_a_token_holds_is_not_logged(
+async def test_claims_are_not_logged(
     authorization_server: AuthorizationServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """auth-29: neither when it is good nor when it is not."""
+    """auth-29: for valid and invalid tokens."""
     caplog.set_level(logging.DEBUG)
     claims = await claims_of(authorization_server)
     seen = []

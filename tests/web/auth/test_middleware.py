@@ -1,4 +1,4 @@
-"""The gate, over real connections: who gets through, and what everybody else is told (docs/specs/authentication.md)."""
+"""The authentication middleware over real connections (docs/specs/authentication.md)."""
 
 import json
 import logging
@@ -34,7 +34,7 @@ SECONDS = 30
 
 
 class Behind:
-    """What the gate guards: says who came, or streams until it is done or stopped."""
+    """The app behind the middleware: answers with the principal, or streams until it is done or stopped."""
 
     def __init__(self) -> None:
         self.came: list[str] = []
@@ -74,7 +74,7 @@ async def guarded(
     scopes: Sequence[str] = (),
     looking: float = 5.0,
 ) -> AsyncIterator[httpx2.AsyncClient]:
-    """A client of an app behind the gate."""
+    """A client of an app behind the middleware."""
     failures = FailureLimiter(MOST_FAILURES)
 
     gate = AuthMiddleware(
@@ -86,7 +86,7 @@ async def guarded(
 
 
 class Looked:
-    """A verifier that tells when it was asked often."""
+    """A verifier that reports how often it was asked."""
 
     def __init__(self, verifier: Verifier) -> None:
         self._verifier = verifier
@@ -112,7 +112,7 @@ def token_of(file: Path, name: str = "ci", role: str = "dev") -> str:
 
 
 def rewrite(file: Path, text: str) -> None:
-    """Put another file in its place, at once."""
+    """Replace a file atomically."""
     new = file.with_suffix(".new")
     new.write_text(text)
     new.chmod(0o600)
@@ -121,7 +121,7 @@ def rewrite(file: Path, text: str) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 async def test_every_method_needs_the_same_token(file: Path, method: str) -> None:
-    """auth-21: whatever comes behind the gate has a principal."""
+    """auth-21: every request that reaches the app has a principal."""
     token = token_of(file)
     behind = Behind()
     async with guarded(TokenFileVerifier(str(file)), behind) as client:
@@ -135,7 +135,7 @@ async def test_every_method_needs_the_same_token(file: Path, method: str) -> Non
 
 
 async def test_nobody_is_asked_where_no_tokens_are_configured() -> None:
-    """auth-21: everybody is the one principal of a server on loopback, whatever he sends."""
+    """auth-21: every caller is the single principal of a server on loopback, whatever headers are sent."""
     behind = Behind()
     async with guarded(None, behind) as client:
         for headers in ({}, bearing("ct_wrong"), {"Authorization": "Basic eDp5"}):
@@ -143,8 +143,8 @@ async def test_nobody_is_asked_where_no_tokens_are_configured() -> None:
     assert behind.came == ["POST local default"] * 3
 
 
-async def test_a_stranger_is_answered_before_he_has_sent_his_body(file: Path) -> None:
-    """auth-21: 100 MB that he announces are not waited for."""
+async def test_an_unknown_caller_is_answered_before_the_body_arrives(file: Path) -> None:
+    """auth-21: 100 MB that the request announces are not waited for."""
     token_of(file)
     async with (
         guarded(TokenFileVerifier(str(file))) as client,
@@ -154,8 +154,8 @@ async def test_a_stranger_is_answered_before_he_has_sent_his_body(file: Path) ->
         assert (await stream.receive()).startswith(b"HTTP/1.1 401 ")
 
 
-async def test_the_challenge_says_where_tokens_are_to_be_had(file: Path) -> None:
-    """auth-22: an error code only for who sent a token (RFC 6750, 3.1); the address of RFC 9728, 5.1."""
+async def test_the_challenge_names_where_tokens_are_issued(file: Path) -> None:
+    """auth-22: an error code only if a token was sent (RFC 6750, 3.1); the metadata address of RFC 9728, 5.1."""
     token_of(file)
     async with guarded(TokenFileVerifier(str(file)), metadata_url=METADATA) as client:
         without = await client.post("/mcp")
@@ -175,7 +175,7 @@ async def test_the_challenge_says_where_tokens_are_to_be_had(file: Path) -> None
 
 
 async def test_a_token_is_taken_from_the_header_only(file: Path) -> None:
-    """auth-23: an address is written to logs, and a form is a body."""
+    """auth-23: URLs are written to logs, and a form is a body."""
     token = token_of(file)
     behind = Behind()
     async with guarded(TokenFileVerifier(str(file)), behind) as client:
@@ -215,7 +215,7 @@ async def test_a_token_is_taken_from_the_header_only(file: Path) -> None:
     ids=lambda value: str(value)[:40],
 )
 async def test_the_header_is_read_as_it_is_defined(file: Path, lines: tuple[str, ...], status: int) -> None:
-    """auth-23: one header, one token, of a bounded length; nothing is guessed."""
+    """auth-23: one header, one token, of bounded length; nothing is guessed."""
     token = token_of(file)
     headers = [(b"Authorization", line.replace("TOKEN", token).encode("latin-1")) for line in lines]
     async with guarded(TokenFileVerifier(str(file))) as client:
@@ -223,7 +223,7 @@ async def test_the_header_is_read_as_it_is_defined(file: Path, lines: tuple[str,
 
 
 class Refuses:
-    """A verifier that can't tell, or that knows somebody who may not."""
+    """A verifier that is unavailable, or that refuses a known principal."""
 
     def __init__(self, error: Exception) -> None:
         self._error = error
@@ -235,15 +235,15 @@ class Refuses:
         raise self._error
 
 
-async def test_what_can_be_no_token_is_not_judged() -> None:
-    """auth-23: too long, or with characters that no token has: nothing behind the gate sees it."""
+async def test_what_cannot_be_a_token_is_not_verified() -> None:
+    """auth-23: too long, or with characters that no token has: the app never sees it."""
     async with guarded(Refuses(NotEntitled("seen"))) as client:
         for token, status in (("x" * LONGEST_TOKEN, 403), ("x" * LONGEST_TOKEN + "x", 401), ("x,y", 401), ("=x", 401)):
             assert (await client.post("/mcp", headers=bearing(token))).status_code == status
 
 
-async def test_what_is_not_wrong_is_not_said_to_be() -> None:
-    """auth-22: 503 while a token can't be judged; 403 for a good one that may not, with the scopes that would do."""
+async def test_a_token_that_is_not_invalid_is_not_called_invalid() -> None:
+    """auth-22: 503 while a token cannot be verified; 403 for a valid one without a scope, and the scopes needed."""
     async with guarded(Refuses(Unreachable("try again later"))) as client:
         for _ in range(MOST_FAILURES + 1):
             answer = await client.post("/mcp", headers=bearing("x"))
@@ -259,8 +259,8 @@ async def test_what_is_not_wrong_is_not_said_to_be() -> None:
         assert (answer.status_code, "www-authenticate" in answer.headers) == (403, False)
 
 
-async def test_who_tries_tokens_out_must_wait(file: Path) -> None:
-    """auth-24: whoever has a good one need not, however many wrong ones come from his address."""
+async def test_guessing_tokens_is_throttled(file: Path) -> None:
+    """auth-24: a client with a valid token is not throttled, however many invalid ones come from its address."""
     token = token_of(file)
     behind = Behind()
     async with guarded(TokenFileVerifier(str(file)), behind) as client:
@@ -275,8 +275,8 @@ async def test_who_tries_tokens_out_must_wait(file: Path) -> None:
     assert behind.came == ["POST ci dev"] * 3
 
 
-async def test_a_program_that_goes_on_with_an_old_token_locks_nobody_out(file: Path) -> None:
-    """auth-24: the same wrong token counts once; requests without one do not count."""
+async def test_a_client_that_repeats_an_old_token_locks_nobody_out(file: Path) -> None:
+    """auth-24: the same invalid token counts once; requests without one do not count."""
     old, good = token_of(file, "old"), token_of(file)
     revoke_tokens(str(file), "old")
     async with guarded(TokenFileVerifier(str(file))) as client:
@@ -295,7 +295,7 @@ class Clock:
 
 
 def test_failures_are_counted_by_address_and_forgotten_after_a_minute() -> None:
-    """auth-24: one address waits, others do not; a network of IPv6 is one."""
+    """auth-24: one address waits, others do not; an IPv6 network is one address."""
     clock = Clock()
     failures = FailureLimiter(2, clock=clock)
     assert failures.record("10.0.0.1", "a") == 0.0
@@ -313,8 +313,8 @@ def test_failures_are_counted_by_address_and_forgotten_after_a_minute() -> None:
     assert address_group("") == ""
 
 
-def test_what_is_remembered_of_failures_is_bounded() -> None:
-    """auth-24: in addresses, the oldest go first, and for each address."""
+def test_the_memory_of_failures_is_bounded() -> None:
+    """auth-24: in addresses, where the oldest go first, and for each address."""
     failures = FailureLimiter(2, clock=Clock())
     for number in range(MOST_ADDRESSES):
         for token in ("a", "b", "c", "d"):
@@ -331,13 +331,13 @@ class Brief:
     async def verify(self, token: str) -> Principal | None:
         return Principal(name="ci", expires_at=time.time() + 0.2)
 
-    def admits(self, name: str, role: str) -> bool:  # everybody
+    def admits(self, name: str, role: str) -> bool:  # all clients
         return True
 
 
 @pytest.mark.parametrize("way", ["GET", "subscriptions/listen"])
 async def test_a_stream_ends_with_the_token_that_opened_it(way: str) -> None:
-    """auth-25: for the client it is over as any other, and what served it is stopped."""
+    """auth-25: the client sees the end of an ordinary stream, and the app is cancelled."""
     behind = Behind()
     headers = bearing("x") | ({} if way == "GET" else {"Mcp-Method": way})
     async with guarded(Brief(), behind) as client:
@@ -348,8 +348,8 @@ async def test_a_stream_ends_with_the_token_that_opened_it(way: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["revoked", "unreadable", "another-role", "reloaded"])
-async def test_a_stream_ends_soon_after_its_token_is_good_no_more(file: Path, how: str) -> None:
-    """auth-25, observability-22: though it has no end of its own; a reload may name another file of tokens."""
+async def test_a_stream_ends_soon_after_its_token_is_revoked(file: Path, how: str) -> None:
+    """auth-25, observability-22: even if the token has no expiry; a reload may also name another token file."""
     token = token_of(file)
     behind = Behind()
     verifier = ReplaceableVerifier(TokenFileVerifier(str(file)))
@@ -369,8 +369,8 @@ async def test_a_stream_ends_soon_after_its_token_is_good_no_more(file: Path, ho
         assert behind.came == ["GET ci dev"]
 
 
-async def test_a_stream_goes_on_while_its_token_is_good(file: Path) -> None:
-    """auth-25: each look finds it there, also in a file that was written anew."""
+async def test_a_stream_goes_on_while_its_token_is_valid(file: Path) -> None:
+    """auth-25: every check finds the token, also in a file that was rewritten."""
     token, behind = token_of(file), Behind()
     looked = Looked(TokenFileVerifier(str(file)))
     async with (
@@ -384,14 +384,14 @@ async def test_a_stream_goes_on_while_its_token_is_good(file: Path) -> None:
 
 
 async def test_a_stream_that_has_not_begun_is_refused_when_its_token_ends() -> None:
-    """auth-25: as one that came too late."""
+    """auth-25: like a request that came too late."""
     async with guarded(Brief()) as client:
         answer = await client.get("/mcp?silent", headers=bearing("x"))
     assert (answer.status_code, "invalid_token" in answer.headers["www-authenticate"]) == (401, True)
 
 
 async def test_a_call_goes_on_when_its_token_ends() -> None:
-    """auth-25: it was allowed when it came, and has a deadline of its own."""
+    """auth-25: it was authorized when it came, and has a deadline of its own."""
     behind = Behind()
     async with (
         guarded(Brief(), behind) as client,
@@ -403,8 +403,8 @@ async def test_a_call_goes_on_when_its_token_ends() -> None:
         assert b"".join([part async for part in call.aiter_raw()]) == HELLO + b"done"
 
 
-async def test_a_web_socket_is_not_let_by(file: Path) -> None:
-    """auth-21: nothing else than HTTP is behind the gate."""
+async def test_a_websocket_is_refused(file: Path) -> None:
+    """auth-21: only HTTP reaches the app."""
     sent = []
 
     async def send(message: object) -> None:
@@ -424,7 +424,7 @@ async def test_a_web_socket_is_not_let_by(file: Path) -> None:
 
 
 async def test_no_answer_and_no_log_has_a_token(file: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """auth-29: good or wrong, however it was sent."""
+    """auth-29: valid or invalid, however it was sent."""
     caplog.set_level(logging.DEBUG)
     good, wrong = token_of(file), "ct_" + "w" * 43
     async with guarded(TokenFileVerifier(str(file))) as client:
@@ -441,7 +441,7 @@ async def test_no_answer_and_no_log_has_a_token(file: Path, caplog: pytest.LogCa
 
 
 def test_a_client_without_an_address_is_counted_too() -> None:
-    """auth-24: all on a Unix socket are one."""
+    """auth-24: all clients of a Unix socket are one address."""
     failures = FailureLimiter(1)
     failures.record("", "a")
     assert failures.record("", "b") > 0

@@ -52,7 +52,7 @@ def harm(file: Path, fault: str) -> None:
 
 
 async def test_a_token_is_random_and_only_its_hash_is_kept(file: Path) -> None:
-    """auth-1: 256 bits behind a prefix; a token is its principal's, anything else nobody's."""
+    """auth-1: 256 bits behind a prefix; a token belongs to its principal, anything else to nobody."""
     token = created(file)
     assert re.fullmatch(r"ct_[A-Za-z0-9_-]{43}", token)
     text = content_of(file).decode()
@@ -76,17 +76,15 @@ async def test_a_token_is_random_and_only_its_hash_is_kept(file: Path) -> None:
 
 
 def test_every_entry_is_compared(file: Path) -> None:
-    """auth-1: the first and the last are found alike, and each stands for itself."""
+    """auth-1: the first and the last are found alike, and each names its own principal."""
     made = [create_token(str(file), name=f"user{number}", role="dev") for number in range(5)]
     entries, _ = read_tokens(str(file))
     assert [find_record(entries, token) for _, token in made] == [entry for entry, _ in made]
     assert find_record(entries, "ct_nobody") is None
 
 
-def test_a_file_that_is_not_there_and_one_without_tokens_are_told_of(
-    file: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """auth-4: with what makes a token; a server that nobody can call should not be a surprise."""
+def test_a_missing_file_and_one_without_tokens_are_reported(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """auth-4: with the command that creates a token; a server that nobody can call should not be a surprise."""
     with pytest.raises(BadSetting, match=r"there is no token file; coretools token create --file .* makes it"):
         TokenFileVerifier(str(file))
     create_token(str(file), name="ci", role="dev")
@@ -97,8 +95,8 @@ def test_a_file_that_is_not_there_and_one_without_tokens_are_told_of(
     assert "has no token: nobody can call; create one with coretools token create" in caplog.text
 
 
-async def test_several_tokens_are_of_one_principal(file: Path) -> None:
-    """auth-2: to change one for another; all have one role."""
+async def test_several_tokens_belong_to_one_principal(file: Path) -> None:
+    """auth-2: so that one can replace another; all have one role."""
     old, new = created(file), created(file)
     tokens = TokenFileVerifier(str(file))
     assert await tokens.verify(old) == await tokens.verify(new)
@@ -110,14 +108,14 @@ async def test_several_tokens_are_of_one_principal(file: Path) -> None:
 
 @pytest.mark.parametrize("name", ["local", "", "a b", "-x", "x" * 65, "issuer#sub:ada", "a\nb", "é", "deadbeef"])
 def test_a_name_that_could_be_taken_for_another_is_refused(file: Path, name: str) -> None:
-    """auth-2: nobody is `local`, or looks like a principal of an authorization server or like an id."""
+    """auth-2: no name is `local`, or looks like a principal of an authorization server or like an id."""
     with pytest.raises(InvalidArguments):
         created(file, name)
     assert not file.exists()
 
 
-def test_the_file_is_its_owners_alone(file: Path) -> None:
-    """auth-3: whatever the umask; nothing else is left beside it."""
+def test_the_file_is_private_to_its_owner(file: Path) -> None:
+    """auth-3: whatever the umask; no temporary file is left beside it."""
     before = os.umask(0)
     try:
         created(file)
@@ -138,8 +136,8 @@ for _ in range(int(sys.argv[3])):
 """
 
 
-def test_who_changes_it_at_the_same_time_loses_nothing(file: Path) -> None:
-    """auth-3: from several processes, on a file that is not there yet; readers see whole files only."""
+def test_concurrent_changes_lose_nothing(file: Path) -> None:
+    """auth-3: from several processes, on a file that does not exist yet; readers see whole files only."""
     names = [f"user{number}" for number in range(WRITERS)]
     pipe = subprocess.PIPE
     commands = [[sys.executable, "-c", WRITER, str(file), name, str(EACH)] for name in names]
@@ -165,7 +163,7 @@ def test_who_changes_it_at_the_same_time_loses_nothing(file: Path) -> None:
 
 
 def test_a_change_that_fails_leaves_the_file_as_it_was(file: Path) -> None:
-    """auth-3: and nothing beside it."""
+    """auth-3: and no temporary file beside it."""
     created(file)
     before = file.read_bytes()
     with pytest.raises(NotFound, match="no token has this id"):
@@ -180,7 +178,7 @@ def test_a_change_that_fails_leaves_the_file_as_it_was(file: Path) -> None:
 
 
 def test_a_link_to_the_file_stays_a_link(file: Path) -> None:
-    """auth-3: secrets of containers are links."""
+    """auth-3: container secrets are links."""
     created(file)
     link = file.parent / "link"
     link.symlink_to(file)
@@ -190,8 +188,8 @@ def test_a_link_to_the_file_stays_a_link(file: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o602, 0o620, 0o606, 0o604, 0o666, 0o777])
-def test_a_file_that_others_may_use_is_refused(file: Path, mode: int) -> None:
-    """auth-4: at start, with what to do."""
+def test_a_file_that_others_may_access_is_refused(file: Path, mode: int) -> None:
+    """auth-4: at start, with the command that fixes it."""
     created(file)
     file.chmod(mode)
     with pytest.raises(BadSetting, match="run chmod 600"):
@@ -199,8 +197,8 @@ def test_a_file_that_others_may_use_is_refused(file: Path, mode: int) -> None:
 
 
 @needs_root
-def test_who_owns_the_file_decides_what_its_group_may(file: Path) -> None:
-    """auth-4: a file of root may be read by a group, which is how a container gets it; another user's is refused."""
+def test_the_owner_of_the_file_decides_what_its_group_may(file: Path) -> None:
+    """auth-4: a group may read a file of root, which is how containers get secrets; another user's file is refused."""
     created(file)
     file.chmod(0o640)
     TokenFileVerifier(str(file))
@@ -215,7 +213,7 @@ def test_who_owns_the_file_decides_what_its_group_may(file: Path) -> None:
 
 
 def test_a_directory_in_which_others_could_put_another_file_is_refused(file: Path) -> None:
-    """auth-4: unless only the owner of a file may rename it there, as in /tmp."""
+    """auth-4: unless the sticky bit is set, as on /tmp."""
     created(file)
     file.parent.chmod(0o777)
     with pytest.raises(BadSetting, match="run chmod go-w"):
@@ -254,8 +252,8 @@ ENTRY: dict[str, Any] = {
     ],
     ids=lambda value: str(value)[:30] if not isinstance(value, str) else value[:20],
 )
-def test_a_file_that_is_no_token_file_is_refused(file: Path, content: Any, expected: str) -> None:
-    """auth-4: with what is wrong."""
+def test_a_malformed_token_file_is_refused(file: Path, content: Any, expected: str) -> None:
+    """auth-4: with the reason."""
     if not isinstance(content, str):
         content = json.dumps({"tokens": content if isinstance(content, list) else [content]})
     file.write_text(content)
@@ -264,7 +262,7 @@ def test_a_file_that_is_no_token_file_is_refused(file: Path, content: Any, expec
         TokenFileVerifier(str(file))
 
 
-def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
+def test_what_is_not_a_regular_file_is_refused_at_once(tmp_path: Path) -> None:
     """auth-4: nothing there, a directory, a FIFO that nobody writes."""
     os.mkfifo(tmp_path / "fifo", 0o600)
     (tmp_path / "directory").mkdir(mode=0o700)
@@ -273,8 +271,8 @@ def test_what_is_no_file_is_refused_at_once(tmp_path: Path) -> None:
             TokenFileVerifier(str(tmp_path / name))
 
 
-async def test_a_change_counts_from_the_next_request_on(file: Path) -> None:
-    """auth-5: made, revoked, and made again, by other programs."""
+async def test_a_change_takes_effect_with_the_next_request(file: Path) -> None:
+    """auth-5: created, revoked, and created again, by other programs."""
     first = created(file)
     tokens = TokenFileVerifier(str(file))
     second = created(file, "bob")
@@ -290,10 +288,10 @@ async def test_a_change_counts_from_the_next_request_on(file: Path) -> None:
 
 
 @pytest.mark.parametrize("fault", ["missing", "broken", "open to others"])
-async def test_a_file_that_breaks_lets_nobody_in_until_it_is_mended(
+async def test_a_broken_file_lets_nobody_in_until_it_is_repaired(
     file: Path, fault: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """auth-6: it may be that a token was to be revoked; said once, and not to who calls."""
+    """auth-6: the change may have been a revocation; logged once, and not reported to callers."""
     token = created(file)
     tokens = TokenFileVerifier(str(file))
     good = content_of(file)
@@ -308,8 +306,8 @@ async def test_a_file_that_breaks_lets_nobody_in_until_it_is_mended(
     assert await tokens.verify(token) is not None
 
 
-async def test_a_token_ends_when_it_was_to(file: Path) -> None:
-    """auth-7: and says so beforehand to who asks."""
+async def test_a_token_expires(file: Path) -> None:
+    """auth-7: and lists its expiry beforehand."""
     now = datetime.now(UTC)
     late = created(file, expires=now - timedelta(seconds=1))
     good = created(file, expires=now + timedelta(days=1))
@@ -320,8 +318,8 @@ async def test_a_token_ends_when_it_was_to(file: Path) -> None:
     assert found.expires_at == pytest.approx((now + timedelta(days=1)).timestamp(), abs=1)
 
 
-async def test_a_role_that_there_is_not_lets_nobody_in(file: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """auth-7: said at start; the owner of the token is told to ask the operator."""
+async def test_an_unknown_role_lets_nobody_in(file: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """auth-7: logged at start; the owner of the token is asked to contact the operator."""
     token = created(file, role="admin")
     tokens = TokenFileVerifier(str(file), roles=("default", "dev"))
     assert "no role admin here" in caplog.text
@@ -331,7 +329,7 @@ async def test_a_role_that_there_is_not_lets_nobody_in(file: Path, caplog: pytes
 
 
 async def test_no_token_is_logged(file: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """auth-29: good or wrong, nor its hash."""
+    """auth-29: valid or invalid, nor its hash."""
     caplog.set_level(logging.DEBUG)
     token = created(file)
     tokens = TokenFileVerifier(str(file), roles=())
@@ -347,7 +345,7 @@ async def test_no_token_is_logged(file: Path, caplog: pytest.LogCaptureFixture) 
 
 
 def test_the_file_is_read_without_the_protocol() -> None:
-    """auth-8: `coretools token` starts without what only a server needs."""
+    """auth-8: `coretools token` starts without the modules that only a server needs."""
     code = (
         "import sys, coretools.cli.tokens\n"
         "print([one for one in ('mcp', 'mcp_types', 'starlette', 'httpx2', 'jwt') if one in sys.modules])"

@@ -1,4 +1,4 @@
-"""Connections and their descriptors (docs/specs/validation.md), in processes with limits of their own."""
+"""Connections and their descriptors (docs/specs/validation.md), in processes with their own limits."""
 
 import os
 import selectors
@@ -36,7 +36,7 @@ print(slots, resource.getrlimit(resource.RLIMIT_NOFILE)[0], accept_backlog(slots
     ],
 )
 def test_connections_leave_descriptors_for_calls(soft: int, hard: int, slots: int, now: int, taken: int) -> None:
-    """validation-4: the soft limit is raised where it can be; otherwise there are fewer slots."""
+    """validation-4: the soft limit is raised where possible; otherwise there are fewer slots."""
     words = (str(soft), str(hard), "2048")
     done = subprocess.run([sys.executable, "-c", SCRIPT, *words], capture_output=True, text=True, timeout=30)
     assert done.returncode == 0, done.stderr
@@ -45,7 +45,7 @@ def test_connections_leave_descriptors_for_calls(soft: int, hard: int, slots: in
 
 
 async def test_many_that_connect_at_once_use_up_no_descriptors(tmp_path: Path) -> None:
-    """validation-4: all of them wait in the kernel when the server looks; none is logged, the next is served."""
+    """validation-4: all of them wait in the kernel's queue; none is logged, the next is served."""
     with http_server(tmp_path, "--root", tmp_path, descriptors=64) as server, ExitStack() as stack:
         address = ("127.0.0.1", int(urlsplit(server.url).port or 0))
         asking = stack.enter_context(selectors.DefaultSelector())
@@ -57,7 +57,7 @@ async def test_many_that_connect_at_once_use_up_no_descriptors(tmp_path: Path) -
                 one.connect(address)
             asking.register(one, selectors.EVENT_READ)
         server.process.send_signal(signal.SIGCONT)
-        # Which of them the kernel hands over first is not said; so many have no place.
+        # The order in which the kernel hands them over is unspecified; so many get no slot.
         while len(asking.get_map()) > 32:
             answered = asking.select(30)
             assert answered

@@ -1,4 +1,4 @@
-"""Time and room for connections, and which bytes on them are a request (docs/specs/validation.md), on raw sockets."""
+"""Deadlines and limits of connections, and how their bytes are parsed (docs/specs/validation.md), on raw sockets."""
 
 import asyncio
 import gc
@@ -30,7 +30,7 @@ POST = b"POST /%s HTTP/1.1\r\nHost: a\r\n"
 SMUGGLED = b"GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
-def test_what_is_leant_on_in_uvicorn_is_there() -> None:
+def test_the_private_names_of_uvicorn_exist() -> None:
     """validation-20: the names of uvicorn that are not public and are used here."""
     for name in (
         "connection_made", "connection_lost", "data_received", "eof_received", "send_400_response", "shutdown",
@@ -41,8 +41,8 @@ def test_what_is_leant_on_in_uvicorn_is_there() -> None:
     assert issubclass(protocol_of(LimitsSection()), H11Protocol)
 
 
-async def test_the_state_of_uvicorn_that_is_used_is_there() -> None:
-    """validation-20: attributes, as an app that is being served finds them on its connection."""
+async def test_the_private_state_of_uvicorn_exists() -> None:
+    """validation-20: attributes, as an app finds them on its connection during a request."""
     found: list[TimedProtocol] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -62,8 +62,8 @@ async def test_the_state_of_uvicorn_that_is_used_is_there() -> None:
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: a\r\nX: y"], ids=["none", "line", "half"])
-async def test_a_header_that_does_not_come_to_its_end_is_not_waited_for(sent: bytes) -> None:
-    """validation-1: slow-loris in the header; who said nothing gets no answer, others 408."""
+async def test_an_incomplete_header_has_a_deadline(sent: bytes) -> None:
+    """validation-1: slow loris; a client that sent nothing gets no response, others 408."""
     app = Recorder()
     async with served(app, QUICK) as running:
         answer = await asked(running.port, sent)
@@ -72,8 +72,8 @@ async def test_a_header_that_does_not_come_to_its_end_is_not_waited_for(sent: by
     assert app.paths == ["/next"]
 
 
-async def test_a_header_that_trickles_has_no_more_time() -> None:
-    """validation-1: each byte is no new beginning."""
+async def test_a_trickling_header_does_not_extend_its_deadline() -> None:
+    """validation-1: the deadline counts from the first byte."""
     async with served(Recorder(), QUICK) as running, connected(running.port) as raw:
         ended = anyio.Event()
 
@@ -89,8 +89,8 @@ async def test_a_header_that_trickles_has_no_more_time() -> None:
             ended.set()
 
 
-async def test_the_second_request_of_a_connection_has_the_same_time() -> None:
-    """validation-1: from its first byte; until then the time of keep-alive counts, and its end is silent."""
+async def test_the_second_request_of_a_connection_has_the_same_deadline() -> None:
+    """validation-1: from its first byte; until then the keep-alive timeout counts, which ends silently."""
     async with served(Recorder(), QUICK) as running:
         async with connected(running.port) as raw:
             await raw.send(GET % b"one")
@@ -104,8 +104,8 @@ async def test_the_second_request_of_a_connection_has_the_same_time() -> None:
 
 
 @pytest.mark.parametrize("framing", [b"Content-Length: 10\r\n\r\n12345", b"Transfer-Encoding: chunked\r\n\r\n5\r\n12"])
-async def test_a_body_that_does_not_come_is_not_waited_for(framing: bytes) -> None:
-    """validation-2: 408; the app hears that its client is gone."""
+async def test_an_incomplete_body_has_a_deadline(framing: bytes) -> None:
+    """validation-2: 408; the app receives a disconnect."""
     heard: list[str] = []
     ended = anyio.Event()
 
@@ -113,7 +113,7 @@ async def test_a_body_that_does_not_come_is_not_waited_for(framing: bytes) -> No
         while (message := await receive())["type"] == "http.request":
             pass
         heard.append(message["type"])
-        await respond(send)  # an app that does not care
+        await respond(send)  # an app that ignores the disconnect
         ended.set()
 
     async with served(app, QUICK) as running:
@@ -125,8 +125,8 @@ async def test_a_body_that_does_not_come_is_not_waited_for(framing: bytes) -> No
     assert heard == ["http.disconnect"]
 
 
-async def test_an_app_that_takes_its_time_is_waited_for() -> None:
-    """validation-2: deadlines are for what the client sends; an answer may take longer than all of them."""
+async def test_a_slow_app_is_waited_for() -> None:
+    """validation-2: deadlines apply to what the client sends; a response may take longer than all of them."""
     go_on = anyio.Event()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -142,8 +142,8 @@ async def test_an_app_that_takes_its_time_is_waited_for() -> None:
         assert (await slow.answer()).status == 200
 
 
-async def test_a_client_that_takes_nothing_is_cut_off() -> None:
-    """validation-3: its answer is freed and its app ended; the others are served meanwhile."""
+async def test_a_client_that_reads_nothing_is_cut_off() -> None:
+    """validation-3: its response is freed and its app ended; others are served meanwhile."""
     ended = anyio.Event()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -165,8 +165,8 @@ async def test_a_client_that_takes_nothing_is_cut_off() -> None:
         await until(lambda: running.connections == 0)
 
 
-async def test_an_app_in_small_pieces_waits_for_a_client_that_takes_nothing() -> None:
-    """validation-32: what is gathered is bounded, also where the app never waits of itself."""
+async def test_an_app_that_sends_small_pieces_waits_for_a_client_that_reads_nothing() -> None:
+    """validation-32: the write buffer is bounded, also if the app itself never awaits anything."""
     waiting: list[int] = []
     ended = anyio.Event()
 
@@ -188,7 +188,7 @@ async def test_an_app_in_small_pieces_waits_for_a_client_that_takes_nothing() ->
         await until(lambda: running.connections == 0)
 
 
-async def test_header_and_body_of_an_answer_come_at_once() -> None:
+async def test_header_and_body_of_a_response_are_sent_together() -> None:
     """validation-32: in one piece, so that the client wakes once."""
     async with served(Recorder()) as running, connected(running.port) as raw:
         await raw.send(GET % b"x")
@@ -197,8 +197,8 @@ async def test_header_and_body_of_an_answer_come_at_once() -> None:
         assert piece.endswith(b"\r\n\r\n/x")
 
 
-async def test_a_client_that_takes_nothing_of_a_whole_answer_is_cut_off() -> None:
-    """validation-3: also where the app is through with it and nobody waits to send more."""
+async def test_a_client_that_reads_nothing_of_a_whole_response_is_cut_off() -> None:
+    """validation-3: also if the app has finished."""
     async with served(Recorder(size=16_000_000), QUICK) as running:
         async with connected(running.port, receive_buffer=4096) as raw:
             await raw.send(GET % b"x")
@@ -209,7 +209,7 @@ async def test_a_client_that_takes_nothing_of_a_whole_answer_is_cut_off() -> Non
         assert await serves(running.port)
 
 
-async def test_a_client_that_takes_a_little_now_and_then_is_not_cut_off() -> None:
+async def test_a_client_that_reads_slowly_is_not_cut_off() -> None:
     """validation-3: slow but steady."""
     size = 8_000_000
     limits = LimitsSection(header_seconds=0.03, write_seconds=0.4)
@@ -222,7 +222,7 @@ async def test_a_client_that_takes_a_little_now_and_then_is_not_cut_off() -> Non
         assert received > size
 
 
-async def test_beyond_the_most_connections_one_is_turned_away_and_the_next_free_place_is_given() -> None:
+async def test_beyond_the_connection_limit_a_client_is_refused_and_the_next_free_slot_is_used() -> None:
     """validation-4: 503, with Retry-After."""
     async with served(Recorder(), LimitsSection(connections=3)) as running:
         async with connected(running.port) as first, connected(running.port), connected(running.port):
@@ -237,7 +237,7 @@ async def test_beyond_the_most_connections_one_is_turned_away_and_the_next_free_
 
 
 async def test_one_address_has_no_more_than_its_share() -> None:
-    """validation-5: what one address takes leaves room for the others."""
+    """validation-5: the slots of one address leave room for others."""
     async with served(Recorder(), LimitsSection(connections=8), shared=()) as running:
         async with connected(running.port, source="127.0.0.2"), connected(running.port, source="127.0.0.2"):
             await until(lambda: running.connections == 2)
@@ -247,8 +247,8 @@ async def test_one_address_has_no_more_than_its_share() -> None:
         await until(lambda: running.connections == 0)
 
 
-def test_addresses_that_stand_for_many_have_no_share() -> None:
-    """validation-5: loopback, sockets without an address, declared proxies; of IPv6 a network of 64 bits is one."""
+def test_addresses_shared_by_many_clients_have_no_share() -> None:
+    """validation-5: loopback, sockets without an address, declared proxies; an IPv6 /64 network is one address."""
     slots = ConnectionSlots(8, shared=("127.0.0.0/8", "10.0.0.7"))
     for address in ("127.0.0.1", "10.0.0.7", "::ffff:10.0.0.7", None):
         assert [slots.acquire(address), slots.acquire(address), slots.acquire(address)] == [
@@ -263,7 +263,7 @@ def test_addresses_that_stand_for_many_have_no_share() -> None:
     assert slots.acquire("fe80::1%eth0") is not None
     slots.release("2001:db8::/64")
     assert slots.acquire("2001:db8::9") == "2001:db8::/64"
-    assert ConnectionSlots(1).acquire("192.0.2.1") == "192.0.2.1"  # a share is one at least
+    assert ConnectionSlots(1).acquire("192.0.2.1") == "192.0.2.1"  # a share is at least one
     with pytest.raises(BadSetting, match=r"proxy\.example"):
         ConnectionSlots(8, shared=("proxy.example",))
 
@@ -310,7 +310,7 @@ AMBIGUOUS = {
 }
 
 
-async def test_a_header_that_can_be_read_in_two_ways_is_refused() -> None:
+async def test_an_ambiguous_header_is_refused() -> None:
     """validation-6: no request on that connection is executed, and the next client is served."""
     for sent in AMBIGUOUS.values():
         app = Recorder()
@@ -337,8 +337,8 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("sent", BROKEN.values(), ids=BROKEN.keys())
-async def test_chunks_that_are_none_are_refused(sent: bytes) -> None:
-    """validation-6: the request is not executed, nor what is behind it."""
+async def test_malformed_chunks_are_refused(sent: bytes) -> None:
+    """validation-6: neither the request nor what follows it is executed."""
     app = Recorder()
     async with served(app) as running:
         answer = await asked(running.port, sent)
@@ -348,7 +348,7 @@ async def test_chunks_that_are_none_are_refused(sent: bytes) -> None:
 
 
 async def test_many_small_chunks_are_refused_before_they_are_read() -> None:
-    """validation-7: at once, and as they trickle; what costs a hundred times its bytes stops nobody else."""
+    """validation-7: all at once, or trickling; parsing that costs a hundred times the bytes delays no other client."""
     app = Recorder()
     async with served(app) as running:
         for _ in range(2):
@@ -358,7 +358,7 @@ async def test_many_small_chunks_are_refused_before_they_are_read() -> None:
             for _ in range(200):
                 await raw.push(b"1\r\nx\r\n" * 100)
             assert (await raw.rest()).startswith(b"HTTP/1.1 400 ")
-        async with connected(running.port) as raw:  # of a size that somebody means
+        async with connected(running.port) as raw:  # of a size that a real client uses
             await raw.send(CHUNKED + b"40\r\n" + b"x" * 64 + b"\r\n" + b"20\r\n" + b"y" * 32 + b"\r\n0\r\n\r\n")
             assert (await raw.answer()).status == 200
     assert app.seen == [("POST", "/x", b"x" * 64 + b"y" * 32)]
@@ -378,8 +378,8 @@ BEHIND = {
 
 
 @pytest.mark.parametrize("sent", BEHIND.values(), ids=BEHIND.keys())
-async def test_what_comes_behind_a_request_is_not_acted_on(sent: bytes) -> None:
-    """validation-8: the request is answered, nothing else is executed, and the connection ends with the answer."""
+async def test_bytes_behind_a_request_are_not_executed(sent: bytes) -> None:
+    """validation-8: the request is answered, nothing else is executed, and the connection closes after the response."""
     app = Recorder()
     async with served(app) as running:
         answer = await asked(running.port, sent)
@@ -389,8 +389,8 @@ async def test_what_comes_behind_a_request_is_not_acted_on(sent: bytes) -> None:
     assert app.paths == ["/one", "/next"]
 
 
-async def test_bytes_behind_a_request_are_bounded_and_do_not_hide_that_the_client_goes() -> None:
-    """validation-8: they are dropped during the answer; a disconnect is seen, too many end the connection."""
+async def test_bytes_behind_a_request_are_bounded_and_do_not_hide_a_disconnect() -> None:
+    """validation-8: they are dropped during the response; a disconnect is seen, too many close the connection."""
     ends: list[str] = []
     began = ended = anyio.Event()
 
@@ -414,8 +414,8 @@ async def test_bytes_behind_a_request_are_bounded_and_do_not_hide_that_the_clien
     assert ends == ["http.disconnect"] * 2
 
 
-async def test_an_answer_before_the_end_of_a_large_request_arrives_and_says_that_it_is_the_last() -> None:
-    """validation-9: the client gets it although it goes on sending; what it sends is dropped, and bounded."""
+async def test_an_early_response_to_a_large_request_arrives_and_closes_the_connection() -> None:
+    """validation-9: the client gets it although it goes on sending; the rest is dropped, and bounded."""
     app = _Early()
     async with served(app, LimitsSection(body_bytes=200_000)) as running:
         for framing in (b"Content-Length: 100000", b"Transfer-Encoding: chunked", b"Content-Length: 9\r\n" + EXPECT):
@@ -438,8 +438,8 @@ EXPECT = b"Expect: 100-continue"
 
 
 @pytest.mark.parametrize("seed", range(10))
-async def test_a_connection_goes_on_after_an_answer_before_the_end_of_a_small_request(seed: int) -> None:
-    """validation-9: what is left of a body is no request, what comes behind it is one, however the bytes are cut."""
+async def test_a_connection_goes_on_after_an_early_response_to_a_small_request(seed: int) -> None:
+    """validation-9: the rest of a body is not parsed as a request, what follows is, wherever the bytes are split."""
     chance = random.Random(seed)
     app = _Early()
     async with served(app) as running, connected(running.port) as raw:
@@ -459,8 +459,8 @@ async def test_a_connection_goes_on_after_an_answer_before_the_end_of_a_small_re
         assert running.connections == 1
 
 
-async def test_a_small_body_that_does_not_come_has_the_time_of_any_and_a_connection_without_a_request_too() -> None:
-    """validation-9, validation-2: a client that was answered holds its place no longer than others."""
+async def test_the_rest_of_a_small_body_and_an_idle_connection_have_their_deadlines() -> None:
+    """validation-9, validation-2: a client that was answered keeps its slot no longer than others."""
     async with served(_Early(), QUICK) as running:
         for behind in (b"", b"abc"):
             async with connected(running.port) as raw:
@@ -472,7 +472,7 @@ async def test_a_small_body_that_does_not_come_has_the_time_of_any_and_a_connect
 
 
 class _Early:
-    """Answers without reading."""
+    """Responds without reading."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -504,8 +504,8 @@ async def test_a_header_that_is_too_long_is_refused(sent: bytes) -> None:
     assert app.paths == ["/next"]
 
 
-async def test_a_request_in_pieces_is_read_as_it_is_whole() -> None:
-    """validation-6: however TCP cuts it."""
+async def test_a_split_request_is_parsed_like_a_whole_one() -> None:
+    """validation-6: wherever TCP splits it."""
     whole = POST % b"x" + b"Content-Length: 11\r\nX:\ty z\r\n\r\nhello\r\nworl"
     app = Recorder()
     async with served(app) as running, connected(running.port) as raw:
@@ -519,8 +519,8 @@ async def test_a_request_in_pieces_is_read_as_it_is_whole() -> None:
     assert app.seen == [("POST", "/x", b"hello\r\nworl")] * 20
 
 
-def test_a_header_without_fault_is_one_for_h11_too_and_has_the_fields_of_its_lines() -> None:
-    """validation-6: what is let through has one reading: as many fields as lines, each with the bytes of its line."""
+def test_an_accepted_header_is_accepted_by_h11_with_the_same_fields() -> None:
+    """validation-6: an accepted header has one reading: as many fields as lines, each with the bytes of its line."""
     for seed in range(300):
         source = random.Random(seed)
         whole = b"POST /x HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nAccept: b, c\r\nX-A:  d\t\r\n\r\n"
@@ -546,8 +546,8 @@ def test_a_header_without_fault_is_one_for_h11_too_and_has_the_fields_of_its_lin
             ], seed
 
 
-async def test_nothing_of_a_connection_stays() -> None:
-    """validation-4: after every kind of end no place, no timer, no connection is held."""
+async def test_no_state_of_a_connection_is_left() -> None:
+    """validation-4: after every kind of end no slot, no timer and no connection is left."""
     app = Recorder()
     async with served(app, QUICK) as running:
         for sent in (b"", b"G", GET % b"x", POST % b"x" + b"Content-Length: 9\r\n\r\n", b"\0", CHUNKED + b"zz\r\n"):
@@ -560,12 +560,12 @@ async def test_nothing_of_a_connection_stays() -> None:
 
 
 def _held(*kinds: type) -> int:
-    """Objects of these kinds that nothing has freed."""
+    """Objects of these types that are still referenced."""
     return sum(isinstance(one, kinds) for one in gc.get_objects())
 
 
 def _asked_over_tls(port: int, trusting: ssl.SSLContext, *, is_clean: bool) -> bytes:
-    """What a connection of its own answers; one that is not clean goes away in the middle of the answer."""
+    """What a connection of its own receives; an unclean client leaves in the middle of the response."""
     with (
         socket.create_connection(("127.0.0.1", port), 20) as plain,
         trusting.wrap_socket(plain, server_hostname="127.0.0.1") as secured,
@@ -575,10 +575,10 @@ def _asked_over_tls(port: int, trusting: ssl.SSLContext, *, is_clean: bool) -> b
 
 
 @pytest.mark.parametrize("is_secured", [True, False], ids=["TLS", "plain"])
-async def test_nothing_of_a_connection_waits_for_the_garbage_collector(
+async def test_connections_are_freed_without_the_garbage_collector(
     certificate: ServerSection, is_secured: bool
 ) -> None:
-    """validation-35: with TLS each would hold 256 KiB until the collector looks, which is rare."""
+    """validation-35: with TLS each would keep 256 KiB until the collector runs, which is rare."""
     trusting = ssl.create_default_context(cafile=certificate.tls_certificate)
     tls = tls_context(certificate) if is_secured else None
     bad: list[bytes] = [b"", b"\x16\x03\x01\x02\x00", GET % b"x", POST % b"x" + b"Content-Length: 9\r\n\r\n", b"\0"]
@@ -596,15 +596,15 @@ async def test_nothing_of_a_connection_waits_for_the_garbage_collector(
                 await anyio.to_thread.run_sync(partial(_asked_over_tls, running.port, trusting, is_clean=is_clean))
             async with connected(other.port):
                 await until(lambda: other.connections == 1)
-                await asked(other.port, b"")  # is turned away
+                await asked(other.port, b"")  # is refused
             await until(lambda: not running.connections and not other.connections)
             await until(lambda: not _held(running.protocol, other.protocol, SSLProtocol, RequestResponseCycle))
         finally:
             gc.enable()
 
 
-async def test_the_server_ends_although_a_client_lingers() -> None:
-    """validation-9: the end does not wait for what is only dropped."""
+async def test_the_server_ends_although_a_client_keeps_sending() -> None:
+    """validation-9: the shutdown does not wait for bytes that are only dropped."""
     async with served(_Early()) as running, connected(running.port) as raw:
         await raw.send(POST % b"x" + b"Content-Length: 50000\r\n\r\n")
         assert (await raw.answer()).status == 413
@@ -616,13 +616,13 @@ async def test_the_server_ends_although_a_client_lingers() -> None:
 
 @pytest.fixture(scope="module")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> ServerSection:
-    """A certificate for this machine, signed by itself."""
+    """A self-signed certificate for this machine."""
     made = write_certificate(tmp_path_factory.mktemp("tls"))
     return ServerSection(tls_certificate=str(made.path), tls_key=str(made.key))
 
 
-async def test_tls_is_spoken_and_its_handshake_has_the_time_of_a_header(certificate: ServerSection) -> None:
-    """validation-1, validation-4: a connection without one, or with half of one, has a place and loses it."""
+async def test_tls_works_and_its_handshake_has_the_deadline_of_a_header(certificate: ServerSection) -> None:
+    """validation-1, validation-4: a connection that sends nothing, or half a handshake, takes a slot and loses it."""
     app = Recorder(size=200_000)
     trusting = ssl.create_default_context(cafile=certificate.tls_certificate)
     async with served(app, QUICK, tls=tls_context(certificate)) as running:
@@ -646,8 +646,8 @@ async def test_tls_is_spoken_and_its_handshake_has_the_time_of_a_header(certific
     assert app.paths == ["/one", "/two"]
 
 
-async def test_the_end_waits_for_no_client_that_keeps_an_idle_connection_of_tls(certificate: ServerSection) -> None:
-    """http-18: a pool reads no sooner than it uses a connection. What was sent arrives, and its end too."""
+async def test_the_shutdown_waits_for_no_idle_tls_connection(certificate: ServerSection) -> None:
+    """http-18: a pool reads only when it uses a connection. What was sent arrives, and the end of stream too."""
     trusting = ssl.create_default_context(cafile=certificate.tls_certificate)
     patient = LimitsSection(header_seconds=600, keep_alive_seconds=600)
     size = 50_000
@@ -670,8 +670,8 @@ async def test_the_end_waits_for_no_client_that_keeps_an_idle_connection_of_tls(
     assert len(read.partition(b"\r\n\r\n")[2]) == size + 4, "without its close_notify the read above would have failed"
 
 
-async def test_beyond_the_most_connections_none_begins_with_tls(certificate: ServerSection) -> None:
-    """validation-4: it is closed at once; a handshake costs more than a place."""
+async def test_beyond_the_connection_limit_no_tls_handshake_begins(certificate: ServerSection) -> None:
+    """validation-4: the connection is closed at once; a handshake costs more than a slot."""
     limits = LimitsSection(connections=1)
     async with served(Recorder(), limits, tls=tls_context(certificate)) as running:
         async with connected(running.port):
@@ -681,7 +681,7 @@ async def test_beyond_the_most_connections_none_begins_with_tls(certificate: Ser
 
 
 def test_a_certificate_that_can_not_be_used_ends_the_start(certificate: ServerSection, tmp_path: Path) -> None:
-    """validation-4: no file, no certificate, another key, a key with a password."""
+    """validation-4: no file, no certificate, another key, an encrypted key."""
     assert tls_context(ServerSection()) is None
     path, key = certificate.tls_certificate, certificate.tls_key
     locked = write_certificate(tmp_path, password=b"secret")
@@ -695,10 +695,8 @@ def test_a_certificate_that_can_not_be_used_ends_the_start(certificate: ServerSe
             tls_context(section)
 
 
-def test_a_key_that_everybody_can_read_is_warned_of(
-    certificate: ServerSection, caplog: pytest.LogCaptureFixture
-) -> None:
-    """validation-4: not refused, since containers are given secrets so."""
+def test_a_world_readable_key_is_warned_of(certificate: ServerSection, caplog: pytest.LogCaptureFixture) -> None:
+    """validation-4: not refused, because containers get secrets this way."""
     key = Path(certificate.tls_key)
     warn_of_key(certificate)
     assert "every user" not in caplog.text
@@ -709,9 +707,9 @@ def test_a_key_that_everybody_can_read_is_warned_of(
 
 
 async def test_what_never_reaches_the_app_is_counted() -> None:
-    """observability-1: by its kind: a place that is not there, a header that can't be read, one that does not come."""
+    """observability-1: by kind: no free slot, a malformed header, a header that times out."""
     counted: list[str] = []
-    limits = LimitsSection(connections=1)  # with time enough for the first connection on any machine
+    limits = LimitsSection(connections=1)  # enough time for the first connection on any machine
     async with served(Recorder(), limits, refused=counted.append) as running, connected(running.port) as raw:
         await until(lambda: running.connections == 1)
         assert (await asked(running.port, b"")).startswith(b"HTTP/1.1 503 ")
@@ -722,8 +720,8 @@ async def test_what_never_reaches_the_app_is_counted() -> None:
     assert counted == ["too-many-connections", "header-too-long", "too-late"]
 
 
-async def test_strangers_write_nothing_into_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """validation-6: not by bytes that are no request or an upgrade; an application's error is still reported."""
+async def test_bad_requests_write_nothing_into_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    """validation-6: malformed bytes and upgrades are not logged; an application's error still is."""
 
     async def fails(scope: Scope, receive: Receive, send: Send) -> None:
         raise RuntimeError("a bug")

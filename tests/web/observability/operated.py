@@ -1,4 +1,4 @@
-"""An app as its operator sees it: calls of a real dispatcher, requests, and what a server tells of itself."""
+"""An app with all its observability: a real dispatcher, requests, and snapshots of a server's state."""
 
 import anyio
 from starlette.requests import Request
@@ -29,7 +29,7 @@ BIDI = "\u202eniam\u202c"
 
 
 class Told:
-    """What a server tells of itself; hostile where a client or a repository can be."""
+    """The state of a server, hostile where a client or a repository chooses the text."""
 
     def __init__(self, draining: Draining) -> None:
         self.draining = draining
@@ -83,7 +83,7 @@ class Told:
 
 
 class Operated:
-    """A server's inside: commands that wait until they are let go, and everything that watches them."""
+    """A server from inside: commands that wait for a gate, and everything that observes them."""
 
     def __init__(self) -> None:
         self.draining = Draining()
@@ -98,24 +98,24 @@ class Operated:
         self.dispatcher = Dispatcher(threads=2, observer=watchers)
 
     async def call(self, tool: str, principal: str = "local", /, **arguments: object) -> Outcome:
-        """Run a command as a client would have it run."""
+        """Run a command as a request of a client would."""
         command = next(one for one in self.registry if one.name == tool)
         return await self.dispatcher.dispatch(command, arguments, SilentCall(principal))
 
     def hostile(self) -> ActiveCall:
-        """A call whose every text is markup: names of ours can't be, those of others might."""
+        """A call whose texts are markup: our own names cannot be, those of others might."""
         call = ActiveCall(command=f"tool{MARKUP}", principal=f"mallory{MARKUP}{BIDI}")
         self.console_state.calls("default").began(call)
         return call
 
     def fail(self, call: ActiveCall) -> None:
-        """End it with an error that is markup and holds credentials."""
+        """End a call with an error that contains markup and credentials."""
         error = NotFound(f"{MARKUP}: not there, nor are {SECRET} and correct-horse-battery; {'and more ' * 99}")
         self.console_state.calls("default").ended(call, Outcome(text=str(error), error=error))
 
 
 def router(*routes: BaseRoute) -> Router:
-    """An app with a way in that answers, one that refuses and one that fails."""
+    """An app with a route that answers, one that refuses and one that fails."""
 
     async def endpoint(request: Request) -> Response:
         await request.body()

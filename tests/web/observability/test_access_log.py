@@ -47,7 +47,7 @@ async def asked(app: ObservabilityMiddleware, *requests: tuple[str, str]) -> lis
 
 
 async def test_a_call_has_one_line(inside: Operated, caplog: pytest.LogCaptureFixture) -> None:
-    """observability-7: its id, who, what, how it ended and how long it took; no argument and no result."""
+    """observability-7: its id, principal, tool, outcome and duration; no argument and no result."""
     with caplog.at_level(logging.INFO):
         await inside.call("echo", "alice", text=CANARY)
         await inside.call("lose", "alice", path=CANARY)
@@ -60,8 +60,8 @@ async def test_a_call_has_one_line(inside: Operated, caplog: pytest.LogCaptureFi
     assert CANARY not in str([first, second])
 
 
-async def test_what_failed_inside_is_found_by_its_call(inside: Operated, caplog: pytest.LogCaptureFixture) -> None:
-    """observability-7: the traceback and the line of the call have one id."""
+async def test_an_internal_error_is_found_by_its_call_id(inside: Operated, caplog: pytest.LogCaptureFixture) -> None:
+    """observability-7: the traceback and the line of the call have the same id."""
     with caplog.at_level(logging.INFO):
         outcome = await inside.call("crash")
     [line] = facts_of(caplog, "coretools.calls")
@@ -70,15 +70,15 @@ async def test_what_failed_inside_is_found_by_its_call(inside: Operated, caplog:
     assert str(line["call"]) in outcome.text
 
 
-async def test_calls_are_not_told_where_only_warnings_are(inside: Operated, caplog: pytest.LogCaptureFixture) -> None:
-    """observability-7: the level is the operator's."""
+async def test_calls_are_not_logged_at_level_warning(inside: Operated, caplog: pytest.LogCaptureFixture) -> None:
+    """observability-7: the operator chooses the level."""
     with caplog.at_level(logging.WARNING):
         await inside.call("echo", text="x")
     assert facts_of(caplog, "coretools.calls") == []
 
 
-async def test_requests_that_were_refused_have_a_line(caplog: pytest.LogCaptureFixture) -> None:
-    """observability-8: those that were answered at `debug`; no query, no header and no body in either."""
+async def test_refused_requests_have_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    """observability-8: answered ones at `debug`; no query, no header and no body in either."""
     app = ObservabilityMiddleware(router(), [RequestLog()])
     with caplog.at_level(logging.DEBUG, "coretools.requests"):
         statuses = await asked(app, ("POST", "/mcp"), ("GET", f"/refused?token={CANARY}"), ("GET", "/nowhere"))
@@ -101,7 +101,7 @@ DATES = {"%%Y": r"\d{4}", "%%f": r"\d+", "%%z": r"[+-]\d\d:\d\d"}
 
 
 def banned(line: str) -> str | None:
-    """The address that fail2ban takes from a line, as it does: the time is cut out, and the rest is looked at."""
+    """Return the address that fail2ban extracts from a line: it cuts out the time and searches the rest."""
     section = configparser.RawConfigParser()
     section.read(TREE / "docs/deploy/fail2ban.conf")
     for dates in section["Definition"]["datepattern"].split("\n"):
@@ -129,7 +129,7 @@ FORGED = (
 def test_the_filter_of_fail2ban_finds_wrong_tokens_and_no_line_is_forged(
     form: type[JsonFormatter | TextFormatter], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """observability-28: in both formats of the log; whatever stands in a path or in the Host header."""
+    """observability-28: in both formats of the log, with any path and any Host header."""
     journal = RequestLog()
 
     def line(address: str, status: int, refused: str, sent: str = "/mcp") -> str:
@@ -159,7 +159,7 @@ async def _nothing(*_: object) -> Any:
 
 
 async def test_a_request_is_logged_with_its_principal(caplog: pytest.LogCaptureFixture) -> None:
-    """observability-8: as the gate found it; without one nobody is said."""
+    """observability-8: as authenticated; without a principal the field is absent."""
 
     class Gate:
         async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -174,7 +174,7 @@ async def test_a_request_is_logged_with_its_principal(caplog: pytest.LogCaptureF
     assert "principal" not in unknown
 
 
-async def test_a_request_that_breaks_the_server_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_request_that_fails_inside_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     """observability-8: with the status that its client gets."""
     with caplog.at_level(logging.INFO, "coretools.requests"):
         statuses = await asked(ObservabilityMiddleware(router(), [RequestLog()]), ("GET", "/broken"))
@@ -185,8 +185,8 @@ async def test_a_request_that_breaks_the_server_is_a_warning(caplog: pytest.LogC
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
-async def test_at_no_level_stands_in_the_log_what_was_sent(tmp_path: Path, mode: str) -> None:
-    """observability-9: the SDK would write messages and ids of sessions; a whole server at `debug` does not."""
+async def test_no_level_logs_what_was_sent(tmp_path: Path, mode: str) -> None:
+    """observability-9: the SDK would log messages and session ids; a whole server at `debug` does not."""
     (root := tmp_path / "root").mkdir()
     (root / "a.txt").write_text(f"content {CANARY}")
     sessions = []
@@ -212,8 +212,8 @@ async def test_at_no_level_stands_in_the_log_what_was_sent(tmp_path: Path, mode:
     assert not any(session in log for session in ids)
 
 
-def test_a_flood_of_refusals_is_no_flood_of_lines(caplog: pytest.LogCaptureFixture) -> None:
-    """observability-8: 50 a second; how many were left out stands in the next one."""
+def test_refusals_logged_are_limited_in_rate(caplog: pytest.LogCaptureFixture) -> None:
+    """observability-8: 50 a second; the next line has the number of those left out."""
     now = [7.0]
     journal = RequestLog(lambda: now[0])
 

@@ -1,4 +1,4 @@
-"""The console over HTTP, from the side of who wants in and should not (docs/specs/console.md)."""
+"""The console over HTTP: what clients without access can reach, and when access ends (docs/specs/console.md)."""
 
 import json
 import re
@@ -42,7 +42,7 @@ class House:
         return answer
 
     async def cookie(self) -> dict[str, str]:
-        """The header of one who has logged in."""
+        """The cookie header of a logged-in client."""
         found = re.match(rf"{COOKIE}=([^;]+)", (await self.log_in()).headers["set-cookie"])
         assert found
         return {"Cookie": f"{COOKIE}={found[1]}"}
@@ -75,8 +75,8 @@ async def events(answer: httpx2.Response) -> AsyncIterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_nothing_is_told_to_who_has_no_token(tmp_path: Path, path: str) -> None:
-    """console-2: no cookie, a made-up one, a wrong token, another scheme: 401, and no word of the server."""
+async def test_nothing_is_shown_without_a_token(tmp_path: Path, path: str) -> None:
+    """console-2: no cookie, an invented one, a wrong token, another scheme: 401, and no data of the server."""
     async with house(tmp_path) as one:
         for headers in (
             {},
@@ -95,13 +95,13 @@ async def test_nothing_is_told_to_who_has_no_token(tmp_path: Path, path: str) ->
 
 
 async def test_a_token_in_a_header_opens_the_data(tmp_path: Path) -> None:
-    """console-2: for programs; the same as the page shows."""
+    """console-2: for programs; the same data as the page shows."""
     async with house(tmp_path) as one:
         answer = await one.client.get("/console/state", headers={"Authorization": f"Bearer {one.token}"})
     assert answer.json()["server"]["replica"] == "replica-1"
 
 
-async def test_the_page_itself_says_nothing_before_the_login(tmp_path: Path) -> None:
+async def test_the_page_itself_has_no_data_before_the_login(tmp_path: Path) -> None:
     """console-2: the form; with a cookie the page, which holds no data either."""
     async with house(tmp_path) as one:
         form = await one.client.get("/console")
@@ -112,8 +112,8 @@ async def test_the_page_itself_says_nothing_before_the_login(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("is_secure", [True, False])
-async def test_the_cookie_is_kept_from_scripts_and_other_sites(tmp_path: Path, is_secure: bool) -> None:
-    """console-3: random, for an hour, for this path only; where browsers use TLS, for nothing else."""
+async def test_the_cookie_is_hidden_from_scripts_and_other_sites(tmp_path: Path, is_secure: bool) -> None:
+    """console-3: random, for an hour, for this path only; `Secure` behind TLS."""
     async with house(tmp_path, is_secure=is_secure) as one:
         answers = [await one.log_in() for _ in range(2)]
     cookies = [answer.headers["set-cookie"] for answer in answers]
@@ -125,8 +125,8 @@ async def test_the_cookie_is_kept_from_scripts_and_other_sites(tmp_path: Path, i
     assert ("Secure" in cookies[0]) == is_secure
 
 
-async def test_a_cookie_ends_with_its_hour_its_logout_and_its_token(tmp_path: Path) -> None:
-    """console-4: whichever comes first; then it opens nothing."""
+async def test_a_cookie_ends_with_its_hour_its_logout_or_its_token(tmp_path: Path) -> None:
+    """console-4: whichever comes first; then it gives no access."""
     async with house(tmp_path) as one:
         late, left, revoked = [await one.cookie() for _ in range(3)]
         assert await one.state(late) == 200
@@ -142,7 +142,7 @@ async def test_a_cookie_ends_with_its_hour_its_logout_and_its_token(tmp_path: Pa
 
 
 async def test_cookies_are_bounded(tmp_path: Path) -> None:
-    """console-10: who logged in first is out, and his stream ends."""
+    """console-10: the oldest login ends, and its stream too."""
     async with house(tmp_path) as one:
         first = await one.cookie()
         async with one.client.stream("GET", "/console/events", headers=first) as answer:
@@ -157,8 +157,8 @@ async def test_cookies_are_bounded(tmp_path: Path) -> None:
         assert await one.state(later[0]) == 200
 
 
-async def test_who_tries_tokens_out_must_wait(tmp_path: Path) -> None:
-    """console-3: in the form and in the header together; the right one is good all the same."""
+async def test_guessing_tokens_is_throttled(tmp_path: Path) -> None:
+    """console-3: for the form and the header together; the right token still works."""
     async with house(tmp_path, per_minute=4) as one:
         inside = await one.cookie()
         for number in range(2):
@@ -173,8 +173,8 @@ async def test_who_tries_tokens_out_must_wait(tmp_path: Path) -> None:
         assert await one.state(inside) == await one.state(await one.cookie()) == 200
 
 
-async def test_another_site_can_neither_log_in_nor_out(tmp_path: Path) -> None:
-    """console-3: by what browsers say of where a form comes from."""
+async def test_another_site_can_neither_log_in_nor_log_out(tmp_path: Path) -> None:
+    """console-3: decided by the headers in which browsers name the origin of a form."""
     async with house(tmp_path) as one:
         cookie = await one.cookie()
         for headers in (
@@ -205,8 +205,8 @@ async def test_another_site_can_neither_log_in_nor_out(tmp_path: Path) -> None:
     ],
     ids=["json", "long", "many fields", "no text", "empty", "controls", "long token", "markup"],
 )
-async def test_what_is_no_form_opens_nothing(tmp_path: Path, kind: str, body: bytes, status: int) -> None:
-    """console-2: a status that says whose fault it is, and nothing of what was sent in the answer."""
+async def test_what_is_no_form_is_refused(tmp_path: Path, kind: str, body: bytes, status: int) -> None:
+    """console-2: with a 4xx status, and nothing of what was sent in the response."""
     async with house(tmp_path) as one:
         answer = await one.client.post("/console/login", content=body, headers={"Content-Type": kind})
     assert answer.status_code == status
@@ -214,8 +214,8 @@ async def test_what_is_no_form_opens_nothing(tmp_path: Path, kind: str, body: by
     assert "set-cookie" not in answer.headers
 
 
-async def test_tokens_that_can_not_be_verified_open_nothing(tmp_path: Path) -> None:
-    """console-4: a file that can't be used is no reason to let somebody in, or to leave him in."""
+async def test_tokens_that_cannot_be_verified_give_no_access(tmp_path: Path) -> None:
+    """console-4: a broken token file lets nobody in, and ends the sessions that exist."""
     async with house(tmp_path) as one:
         cookie = await one.cookie()
         async with one.client.stream("GET", "/console/events", headers=cookie) as answer:
@@ -232,8 +232,8 @@ async def test_tokens_that_can_not_be_verified_open_nothing(tmp_path: Path) -> N
         assert (page.status_code, 'name="token"' in page.text) == (503, True)
 
 
-async def test_a_stream_tells_what_happens(tmp_path: Path) -> None:
-    """console-5: a snapshot each second, with the call that runs, and without it when it is over."""
+async def test_a_stream_reports_what_happens(tmp_path: Path) -> None:
+    """console-5: a snapshot each second, with the running call, and without it when it has ended."""
     async with house(tmp_path) as one:
         headers = {"Authorization": f"Bearer {one.token}"}
         async with one.client.stream("GET", "/console/events", headers=headers) as answer:
@@ -256,7 +256,7 @@ async def test_a_stream_tells_what_happens(tmp_path: Path) -> None:
 
 
 async def test_a_stream_ends_when_the_server_does(tmp_path: Path) -> None:
-    """console-4: it says so, at once, and no other begins."""
+    """console-4: with an event for it, at once; no new stream begins."""
     async with house(tmp_path) as one:
         headers = {"Authorization": f"Bearer {one.token}"}
         async with one.client.stream("GET", "/console/events", headers=headers) as answer:
@@ -282,8 +282,8 @@ async def test_logging_out_ends_the_stream(tmp_path: Path) -> None:
     assert event == ("over", "logged-out")
 
 
-async def test_viewers_are_bounded_and_leave_their_place(tmp_path: Path) -> None:
-    """console-10: one more is refused; when one is gone there is room again."""
+async def test_viewers_are_bounded_and_release_their_slot(tmp_path: Path) -> None:
+    """console-10: one more is refused; when one disconnects there is room again."""
     async with house(tmp_path) as one:
         headers = {"Authorization": f"Bearer {one.token}"}
         async with anyio.create_task_group() as many:
@@ -310,8 +310,8 @@ async def test_viewers_are_bounded_and_leave_their_place(tmp_path: Path) -> None
         assert (await one.client.head("/console/events", headers=headers)).status_code in (200, 503)
 
 
-async def test_every_answer_is_for_the_page_alone(tmp_path: Path) -> None:
-    """console-8: a policy without inline script, no frame, no cache, no referrer for others; on each path."""
+async def test_every_response_is_for_the_page_alone(tmp_path: Path) -> None:
+    """console-8: a policy without inline script, no frame, no cache, no referrer, on each path."""
     async with house(tmp_path) as one:
         cookie = await one.cookie()
         answers = [
@@ -339,7 +339,7 @@ async def test_every_answer_is_for_the_page_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["console.html", "console_login.html", "console.js", "console.css"])
 def test_the_page_has_nothing_inline_and_parses_no_markup(name: str) -> None:
-    """console-8: no script or style in the markup, no handler, no other origin, and no text that becomes markup."""
+    """console-8: no script, style or handler in the markup, no other origin, and no text parsed as markup."""
     text = (HTML / name).read_text()
     for never in (
         "innerHTML",

@@ -1,4 +1,4 @@
-"""What the operator's page is given to show: rates, calls, errors; bounded whatever happens (docs/specs/console.md)."""
+"""The data of the console page: rates, calls, errors; bounded in every case (docs/specs/console.md)."""
 
 import json
 from functools import partial
@@ -38,7 +38,7 @@ def board_at(clock: Clock) -> ConsoleState:
 
 
 def test_a_rate_is_the_mean_of_the_last_full_seconds() -> None:
-    """console-5: the second that has not ended does not count."""
+    """console-5: the current second does not count."""
     clock = Clock()
     rate = RateWindow(clock)
     for _ in range(20):
@@ -51,7 +51,7 @@ def test_a_rate_is_the_mean_of_the_last_full_seconds() -> None:
 
 
 def test_a_line_has_a_point_for_each_five_seconds_of_five_minutes() -> None:
-    """console-5: what is older is forgotten; nothing grows."""
+    """console-5: older points are dropped; nothing grows."""
     clock = Clock()
     rate = RateWindow(clock)
     for _ in range(3 * WINDOW_SECONDS):
@@ -63,7 +63,7 @@ def test_a_line_has_a_point_for_each_five_seconds_of_five_minutes() -> None:
 
 
 async def test_a_call_is_shown_from_its_beginning_to_its_end() -> None:
-    """console-5: who calls what, in which role, and for how long already."""
+    """console-5: principal, tool, role, and the seconds since it began."""
     inside = Operated()
     async with anyio.create_task_group() as calls:
         calls.start_soon(partial(inside.call, "wait", "alice", name="x"))
@@ -77,8 +77,8 @@ async def test_a_call_is_shown_from_its_beginning_to_its_end() -> None:
     assert inside.console_state.snapshot()["calls"] == {"count": 0, "shown": []}
 
 
-async def test_a_cancelled_call_is_gone_and_no_error() -> None:
-    """console-5: who gives up has not failed."""
+async def test_a_cancelled_call_is_removed_and_is_no_error() -> None:
+    """console-5: a client that gives up has not caused an error."""
     inside = Operated()
     async with anyio.create_task_group() as calls:
         calls.start_soon(partial(inside.call, "wait", "alice", name="x"))
@@ -108,8 +108,8 @@ async def test_errors_are_shown_newest_first_without_credentials() -> None:
     assert "correct-horse-battery" not in whole
 
 
-def test_a_token_at_the_cut_is_not_shown_in_half() -> None:
-    """console-7: the last word goes as a whole."""
+def test_a_token_at_the_cut_is_removed_whole() -> None:
+    """console-7: the last word is dropped as a whole."""
     console_state = board_at(Clock())
     call = ActiveCall(command="echo", principal="x")
     error = NotFound(f"{'word ' * 57}{'x' * 12} {SECRET}")
@@ -126,7 +126,7 @@ def test_a_question_is_no_error() -> None:
 
 
 def test_everything_is_bounded() -> None:
-    """console-10: however many calls and errors there are, and however long a name is; how many is said."""
+    """console-10: any number of calls and errors, names of any length; the totals are exact."""
     console_state = board_at(Clock())
     watcher = console_state.calls("default")
     error = NotFound("x" * 100_000)
@@ -140,14 +140,14 @@ def test_everything_is_bounded() -> None:
 
 
 def test_sessions_are_shown_by_a_part_of_their_ids() -> None:
-    """console-5: two can be told apart, and neither can be used."""
+    """console-5: two sessions can be distinguished, and neither id can be used."""
     state = board_at(Clock()).snapshot()["sessions"]
     assert state["count"] == 3
     assert [one["id"] for one in state["shown"]] == ["0abcdefa", "1abcdefa", "2abcdefa"]
 
 
 def test_roots_are_shown_by_name() -> None:
-    """console-5: and what each role's protections are."""
+    """console-5: with the protections of each role."""
     default, pipeline = board_at(Clock()).snapshot()["tenants"]
     assert default["roots"][0] == {"name": "project", "is_writable": True}
     assert (default["tier"], default["children"], default["runs"]) == ("full", 3, 1)
@@ -156,7 +156,7 @@ def test_roots_are_shown_by_name() -> None:
 
 @pytest.mark.parametrize(("refused", "count"), [("host", 1), ("", 0)])
 def test_refusals_are_counted(refused: str, count: int) -> None:
-    """console-5: what was answered is counted as a call, not as a request."""
+    """console-5: a refused request is counted as a request, an answered one as a call."""
     clock = Clock()
     console_state = board_at(clock)
 

@@ -1,4 +1,4 @@
-"""Whether the server lives and can serve, as who asks is told (docs/specs/observability.md)."""
+"""Liveness and readiness (docs/specs/observability.md)."""
 
 import os
 from collections.abc import AsyncIterator, Mapping
@@ -45,7 +45,7 @@ async def asked(checks: Mapping[str, Check], draining: Draining | None = None) -
 
 
 async def test_a_server_lives_while_it_answers() -> None:
-    """observability-6: whatever its parts do, and while it drains."""
+    """observability-6: whatever its parts report, and while it drains."""
     draining = Draining()
     draining.begin()
     async with asked({"stores": lost}, draining) as client:
@@ -54,23 +54,23 @@ async def test_a_server_lives_while_it_answers() -> None:
 
 
 async def test_a_server_is_ready_when_every_part_is() -> None:
-    """observability-6: 200, and nothing that a cache would keep."""
+    """observability-6: 200, and no header that lets a cache keep it."""
     async with asked({"roots": fine, "stores": fine}) as client:
         answer = await client.get("/readyz")
     assert (answer.status_code, answer.json()) == (200, {"status": "ready"})
     assert answer.headers["cache-control"] == "no-store"
 
 
-async def test_what_fails_is_one_word() -> None:
-    """observability-6: no address, no path and no sentence of an error stands in the answer."""
+async def test_a_failing_part_is_named_by_one_word() -> None:
+    """observability-6: no address, no path and no error text in the response."""
     async with asked({"roots": fine, "commands": not_fine, "stores": lost}) as client:
         answer = await client.get("/readyz")
     assert answer.status_code == 503
     assert answer.json() == {"status": "unready", "failing": ["commands", "stores"]}
 
 
-async def test_a_part_that_hangs_does_not_work() -> None:
-    """observability-6: the answer comes all the same, and says which it is."""
+async def test_a_part_that_hangs_is_not_ready() -> None:
+    """observability-6: the response comes all the same, and names it."""
     async with asked({"roots": fine, "stores": anyio.sleep_forever}) as client:  # type: ignore[dict-item]
         with anyio.fail_after(SECONDS):
             answer = await client.get("/readyz")
@@ -87,8 +87,8 @@ async def test_a_server_that_drains_is_not_ready() -> None:
     assert (answer.status_code, answer.json()["failing"]) == (503, ["draining"])
 
 
-async def test_parts_are_not_looked_at_for_each_who_asks() -> None:
-    """observability-6: a flood of questions is one look a second."""
+async def test_parts_are_checked_at_most_once_a_second() -> None:
+    """observability-6: whatever the number of requests."""
     looks = []
 
     async def look() -> bool:
@@ -103,7 +103,7 @@ async def test_parts_are_not_looked_at_for_each_who_asks() -> None:
 
 
 async def test_a_root_that_is_gone_fails(tmp_path: Path) -> None:
-    """observability-6: renamed away, and not found again by its name when another directory stands there."""
+    """observability-6: renamed away, and not replaced by another directory of its name."""
     root = tmp_path / "root"
     root.mkdir()
     with Roots([RootSpec(str(root))], deny=DenyRules([])) as roots:
@@ -115,8 +115,8 @@ async def test_a_root_that_is_gone_fails(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("is_allowed", [True, False])
-async def test_commands_must_be_held_as_required(tmp_path: Path, is_allowed: bool) -> None:
-    """observability-6: as the keeper finds it on this machine, which has some tier; `none` is none without a word."""
+async def test_confinement_must_be_as_required(tmp_path: Path, is_allowed: bool) -> None:
+    """observability-6: the actual status on this machine, which has some tier; requiring `none` checks nothing."""
     confinement = ConfinementPolicy(allow_unconfined=is_allowed)
     settings = Settings(roots=(str(tmp_path),), policy=OperatorPolicy(confinement=confinement))
     async with open_assembly(settings, dict(os.environ)) as assembly:

@@ -1,4 +1,4 @@
-"""What Prometheus is told, as its own parser reads it (docs/specs/observability.md)."""
+"""The metrics, as Prometheus' own parser reads them (docs/specs/observability.md)."""
 
 import re
 import timeit
@@ -35,7 +35,7 @@ def inside() -> Operated:
 
 
 class Waiting:
-    """An app as a route takes it."""
+    """An ASGI app that waits."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -64,7 +64,7 @@ async def served(
 
 
 async def test_calls_are_counted_by_tool_role_and_outcome(inside: Operated) -> None:
-    """observability-1: what ended well, with an error, and inside; and how long it took."""
+    """observability-1: success, error and internal error; and the duration."""
     for text in ("a", "b"):
         await inside.call("echo", "alice", text=text)
     await inside.call("lose", "bob", path="x")
@@ -75,7 +75,7 @@ async def test_calls_are_counted_by_tool_role_and_outcome(inside: Operated) -> N
 
 
 async def test_calls_under_way_and_cancelled_ones_are_counted(inside: Operated) -> None:
-    """observability-1: from their beginning to their end, however it comes."""
+    """observability-1: from their beginning to their end, however they end."""
     async with anyio.create_task_group() as calls:
         calls.start_soon(inside.call, "echo")  # an argument is missing: an error, and an end
         calls.start_soon(lambda: inside.call("wait", name="x"))
@@ -87,8 +87,8 @@ async def test_calls_under_way_and_cancelled_ones_are_counted(inside: Operated) 
     assert figure(inside.metrics, "coretools_calls_total", tool="wait", role="default", outcome="cancelled") == 1
 
 
-def test_labels_have_few_values_whatever_comes(inside: Operated) -> None:
-    """observability-2: neither unknown names nor ever new kinds of errors make series; nobody is named."""
+def test_labels_have_few_values_whatever_is_sent(inside: Operated) -> None:
+    """observability-2: neither unknown names nor new kinds of errors make series; no principal is a label."""
     watcher = inside.metrics.calls("default", ["echo"])
     for number in range(MOST_WORDS + 50):
         kind = type("E", (Exception,), {"kind": f"kind-{number}"})()
@@ -103,7 +103,7 @@ def test_labels_have_few_values_whatever_comes(inside: Operated) -> None:
 
 
 def test_counting_a_call_costs_little(inside: Operated) -> None:
-    """observability-3: no call waits for it; the bound is a hundred times what it costs, and stops a mistake only."""
+    """observability-3: no call waits for it; the bound is a hundred times the cost, and catches mistakes only."""
     watcher = inside.metrics.calls("default", ["echo"])
     call, outcome = ActiveCall(command="echo", principal="alice"), Outcome(text="")
 
@@ -115,7 +115,7 @@ def test_counting_a_call_costs_little(inside: Operated) -> None:
 
 
 async def test_requests_are_counted_with_their_bytes(inside: Operated) -> None:
-    """observability-1: by method, status and era; a method that is none is `other`."""
+    """observability-1: by method, status and era; an unknown method is `other`."""
     async with served(inside) as client:
         modern = {"MCP-Protocol-Version": "2026-07-28"}
         await client.post("/mcp", content=b"x" * 1000)
@@ -138,7 +138,7 @@ async def test_requests_are_counted_with_their_bytes(inside: Operated) -> None:
 
 
 async def test_streams_are_counted_while_they_are_open(inside: Operated) -> None:
-    """observability-1: and not as slow requests; one whose client went away is over."""
+    """observability-1: and not as slow requests; one whose client disconnected has ended."""
 
     async def stream(request: Request) -> Response:
         async def events() -> AsyncIterator[bytes]:
@@ -157,8 +157,8 @@ async def test_streams_are_counted_while_they_are_open(inside: Operated) -> None
     assert figure(inside.metrics, "coretools_http_request_seconds_count", era="none") is None
 
 
-async def test_a_client_that_goes_away_is_counted_without_a_status(inside: Operated) -> None:
-    """observability-1: nothing was answered, and nothing stays under way."""
+async def test_a_disconnect_is_counted_without_a_status(inside: Operated) -> None:
+    """observability-1: nothing was answered, and no request stays open."""
     waiting, over = anyio.Event(), anyio.Event()
 
     async def wait(scope: Scope, receive: Receive, send: Send) -> None:
@@ -183,7 +183,7 @@ async def test_a_client_that_goes_away_is_counted_without_a_status(inside: Opera
 
 
 async def test_refusals_are_counted_by_reason(inside: Operated) -> None:
-    """observability-1: those of requests, and those that came before one."""
+    """observability-1: of requests, and of connections before any request."""
     async with served(inside) as client:
         await client.get("/refused")
     inside.metrics.refused("header-too-long")
@@ -191,8 +191,8 @@ async def test_refusals_are_counted_by_reason(inside: Operated) -> None:
     assert figure(inside.metrics, "coretools_refusals_total", reason="header-too-long") == 1
 
 
-async def test_the_state_of_the_server_is_looked_up(inside: Operated) -> None:
-    """observability-1: sessions, children and runs by role, draining, and what runs here."""
+async def test_the_state_of_the_server_is_collected(inside: Operated) -> None:
+    """observability-1: sessions, children and runs by role, draining, and versions."""
     assert figure(inside.metrics, "coretools_sessions_open", role="default") == 2
     assert figure(inside.metrics, "coretools_children_alive", role="default") == 3
     assert figure(inside.metrics, "coretools_runs_alive", role="default") == 1
@@ -207,7 +207,7 @@ async def test_the_state_of_the_server_is_looked_up(inside: Operated) -> None:
 
 
 async def test_the_page_is_read_by_prometheus(inside: Operated) -> None:
-    """observability-4: in its own text and in OpenMetrics, as it asks for; the names are those of the specification."""
+    """observability-4: in its own text format and in OpenMetrics, as requested; the specification lists the names."""
     await inside.call("echo", text="x")
     inside.metrics.session_opened("default")
     inside.metrics.session_ended("default", "idle")
@@ -228,8 +228,8 @@ async def test_the_page_is_read_by_prometheus(inside: Operated) -> None:
     assert ours == listed
 
 
-async def test_the_page_is_for_who_has_a_token(inside: Operated, tmp_path: Path) -> None:
-    """observability-5: of the file for metrics, until it is revoked; any other opens nothing."""
+async def test_the_metrics_are_for_token_holders(inside: Operated, tmp_path: Path) -> None:
+    """observability-5: the tokens of the metrics file, until they are revoked; others give no access."""
     path = str(tmp_path / "tokens.json")
     _, token = create_token(path, name="prometheus", role="default")
     async with served(inside, MetricsPage(inside.metrics, TokenFileVerifier(path))) as client:
@@ -253,15 +253,15 @@ async def test_the_page_is_for_who_has_a_token(inside: Operated, tmp_path: Path)
 
 
 @pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded", "X-Real-IP"])
-async def test_without_tokens_the_page_is_for_this_machine(inside: Operated, header: str) -> None:
-    """observability-5: and not for whoever comes through a proxy on it."""
+async def test_without_tokens_the_metrics_are_for_loopback_clients(inside: Operated, header: str) -> None:
+    """observability-5: and not for clients behind a proxy on this machine."""
     async with served(inside) as client:
         assert (await client.get("/metrics")).status_code == 200
         assert (await client.get("/metrics", headers={header: "203.0.113.7"})).status_code == 403
 
 
-async def test_without_tokens_the_page_is_for_no_other_machine(inside: Operated) -> None:
-    """observability-5: as its address says it; a connection without one is nobody's."""
+async def test_without_tokens_other_machines_are_refused(inside: Operated) -> None:
+    """observability-5: decided by the address; a connection without one is refused."""
     answered: list[int] = []
 
     async def receive() -> dict[str, object]:

@@ -64,7 +64,7 @@ async def asked(kept: Kept, path: str, headers: dict[str, str]) -> ReadableSpan:
 
 
 async def test_a_request_is_a_part_of_its_caller_s_trace() -> None:
-    """observability-11: by `traceparent` and `tracestate`; the span says method, route and status."""
+    """observability-11: `traceparent` and `tracestate`; the span has method, route and status."""
     span = await asked(Kept(), "/mcp", parent(STATELESS))
     assert span.parent is not None
     assert f"{span.parent.trace_id:032x}" == STATELESS
@@ -78,14 +78,14 @@ async def test_a_request_is_a_part_of_its_caller_s_trace() -> None:
 
 
 @pytest.mark.parametrize("value", ["", "garbage", f"00-{'0' * 32}-{CALLER}-01", f"ff-{STATELESS}-{CALLER}-01"])
-async def test_what_is_no_trace_begins_one(value: str) -> None:
+async def test_an_invalid_traceparent_begins_a_trace(value: str) -> None:
     """observability-11: W3C Trace Context, 3.2.2."""
     span = await asked(Kept(), "/mcp", {"traceparent": value})
     assert span.parent is None
 
 
 async def test_a_caller_that_does_not_sample_is_not_sampled() -> None:
-    """observability-11: as OpenTelemetry's sampler does by default; OTEL_TRACES_SAMPLER says otherwise."""
+    """observability-11: OpenTelemetry's default sampler; OTEL_TRACES_SAMPLER changes it."""
     kept = Kept()
     app = ObservabilityMiddleware(router(), [], tracing=kept.tracing)
     async with listening(app) as url, httpx2.AsyncClient() as client:
@@ -93,8 +93,8 @@ async def test_a_caller_that_does_not_sample_is_not_sampled() -> None:
     assert kept.spans == []
 
 
-async def test_paths_and_queries_of_others_are_not_said() -> None:
-    """observability-12: a path is whatever somebody asks for; a fault is known by its status."""
+async def test_unknown_paths_and_queries_are_not_recorded() -> None:
+    """observability-12: a client may request any path; a failure is known by its status."""
     span = await asked(Kept(), f"/nowhere/{CANARY}?token={CANARY}", {})
     assert span.name == "GET"
     assert CANARY not in span.to_json()
@@ -105,7 +105,7 @@ async def test_paths_and_queries_of_others_are_not_said() -> None:
 
 
 async def test_a_call_has_a_span_that_names_its_tool_and_its_end() -> None:
-    """observability-11: `execute_tool NAME`, with the id of the log; an error by its kind."""
+    """observability-11: `execute_tool NAME`, with the id in the log; an error by its kind."""
     kept, inside = Kept(), Operated()
     inside.dispatcher = Dispatcher(threads=2, observer=kept.tracing.calls())
     await inside.call("echo", "alice", text=CANARY)
@@ -121,14 +121,14 @@ async def test_a_call_has_a_span_that_names_its_tool_and_its_end() -> None:
     assert (lost.attributes or {})["error.type"] == "not-found"
     assert lost.status.status_code is StatusCode.ERROR
     assert lost.status.description is None
-    assert other.name == "inner"  # not one of the names that may be said
+    assert other.name == "inner"  # not one of the names that may be recorded
     for span in kept.spans:
         assert CANARY not in span.to_json()
         assert "alice" not in span.to_json()
 
 
-async def test_what_a_tool_traces_lies_beneath_its_call() -> None:
-    """observability-11: and says nothing but that it was there: its names and attributes are somebody else's."""
+async def test_spans_of_a_tool_are_children_of_its_call() -> None:
+    """observability-11: and are exported without names or attributes, which are not ours."""
     kept, inside = Kept(), Operated()
 
     @inside.registry.tool(Effect.READ)
@@ -168,7 +168,7 @@ def call_stateless(url: str, trace: str, name: str, arguments: dict[str, Any], *
 
 
 def call_in_session(url: str) -> None:
-    """A session that is opened in one trace, and a call on it in another."""
+    """Open a session in one trace, and call on it in another."""
     information = {"name": CANARY, "version": "1"}
     params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": information}
     opened = posted(url, {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}, {})
@@ -184,7 +184,7 @@ def call_in_session(url: str) -> None:
 
 @pytest.fixture(scope="module")
 def received(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Received]:
-    """What a collector got of a whole server, from its start to its end."""
+    """What a collector received of a whole server, from its start to its end."""
     folder = tmp_path_factory.mktemp("traced")
     (folder / "root").mkdir()
     (folder / "root" / f"{CANARY}.txt").write_text(CANARY)
@@ -208,8 +208,8 @@ def received(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Received]:
 
 
 @pytest.mark.parametrize("trace", [STATELESS, HANDSHAKE], ids=["stateless", "handshake"])
-def test_request_message_and_call_lie_beneath_each_other(received: Received, trace: str) -> None:
-    """observability-11: in both eras, beneath the caller's span; a session has no trace, each call its own."""
+def test_request_message_and_call_are_nested(received: Received, trace: str) -> None:
+    """observability-11: in both eras, below the caller's span; a session has no trace, each call has its own."""
     [request] = received.named("POST /mcp", trace)
     [message] = received.named("tools/call read_file", trace)
     [call] = received.named("execute_tool read_file", trace)
@@ -222,28 +222,28 @@ def test_request_message_and_call_lie_beneath_each_other(received: Received, tra
 
 
 def test_a_message_may_name_its_own_parent(received: Received) -> None:
-    """observability-11: `_meta.traceparent`, as the SDK reads it; the request stays beneath its own."""
+    """observability-11: `_meta.traceparent`, as the SDK reads it; the request keeps its own parent."""
     [message] = received.named("tools/call read_file", BY_META)
     [call] = received.named("execute_tool read_file", BY_META)
     assert message.parent_span_id.hex() == SPAN_OF_META
     assert call.parent_span_id == message.span_id
 
 
-def test_who_sent_the_spans_is_said(received: Received) -> None:
-    """observability-11: by OpenTelemetry's own variables, and the replica."""
+def test_the_service_name_is_exported(received: Received) -> None:
+    """observability-11: from OpenTelemetry's own variables, and the replica."""
     for resource in received.resources:
         assert resource["service.name"] == "tools-of-the-team"
         assert resource["service.version"]
         assert resource["service.instance.id"]
 
 
-def test_who_sends_spans_has_a_name_without_variables() -> None:
+def test_the_service_name_defaults_to_the_entry_point() -> None:
     """observability-11: that of the entry point."""
     assert provider_of("replica-1").resource.attributes["service.name"] == "coretools-http"
 
 
 def test_nothing_that_was_sent_leaves_the_server(received: Received) -> None:
-    """observability-12: no argument, content, unknown name, uri, id, token or baggage is in any byte of any export."""
+    """observability-12: no argument, content, unknown name, URI, id, token or baggage is in any byte of any export."""
     names = {span.name for span in received.spans}
     assert {"GET", "POST /mcp", "tools/call", "tools/call read_file", "resources/read", "inner"} >= names - {
         "execute_tool read_file",
@@ -257,7 +257,7 @@ def test_nothing_that_was_sent_leaves_the_server(received: Received) -> None:
         assert span.status.message == ""
 
 
-def test_a_collector_that_does_not_answer_holds_up_no_end(tmp_path: Path) -> None:
+def test_a_collector_that_hangs_does_not_delay_the_shutdown(tmp_path: Path) -> None:
     """observability-11: it would for an hour, by the operator's own variable; the server ends before that."""
     (tmp_path / "root").mkdir()
     with socket.create_server(("127.0.0.1", 0)) as collector:
@@ -272,8 +272,8 @@ def test_a_collector_that_does_not_answer_holds_up_no_end(tmp_path: Path) -> Non
             assert server.end() == 128 + signal.SIGTERM
 
 
-def test_without_the_extra_the_start_says_what_is_missing(tmp_path: Path) -> None:
-    """observability-13: by the key and the package; nothing listens."""
+def test_without_the_extra_the_start_error_names_it(tmp_path: Path) -> None:
+    """observability-13: the key and the package; nothing listens."""
     (tmp_path / "opentelemetry_gone.py").write_text(
         "import sys\n"
         "class Gone:\n"
@@ -296,8 +296,8 @@ def test_without_the_extra_the_start_says_what_is_missing(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("is_traced", [True, False])
-def test_spans_that_nobody_exports_are_not_made(is_traced: bool) -> None:
-    """observability-21: the SDK makes one for each message, which then costs a twentieth of a call."""
+def test_spans_that_nobody_exports_are_not_created(is_traced: bool) -> None:
+    """observability-21: the SDK creates one for each message, which costs a twentieth of a call."""
     server = build_server(
         LiveCatalog(Registry(), lambda _: Selection()),
         Dispatcher(threads=1),
@@ -309,7 +309,7 @@ def test_spans_that_nobody_exports_are_not_made(is_traced: bool) -> None:
 
 
 @pytest.mark.parametrize("is_exported", [True, False])
-def test_a_server_makes_spans_where_its_process_has_a_provider(is_exported: bool) -> None:
+def test_a_server_creates_spans_if_its_process_has_a_provider(is_exported: bool) -> None:
     """observability-21: on stdio and in a library too."""
     program = """if True:
         import sys

@@ -54,8 +54,8 @@ async def test_calls_of_real_clients_are_counted(root: Path, mode: str, era: str
     assert found[f'coretools_http_requests_total{{era="{era}",method="POST",status="200"}}'] >= 2
 
 
-async def test_refusals_of_the_guard_and_the_gate_are_counted(root: Path, tmp_path: Path) -> None:
-    """observability-1: by the kind that the answer has."""
+async def test_refusals_of_validation_and_authentication_are_counted(root: Path, tmp_path: Path) -> None:
+    """observability-1: by the kind in the response."""
     tokens = str(tmp_path / "tokens.json")
     create_token(tokens, name="alice", role="default")
     flags = {"auth.tokens": tokens}
@@ -70,8 +70,8 @@ async def test_refusals_of_the_guard_and_the_gate_are_counted(root: Path, tmp_pa
         assert found[f'coretools_refusals_total{{reason="{kind}"}}'] == 1
 
 
-async def test_the_console_is_not_there_unless_it_has_tokens(root: Path) -> None:
-    """console-1: its paths are not found, whatever is asked for."""
+async def test_without_tokens_there_is_no_console(root: Path) -> None:
+    """console-1: its paths answer 404 to every method."""
     async with at_work(plan_of("--root", str(root))) as url, httpx2.AsyncClient(base_url=base(url)) as client:
         for path in ("/console", "/console/state", "/console/events", "/console/console.js"):
             assert (await client.get(path)).status_code == 404
@@ -79,7 +79,7 @@ async def test_the_console_is_not_there_unless_it_has_tokens(root: Path) -> None
 
 
 async def test_the_console_has_tokens_of_its_own_and_shows_the_server(root: Path, tmp_path: Path) -> None:
-    """console-1: those for the tools do not open it. console-5: a real session, and roots without their place."""
+    """console-1: tokens for the tools do not open it. console-5: a real session, and roots without their path."""
     for_tools, for_console = str(tmp_path / "tools.json"), str(tmp_path / "console.json")
     _, tool_token = create_token(for_tools, name="alice", role="default")
     _, token = create_token(for_console, name="operator", role="default")
@@ -115,8 +115,8 @@ async def opened(client: httpx2.AsyncClient, url: str, token: str) -> None:
     assert (await client.post(url, json=body, headers=headers)).status_code == 200
 
 
-async def test_roots_of_one_name_are_told_apart(root: Path, tmp_path: Path) -> None:
-    """console-5: by a number, and not by where they lie."""
+async def test_roots_of_one_name_are_distinguished(root: Path, tmp_path: Path) -> None:
+    """console-5: by a number, and not by their path."""
     other = tmp_path / "another-place" / "project"
     other.mkdir(parents=True)
     tokens = str(tmp_path / "console.json")
@@ -133,7 +133,7 @@ async def test_roots_of_one_name_are_told_apart(root: Path, tmp_path: Path) -> N
 
 
 async def test_readiness_follows_the_roots_and_the_end(root: Path) -> None:
-    """observability-6: a root that is gone, named by one word; the drain; and no path of the host."""
+    """observability-6: a missing root, named by one word; the drain; and no path of the host."""
     draining = Draining()
     plan = plan_of("--root", str(root))
     async with at_work(plan, draining) as url, httpx2.AsyncClient(base_url=base(url)) as client:

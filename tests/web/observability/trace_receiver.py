@@ -13,7 +13,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 @dataclass
 class Received:
-    """Everything that came."""
+    """All exports received."""
 
     bodies: list[bytes] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
@@ -25,7 +25,7 @@ class Received:
         return [span for span in self.spans if span.name == name and span.trace_id.hex() == trace]
 
     def take(self, body: bytes) -> None:
-        """One export."""
+        """Decode one export."""
         self.bodies.append(body)
         for each in ExportTraceServiceRequest.FromString(body).resource_spans:
             self.resources.append(attributes_of(each.resource.attributes))
@@ -48,7 +48,7 @@ def attributes_of(pairs: object) -> dict[str, str]:
 
 @contextmanager
 def receiving() -> Iterator[Received]:
-    """One that listens on a free port until the end of the block."""
+    """Serve a receiver on a free port until the end of the block."""
     received = Received()
 
     class Handler(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""A real Redis, a child on a socket in a folder of its own, which can be killed, stopped and started again."""
+"""A real Redis: a child with a socket in its own folder, which can be killed, suspended and restarted."""
 
 import os
 import shutil
@@ -15,14 +15,14 @@ from tests.clients.conftest import without
 PROGRAM = "redis-server"
 
 WITH_ITS_PARENT = ("setpriv", "--pdeathsig", "KILL") if shutil.which("setpriv") else ()
-"""Before the words of a child: it ends with the tests, however these end."""
+"""Prefix of a child's command: the child ends with the tests, however these end."""
 
 CHECKPOINTS = 5
-"""Until a loop has read the end of its connections."""
+"""Time for an event loop to read the end of its connections."""
 
 
 class RedisServer:
-    """One redis-server without persistence: what it knew is gone when it was killed."""
+    """One redis-server without persistence: its data is gone when it is killed."""
 
     def __init__(self, *words: str) -> None:
         if shutil.which(PROGRAM) is None:
@@ -37,7 +37,7 @@ class RedisServer:
         return f"unix://{self.socket}"
 
     def start(self) -> None:
-        """Returns once it can be asked."""
+        """Start, and return when it answers."""
         where = ("--port", "0", "--unixsocket", str(self.socket), "--dir", self._folder)
         self._process = subprocess.Popen(
             [*WITH_ITS_PARENT, PROGRAM, *where, "--save", "", "--appendonly", "no", *self._words],
@@ -53,7 +53,7 @@ class RedisServer:
         raise AssertionError(output.decode())
 
     def kill(self) -> None:
-        """As when the machine is gone."""
+        """Kill it, as when the machine fails."""
         self._process.kill()
         self._process.wait()
         assert self._process.stdout is not None
@@ -61,14 +61,14 @@ class RedisServer:
         self.socket.unlink(missing_ok=True)
 
     async def restart(self) -> None:
-        """Between the two, whoever is connected has the time to see its end."""
+        """Kill and start again; between the two, clients have time to see the end of their connections."""
         self.kill()
         for _ in range(CHECKPOINTS):
             await anyio.lowlevel.checkpoint()
         self.start()
 
     def hold(self) -> None:
-        """It takes what it is sent and answers nothing."""
+        """Suspend it: it accepts bytes and answers nothing."""
         os.kill(self._process.pid, signal.SIGSTOP)
 
     def resume(self) -> None:

@@ -1,4 +1,4 @@
-"""The rate limiter: every implementation by the same rules (docs/specs/validation.md, 27 to 29)."""
+"""The rate limiter: the same rules for every implementation (docs/specs/validation.md, 27 to 29)."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from coretools.web.replicas.stores import RateLimiter
 
 
 class Clock:
-    """Time as the test has it."""
+    """Time that a test advances."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -21,7 +21,7 @@ class Clock:
 Factory = Callable[[Clock], RateLimiter]
 
 FACTORIES: dict[str, Factory] = {"memory": lambda clock: MemoryRateLimiter(clock=clock)}
-"""An engine that has a time of its own is tested elsewhere, without a clock of the test."""
+"""An engine with a clock of its own is tested elsewhere."""
 
 
 @pytest.fixture(params=list(FACTORIES.values()), ids=list(FACTORIES))
@@ -34,8 +34,8 @@ async def taken(limiter: RateLimiter, key: str, *, per_second: float, burst: int
     return [await limiter.take(key, per_second=per_second, burst=burst) == 0.0 for _ in range(times)]
 
 
-async def test_a_burst_is_let_through_and_then_so_many_a_second(factory: Factory) -> None:
-    """validation-27: after a quiet time a burst; on average the rate; what is refused is not counted."""
+async def test_a_burst_is_allowed_and_then_the_rate(factory: Factory) -> None:
+    """validation-27: after a quiet time a burst; on average the rate; refused requests are not counted."""
     clock = Clock()
     limiter = factory(clock)
     assert await taken(limiter, "a", per_second=10, burst=5, times=7) == [True] * 5 + [False] * 2
@@ -45,8 +45,8 @@ async def test_a_burst_is_let_through_and_then_so_many_a_second(factory: Factory
     assert await taken(limiter, "a", per_second=10, burst=5, times=6) == [True] * 5 + [False]
 
 
-async def test_over_a_minute_no_more_than_the_rate_comes_through(factory: Factory) -> None:
-    """validation-27: however it is tried."""
+async def test_over_a_minute_no_more_than_the_rate_is_allowed(factory: Factory) -> None:
+    """validation-27: whatever the pattern of requests."""
     clock = Clock()
     limiter = factory(clock)
     passed = 0
@@ -56,8 +56,8 @@ async def test_over_a_minute_no_more_than_the_rate_comes_through(factory: Factor
     assert 5 * 60 <= passed <= 5 * 60 + 10
 
 
-async def test_who_waits_as_long_as_he_is_told_is_let_through(factory: Factory) -> None:
-    """validation-27: the answer is neither too short nor a fixed number."""
+async def test_after_the_reported_wait_a_request_is_allowed(factory: Factory) -> None:
+    """validation-27: the wait is neither too short nor a constant."""
     clock = Clock()
     limiter = factory(clock)
     for per_second in (0.5, 3.0, 100.0):
@@ -70,22 +70,22 @@ async def test_who_waits_as_long_as_he_is_told_is_let_through(factory: Factory) 
             assert await limiter.take(key, per_second=per_second, burst=3) == 0.0
 
 
-async def test_one_key_does_not_touch_another(factory: Factory) -> None:
-    """validation-28: also where one begins with the other."""
+async def test_keys_are_independent(factory: Factory) -> None:
+    """validation-28: also if one begins with the other."""
     limiter = factory(Clock())
     assert await taken(limiter, "a", per_second=1, burst=1, times=2) == [True, False]
     for other in ("b", "a:b", "", "A"):
         assert await limiter.take(other, per_second=1, burst=1) == 0.0
 
 
-async def test_no_rate_is_no_limit(factory: Factory) -> None:
-    """validation-27: 0 per second, as the configuration says it."""
+async def test_a_rate_of_zero_is_no_limit(factory: Factory) -> None:
+    """validation-27: 0 per second in the configuration."""
     limiter = factory(Clock())
     assert all(await taken(limiter, "a", per_second=0, burst=1, times=1000))
 
 
-async def test_a_change_of_the_rate_counts_from_then_on(factory: Factory) -> None:
-    """validation-27: a role's limits may be others after a restart of one replica."""
+async def test_a_changed_rate_applies_from_then_on(factory: Factory) -> None:
+    """validation-27: a role's limits may change when one replica restarts."""
     clock = Clock()
     limiter = factory(clock)
     await taken(limiter, "a", per_second=1, burst=5, times=5)
@@ -93,8 +93,8 @@ async def test_a_change_of_the_rate_counts_from_then_on(factory: Factory) -> Non
     assert await limiter.take("a", per_second=1, burst=10) == 0.0
 
 
-async def test_keys_are_forgotten_once_they_owe_nothing() -> None:
-    """validation-29: in memory; a hundred thousand keys leave nothing behind, and never are more than the most."""
+async def test_keys_are_forgotten_when_their_burst_is_full_again() -> None:
+    """validation-29: in memory; of a hundred thousand keys none is left, and there are never more than the limit."""
     clock = Clock()
     limiter = MemoryRateLimiter(clock=clock, most_keys=1000)
     for number in range(100_000):

@@ -37,7 +37,7 @@ EVERY_LIST = {ToolsListChanged(), ResourcesListChanged(), PromptsListChanged()}
 
 
 class Clock:
-    """Of one replica."""
+    """The clock of one replica."""
 
     def __init__(self) -> None:
         self.ahead = 0.0
@@ -47,7 +47,7 @@ class Clock:
 
 
 class Place:
-    """Where the replicas of one test meet."""
+    """The Redis database that the replicas of one test share."""
 
     def __init__(self, server: RedisServer, prefix: str) -> None:
         self.server = server
@@ -87,8 +87,8 @@ async def pair(place: Place) -> AsyncIterator[tuple[RedisStores, RedisStores]]:
 Pair = tuple[RedisStores, RedisStores]
 
 
-async def test_a_session_is_of_the_replica_that_was_first(pair: Pair) -> None:
-    """replicas-4: of two that claim one at the same time, too; and of the principal it was claimed for."""
+async def test_a_session_belongs_to_the_replica_that_claimed_it_first(pair: Pair) -> None:
+    """replicas-4: also if two claim it at the same time; and to the principal it was claimed for."""
     outcomes: list[str] = []
 
     async def claim(stores: RedisStores) -> None:
@@ -125,7 +125,7 @@ async def test_another_replica_neither_writes_to_a_session_nor_ends_it(pair: Pai
 
 
 async def test_what_a_session_missed_is_read_elsewhere_when_its_replica_has_ended(place: Place) -> None:
-    """replicas-6: the record says that the replica is gone; ids of other sessions are of no event there either."""
+    """replicas-6: the record says that the replica is gone; ids of other sessions name no event there either."""
     async with place.replica("b") as other:
         async with place.replica("a") as one:
             for session in ("ann", "ben"):
@@ -140,22 +140,22 @@ async def test_what_a_session_missed_is_read_elsewhere_when_its_replica_has_ende
         assert await other.events("ann").after(of_ben) is None
 
 
-async def test_a_replica_that_was_killed_is_gone_once_its_sign_expires(own_place: Place) -> None:
-    """replicas-5: nobody has to say so."""
+async def test_a_killed_replica_is_gone_when_its_lease_expires(own_place: Place) -> None:
+    """replicas-5: without any message."""
     async with own_place.replica("b") as other, own_place.replica("a", lease_seconds=3600) as one:
         await one.sessions.claim("one", principal="ann", role="reader")
         owner = await other.sessions.owner("one")
         assert owner is not None
         assert owner.is_alive
         assert own_place.redis.pttl("coretools:replica:a") > 0
-        own_place.redis.delete("coretools:replica:a")  # what Redis does by itself when the time is over
+        own_place.redis.delete("coretools:replica:a")  # what Redis does by itself when the lease expires
         owner = await other.sessions.owner("one")
         assert owner is not None
         assert not owner.is_alive
 
 
-async def test_a_sign_that_is_not_written_in_time_ends_every_session_of_its_replica(place: Place) -> None:
-    """replicas-5: by its own clock first, without a word from Redis, and for good; new sessions are its own again."""
+async def test_a_lease_not_renewed_in_time_ends_every_session_of_its_replica(place: Place) -> None:
+    """replicas-5: by the replica's own clock, without Redis, and for good; new sessions are its own again."""
     clock = Clock()
     async with place.replica("a", clock=clock) as one, place.replica("b") as other:
         await one.sessions.claim("one", principal="ann", role="reader")
@@ -180,8 +180,8 @@ async def test_a_sign_that_is_not_written_in_time_ends_every_session_of_its_repl
         assert one.sessions.holds("new")
 
 
-async def test_a_sign_that_redis_lost_ends_every_session_too(own_place: Place) -> None:
-    """replicas-5: who looked meanwhile took this replica for gone."""
+async def test_a_lease_that_redis_lost_ends_every_session_too(own_place: Place) -> None:
+    """replicas-5: other replicas may have seen this one as gone."""
     async with own_place.replica("a") as one:
         await one.sessions.claim("one", principal="ann", role="reader")
         own_place.redis.delete("coretools:replica:a")
@@ -190,8 +190,8 @@ async def test_a_sign_that_redis_lost_ends_every_session_too(own_place: Place) -
         await one.check()
 
 
-async def test_a_record_that_redis_lost_is_not_held(own_place: Place) -> None:
-    """replicas-5: the other replicas do not know that session any more; the rest are kept for longer."""
+async def test_a_session_record_that_redis_lost_ends_the_session(own_place: Place) -> None:
+    """replicas-5: the other replicas do not know that session any more; the rest are kept."""
     clock = Clock()
     async with own_place.replica("a", clock=clock, lease_seconds=7200) as one:
         for session in ("one", "two"):
@@ -206,8 +206,8 @@ async def test_a_record_that_redis_lost_is_not_held(own_place: Place) -> None:
         assert own_place.redis.pttl(kept) > 100_000
 
 
-async def test_of_two_replicas_of_one_name_the_later_has_it(place: Place, caplog: pytest.LogCaptureFixture) -> None:
-    """replicas-13: one that was killed can start anew at once; one that is misnamed is not ready, and says why."""
+async def test_of_two_replicas_of_one_name_the_later_owns_it(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+    """replicas-13: a killed one can restart at once; a misnamed one is not ready, and logs why."""
     async with place.replica("a") as one:
         await one.sessions.claim("one", principal="ann", role="reader")
         async with place.replica("a") as later:
@@ -226,8 +226,8 @@ async def test_of_two_replicas_of_one_name_the_later_has_it(place: Place, caplog
         assert not one.sessions.holds("one")
 
 
-async def test_a_replica_that_was_away_does_not_take_its_name_back(place: Place) -> None:
-    """replicas-13: one that was stopped for a while, and was replaced, finds itself replaced."""
+async def test_a_suspended_replica_does_not_take_its_name_back(place: Place) -> None:
+    """replicas-13: one that was stopped for a while and replaced finds itself replaced."""
     clock = Clock()
     async with place.replica("a", clock=clock) as one:
         clock.ahead += 3600
@@ -241,8 +241,8 @@ async def test_a_replica_that_was_away_does_not_take_its_name_back(place: Place)
             assert later.sessions.holds("one")
 
 
-async def test_replicas_know_who_else_is_alive(place: Place) -> None:
-    """replicas-14: a name that is not configured is drawn."""
+async def test_replicas_know_which_others_are_alive(place: Place) -> None:
+    """replicas-14: a name that is not configured is random."""
     async with place.replica("a") as one:
         async with place.replica("") as other:
             await one.beat()
@@ -252,25 +252,25 @@ async def test_replicas_know_who_else_is_alive(place: Place) -> None:
 
 
 async def test_a_rate_is_of_all_replicas_together(pair: Pair) -> None:
-    """replicas-7: who is sent from one to the next gets no more than who is not."""
+    """replicas-7: a principal gets no more by spreading requests over the replicas."""
     waits = [await pair[number % 2].rates.take("ann", per_second=0.01, burst=4) for number in range(8)]
     assert [wait == 0 for wait in waits] == [True] * 4 + [False] * 4
 
 
 async def test_a_state_is_used_once_on_all_replicas(pair: Pair) -> None:
-    """replicas-8: a yes does not count again elsewhere."""
+    """replicas-8: a confirmation does not count again on another replica."""
     minted = time.time()
     assert [await stores.used_states.take("nonce", minted) for stores in pair] == [True, False]
 
 
 async def test_a_state_that_is_too_old_counts_as_used(pair: Pair) -> None:
-    """replicas-8: what was used is forgotten after a while, so what is older is refused unseen; so is the future."""
+    """replicas-8: used states are forgotten after a while, so older ones are refused; so are those from the future."""
     for minted in (time.time() - 2 * STATE_TTL_SECONDS, time.time() + STATE_TTL_SECONDS, float("nan"), float("inf")):
         assert not await pair[0].used_states.take(f"at {minted}", minted)
 
 
 async def test_a_state_from_before_redis_was_restarted_counts_as_used(own_place: Place) -> None:
-    """replicas-8: it may have been used, and Redis have forgotten it."""
+    """replicas-8: it may have been used, and Redis have lost that."""
     async with own_place.replica("a") as one:
         before = time.time()
         assert await one.used_states.take("nonce", before)
@@ -281,13 +281,13 @@ async def test_a_state_from_before_redis_was_restarted_counts_as_used(own_place:
 
 
 async def test_every_replica_seals_with_the_same_key(pair: Pair) -> None:
-    """replicas-9: drawn by whichever was first."""
+    """replicas-9: created by whichever came first."""
     assert pair[0].sealing_keys == pair[1].sealing_keys
     assert len(pair[0].sealing_keys) == 1
 
 
 async def test_keys_are_changed_by_adding_one(place: Place) -> None:
-    """replicas-9: what the operator does: the new one opens everywhere before it seals anywhere."""
+    """replicas-9: as the operator does it: the new one opens everywhere before it seals anywhere."""
     name = f"{place.prefix}sealing-keys"
     async with place.replica("a") as one:
         old = one.sealing_keys[0]
@@ -300,8 +300,8 @@ async def test_keys_are_changed_by_adding_one(place: Place) -> None:
 
 
 @pytest.mark.parametrize("stored", ["ab" * 31, "zz" * 32, "passw0rd", ""], ids=["short", "no hex", "a word", "empty"])
-async def test_what_is_no_key_ends_the_start(place: Place, stored: str) -> None:
-    """replicas-9: and is not shown, because it may be a part of one."""
+async def test_an_invalid_key_ends_the_start(place: Place, stored: str) -> None:
+    """replicas-9: the value is not in the message, because it may be part of a real key."""
     place.redis.rpush(f"{place.prefix}sealing-keys", "ab" * 32, stored)
     with pytest.raises(BadSetting, match="sealing-keys") as caught:
         async with place.replica("a"):
@@ -310,7 +310,7 @@ async def test_what_is_no_key_ends_the_start(place: Place, stored: str) -> None:
 
 
 async def test_keys_outlive_the_redis_that_had_them(own_place: Place) -> None:
-    """replicas-9: replicas that come later get those that are in use."""
+    """replicas-9: replicas that start later get the keys that are in use."""
     async with own_place.replica("a") as one:
         await own_place.server.restart()
         await one.beat()
@@ -319,7 +319,7 @@ async def test_keys_outlive_the_redis_that_had_them(own_place: Place) -> None:
 
 
 class Heard:
-    """What one listener was told."""
+    """The events that one listener received."""
 
     def __init__(self, stores: RedisStores, role: str = "reader") -> None:
         self.events: list[ServerEvent] = []
@@ -338,7 +338,7 @@ class Heard:
 
 
 LAST = ResourceUpdated(uri="last:")
-"""Says that everything published before has come."""
+"""Published last: everything published before has arrived."""
 
 
 @pytest.fixture
@@ -353,8 +353,8 @@ async def listens(stores: RedisStores) -> None:
         await stores._channel.is_open.wait()
 
 
-async def test_a_change_is_told_on_every_replica_exactly_once(opened: Pair) -> None:
-    """replicas-10: on the one where it happened, too; in another role nobody hears of it."""
+async def test_a_change_is_published_to_every_replica_exactly_once(opened: Pair) -> None:
+    """replicas-10: also to the one where it happened; listeners of another role get nothing."""
     one, other = opened
     heard = [Heard(one), Heard(one), Heard(other), Heard(other)]
     elsewhere = Heard(other, "writer")
@@ -368,8 +368,8 @@ async def test_a_change_is_told_on_every_replica_exactly_once(opened: Pair) -> N
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"from":"x","role":"reader"}', "\udc80", "x" * 100_000])
-async def test_what_is_said_by_somebody_else_is_not_passed_on(place: Place, opened: Pair, text: str) -> None:
-    """replicas-10: and what comes behind it is."""
+async def test_malformed_messages_are_ignored(place: Place, opened: Pair, text: str) -> None:
+    """replicas-10: the valid message behind them arrives."""
     heard = Heard(opened[1])
     place.redis.publish(f"{place.prefix}changes", text.encode("utf-8", "surrogatepass"))
     await opened[0].bus("reader").publish(LAST)
@@ -378,7 +378,7 @@ async def test_what_is_said_by_somebody_else_is_not_passed_on(place: Place, open
 
 
 async def test_after_a_gap_every_list_may_have_changed(own_place: Place) -> None:
-    """replicas-10: what was said meanwhile is unknown; a change here is told here meanwhile."""
+    """replicas-10: the changes meanwhile are unknown; local changes still arrive meanwhile."""
     async with own_place.replica("a") as one, own_place.replica("b") as other:
         await listens(one)
         await listens(other)
@@ -393,8 +393,8 @@ async def test_after_a_gap_every_list_may_have_changed(own_place: Place) -> None
         await heard[1].until(LAST)
 
 
-async def test_a_publisher_makes_up_for_what_it_could_not_tell(own_place: Place) -> None:
-    """replicas-10: also where the listeners never lost Redis and so know of no gap."""
+async def test_a_publisher_repeats_what_it_could_not_publish(own_place: Place) -> None:
+    """replicas-10: also if the listeners never lost Redis and so know of no gap."""
     async with own_place.replica("a") as one, own_place.replica("b") as other:
         await listens(other)
         heard = Heard(other)
@@ -410,7 +410,7 @@ async def test_a_publisher_makes_up_for_what_it_could_not_tell(own_place: Place)
 
 
 async def asked(stores: RedisStores) -> list[str]:
-    """Everything that asks Redis, and how it ended."""
+    """Everything that asks Redis, with its outcome."""
     sessions, log = stores.sessions, stores.events("one")
     operations = {
         "claim": lambda: sessions.claim("other", principal="ann", role="reader"),
@@ -436,8 +436,8 @@ async def asked(stores: RedisStores) -> list[str]:
 EVERYTHING = ["claim", "owner", "release", "add", "after", "clear", "take", "use", "check", "beat"]
 
 
-async def test_without_redis_everything_says_so_and_with_it_everything_works_again(own_place: Place) -> None:
-    """replicas-11: killed in the middle of use, and back without what it knew; no replica is started again."""
+async def test_without_redis_every_store_fails_and_with_it_every_store_recovers(own_place: Place) -> None:
+    """replicas-11: killed in the middle of use, and back without data; no replica is restarted."""
     async with own_place.replica("a") as one:
         await one.sessions.claim("one", principal="ann", role="reader")
         first = await one.events("one").add("1", None)
@@ -453,8 +453,8 @@ async def test_without_redis_everything_says_so_and_with_it_everything_works_aga
         assert await one.events("one").after(first) is None
 
 
-async def test_a_redis_that_does_not_answer_holds_nobody_up(own_place: Place) -> None:
-    """replicas-11: stopped, not gone: each is told in time, and later each gets his own answer and nobody else's."""
+async def test_a_redis_that_does_not_answer_delays_nobody(own_place: Place) -> None:
+    """replicas-11: suspended, not gone: each call fails in time, and later each gets its own answer."""
     async with own_place.replica("a") as one:
         own_place.server.hold()
         one._engine.timeout_seconds = 0.05
@@ -474,8 +474,8 @@ async def test_a_redis_that_does_not_answer_holds_nobody_up(own_place: Place) ->
             assert owner.principal == f"of {session}"
 
 
-async def test_calls_that_are_cancelled_cost_no_connection(place: Place) -> None:
-    """replicas-11: clients go away at any moment; redis-py alone loses a connection of its pool each time."""
+async def test_cancelled_calls_lose_no_connection(place: Place) -> None:
+    """replicas-11: clients disconnect at any moment; redis-py alone loses a connection of its pool each time."""
     async with place.replica("a") as one:
         for _ in range(100):
             with anyio.move_on_after(0.0005):
@@ -487,7 +487,7 @@ async def test_calls_that_are_cancelled_cost_no_connection(place: Place) -> None
         assert await asked(one) == []
 
 
-async def test_many_callers_wait_for_the_connections_there_are(place: Place) -> None:
+async def test_many_callers_share_the_connections(place: Place) -> None:
     """replicas-11: none is refused because others ask as well."""
     async with place.replica("a") as one:
         answers: list[float] = []
@@ -502,13 +502,13 @@ async def test_many_callers_wait_for_the_connections_there_are(place: Place) -> 
         assert len(place.redis.client_list()) < 100
 
 
-async def test_everything_has_the_prefix_and_an_end(own_place: Place) -> None:
+async def test_every_key_has_the_prefix_and_expires(own_place: Place) -> None:
     """replicas-2: a server that is gone leaves nothing for long, and one Redis serves several."""
     async with own_place.replica("a", prefix="mine:") as one:
         await one.sessions.claim("one", principal="ann", role="reader")
         assert await asked(one) == []
         await one.events("one").add("1", message("a"))
-        # Of somebody else: the rate above is remembered for a millisecond, within which this one would be refused.
+        # Another principal: the rate above is remembered for a millisecond, within which this one would be refused.
         assert await one.rates.take("ben", per_second=0.01, burst=1) == 0.0
         keys = own_place.redis.keys("*")
         kinds = {key.split(b":")[1] for key in keys}
@@ -521,7 +521,7 @@ async def test_everything_has_the_prefix_and_an_end(own_place: Place) -> None:
 
 
 async def test_the_events_of_a_session_are_bounded_in_redis(own_place: Place) -> None:
-    """replicas-3: whatever a client calls its requests, and however much is sent."""
+    """replicas-3: whatever ids a client gives its requests, and however much is sent."""
     limits = LimitsSection(events=100, event_bytes=50_000)
     stores = RedisStores(own_place.section("a"), limits)
     async with stores.running():
@@ -554,8 +554,8 @@ SECRET = "s3cr-t"
         f":{SECRET}@127.0.0.1",
     ],
 )
-async def test_a_password_in_a_url_is_not_shown(url: str, caplog: pytest.LogCaptureFixture) -> None:
-    """replicas-12: neither in what ends the start, with all its causes, nor in the log, nor in the configuration."""
+async def test_a_password_in_a_url_is_not_disclosed(url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """replicas-12: neither in the start error and its causes, nor in the log, nor in the configuration's repr."""
     caplog.set_level(logging.DEBUG)
     section = RedisSection(url=url, timeout_seconds=2)
     with pytest.raises(BadSetting, match=r"redis\.url") as caught:
@@ -568,7 +568,7 @@ async def test_a_password_in_a_url_is_not_shown(url: str, caplog: pytest.LogCapt
 
 
 async def test_a_wrong_password_ends_the_start_and_the_right_one_is_used(caplog: pytest.LogCaptureFixture) -> None:
-    """replicas-12: and neither is shown."""
+    """replicas-12: neither is in the message."""
     caplog.set_level(logging.DEBUG)
     server = RedisServer("--requirepass", SECRET)
     try:
@@ -587,7 +587,7 @@ async def test_a_wrong_password_ends_the_start_and_the_right_one_is_used(caplog:
 
 
 async def test_a_user_of_redis_with_the_rights_of_the_docs_is_enough(own_place: Place) -> None:
-    """replicas-12: what docs/deploy/replicas.md gives it: its prefix, its channels, and one command for operators."""
+    """replicas-12: those of docs/deploy/replicas.md: its prefix, its channels, and one command for operators."""
     rights = re.search(r"`(\+@all [^`]+)`[^`]*`(~[^`]+)`", (TREE / "docs/deploy/replicas.md").read_text())
     assert rights is not None
     own_place.redis.execute_command("ACL", "SETUSER", "mcp", "on", f">{SECRET}", *f"{rights[1]} {rights[2]}".split())
@@ -604,8 +604,8 @@ async def test_a_user_of_redis_with_the_rights_of_the_docs_is_enough(own_place: 
             pytest.fail("started")
 
 
-async def test_what_is_no_redis_ends_the_start() -> None:
-    """replicas-11: an HTTP server by mistake, or one that says nothing."""
+async def test_what_is_not_redis_ends_the_start() -> None:
+    """replicas-11: an HTTP server by mistake, or one that never answers."""
 
     async def answer(stream: Any) -> None:
         async with stream:
@@ -629,7 +629,7 @@ async def test_what_is_no_redis_ends_the_start() -> None:
 
 
 @pytest.mark.parametrize("name", ["A", "a b", "a:b", "-a", "a-", "a" * 33, "ü", "a\n", "../a", "a/b"])
-def test_a_name_that_can_not_stand_in_an_address_ends_the_start(name: str) -> None:
+def test_an_invalid_replica_name_ends_the_start(name: str) -> None:
     """replicas-13: it is a part of the ids of runs."""
     with pytest.raises(BadSetting, match=r"redis\.replica"):
         RedisStores(RedisSection(url="redis://127.0.0.1", replica=name), LimitsSection())
@@ -637,7 +637,7 @@ def test_a_name_that_can_not_stand_in_an_address_ends_the_start(name: str) -> No
 
 @pytest.fixture
 def certificate(tmp_path: Path) -> Path:
-    """Of 127.0.0.1, signed by itself."""
+    """A self-signed certificate of 127.0.0.1."""
     if shutil.which("openssl") is None:
         pytest.skip("no openssl")
     words = "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=redis -addext subjectAltName=IP:127.0.0.1"
@@ -646,8 +646,8 @@ def certificate(tmp_path: Path) -> Path:
     return tmp_path / "certificate.pem"
 
 
-async def test_with_tls_the_other_end_must_prove_who_it_is(certificate: Path) -> None:
-    """replicas-12: by a certificate that the operator trusts; a strange one ends the start."""
+async def test_with_tls_the_server_needs_a_trusted_certificate(certificate: Path) -> None:
+    """replicas-12: an untrusted one ends the start."""
     with socket.create_server(("127.0.0.1", 0)) as found:
         port = found.getsockname()[1]
     key = str(certificate.with_name("key.pem"))
@@ -666,8 +666,8 @@ async def test_with_tls_the_other_end_must_prove_who_it_is(certificate: Path) ->
         server.close()
 
 
-async def test_an_event_that_can_not_be_kept_is_sent_and_leaves_no_hole(own_place: Place) -> None:
-    """replicas-11: the session goes on without what it kept; the SDK would never answer in it again."""
+async def test_an_event_that_cannot_be_stored_is_sent_and_leaves_no_gap(own_place: Place) -> None:
+    """replicas-11: the session goes on without its history; the SDK would never answer in it again."""
     async with own_place.replica("a") as one:
         await one.sessions.claim("one", principal="ann", role="reader")
         events = SessionEventStore(one)
@@ -684,8 +684,8 @@ async def test_an_event_that_can_not_be_kept_is_sent_and_leaves_no_hole(own_plac
         assert [await data(events.log, one) for one in (first, lost, kept)] == [None, None, ["kept too"]]
 
 
-async def test_a_session_from_the_time_before_is_not_cleared_by_its_replica(place: Place) -> None:
-    """replicas-6: its client may be reading elsewhere what it missed."""
+async def test_a_session_of_the_previous_lease_is_not_deleted_by_its_replica(place: Place) -> None:
+    """replicas-6: its client may be reading on another replica what it missed."""
     clock = Clock()
     async with place.replica("a", clock=clock) as one, place.replica("b") as other:
         await one.sessions.claim("one", principal="ann", role="reader")

@@ -64,7 +64,7 @@ async def test_the_sdk_s_client_works_through_the_balancer(replicas: Cluster, mo
 
 
 async def test_sessions_are_spread_and_each_stays_where_it_was_opened(replicas: Cluster) -> None:
-    """replicas-15: though their principals are different ones; nobody is told that his session is unknown."""
+    """replicas-15: even for different principals; no client gets "unknown session"."""
     seen: dict[str, set[str]] = {}
     for principal in ("ann", "ben"):
         for _ in range(4):
@@ -75,8 +75,8 @@ async def test_sessions_are_spread_and_each_stays_where_it_was_opened(replicas: 
     assert all(places <= {*NAMES} for places in seen.values())
 
 
-async def test_a_principal_finds_his_run_in_the_next_call(replicas: Cluster) -> None:
-    """replicas-15: without a session, because his calls go to one replica; the name of the run says which."""
+async def test_a_principal_finds_its_run_in_the_next_call(replicas: Cluster) -> None:
+    """replicas-15: without a session, because its calls go to one replica; the id of the run names it."""
     async with stateless(replicas) as peer:
         place = await peer.say("where")
         started = await peer.say("run_command", command="sleep 60", wait_seconds=0.1)
@@ -87,11 +87,11 @@ async def test_a_principal_finds_his_run_in_the_next_call(replicas: Cluster) -> 
         assert "stopped because stop_run was called" in await peer.say("stop_run", run=name)
 
 
-async def test_a_run_of_another_replica_is_said_to_be_there(replicas: Cluster) -> None:
-    """replicas-14: not that there is no such run; as a tool, as a resource and as a task."""
+async def test_a_run_of_another_replica_is_reported_as_such(replicas: Cluster) -> None:
+    """replicas-14: not as unknown; as a tool, as a resource and as a task."""
     run = f"run-b-{'0' * 8}"
     async with stateless(replicas, replicas.replicas["a"].url) as peer:
-        # Where another test killed Redis, b is known again with its next sign of life.
+        # Another test kills Redis: b is known again when it renews its lease.
         with anyio.fail_after(SECONDS):
             while "has ended" in (output := await peer.say("read_run", run=run)):
                 pass
@@ -103,7 +103,7 @@ async def test_a_run_of_another_replica_is_said_to_be_there(replicas: Cluster) -
 
 
 async def test_a_rate_is_of_all_replicas_together(replicas: Cluster) -> None:
-    """replicas-7: who goes round all of them gets no more."""
+    """replicas-7: spreading requests over all of them gains nothing."""
     statuses = []
     async with httpx2.AsyncClient(timeout=SECONDS) as http:
         for number in range(9):
@@ -113,8 +113,8 @@ async def test_a_rate_is_of_all_replicas_together(replicas: Cluster) -> None:
     assert statuses == [200] * 4 + [429] * 5
 
 
-async def test_a_question_is_answered_elsewhere_and_once(replicas: Cluster) -> None:
-    """replicas-8, replicas-9: a sealed state opens on every replica; its yes is used up on all of them."""
+async def test_a_question_is_answered_on_another_replica_and_once(replicas: Cluster) -> None:
+    """replicas-8, replicas-9: a sealed state opens on every replica; it is used up on all of them."""
     places = {name: server.url for name, server in replicas.replicas.items()}
 
     async def agreed(name: str, principal: str = "ann", **params: Any) -> Any:
@@ -141,8 +141,8 @@ async def test_a_question_is_answered_elsewhere_and_once(replicas: Cluster) -> N
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 
 
-async def test_a_list_that_changes_on_one_replica_is_told_on_the_others(replicas: Cluster) -> None:
-    """replicas-10: to those who listen, in both eras."""
+async def test_a_list_change_on_one_replica_is_notified_on_the_others(replicas: Cluster) -> None:
+    """replicas-10: to listeners of both eras."""
     async with (
         session(replicas, replicas.replicas["c"].url) as old,
         stateless(replicas, replicas.replicas["a"].url) as new,
@@ -156,8 +156,8 @@ async def test_a_list_that_changes_on_one_replica_is_told_on_the_others(replicas
             assert (await hearing.message())["method"] == "notifications/tools/list_changed"
 
 
-async def test_a_client_that_goes_away_cancels_its_call_through_the_balancer(replicas: Cluster) -> None:
-    """replicas-15: in the stateless era; HAProxy alone would let it run on."""
+async def test_a_disconnect_cancels_the_call_through_the_balancer(replicas: Cluster) -> None:
+    """replicas-15: in the stateless era; HAProxy alone would let the call run on."""
     async with stateless(replicas) as peer:
         place = replicas.replicas[await peer.say("where")]
         before = len([call for call in place.calls if call[0] == "linger"])
@@ -165,26 +165,26 @@ async def test_a_client_that_goes_away_cancels_its_call_through_the_balancer(rep
         body["params"]["_meta"] = {"io.modelcontextprotocol/logLevel": "debug"}
         async with peer.asking(body) as stream:
             await stream.message()
-        # Only when its second comment is not taken does the server know: one is sent each 15 s.
+        # The server notices only when its second comment is not accepted: one is sent each 15 s.
         await until(lambda: len([call for call in place.calls if call[0] == "linger"]) > before, seconds=1.5 * SECONDS)
         assert ("linger", "cancelled") in place.calls
 
 
 def texts(messages: list[dict[str, Any]]) -> list[str]:
-    """What was logged to a client."""
+    """The log messages that a client received."""
     return [one["params"]["data"] for one in messages if one.get("method") == "notifications/message"]
 
 
 async def missed(peer: Peer, last: str) -> tuple[int, list[str]]:
-    """The status of coming back, and what was missed."""
+    """The status of resuming, and the messages that were missed."""
     async with peer.listening(last) as stream:
         if stream.response.status_code != 200:
             return stream.response.status_code, []
         return 200, texts([event.message for event in await stream.rest() if event.data])
 
 
-async def test_who_was_on_a_killed_replica_gets_what_was_kept_or_starts_anew(replicas: Cluster) -> None:
-    """replicas-4, replicas-6, replicas-14: what was stored, and nobody else's; never a wrong answer."""
+async def test_a_client_of_a_killed_replica_gets_what_was_kept_or_starts_anew(replicas: Cluster) -> None:
+    """replicas-4, replicas-6, replicas-14: what was stored, of its own session only; never a wrong answer."""
     others = [replicas.replicas[name].url for name in ("a", "b")]
     async with (
         replica_of_its_own(replicas, "d") as doomed,
@@ -204,7 +204,7 @@ async def test_who_was_on_a_killed_replica_gets_what_was_kept_or_starts_anew(rep
         doomed.process.kill()
         doomed.process.wait()
         redis = Redis.from_url(replicas.redis.url)
-        redis.delete("coretools:replica:d")  # what Redis does by itself when the lease is over
+        redis.delete("coretools:replica:d")  # what Redis does by itself when the lease expires
         for url in (*others, replicas.url):
             assert await missed(elsewhere(ann, url), ids["ann"][0]) == (200, ["one", "two", "three"])
             assert await missed(elsewhere(ann, url), ids["ann"][2]) == (200, ["three"])
@@ -224,8 +224,8 @@ async def test_who_was_on_a_killed_replica_gets_what_was_kept_or_starts_anew(rep
             assert await anew.say("where") in NAMES
 
 
-async def test_a_replica_that_others_took_for_gone_ends_its_sessions(replicas: Cluster) -> None:
-    """replicas-5: by itself, at the next sign of life that it can't renew; new sessions are its own again."""
+async def test_a_replica_that_lost_its_lease_ends_its_sessions(replicas: Cluster) -> None:
+    """replicas-5: by itself, when it cannot renew the lease; new sessions are its own again."""
     url = replicas.replicas["a"].url
     async with session(replicas, url) as peer:
         assert await peer.say("where") == "a"
@@ -247,8 +247,8 @@ async def replica_of_its_own(replicas: Cluster, name: str) -> AsyncIterator[Any]
         yield server
 
 
-async def test_without_redis_requests_fail_as_a_whole_and_later_work_again(replicas: Cluster) -> None:
-    """replicas-11: 503 and not ready, on every replica; nothing is started again but Redis."""
+async def test_without_redis_requests_fail_and_later_work_again(replicas: Cluster) -> None:
+    """replicas-11: 503 and not ready, on every replica; only Redis is restarted."""
     async with session(replicas) as peer, stateless(replicas) as other:
         replicas.redis.kill()
         for name in NAMES:
@@ -262,6 +262,6 @@ async def test_without_redis_requests_fail_as_a_whole_and_later_work_again(repli
         answer = await peer.post(call("where"))
         assert answer.status_code in (200, 404)
         assert json.loads(answer.text)
-    # Redis forgot who is alive. A session that is opened before a replica has said so again ends when it does.
+    # Redis lost the leases. A session opened before the replica renews its lease ends then.
     redis = Redis.from_url(replicas.redis.url)
     await until(lambda: all(redis.exists(f"coretools:replica:{name}") for name in NAMES))

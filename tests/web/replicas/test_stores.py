@@ -46,8 +46,8 @@ async def data(log: EventLog, event_id: str) -> list[str] | None:
     return [one.params["data"] for one in kept if isinstance(one, JSONRPCNotification) and one.params]
 
 
-async def test_what_came_after_an_event_comes_back_in_its_order_and_of_its_stream_only(stores: Stores) -> None:
-    """replicas-3: with ids to go on from; the beginning of a stream is no message."""
+async def test_events_after_an_id_come_back_in_order_and_of_its_stream_only(stores: Stores) -> None:
+    """replicas-3: with ids to resume from; the priming event is no message."""
     log = stores.events("session")
     first = await log.add("1", None)
     await log.add("2", message("other"))
@@ -68,8 +68,8 @@ async def test_what_came_after_an_event_comes_back_in_its_order_and_of_its_strea
     ],
     ids=["result", "error"],
 )
-async def test_an_answer_is_the_end_of_its_stream(stores: Stores, answer: JSONRPCResponse | JSONRPCError) -> None:
-    """replicas-3: also when it was the last that the client had."""
+async def test_a_response_is_the_end_of_its_stream(stores: Stores, answer: JSONRPCResponse | JSONRPCError) -> None:
+    """replicas-3: also if it was the last event that the client had."""
     log = stores.events("session")
     first = await log.add("1", None)
     last = await log.add("1", answer)
@@ -83,7 +83,7 @@ async def test_an_answer_is_the_end_of_its_stream(stores: Stores, answer: JSONRP
 
 @pytest.mark.parametrize("stream", ["", "\n", "a\nb", '"', "ü" * 100, "%s", "\x00", "1\n{}"])
 async def test_a_stream_has_the_name_that_a_client_gave_its_request(stores: Stores, stream: str) -> None:
-    """replicas-3: whatever it is, another one's events are not shown."""
+    """replicas-3: whatever the name is, events of other streams are not returned."""
     log = stores.events("session")
     first = await log.add(stream, None)
     await log.add(stream + "1", message("other"))
@@ -95,7 +95,7 @@ async def test_a_stream_has_the_name_that_a_client_gave_its_request(stores: Stor
 
 
 async def test_the_oldest_events_go_when_there_are_too_many(section: RedisSection) -> None:
-    """replicas-3: nothing is replayed from an event that is gone, rather than with a hole."""
+    """replicas-3: nothing is replayed from an event that was dropped, rather than with a gap."""
     stores = create_stores(section, LimitsSection(events=3))
     async with stores.running():
         log = stores.events("session")
@@ -104,7 +104,7 @@ async def test_the_oldest_events_go_when_there_are_too_many(section: RedisSectio
 
 
 async def test_the_oldest_events_go_when_they_are_too_large(section: RedisSection) -> None:
-    """replicas-3: bounded in bytes, whatever is sent; what is larger by itself is not kept at all."""
+    """replicas-3: bounded in bytes; an event larger than the bound is not stored."""
     stores = create_stores(section, LimitsSection(event_bytes=10_000))
     async with stores.running():
         log = stores.events("session")
@@ -116,7 +116,7 @@ async def test_the_oldest_events_go_when_they_are_too_large(section: RedisSectio
 
 
 async def test_a_long_name_of_a_stream_counts(section: RedisSection) -> None:
-    """replicas-3: a client names them, by the ids of its requests."""
+    """replicas-3: clients choose the names with the ids of their requests."""
     stores = create_stores(section, LimitsSection(event_bytes=10_000))
     async with stores.running():
         log = stores.events("session")
@@ -142,22 +142,22 @@ async def test_a_long_name_of_a_stream_counts(section: RedisSection) -> None:
         lambda _: "x" * 100_000,
     ],
 )
-async def test_an_id_that_was_not_given_out_is_of_no_event(stores: Stores, mangle: Any) -> None:
+async def test_an_unknown_id_names_no_event(stores: Stores, mangle: Any) -> None:
     """replicas-3: whatever a client sends."""
     log = stores.events("session")
     assert await log.after(mangle(await log.add("1", message("a")))) is None
 
 
-async def test_an_id_of_another_session_is_of_no_event(stores: Stores) -> None:
-    """replicas-3: though both count alike."""
+async def test_an_id_of_another_session_names_no_event(stores: Stores) -> None:
+    """replicas-3: although both sessions count alike."""
     ann, ben = stores.events("ann"), stores.events("ben")
     of_ann, of_ben = await ann.add("1", message("a")), await ben.add("1", message("b"))
     assert (await ann.after(of_ben), await ben.after(of_ann)) == (None, None)
     assert await data(ann, of_ann) == []
 
 
-async def test_the_events_of_a_session_that_is_ended_are_gone(stores: Stores) -> None:
-    """replicas-3: and what comes under the same name has other ids."""
+async def test_the_events_of_an_ended_session_are_gone(stores: Stores) -> None:
+    """replicas-3: events under the same name later have other ids."""
     log = stores.events("session")
     before = [await log.add("1", message(str(number))) for number in range(2)]
     await log.clear()
@@ -167,8 +167,8 @@ async def test_the_events_of_a_session_that_is_ended_are_gone(stores: Stores) ->
     assert await data(log, after[0]) == ["1"]
 
 
-async def test_whoever_waits_for_an_event_hears_of_it(stores: Stores) -> None:
-    """replicas-3: of the end of the session as well."""
+async def test_a_waiting_reader_is_woken_by_an_event(stores: Stores) -> None:
+    """replicas-3: and by the end of the session."""
     log = stores.events("session")
     for happen in (lambda: log.add("1", None), lambda: log.add("2", message("a")), log.clear):
         news = log.news
@@ -199,30 +199,30 @@ async def test_a_session_that_nobody_opened_is_unknown(stores: Stores, name: str
     assert await stores.sessions.owner(name) is None
 
 
-async def test_whoever_comes_too_often_waits(stores: Stores) -> None:
-    """replicas-7: at once as often as the burst allows; the wait is no longer than until the next one is due."""
+async def test_too_many_requests_have_to_wait(stores: Stores) -> None:
+    """replicas-7: the burst is allowed at once; the wait is no longer than until the next request is allowed."""
     waits = [await stores.rates.take("ann", per_second=0.01, burst=5) for _ in range(8)]
     assert waits[:5] == [0.0] * 5
     assert all(0 < wait <= 100 for wait in waits[5:])
 
 
-async def test_who_was_refused_is_not_made_to_wait_longer(stores: Stores) -> None:
+async def test_a_refusal_does_not_extend_the_wait(stores: Stores) -> None:
     """replicas-7: a refusal costs nothing, so a program that keeps trying is served at its rate."""
     for _ in range(50):
         await stores.rates.take("ann", per_second=100, burst=1)
     assert 0 <= await stores.rates.take("ann", per_second=100, burst=1) <= 0.01
 
 
-async def test_after_the_wait_one_more_is_within_the_limit(stores: Stores) -> None:
-    """replicas-7: the time that was told is enough."""
+async def test_after_the_wait_one_more_request_is_allowed(stores: Stores) -> None:
+    """replicas-7: the reported wait is enough."""
     await stores.rates.take("ann", per_second=20, burst=1)
     with anyio.fail_after(SECONDS):
         while wait := await stores.rates.take("ann", per_second=20, burst=1):
             assert wait <= 0.05
 
 
-async def test_nobody_pays_for_another(stores: Stores) -> None:
-    """replicas-7: each has a rate of his own, and without a limit nobody waits."""
+async def test_principals_have_separate_rates(stores: Stores) -> None:
+    """replicas-7: without a limit nobody waits."""
     assert await stores.rates.take("ann", per_second=0.01, burst=1) == 0
     assert await stores.rates.take("ann", per_second=0.01, burst=1) > 0
     assert await stores.rates.take("ben", per_second=0.01, burst=1) == 0
@@ -230,7 +230,7 @@ async def test_nobody_pays_for_another(stores: Stores) -> None:
 
 
 async def test_a_state_is_used_once(stores: Stores) -> None:
-    """replicas-8: however many try at once."""
+    """replicas-8: among any number of concurrent attempts."""
     minted = time.time()
     taken: list[bool] = []
 
@@ -244,13 +244,13 @@ async def test_a_state_is_used_once(stores: Stores) -> None:
     assert await stores.used_states.take("other", minted)
 
 
-async def test_states_are_sealed_with_keys_that_nobody_guesses(stores: Stores) -> None:
+async def test_states_are_sealed_with_random_keys(stores: Stores) -> None:
     """replicas-9: 32 bytes."""
     assert [len(key) for key in stores.sealing_keys] == [32]
     assert len({*stores.sealing_keys[0]}) > 8
 
 
-async def test_a_listener_is_told_once_until_it_goes(stores: Stores) -> None:
+async def test_a_listener_is_notified_once_until_it_unsubscribes(stores: Stores) -> None:
     """replicas-10: of its own role only."""
     heard: list[ServerEvent] = []
     others: list[ServerEvent] = []
@@ -265,13 +265,13 @@ async def test_a_listener_is_told_once_until_it_goes(stores: Stores) -> None:
     assert (len(heard), others) == (2, [])
 
 
-async def test_they_can_be_used(stores: Stores) -> None:
-    """replicas-11: what /readyz asks."""
+async def test_the_stores_are_ready(stores: Stores) -> None:
+    """replicas-11: what /readyz checks."""
     await stores.check()
 
 
-def test_a_server_that_stands_alone_loads_no_redis() -> None:
-    """replicas-1: and needs none installed."""
+def test_without_redis_settings_the_redis_client_is_not_imported() -> None:
+    """replicas-1: nor needed at all."""
     program = (
         "import sys; from coretools.web.common.config import LimitsSection, RedisSection;"
         "from coretools.web.service import create_stores;"

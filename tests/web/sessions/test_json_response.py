@@ -1,4 +1,4 @@
-"""Requests that have nothing to tell but their answer: JSON, without a stream (docs/specs/http.md)."""
+"""Requests whose only message is the response are answered with JSON, without a stream (docs/specs/http.md)."""
 
 import inspect
 import threading
@@ -40,7 +40,7 @@ def plain(text: str) -> str:
 
 @tool(Effect.READ)
 def slow() -> str:
-    """Be done when the test says so, or be cancelled."""
+    """Wait for the test, or be cancelled."""
     began.set()
     try:
         while not go_on.wait(0.01):
@@ -53,7 +53,7 @@ def slow() -> str:
 
 @tool(Effect.READ)
 def reporting(call: Call) -> str:
-    """Could report progress, and is done when the test says so."""
+    """Could report progress; waits for the test."""
     while not go_on.wait(0.01):
         check_cancelled()
     return call.principal
@@ -61,7 +61,7 @@ def reporting(call: Call) -> str:
 
 @tool(Effect.READ)
 async def waiting() -> str:
-    """Waits on the loop, as what waits for children does."""
+    """Runs on the event loop, like commands that wait for children."""
     return "done"
 
 
@@ -104,21 +104,21 @@ def call(name: str) -> dict[str, Any]:
         ({"method": "no/such", "params": {}}, False),
     ],
 )
-def test_what_may_tell_or_ask_may_need_a_stream(message: dict[str, Any], uses_json: bool) -> None:
-    """http-2: by the declaration; what is not known to be quiet is not."""
+def test_what_may_report_or_ask_may_need_a_stream(message: dict[str, Any], uses_json: bool) -> None:
+    """http-2: by declaration; unknown methods may need one."""
     catalog = LiveCatalog(registry_of(), lambda _: Selection(profile="all"))
     assert json_response_rule(catalog)(message) is uses_json
 
 
-def test_a_tool_that_the_operator_has_asked_for_may_need_a_stream() -> None:
-    """http-2: the question before it must find its way to the client."""
+def test_a_tool_that_the_operator_confirms_may_need_a_stream() -> None:
+    """http-2: the question must reach the client."""
     catalog = LiveCatalog(registry_of(ToolPolicy(ask=("plain",))), lambda _: Selection(profile="all"))
     assert not json_response_rule(catalog)(call("plain"))
     assert json_response_rule(catalog)(call("slow"))
 
 
-async def test_an_answer_is_json_however_long_it_takes(tmp_path: Path) -> None:
-    """http-2: in both eras, also where the client would have taken a stream."""
+async def test_a_json_response_stays_json_however_long_it_takes(tmp_path: Path) -> None:
+    """http-2: in both eras, also if the client accepts a stream."""
     async with hand(tmp_path) as client:
         streaming = {"jsonrpc": "2.0", "id": 8, **call("reporting")}
         headers = client.headers()
@@ -134,7 +134,7 @@ async def test_an_answer_is_json_however_long_it_takes(tmp_path: Path) -> None:
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(take)
                     await until(began.is_set)
-                    # A stream that begins later comes out after its buffer time: that of the first call is over too.
+                    # A stream that begins later is sent when its buffer time is over: so is that of the first call.
                     async with client.http.stream("POST", client.url, json=streaming, headers=headers) as later:
                         assert later.headers["content-type"].startswith(STREAM)
                         assert answers == []
@@ -143,8 +143,8 @@ async def test_an_answer_is_json_however_long_it_takes(tmp_path: Path) -> None:
             assert messages_in(answers[0])[0]["result"]["content"][0]["text"] == "at last"
 
 
-async def test_a_stateless_client_that_goes_away_cancels_its_call(tmp_path: Path) -> None:
-    """http-4: also where the answer would be JSON, which the SDK alone forgets; in the handshake era it goes on."""
+async def test_a_stateless_disconnect_cancels_its_call(tmp_path: Path) -> None:
+    """http-4: also with a JSON response, which the SDK alone does not cancel; in the handshake era the call goes on."""
     async with hand(tmp_path) as client:
         body = {"jsonrpc": "2.0", "id": 7, **call("slow")}
         body["params"]["_meta"] = ENVELOPE
@@ -172,8 +172,8 @@ async def _post(client: Hand, body: dict[str, Any], headers: dict[str, str]) -> 
         await http.post(client.url, json=body, headers=headers)
 
 
-async def test_quiet_requests_and_others_of_one_session_do_not_mix(tmp_path: Path) -> None:
-    """http-3: what one has to tell comes out though others at the same time have nothing."""
+async def test_json_and_streamed_responses_of_one_session_do_not_mix(tmp_path: Path) -> None:
+    """http-3: notifications of one call arrive while other calls have none."""
     async with hand(tmp_path) as client:
         with anyio.fail_after(SECONDS):
             async with anyio.create_task_group() as tasks:

@@ -13,7 +13,7 @@ from tests.web.raw_peer import Raw, connected, respond, served, until
 
 
 class Waiting:
-    """An app that answers when it is told to."""
+    """An app that answers when the test lets it."""
 
     def __init__(self) -> None:
         self.began = 0
@@ -37,7 +37,7 @@ async def ended(raw: Raw) -> int:
 
 @pytest.mark.parametrize("other", [5, "5"])
 async def test_an_id_that_is_in_use_is_refused_and_free_afterwards(other: object) -> None:
-    """validation-26: the first is answered; its number and its text are one id."""
+    """validation-26: the first is answered; a number and its text are one id."""
     app = Waiting()
     async with (
         served(BodyMiddleware(RequestIdMiddleware(app), LimitsSection())) as running,
@@ -56,10 +56,10 @@ async def test_an_id_that_is_in_use_is_refused_and_free_afterwards(other: object
 
 
 @pytest.mark.parametrize(("one", "other"), [((5, "s"), (6, "s")), ((5, "s"), (5, "t")), ((5, ""), (5, ""))])
-async def test_other_ids_other_sessions_and_no_session_do_not_meet(
+async def test_ids_of_other_sessions_and_of_no_session_are_independent(
     one: tuple[int, str], other: tuple[int, str]
 ) -> None:
-    """validation-26: in the stateless era any id may be there at any time."""
+    """validation-26: in the stateless era any id may be used at any time."""
     app = Waiting()
     async with (
         served(BodyMiddleware(RequestIdMiddleware(app), LimitsSection())) as running,

@@ -1,4 +1,4 @@
-"""JSON where nothing streams, a stream where something does, in the handshake era (docs/specs/http.md)."""
+"""JSON if nothing streams, otherwise a stream, in the handshake era (docs/specs/http.md)."""
 
 import json
 from collections.abc import AsyncIterator
@@ -21,7 +21,7 @@ SECONDS = 20.0
 STREAM = "text/event-stream"
 
 lingering: list[anyio.Event] = []
-"""What `linger` waits for: the newest of these."""
+"""`linger` waits for the newest of these."""
 
 
 @tool(Effect.READ)
@@ -78,8 +78,8 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
-async def test_a_quick_answer_is_json(revision: str) -> None:
-    """http-2: whatever is in it, with its length, and nothing of a stream in the headers."""
+async def test_a_quick_response_is_json(revision: str) -> None:
+    """http-2: whatever its content, with its length, and no headers of a stream."""
     async with client(revision) as hand:
         for text in HOSTILE:
             answer = await hand.call("say", text=text)
@@ -100,8 +100,8 @@ async def test_ids_of_every_kind_are_answered_as_json() -> None:
             assert answer.json() == {"jsonrpc": "2.0", "id": request_id, "result": {}}
 
 
-async def test_progress_makes_a_stream_with_everything_in_its_order() -> None:
-    """http-3: the id to come back with first, then progress, then the answer."""
+async def test_progress_makes_a_stream_in_order() -> None:
+    """http-3: the id to resume from first, then progress, then the response."""
     async with client() as hand:
         params = {"name": "work", "arguments": {}, "_meta": {"progressToken": "t"}}
         answer = await hand.ask("tools/call", params)
@@ -113,8 +113,8 @@ async def test_progress_makes_a_stream_with_everything_in_its_order() -> None:
         assert len(set(fields(answer.text, "id: "))) == 3
 
 
-async def test_a_call_that_takes_its_time_is_a_stream_to_come_back_to() -> None:
-    """http-2: its client has the id before the answer is there."""
+async def test_a_slow_call_is_a_stream_that_can_be_resumed() -> None:
+    """http-2: its client has the id before the response is there."""
     lingering.append(anyio.Event())
     async with client() as hand:
         body = {"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": {"name": "linger", "arguments": {}}}
@@ -139,8 +139,8 @@ async def _until_data(answer: httpx2.Response) -> AsyncIterator[str]:
             return
 
 
-async def test_a_stream_that_ends_without_an_answer_stays_one() -> None:
-    """http-3: the client was sent away and needs the id and when to come back."""
+async def test_a_stream_that_ends_without_a_response_stays_one() -> None:
+    """http-3: the client has to resume and needs the id and the retry time."""
     async with client() as hand:
         answer = await hand.call("leave")
         assert answer.headers["content-type"].startswith(STREAM)
@@ -149,14 +149,14 @@ async def test_a_stream_that_ends_without_an_answer_stays_one() -> None:
 
 
 class Sent:
-    """What came out, and an app that sends what it is told to."""
+    """An app that sends given bytes, and the messages that come out of the middleware."""
 
     def __init__(self, *bodies: bytes, status: int = 200, kind: bytes = b"text/event-stream") -> None:
         self.out: list[Any] = []
         self._bodies = bodies
         self._start = {"type": "http.response.start", "status": status, "headers": [(b"content-type", kind)]}
 
-    async def app(self, scope: Any, receive: Any, send: Any) -> None:  # an ASGI app's form
+    async def app(self, scope: Any, receive: Any, send: Any) -> None:  # an ASGI app's signature
         await send(self._start)
         for body in self._bodies:
             await send({"type": "http.response.body", "body": body, "more_body": True})
@@ -193,19 +193,19 @@ ASKING = b'event: message\r\ndata: {"jsonrpc":"2.0","method":"ping","id":1}\r\n\
     ],
     ids=["ping", "question", "two events", "two lines", "another order", "garbage", "nothing"],
 )
-async def test_what_is_not_surely_one_answer_goes_out_untouched(bodies: tuple[bytes, ...]) -> None:
-    """http-3: a byte is never changed or lost for the sake of the form."""
+async def test_what_is_not_exactly_one_response_is_sent_unchanged(bodies: tuple[bytes, ...]) -> None:
+    """http-3: no byte is changed or lost for the sake of the format."""
     assert await Sent(*bodies).run() == b"".join(bodies)
 
 
-async def test_an_answer_behind_the_empty_event_is_json() -> None:
-    """http-2: and what follows it is not sent: there is nothing to follow."""
+async def test_a_response_behind_the_priming_event_is_json() -> None:
+    """http-2: what follows it is not sent."""
     sent = Sent(PRIMING, ANSWER, ASKING)
     assert await sent.run() == b'{"jsonrpc":"2.0","id":1,"result":{}}'
     assert dict(sent.out[0]["headers"]) == {b"content-type": b"application/json", b"content-length": b"36"}
 
 
-async def test_other_answers_are_left_alone() -> None:
+async def test_other_responses_are_unchanged() -> None:
     """http-2: refusals, and what is JSON already."""
     assert await Sent(b"no", status=404).run() == b"no"
     assert await Sent(b"{}", kind=b"application/json").run() == b"{}"

@@ -1,4 +1,4 @@
-"""Sessions of the handshake era: shares, ends, owners, and what the SDK is overridden for (docs/specs/http.md)."""
+"""Sessions of the handshake era: shares, ends, owners, and what is overridden of the SDK (docs/specs/http.md)."""
 
 import inspect
 from collections.abc import AsyncIterator
@@ -33,7 +33,7 @@ SECONDS = 20.0
 
 
 class Counted:
-    """What is told of sessions."""
+    """An observer that records the events of sessions."""
 
     def __init__(self) -> None:
         self.events: list[str] = []
@@ -46,7 +46,7 @@ class Counted:
 
 
 class Named:
-    """An app whose callers are who the header says: the gate is another's test."""
+    """An app that takes the principal from a header; authentication is tested elsewhere."""
 
     def __init__(self, endpoint: ASGIApp) -> None:
         self._endpoint = endpoint
@@ -70,7 +70,7 @@ class Place:
 
 
 class NamedHand(Hand):
-    """A client with a name."""
+    """A client with a principal."""
 
     def __init__(self, http: httpx2.AsyncClient, url: str, name: str) -> None:
         super().__init__(http, url)
@@ -125,15 +125,15 @@ async def place(
 
 @asynccontextmanager
 async def listening_in(hand: Hand) -> AsyncIterator[None]:
-    """A session of a client with its stream open, as most have it."""
+    """A session of a client whose stream is open, as usual."""
     assert (await hand.initialize()).status_code == 200
     async with hand.http.stream("GET", hand.url, headers={**hand.headers(), "Accept": "text/event-stream"}) as answer:
         assert answer.status_code == 200
         yield
 
 
-async def test_each_principal_has_a_share_and_all_together_a_cap() -> None:
-    """http-6: whoever uses his whole share takes nobody else's, and one that ends makes room."""
+async def test_each_principal_has_a_share_and_all_together_have_a_limit() -> None:
+    """http-6: a principal at its share takes nothing from others, and a session that ends makes room."""
     async with place(SessionLimits(sessions=4, per_principal=2)) as here, AsyncExitStack() as streams:
         anns, bens = [here.hand("ann") for _ in range(2)], [here.hand("ben") for _ in range(2)]
         for one in (*anns, *bens):
@@ -148,8 +148,8 @@ async def test_each_principal_has_a_share_and_all_together_a_cap() -> None:
         assert (await here.hand("cid").initialize()).status_code == 200
 
 
-async def test_sessions_that_are_left_lock_nobody_out() -> None:
-    """http-6: the one that was used longest ago gives way, of the same principal and without a stream."""
+async def test_abandoned_sessions_lock_nobody_out() -> None:
+    """http-6: the least recently used session of the same principal without a stream is evicted."""
     watcher = Counted()
     async with place(SessionLimits(sessions=4, per_principal=3), watcher=watcher) as here:
         other, live = here.hand("ben"), here.hand()
@@ -158,7 +158,7 @@ async def test_sessions_that_are_left_lock_nobody_out() -> None:
             left = [here.hand() for _ in range(20)]
             for one in left:
                 assert (await one.initialize()).status_code == 200
-                assert (await left[0].call("greet", name="x")).status_code == 200  # in use, if without a stream
+                assert (await left[0].call("greet", name="x")).status_code == 200  # in use, but without a stream
             assert {one.principal for one in here.endpoint.manager.sessions.values()} == {"ann", "ben"}
             assert len(here.endpoint.manager.sessions) == 4
             assert [(await one.call("greet", name="x")).status_code for one in (left[18], left[19])] == [404, 200]
@@ -175,12 +175,12 @@ async def test_sessions_that_are_left_lock_nobody_out() -> None:
 
 @pytest.mark.parametrize(("limits", "share"), [((1024, 0), 64), ((10, 0), 1), ((10, 3), 3)])
 def test_the_share_is_a_sixteenth_and_at_least_one(limits: tuple[int, int], share: int) -> None:
-    """http-6: unless the operator says another number."""
+    """http-6: unless the operator sets another number."""
     assert SessionLimits(sessions=limits[0], per_principal=limits[1]).share == share
 
 
-async def test_a_request_that_opens_nothing_takes_no_place() -> None:
-    """http-6: whatever is sent without a session; only `initialize` opens one, and no other answer has an id."""
+async def test_a_request_that_opens_nothing_takes_no_slot() -> None:
+    """http-6: only `initialize` opens a session, and no other response has a session id."""
     watcher = Counted()
     async with place(SessionLimits(sessions=1, per_principal=1), watcher=watcher) as here:
         only, stranger = here.hand(), here.hand()
@@ -206,8 +206,8 @@ async def test_a_request_that_opens_nothing_takes_no_place() -> None:
 HANDSHAKE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}
 
 
-async def test_another_principal_s_session_does_not_exist() -> None:
-    """http-5: not for requests, streams or its end; and nothing of it is changed by trying."""
+async def test_another_principal_s_session_is_unknown() -> None:
+    """http-5: for requests, streams and DELETE; trying changes nothing of it."""
     async with place() as here:
         ann, ben = here.hand("ann"), here.hand("ben")
         await ann.initialize()
@@ -225,8 +225,8 @@ async def test_another_principal_s_session_does_not_exist() -> None:
         assert messages_in(await ann.call("greet", name="ann"))[0]["result"]["content"][0]["text"] == "hello ann"
 
 
-async def test_an_idle_session_ends_and_gives_its_place_back() -> None:
-    """http-7: and whoever comes back to it is told to start anew."""
+async def test_an_idle_session_ends_and_releases_its_slot() -> None:
+    """http-7: a client that comes back to it has to initialize again."""
     watcher = Counted()
     async with place(SessionLimits(sessions=1, per_principal=1, idle_seconds=0.2), watcher=watcher) as here:
         hand = here.hand()
@@ -237,8 +237,8 @@ async def test_an_idle_session_ends_and_gives_its_place_back() -> None:
     assert watcher.events[:3] == ["dev opened", "dev idle", "dev opened"]
 
 
-async def test_a_session_that_is_deleted_takes_its_calls_with_it() -> None:
-    """http-7: what they started is cancelled before the answer to DELETE's next request."""
+async def test_a_deleted_session_cancels_its_calls() -> None:
+    """http-7: before the response to the request that follows DELETE."""
     cancelled.clear()
     watcher = Counted()
     async with place(watcher=watcher) as here:
@@ -263,14 +263,14 @@ async def test_a_session_that_is_deleted_takes_its_calls_with_it() -> None:
 
 
 class Deaf(MemorySessions):
-    """An index that can't be reached."""
+    """A session index that cannot be reached."""
 
     async def claim(self, session: str, *, principal: str, role: str) -> None:
         raise Unreachable("the store can't be reached")
 
 
-async def test_a_session_that_the_replicas_can_t_be_told_of_is_not_opened() -> None:
-    """http-10: nobody learns its id, its place is free again, and the client may try later."""
+async def test_a_session_that_cannot_be_registered_is_not_opened() -> None:
+    """http-10: no client learns its id, its slot is free again, and the client may retry."""
     stores = MemoryStores()
     stores.sessions = Deaf("")
     async with place(SessionLimits(sessions=1, per_principal=1), stores) as here:
@@ -281,7 +281,7 @@ async def test_a_session_that_the_replicas_can_t_be_told_of_is_not_opened() -> N
 
 
 async def test_streams_without_an_end_end_with_the_server() -> None:
-    """http-18: a GET stream that is open when the drain begins, and one that comes later."""
+    """http-18: a GET stream that is open when the drain begins, and one that is opened later."""
     draining = Draining()
     registry = Registry()
     registry.add(greet)
@@ -309,8 +309,8 @@ async def test_streams_without_an_end_end_with_the_server() -> None:
         assert messages_in(await hand.call("greet", name="still"))[0]["result"]["content"][0]["text"] == "hello still"
 
 
-def test_the_sdk_still_has_what_is_overridden() -> None:
-    """http-6: and calls it as we expect (ADR 0019); one that does not would open sessions that nobody counts."""
+def test_the_overridden_parts_of_the_sdk_exist() -> None:
+    """http-6: and are called as expected (ADR 0019); otherwise sessions would be opened uncounted."""
     manager: Any = StreamableHTTPSessionManager
     assert list(inspect.signature(manager._admit_session).parameters) == ["self", "requestor"]
     assert list(inspect.signature(manager._discard_session).parameters) == ["self", "session_id", "transport"]
@@ -329,8 +329,8 @@ async def flood(count: int, call: Call) -> str:
     return f"told {count} times"
 
 
-async def test_a_reader_that_takes_nothing_hurts_nobody_else() -> None:
-    """http-9: its tool ends, other sessions are answered, and its answer is kept for when it comes back."""
+async def test_a_client_that_reads_nothing_blocks_nobody_else() -> None:
+    """http-9: its tool ends, other sessions are answered, and its response is kept until it resumes."""
     registry = Registry()
     registry.add(flood)
     registry.add(greet)
@@ -351,10 +351,10 @@ async def test_a_reader_that_takes_nothing_hurts_nobody_else() -> None:
 
 
 @pytest.mark.parametrize(("roles", "scope"), [(("default",), "public"), (("default", "builders"), "private")])
-async def test_lists_are_for_shared_caches_only_where_everybody_sees_the_same(
+async def test_lists_are_publicly_cacheable_only_if_everybody_sees_the_same(
     tmp_path: Path, roles: tuple[str, ...], scope: str
 ) -> None:
-    """http-13: one role and no tokens is everybody; a proxy must not show the list of one role to another."""
+    """http-13: one role and no tokens; a proxy must not serve the list of one role to another."""
     config = tmp_path / "http.toml"
     root = tmp_path / "root"
     root.mkdir()

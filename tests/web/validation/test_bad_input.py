@@ -52,7 +52,7 @@ TOKENS = ("ann", "ben")
 
 @dataclass(frozen=True)
 class Target:
-    """The server, who may call it, and what it may do to the world."""
+    """The server, its tokens, and the files that an attack could change."""
 
     server: HttpServer
     root: Path
@@ -75,7 +75,7 @@ class Target:
 
     @property
     def log_bytes(self) -> int:
-        """Grows with each request that is over."""
+        """The size of the log, which grows with each completed request."""
         return self.server.log.stat().st_size
 
     def head(self, line: str = "POST /mcp", *, token: str = "ann", **headers: str) -> bytes:
@@ -115,7 +115,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
 
 @asynccontextmanager
 async def unharmed(target: Target) -> AsyncIterator[None]:
-    """What is done in the block leaves nothing behind."""
+    """Check that the block leaves no descriptors and no memory behind."""
     await good_calls(target)
     await one_command(target)
     descriptors, memory = target.descriptors, target.memory
@@ -126,7 +126,7 @@ async def unharmed(target: Target) -> AsyncIterator[None]:
 
 
 async def good_calls(target: Target, name: str = "ann") -> None:
-    """One call of each era, answered rightly."""
+    """One call of each era, answered correctly."""
     async with httpx2.AsyncClient(timeout=SECONDS) as http:
         hand = Hand(http, target.server.url, token=target.tokens[name])
         assert (await hand.initialize()).status_code == 200
@@ -140,7 +140,7 @@ async def good_calls(target: Target, name: str = "ann") -> None:
 
 
 async def one_command(target: Target) -> None:
-    """After it the commands that are kept waiting are there, and their sockets: they are started beside the server."""
+    """Run one command, so that the preforked processes and their sockets exist."""
     async with httpx2.AsyncClient(timeout=SECONDS) as http:
         hand = Hand(http, target.server.url, token=target.tokens["ann"])
         answer = await hand.stateless("tools/call", "run_command", arguments={"command": "true"})
@@ -148,21 +148,21 @@ async def one_command(target: Target) -> None:
 
 
 async def one(target: Target, data: bytes) -> Answer:
-    """The answer on a connection of its own."""
+    """Return the response on a connection of its own."""
     async with connected(target.port) as raw:
         await raw.push(data)
         return await raw.answer()
 
 
 def is_small_and_quiet(answer: Answer, target: Target) -> None:
-    """Nothing of the inside, and not what was sent."""
+    """Whether a response reveals no internals and repeats nothing that was sent."""
     assert len(answer.body) < 8192, answer.body[:2000]
     for inside in (b"Traceback", b"site-packages", b'.py"', str(target.root.parent).encode(), b"pydantic"):
         assert inside not in answer.body, answer.body
 
 
 def session_bodies() -> list[dict[str, Any]]:
-    """Requests that do no harm, of the handshake era."""
+    """Harmless requests of the handshake era."""
 
     def of(method: str, **params: Any) -> dict[str, Any]:
         return {"jsonrpc": "2.0", "id": 7, "method": method, "params": params}
@@ -190,7 +190,7 @@ JUNK: list[Any] = [
 
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Every place in a message."""
+    """Every position in a message."""
     if at:
         yield at
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
@@ -199,7 +199,7 @@ def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 
 
 def mutated(body: dict[str, Any], source: random.Random) -> bytes:
-    """A message with something wrong in it, or in its bytes."""
+    """A message with one error in it, or in its bytes."""
     copy = json.loads(json.dumps(body))
     for _ in range(source.randint(1, 2)):
         *path, last = source.choice(list(places(copy)))
@@ -223,7 +223,7 @@ def mutated(body: dict[str, Any], source: random.Random) -> bytes:
 @pytest.mark.parametrize("era", ["session", "stateless"])
 @pytest.mark.parametrize("seed", range(4))
 async def test_fuzzed_messages_are_answered_one_by_one(target: Target, era: str, seed: int) -> None:
-    """validation-26: no message is a server error, none goes unanswered, none reveals internals."""
+    """validation-26: no message causes a server error, none goes unanswered, none reveals internals."""
     source = random.Random(f"{era} {seed}")
     async with unharmed(target), httpx2.AsyncClient(timeout=SECONDS) as http:
         hand = Hand(http, target.server.url, token=target.tokens["ben"])
@@ -282,7 +282,7 @@ ECHOES: dict[str, Any] = {
 
 @pytest.mark.parametrize("era", ["session", "stateless"])
 async def test_no_answer_repeats_more_than_a_bounded_piece_of_a_request(target: Target, era: str) -> None:
-    """validation-26: a megabyte in any place does not come back."""
+    """validation-26: a megabyte in any position does not come back."""
     async with httpx2.AsyncClient(timeout=SECONDS) as http:
         hand = Hand(http, target.server.url, token=target.tokens["ann"])
         await hand.initialize()
@@ -300,7 +300,7 @@ async def test_no_answer_repeats_more_than_a_bounded_piece_of_a_request(target: 
 
 
 def evil_call(target: Target) -> bytes:
-    """A request that would leave a mark in the root."""
+    """A request that would create a file in the root."""
     made = {"name": "create_directory", "arguments": {"path": "smuggled"}}
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {**made, "_meta": ENVELOPE}}
     return target.posted(
@@ -316,8 +316,8 @@ async def test_a_refusal_that_no_app_sees_is_in_the_metrics(target: Target) -> N
     assert 'coretools_refusals_total{reason="header-too-long"}' in page
 
 
-async def test_the_mark_can_be_left(target: Target) -> None:
-    """validation-6: or the test below would prove nothing."""
+async def test_the_file_can_be_created(target: Target) -> None:
+    """validation-6: otherwise the test below proves nothing."""
     assert (await one(target, evil_call(target))).status == 200
     (target.root / "smuggled").rmdir()
 
@@ -380,7 +380,7 @@ async def test_batches_and_other_json_are_refused(target: Target) -> None:
                 assert json.loads(answer.body)["error"]["code"] in (-32700, -32600)
 
 
-async def test_one_id_twice_in_a_session_confuses_nobody(target: Target) -> None:
+async def test_one_id_twice_in_a_session_mixes_nothing_up(target: Target) -> None:
     """validation-26: both requests end, and the session goes on."""
     async with unharmed(target), httpx2.AsyncClient(timeout=SECONDS) as http:
         hand = Hand(http, target.server.url, token=target.tokens["ann"])
@@ -402,8 +402,8 @@ async def test_one_id_twice_in_a_session_confuses_nobody(target: Target) -> None
         await http.delete(hand.url, headers=hand.headers())
 
 
-async def test_a_session_of_another_is_no_session(target: Target) -> None:
-    """validation-26: 404 for every method, the same as for one that is not there; its owner notices nothing."""
+async def test_a_session_of_another_principal_is_unknown(target: Target) -> None:
+    """validation-26: 404 for every method, as for an id that does not exist; the owner's session is unaffected."""
     async with unharmed(target), httpx2.AsyncClient(timeout=SECONDS) as http:
         hand = Hand(http, target.server.url, token=target.tokens["ann"])
         await hand.initialize()
@@ -425,8 +425,8 @@ async def test_a_session_of_another_is_no_session(target: Target) -> None:
         await http.delete(hand.url, headers=hand.headers())
 
 
-async def test_thousands_of_unknown_sessions_and_events_are_kept_nowhere(target: Target) -> None:
-    """validation-26: each is answered 404, and forgotten."""
+async def test_thousands_of_unknown_sessions_and_events_are_not_stored(target: Target) -> None:
+    """validation-26: each is answered 404."""
     source = random.Random(5)
     async with unharmed(target), connected(target.port) as raw:
         for number in range(1000):
@@ -441,7 +441,7 @@ async def test_thousands_of_unknown_sessions_and_events_are_kept_nowhere(target:
 
 @pytest.mark.parametrize("token", ["ann", "nobody"])
 async def test_bodies_of_a_hundred_megabytes_are_refused(target: Target, token: str) -> None:
-    """validation-15, validation-22: declared and in chunks; of who may not call, none is read."""
+    """validation-15, validation-22: declared and in chunks; of unauthorized callers, none is read."""
     expected = (413, 401) if token == "ann" else (413, 401, 401)
     chunk = b"10000\r\n" + b" " * 65536 + b"\r\n"
     async with unharmed(target):
@@ -469,8 +469,8 @@ async def test_ten_thousand_headers_are_refused(target: Target) -> None:
             assert (await one(target, target.head("GET /mcp") + lines + b"\r\n")).status == 431
 
 
-async def test_five_hundred_connections_that_say_nothing_keep_nobody_out(target: Target) -> None:
-    """validation-1, validation-4: nothing, half a header, half a body: good calls go on, and all of them end."""
+async def test_five_hundred_silent_connections_keep_nobody_out(target: Target) -> None:
+    """validation-1, validation-4: nothing, half a header, half a body: good calls go on, and these connections end."""
     half = target.head() + b"Content-Length: 100\r\n\r\n{"
     async with unharmed(target):
         sockets = []
@@ -489,7 +489,7 @@ async def test_five_hundred_connections_that_say_nothing_keep_nobody_out(target:
 
 @pytest.mark.parametrize("behind", [b"garbage\0\xff", b"\r\n\r\n", b"GET /mcp HTTP/1.1\r\n", b"{}" * 500_000])
 async def test_garbage_behind_a_body_changes_nothing(target: Target, behind: bytes) -> None:
-    """validation-8: the request is answered, the rest is not."""
+    """validation-8: the request is answered, the rest is ignored."""
     params = {"name": "read_file", "arguments": {"path": "a.txt"}, "_meta": ENVELOPE}
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
     headers = {"MCP_Protocol_Version": STATELESS, "Mcp_Method": "tools/call", "Mcp_Name": "read_file"}
@@ -501,14 +501,14 @@ async def test_garbage_behind_a_body_changes_nothing(target: Target, behind: byt
             assert b"in the root" in answer
 
 
-async def test_a_reader_that_never_reads_is_cut_off(target: Target) -> None:
-    """validation-3: what waits for it is freed; other calls are answered meanwhile."""
+async def test_a_client_that_never_reads_is_cut_off(target: Target) -> None:
+    """validation-3: its buffers are freed; other calls are answered meanwhile."""
     params = {"name": "read_file", "arguments": {"path": "large.txt"}, "_meta": ENVELOPE}
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
     headers = {"MCP_Protocol_Version": STATELESS, "Mcp_Method": "tools/call", "Mcp_Name": "read_file"}
     async with unharmed(target), connected(target.port, receive_buffer=4096) as raw:
         is_reset = False
-        # The sockets in between hold some megabytes: it asks, and asks again, until nothing more is taken.
+        # The socket buffers hold some megabytes, so it sends requests until nothing more is accepted.
         while not is_reset:
             logged = target.log_bytes
             is_reset = not await raw.push(target.posted(body, **headers))
@@ -521,7 +521,7 @@ async def test_a_reader_that_never_reads_is_cut_off(target: Target) -> None:
     "path", ["//mcp", "/mcp/../metrics", "/%6dcp", "/mcp/%2e%2e/metrics", "/./metrics", "/mcp/", "/MCP"]
 )
 async def test_no_trick_with_a_path_leads_anywhere(target: Target, path: str) -> None:
-    """validation-18: 404, without the endpoint being asked."""
+    """validation-18: 404, before the endpoint is reached."""
     ping = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
     for line in (f"GET {path}", f"POST {path}"):
         body = ping if line.startswith("POST") else b""

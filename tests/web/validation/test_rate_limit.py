@@ -1,4 +1,4 @@
-"""How much one principal may ask for (docs/specs/validation.md), over real sockets and with the real limiter."""
+"""How many requests one principal may send (docs/specs/validation.md), over real sockets and with the real limiter."""
 
 import json
 from contextlib import AsyncExitStack
@@ -28,7 +28,7 @@ RATES = {
 
 
 class Limited:
-    """All of it as the server has it, around an app. `X-Name` says whose a request is, `X-Role` his role."""
+    """The limiter of the server around an app. `X-Name` names the principal, `X-Role` its role."""
 
     def __init__(self, app: ASGIApp, limiter: Any = None) -> None:
         self.slots = ConcurrencyMiddleware(app, rates_of=RATES.__getitem__)
@@ -61,8 +61,8 @@ async def asked(raw: Raw, data: bytes) -> Answer:
     return await raw.answer()
 
 
-async def test_who_comes_too_often_is_told_when_to_come_again_and_others_are_served() -> None:
-    """validation-28: 429 with Retry-After and an error of JSON-RPC; on the same connection he may go on later."""
+async def test_too_many_requests_get_retry_after_and_others_are_served() -> None:
+    """validation-28: 429 with Retry-After and a JSON-RPC error; the same connection can be used later."""
     app = Recorder()
     async with served(Limited(app)) as running, connected(running.port) as raw:
         statuses = [(await asked(raw, request(role="default"))).status for _ in range(3)]
@@ -77,7 +77,7 @@ async def test_who_comes_too_often_is_told_when_to_come_again_and_others_are_ser
 
 
 async def test_each_message_of_a_batch_is_counted() -> None:
-    """http-26: as if it had come alone; one batch that is too much is refused as a whole."""
+    """http-26: as if it had come alone; a batch above the limit is refused as a whole."""
     app = Recorder()
     session = "default\r\nMcp-Session-Id: s"
     async with served(Limited(app)) as running, connected(running.port) as raw:
@@ -97,7 +97,7 @@ async def test_every_method_is_counted(method: str) -> None:
 
 
 async def test_a_refused_body_is_not_read() -> None:
-    """validation-28: who comes too often costs nothing more."""
+    """validation-28: a refused request costs nothing more."""
     app = Limited(Recorder())
     async with served(app) as running, connected(running.port) as raw:
         for _ in range(3):
@@ -106,8 +106,8 @@ async def test_a_refused_body_is_not_read() -> None:
         assert (await raw.answer()).status == 429
 
 
-async def test_without_the_engine_nobody_is_let_through_unseen() -> None:
-    """validation-28: what can't be counted is refused, and may be tried again."""
+async def test_without_the_engine_requests_are_refused() -> None:
+    """validation-28: what cannot be counted is refused, and may be retried."""
 
     class Gone:
         async def take(self, key: str, *, per_second: float, burst: int) -> float:
@@ -122,7 +122,7 @@ async def test_without_the_engine_nobody_is_let_through_unseen() -> None:
 
 
 class GatedApp:
-    """An app that answers when it is told to."""
+    """An app that answers when the test lets it."""
 
     def __init__(self) -> None:
         self.go_on = anyio.Event()
@@ -144,8 +144,8 @@ class GatedApp:
         scope.cancel()
 
 
-async def test_so_many_at_once_and_what_gives_slots_back_is_let_through() -> None:
-    """validation-30: requests take slots; session streams, notifications, answers, DELETE and others do not."""
+async def test_concurrent_requests_are_bounded_and_what_frees_slots_is_let_through() -> None:
+    """validation-30: requests take slots; session streams, notifications, responses and DELETE do not."""
     app = GatedApp()
     limited = Limited(app)
     async with (
@@ -173,8 +173,8 @@ async def test_so_many_at_once_and_what_gives_slots_back_is_let_through() -> Non
         assert (await asked(raw, request())).status == 200
 
 
-async def test_streams_that_go_on_are_bounded_and_leave_the_slots_for_calls() -> None:
-    """validation-30: with one event id a client could otherwise take every connection of the server."""
+async def test_open_streams_are_bounded_and_leave_slots_for_calls() -> None:
+    """validation-30: otherwise a client with one event id could take every connection of the server."""
     app = GatedApp()
     limited = Limited(app)
     async with AsyncExitStack() as stack:
@@ -195,8 +195,8 @@ async def test_streams_that_go_on_are_bounded_and_leave_the_slots_for_calls() ->
         assert (await asked(raws[2], request(method="GET", last="a-1"))).status == 200
 
 
-async def test_a_slot_is_given_back_however_a_request_ends() -> None:
-    """validation-31: by its answer, a client that goes away, a bug, a cancelled server, an answer that is cut off."""
+async def test_a_slot_is_released_however_a_request_ends() -> None:
+    """validation-31: by its response, a disconnect, a bug, a cancelled server, a response that is cut off."""
 
     async def fails(scope: Scope, receive: Receive, send: Send) -> None:
         raise RuntimeError("a bug")
@@ -231,7 +231,7 @@ async def test_a_slot_is_given_back_however_a_request_ends() -> None:
     assert gated.began == 6
 
 
-async def test_what_is_kept_of_principals_is_bounded() -> None:
+async def test_the_state_kept_of_principals_is_bounded() -> None:
     """validation-31: thousands of names leave no slots behind."""
     limited = Limited(Recorder())
     async with served(limited) as running, connected(running.port) as raw:

@@ -18,7 +18,7 @@ CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arg
 
 
 class Read:
-    """Bodies around an app; the header `X-Name` says whose a request is."""
+    """The body reader around an app; the header `X-Name` names the principal."""
 
     def __init__(self, app: Any, limits: LimitsSection | None = None) -> None:
         self.bodies = BodyMiddleware(app, limits or LimitsSection())
@@ -44,8 +44,8 @@ async def posted(app: Any, data: bytes) -> Answer:
         return await raw.answer()
 
 
-async def test_an_app_gets_the_body_in_one_message_and_later_that_the_client_is_gone() -> None:
-    """validation-21: cancelling what a client no longer waits for depends on it."""
+async def test_an_app_gets_the_body_in_one_message_and_later_the_disconnect() -> None:
+    """validation-21: cancelling a call whose client is gone depends on it."""
     heard: list[Any] = []
     began, ended = anyio.Event(), anyio.Event()
 
@@ -66,8 +66,8 @@ async def test_an_app_gets_the_body_in_one_message_and_later_that_the_client_is_
     assert heard == [{"type": "http.request", "body": CALL, "more_body": False}, {"type": "http.disconnect"}]
 
 
-async def test_a_client_that_goes_away_within_its_body_reaches_nothing() -> None:
-    """validation-21: nothing is begun for it, and nothing is held."""
+async def test_a_disconnect_within_the_body_reaches_no_app() -> None:
+    """validation-21: no call is begun, and no bytes stay in memory."""
     app = Recorder()
     read = Read(app)
     async with served(read) as running:
@@ -80,7 +80,7 @@ async def test_a_client_that_goes_away_within_its_body_reaches_nothing() -> None
 
 
 async def test_a_body_in_chunks_is_counted_as_it_comes() -> None:
-    """validation-15: 413 without a declared length, and not more is held than the most."""
+    """validation-15: 413 without a declared length, and no more than the limit is buffered."""
     app = Recorder()
     read = Read(app, LimitsSection(body_bytes=100_000))
     async with served(read) as running, connected(running.port) as raw:
@@ -94,7 +94,7 @@ async def test_a_body_in_chunks_is_counted_as_it_comes() -> None:
 
 
 async def test_all_bodies_together_have_a_limit_and_one_principal_a_share_of_it() -> None:
-    """validation-22: who sends much at once is refused, and others are not; when it is over there is room again."""
+    """validation-22: a principal that sends much at once is refused, and others are not; later there is room again."""
     read = Read(Recorder(), LimitsSection(body_bytes=50_000, bodies_bytes=200_000))
     half = post(b" " * 40_000, length=50_000)
     async with served(read) as running:
@@ -117,8 +117,8 @@ async def test_all_bodies_together_have_a_limit_and_one_principal_a_share_of_it(
     assert read.bodies.held == 0
 
 
-async def test_what_is_held_is_held_until_the_answer_is_out() -> None:
-    """validation-22: the app may still have it."""
+async def test_a_body_stays_counted_until_the_response_is_sent() -> None:
+    """validation-22: the app may still use it."""
     go_on, began = anyio.Event(), anyio.Event()
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -224,7 +224,7 @@ async def test_json_that_can_be_read_in_two_ways_or_costs_too_much_is_refused() 
         b'{"jsonrpc":"2.0","id":1,"method":"x","params":{"a":[' + b"9" * 309 + b",-" + b"9" * 309 + b"]}}",
     ],
 )
-async def test_what_is_plain_json_is_let_through_as_it_is(body: bytes) -> None:
+async def test_plain_json_is_passed_on_unchanged(body: bytes) -> None:
     """validation-23: brackets and commas within strings do not count; no byte is changed."""
     app = Recorder()
     assert (await posted(Read(app), post(body))).status == 200
@@ -240,8 +240,8 @@ async def test_what_is_plain_json_is_let_through_as_it_is(body: bytes) -> None:
         (b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":""}}', False),
     ],
 )
-async def test_it_is_told_what_a_message_is(body: bytes, is_call: bool) -> None:
-    """validation-30: so that answers and notifications take no slot."""
+async def test_the_kind_of_message_is_passed_on(body: bytes, is_call: bool) -> None:
+    """validation-30: so that responses and notifications take no slot."""
     found: list[object] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -260,8 +260,8 @@ async def test_other_methods_have_no_body_to_read() -> None:
         assert (await raw.answer()).status == 200
 
 
-def test_what_is_let_through_means_the_same_to_every_parser() -> None:
-    """validation-24: what comes out is what Python's and pydantic's parser make of the same bytes."""
+def test_accepted_json_means_the_same_to_every_parser() -> None:
+    """validation-24: Python's and pydantic's parser read the same value from the same bytes."""
     for seed in range(50):
         import pydantic_core
 
@@ -289,8 +289,8 @@ def _any_value(source: random.Random, depth: int) -> Any:
     return {source.choice("abc") * source.randint(0, 3): _any_value(source, depth - 1) for _ in range(3)}
 
 
-def test_the_most_is_the_most() -> None:
-    """validation-25: one more is too many; both are told apart from what is no JSON."""
+def test_the_largest_message_is_accepted_and_no_larger_one() -> None:
+    """validation-25: one byte more is too many; the error differs from that of malformed JSON."""
 
     def nested(levels: int) -> bytes:
         start = b'{"jsonrpc":"2.0","method":"x","params":'

@@ -17,7 +17,7 @@ JSON = b"Content-Type: application/json\r\n"
 
 
 class Guarded(Recorder):
-    """The guard around an app that remembers what reached it."""
+    """The request validator around an app that records what reached it."""
 
     def __init__(self, limits: LimitsSection | None = None) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Guarded(Recorder):
     async def asked(
         self, headers: bytes = b"", *, line: bytes = b"GET /mcp", host: bytes = b"tools.example.com", body: bytes = b""
     ) -> Answer:
-        """The answer to one request on a connection of its own."""
+        """Return the response to one request on a connection of its own."""
         async with served(self) as running, connected(running.port) as raw:
             await raw.send(line + b" HTTP/1.1\r\nHost: " + host + b"\r\n" + headers + b"\r\n" + body)
             return await raw.answer(has_body=not line.startswith(b"HEAD"))
@@ -44,7 +44,7 @@ class Guarded(Recorder):
     "host", [b"tools.example.com", b"TOOLS.Example.com", b"127.0.0.1:8765", b"[::1]:1", b"any.example.com:65535"]
 )
 async def test_a_name_of_the_server_is_served(host: bytes) -> None:
-    """validation-11: exact, in any capitals; `NAME:*` is any port."""
+    """validation-11: case does not matter; `NAME:*` allows any port."""
     assert (await Guarded().asked(host=host)).status == 200
 
 
@@ -83,7 +83,7 @@ async def test_any_other_name_is_refused() -> None:
 
 
 async def test_a_request_without_a_name_is_refused() -> None:
-    """validation-11: HTTP/1.0 may leave it out."""
+    """validation-11: HTTP/1.0 may omit it."""
     app = Guarded()
     async with served(app) as running, connected(running.port) as raw:
         await raw.send(b"GET /mcp HTTP/1.0\r\n\r\n")
@@ -92,8 +92,8 @@ async def test_a_request_without_a_name_is_refused() -> None:
 
 
 @pytest.mark.parametrize("entry", ["*", "*.example.com", "http://a", "a:b", "a b", "", "a:*:*", "a/", "a,b"])
-def test_a_name_that_is_none_ends_the_start(entry: str) -> None:
-    """validation-11: a typing error is no wider list."""
+def test_an_invalid_name_ends_the_start(entry: str) -> None:
+    """validation-11: a typing error does not widen the list."""
     with pytest.raises(BadSetting, match=r"server\.hosts"):
         AllowedHosts([entry])
 
@@ -109,7 +109,7 @@ BAD_ORIGINS = [
 
 
 async def test_pages_of_other_origins_may_not_call() -> None:
-    """validation-12: 403 for every method, also of streams and the end of sessions, and nothing they could read."""
+    """validation-12: 403 for every method, for streams and the end of sessions too; the page can read no response."""
     for method in METHODS:
         for origin in BAD_ORIGINS:
             app = Guarded()
@@ -122,7 +122,7 @@ async def test_pages_of_other_origins_may_not_call() -> None:
 @pytest.mark.parametrize("origin", GOOD_ORIGINS)
 @pytest.mark.parametrize("method", METHODS[:-1])
 async def test_pages_of_listed_origins_and_our_own_may_call(method: bytes, origin: bytes) -> None:
-    """validation-12: those of the list, and of the server's public address."""
+    """validation-12: origins of the list, and of the server's public address."""
     app = Guarded()
     answer = await app.asked(b"Origin: " + origin + b"\r\n" + JSON, line=method + b" /mcp")
     assert answer.status == 200
@@ -130,7 +130,7 @@ async def test_pages_of_listed_origins_and_our_own_may_call(method: bytes, origi
 
 
 async def test_a_page_of_the_server_itself_may_call() -> None:
-    """validation-12: by any name that it has, with the same scheme; it needs no CORS."""
+    """validation-12: by any name of the server, with the same scheme; it needs no CORS."""
     answer = await Guarded().asked(b"Origin: http://127.0.0.1:8765\r\n", host=b"127.0.0.1:8765", line=b"GET /console")
     assert answer.status == 200
     assert "access-control-allow-origin" not in answer.headers
@@ -138,8 +138,8 @@ async def test_a_page_of_the_server_itself_may_call() -> None:
     assert answer.status == 403
 
 
-async def test_a_listed_origin_is_told_what_it_may_do() -> None:
-    """validation-13: a preflight is answered here; nothing is promised to everybody, and no credentials."""
+async def test_a_preflight_of_a_listed_origin_is_answered() -> None:
+    """validation-13: by the validator itself; `*` and credentials are never allowed."""
     app = Guarded()
     answer = await app.asked(
         b"Origin: https://console.example.com\r\nAccess-Control-Request-Method: POST\r\n"
@@ -159,8 +159,8 @@ async def test_a_listed_origin_is_told_what_it_may_do() -> None:
     assert not app.seen
 
 
-async def test_an_answer_to_a_listed_origin_can_be_read_by_it_alone() -> None:
-    """validation-13: refusals too, so that a page sees that it needs a token; only what is meant for clients."""
+async def test_only_a_listed_origin_can_read_its_response() -> None:
+    """validation-13: refusals too, so that a page learns that it needs a token; only the headers meant for clients."""
     headers = b"Origin: https://console.example.com\r\n"
     answer = await Guarded().asked(headers)
     assert answer.headers["access-control-allow-origin"] == "https://console.example.com"
@@ -174,16 +174,16 @@ async def test_an_answer_to_a_listed_origin_can_be_read_by_it_alone() -> None:
         assert answer.headers["vary"] == "Origin"
 
 
-async def test_without_an_origin_options_says_the_methods() -> None:
-    """validation-13: no header of CORS for nobody."""
+async def test_options_without_an_origin_lists_the_methods() -> None:
+    """validation-13: without CORS headers."""
     answer = await Guarded().asked(line=b"OPTIONS /mcp")
     assert (answer.status, answer.headers["allow"]) == (204, "GET, HEAD, POST, DELETE, OPTIONS")
     assert not [name for name in answer.headers if name.startswith("access-control")]
 
 
 @pytest.mark.parametrize("entry", ["*", "null", "console.example.com", "https://a/b", "https://*.a", "", "https://"])
-def test_an_origin_that_is_none_ends_the_start(entry: str) -> None:
-    """validation-12: `*` is none."""
+def test_an_invalid_origin_ends_the_start(entry: str) -> None:
+    """validation-12: `*` is invalid."""
     with pytest.raises(BadSetting, match=r"server\.origins"):
         AllowedOrigins([entry])
 
@@ -195,7 +195,7 @@ def test_an_origin_that_is_none_ends_the_start(entry: str) -> None:
      "application/x-www-form-urlencoded", "application/json-rpc", "application/json;"],
 )  # fmt: skip
 async def test_only_json_is_posted_to_the_endpoint(kind: str) -> None:
-    """validation-14: what a form of any page can send without a preflight is refused: 415."""
+    """validation-14: a form of any page can be sent without a preflight, so it is refused: 415."""
     app = Guarded()
     assert (await app.posted(f"Content-Type: {kind}\r\n".encode())).status == 415
     assert not app.seen
@@ -211,7 +211,7 @@ async def test_json_in_utf_8_is_json(kind: str) -> None:
 
 
 async def test_forms_are_for_other_paths() -> None:
-    """validation-14: the rule is the endpoint's; a page of the server may post a form to itself."""
+    """validation-14: the rule is the endpoint's; the console's pages post a form."""
     form = b"Content-Type: application/x-www-form-urlencoded\r\n"
     assert (await Guarded().posted(form, b"a=b", path=b"/console/login")).status == 200
     assert (await Guarded().posted(form, b"a=b", path=b"/mcp")).status == 415
@@ -225,7 +225,7 @@ async def test_a_body_in_a_content_coding_is_refused(coding: bytes) -> None:
     assert not app.seen
 
 
-async def test_a_body_that_says_that_it_is_too_large_is_not_read() -> None:
+async def test_a_body_declared_too_large_is_not_read() -> None:
     """validation-15: 413 before a byte of it; `Expect: 100-continue` is not answered with 100."""
     app = Guarded()
     answer = await app.asked(JSON + b"Content-Length: 100000000\r\nExpect: 100-continue\r\n", line=b"POST /mcp")
@@ -245,8 +245,8 @@ async def test_a_body_that_says_that_it_is_too_large_is_not_read() -> None:
     ],
     ids=["two-lengths", "chunked-get", "get", "delete", "websocket", "h2c"],
 )
-async def test_a_request_whose_end_is_not_clear_is_refused(headers: bytes, line: bytes) -> None:
-    """validation-16: 400, and the connection ends; what follows is not acted on."""
+async def test_a_request_of_ambiguous_length_is_refused(headers: bytes, line: bytes) -> None:
+    """validation-16: 400, and the connection ends; the bytes behind it are ignored."""
     app = Guarded()
     async with served(app) as running, connected(running.port) as raw:
         smuggled = b"0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: tools.example.com\r\n\r\n"
@@ -259,7 +259,7 @@ async def test_a_request_whose_end_is_not_clear_is_refused(headers: bytes, line:
 
 
 async def test_chunks_are_of_http_1_1() -> None:
-    """validation-16: a proxy that speaks 1.0 passes them on as they are."""
+    """validation-16: a proxy that speaks HTTP/1.0 passes them on unchanged."""
     app = Guarded()
     async with served(app) as running, connected(running.port) as raw:
         await raw.send(
@@ -274,8 +274,8 @@ async def test_chunks_are_of_http_1_1() -> None:
     ["Authorization", "Content-Type", "Origin", "Mcp-Session-Id", "Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name",
      "Mcp-Param-Path", "Last-Event-ID", "Content-Encoding"],
 )  # fmt: skip
-async def test_a_header_that_decides_something_stands_once(name: str) -> None:
-    """validation-17: equal ones too; two readers may take different ones."""
+async def test_a_header_that_decides_something_may_not_be_repeated(name: str) -> None:
+    """validation-17: equal ones too; two parsers may choose different ones."""
     app = Guarded()
     twice = f"{name}: x\r\n{name.lower()}: x\r\n".encode()
     assert (await app.asked(twice)).status == 400
@@ -283,8 +283,8 @@ async def test_a_header_that_decides_something_stands_once(name: str) -> None:
     assert (await app.asked(b"Accept: a\r\nAccept: b\r\nX-Forwarded-For: a\r\nX-Forwarded-For: b\r\n")).status == 200
 
 
-async def test_so_many_headers_and_so_many_bytes_of_them() -> None:
-    """validation-10: also where another server than ours parses them."""
+async def test_header_fields_and_bytes_are_bounded() -> None:
+    """validation-10: also behind another HTTP server than ours."""
     app = Guarded(LimitsSection(headers=10, header_bytes=1000))
     assert (await app.asked(b"X: y\r\n" * 9)).status == 200
     assert (await app.asked(b"X: y\r\n" * 10)).status == 431
@@ -293,7 +293,7 @@ async def test_so_many_headers_and_so_many_bytes_of_them() -> None:
 
 @pytest.mark.parametrize("method", [b"PUT", b"PATCH", b"TRACE", b"CONNECT", b"PROPFIND", b"get", b"X" * 200])
 async def test_other_methods_are_refused(method: bytes) -> None:
-    """validation-18: 405, with those that there are; TRACE would send headers back."""
+    """validation-18: 405, with the allowed methods; TRACE would send headers back."""
     app = Guarded()
     answer = await app.asked(b"X-Secret: s3cret\r\n", line=method + b" /mcp")
     assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD, POST, DELETE, OPTIONS")
@@ -307,8 +307,8 @@ async def test_other_methods_are_refused(method: bytes) -> None:
      b"/mcp%00", b"/mcp;a=b", b"/mcp\\..\\metrics", b"/mcp%2f..%2fmetrics", b"http://tools.example.com/mcp", b"http://evil/mcp",
      b"*", b"mcp", b"evil.example.com:443", b"/mcp#x", b"?", b"/a@"],
 )  # fmt: skip
-async def test_a_path_means_itself(path: bytes) -> None:
-    """validation-18: 404 for what a proxy and this server could take for different paths, absolute forms included."""
+async def test_an_ambiguous_path_is_refused(path: bytes) -> None:
+    """validation-18: 404 for what a proxy and this server could read as different paths, absolute forms included."""
     app = Guarded()
     assert (await app.asked(line=b"GET " + path)).status == 404
     assert not app.seen
@@ -322,8 +322,8 @@ async def test_plain_paths_are_let_through(path: bytes) -> None:
     assert (await Guarded().asked(line=b"GET " + path)).status == 200
 
 
-async def test_every_answer_says_that_it_is_not_to_be_guessed_at_or_kept() -> None:
-    """validation-19: refusals and answers of the app; what the app says itself stands."""
+async def test_every_response_forbids_sniffing_and_caching() -> None:
+    """validation-19: refusals and responses of the app; headers that the app sets itself stay."""
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         headers = [(b"Cache-Control", b"no-cache"), (b"Server", b"Secret/1.0"), (b"content-length", b"0")]
@@ -342,7 +342,7 @@ async def test_every_answer_says_that_it_is_not_to_be_guessed_at_or_kept() -> No
 
 
 async def test_no_refusal_repeats_what_was_sent() -> None:
-    """validation-19: a mark in every place of a request comes back from none."""
+    """validation-19: a marker in every position of a request comes back from none."""
     for answer in (
         await Guarded().asked(host=b"MARK"),
         await Guarded().asked(b"Origin: https://MARK\r\n"),
@@ -356,7 +356,7 @@ async def test_no_refusal_repeats_what_was_sent() -> None:
         assert len(answer.body) < 400
 
 
-async def test_nothing_but_http_reaches_the_app() -> None:
+async def test_only_http_reaches_the_app() -> None:
     """validation-18: a WebSocket is not accepted; the lifespan is the server's own."""
     seen: list[str] = []
 
