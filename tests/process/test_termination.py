@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -123,16 +124,6 @@ async def test_a_deadline_leaves_nothing_of_a_tree(runner: Runner, here: Directo
 
 
 @NEEDS_PROC
-async def test_a_deadline_ends_a_daemon_with_closed_outputs(runner: Runner, here: Directory, tmp_path: Path) -> None:
-    """process-20: outside the group and with closed outputs, only its marker variable identifies it."""
-    daemon = "setsid sh -c 'echo $$ > new; mv new up; exec sleep 1000 <&- >&- 2>&-' &"
-    script = daemon + " while [ ! -e up ]; do sleep 0.01; done; exec sleep 1000"
-    completed = await runner.run(["sh", "-c", script], cwd=here, options=RunOptions(timeout_seconds=1.0))
-    assert (completed.timed_out, completed.stragglers_stopped) == (True, 1)
-    assert not is_alive(int((tmp_path / "up").read_text()))
-
-
-@NEEDS_PROC
 async def test_closing_leaves_nothing_of_a_tree(runner: Runner, here: Directory, tmp_path: Path) -> None:
     """process-18, process-20: a caller that waits for the run gets an answer, and no new run can start."""
     tree = Tree(tmp_path)
@@ -165,32 +156,28 @@ async def test_a_daemon_that_an_ended_run_left_is_gone_at_close(here: Directory)
     assert not is_alive(pid)
 
 
-@NEEDS_PROC
-async def test_a_daemon_with_an_open_output_ends_with_its_run(runner: Runner, here: Directory) -> None:
-    """process-13, process-20: it left the group, but the open pipe identifies it."""
-    completed = await runner.run(["sh", "-c", "setsid sh -c 'echo $$; exec sleep 1000' & sleep 0.1"], cwd=here)
-    assert (completed.ok, completed.stragglers_stopped) == (True, 1)
-    assert not is_alive(int(completed.stdout.text()))
+MEMORY = "import os; m = b'x' * (256 << 20); open('up', 'w'); print(os.getpid(), flush=True); os.read(os.pipe()[0], 1)"
+CLOSED = "echo $$ > new; mv new up; exec sleep 1000 <&- >&- 2>&-"
+UNTIL_UP = "while [ ! -e up ]; do sleep 0.01; done"
+DAEMONS = {
+    "closed outputs": (f"setsid sh -c {shlex.quote(CLOSED)} & {UNTIL_UP}; cat up; exec sleep 1000", 1.0),
+    "open output": ("setsid sh -c 'echo $$; exec sleep 1000' & sleep 0.1", None),
+    "first thread exited": (shlex.join(["exec", sys.executable, "-c", HEADLESS]), 0.5),
+    "much memory": (f"setsid {shlex.join([sys.executable, '-c', MEMORY])} & {UNTIL_UP}", None),
+}
+"""Scripts that print the pid of a process outside their group, and the deadline that ends them, if any. The marker
+variable or the open pipe identifies it. /proc shows one without its first thread as a zombie; one that frees much
+memory has no environment while it exits, but still exists."""
 
 
 @NEEDS_PROC
-async def test_a_daemon_without_its_first_thread_ends_with_its_run(runner: Runner, here: Directory) -> None:
-    """process-13, process-20: /proc shows it as a zombie, and its environment only through its other thread."""
-    options = RunOptions(timeout_seconds=0.5)
-    completed = await runner.run([sys.executable, "-c", HEADLESS], cwd=here, options=options)
-    assert (completed.timed_out, completed.stragglers_stopped) == (True, 1)
-    assert not is_alive(int(completed.stdout.text()))
-
-
-@NEEDS_PROC
-async def test_a_daemon_has_exited_and_is_not_merely_exiting(runner: Runner, here: Directory) -> None:
-    """process-13: a killed process that frees much memory has no environment but still exists for a while."""
-    code = (
-        "import os; m = b'x' * (256 << 20); open('up', 'w'); print(os.getpid(), flush=True); os.read(os.pipe()[0], 1)"
-    )
-    script = 'setsid "$0" -c "$1" & while [ ! -e up ]; do sleep 0.01; done'
-    completed = await runner.run(["sh", "-c", script, sys.executable, code], cwd=here)
-    assert (completed.ok, completed.stragglers_stopped) == (True, 1)
+@pytest.mark.parametrize("name", DAEMONS)
+async def test_a_daemon_ends_with_its_run(runner: Runner, here: Directory, name: str) -> None:
+    """process-13, process-20: it has exited when the run is answered, and is counted."""
+    script, deadline = DAEMONS[name]
+    completed = await runner.run(["sh", "-c", script], cwd=here, options=RunOptions(timeout_seconds=deadline))
+    assert (completed.timed_out, completed.ok) == (deadline is not None, deadline is None)
+    assert completed.stragglers_stopped == 1
     assert not is_alive(int(completed.stdout.text()))
 
 

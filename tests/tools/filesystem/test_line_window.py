@@ -47,11 +47,6 @@ def test_a_newline_at_the_end_starts_no_line(text: str, lines: int) -> None:
     assert count_lines(text) == lines
 
 
-def test_a_last_line_without_newline_is_kept_and_the_note_is_a_line_of_its_own() -> None:
-    """filesystem-2."""
-    assert window_text("a\nb", tail=1) == "b\n[line 2 of 2]\n"
-
-
 @pytest.mark.parametrize(
     "lines",
     [
@@ -85,29 +80,42 @@ def test_a_long_text_comes_as_its_start_and_its_end_with_the_rest_counted() -> N
     )
 
 
-def test_one_long_line_is_cut_in_its_middle() -> None:
-    """filesystem-5."""
-    answer = window_text("x" * 1_000_000, budget_bytes=100)
-    assert answer == f"{'x' * 50}\n[... 999900 characters left out, from line 1 to line 1 ...]\n{'x' * 50}"
-
-
-def test_a_range_over_the_budget_ends_with_a_whole_line_and_says_where_to_read_on() -> None:
-    """filesystem-6."""
-    assert window_text(TEN, budget_bytes=17, offset=2) == "line 2\nline 3\n[lines 2 to 3 of 10; offset=4 reads on]\n"
-
-
-def test_a_line_over_the_budget_does_not_stop_a_reader() -> None:
-    """filesystem-6."""
-    answer = window_text("a\n" + "x" * 100 + "\nb\n", budget_bytes=10, offset=2)
-    assert answer == f"{'x' * 10}\n[line 2 of 3, 91 characters of it left out; offset=3 reads on]\n"
-
-
-def test_a_tail_over_the_budget_keeps_the_very_end() -> None:
-    """filesystem-6."""
-    assert window_text(TEN, budget_bytes=17, tail=5) == "line 9\nline 10\n[lines 9 to 10 of 10]\n"
-    assert window_text("a\n" + "x" * 100, budget_bytes=10, tail=1) == (
-        f"{'x' * 10}\n[line 2 of 2, 90 characters of it left out]\n"
-    )
+@pytest.mark.parametrize(
+    ("text", "budget_bytes", "lines", "answer"),
+    [
+        pytest.param("a\nb", 100, {"tail": 1}, "b\n[line 2 of 2]\n", id="last line without newline"),
+        pytest.param(
+            "x" * 1_000_000,
+            100,
+            {},
+            f"{'x' * 50}\n[... 999900 characters left out, from line 1 to line 1 ...]\n{'x' * 50}",
+            id="one long line",
+        ),
+        pytest.param(
+            TEN, 17, {"offset": 2}, "line 2\nline 3\n[lines 2 to 3 of 10; offset=4 reads on]\n", id="only whole lines"
+        ),
+        pytest.param(
+            "a\n" + "x" * 100 + "\nb\n",
+            10,
+            {"offset": 2},
+            f"{'x' * 10}\n[line 2 of 3, 91 characters of it left out; offset=3 reads on]\n",
+            id="line over the budget",
+        ),
+        pytest.param(TEN, 17, {"tail": 5}, "line 9\nline 10\n[lines 9 to 10 of 10]\n", id="tail over the budget"),
+        pytest.param(
+            "a\n" + "x" * 100,
+            10,
+            {"tail": 1},
+            f"{'x' * 10}\n[line 2 of 2, 90 characters of it left out]\n",
+            id="end of a long last line",
+        ),
+    ],
+)
+def test_the_answer_fits_the_budget_and_counts_the_rest(
+    text: str, budget_bytes: int, lines: dict[str, int], answer: str
+) -> None:
+    """filesystem-2, filesystem-5, filesystem-6: the note is a line of its own, and a range can be read on."""
+    assert window_text(text, budget_bytes, **lines) == answer
 
 
 def test_reading_on_where_each_answer_says_gives_the_whole_text() -> None:
