@@ -62,8 +62,8 @@ def parse_policy(data: bytes, path: str, environment: Mapping[str, str]) -> Oper
         # Via JSON, where strict models accept a list for a tuple. A date becomes a table, which no key accepts.
         file = PolicyFile.model_validate_json(json.dumps(found, default=lambda date: {"date": str(date)}))
     except ValidationError as error:
-        said = problems_of(error, _problem)
-        raise BadSetting(f"{path}: {said}") from error
+        problems = problems_of(error, _problem)
+        raise BadSetting(f"{path}: {problems}") from error
     confinement = replace(
         file.confinement,
         readable=_absolute(file.confinement.readable, f"{path}: confinement.readable", environment),

@@ -113,12 +113,12 @@ def require_no_repository(roots: Roots, resolved: ResolvedPath, *, most: int = M
     if not stat.S_ISDIR(resolved.require_found().st_mode):
         return
     waiting = [resolved.place.relative]
-    looked = 0
+    count = 0
     while waiting:
         path = waiting.pop()
         check_cancelled()
-        looked += 1
-        if looked > most:
+        count += 1
+        if count > most:
             raise TooLarge(
                 f"{resolved.shown}: more than {most} directories, too many to search for repositories; "
                 "move it with mv in run_command"

@@ -244,18 +244,18 @@ class PathWalker:
                 self._go_up()
             elif self._pending:
                 if not self._enter(name):
-                    return self._spot(self._pending[0], missing=(name, *reversed(self._pending[1:])))
+                    return self._result(self._pending[0], missing=(name, *reversed(self._pending[1:])))
             else:
                 resolved = self._resolve_last(name, follow=follow)
                 if resolved is not None:
                     return resolved
-        return self._spot(".", found=os.stat(".", dir_fd=self._fd))
+        return self._result(".", found=os.stat(".", dir_fd=self._fd))
 
     def _resolve_last(self, name: str, *, follow: bool) -> ResolvedPath | None:
         """The resolved path of the last name, or None if the walk continues: it was a link, or a root."""
         found = _stat_or_none(name, self._fd)
         if found is None:
-            return self._spot(name)
+            return self._result(name)
         if stat.S_ISLNK(found.st_mode) and follow:
             self._expand(name)
             return None
@@ -264,9 +264,9 @@ class PathWalker:
             if root is not None:
                 self._restart(RootedPath(root, "."))
                 return None
-        return self._spot(name, found=found)
+        return self._result(name, found=found)
 
-    def _spot(self, name: str, *, missing: tuple[str, ...] = (), found: os.stat_result | None = None) -> ResolvedPath:
+    def _result(self, name: str, *, missing: tuple[str, ...] = (), found: os.stat_result | None = None) -> ResolvedPath:
         if ".." in missing or name == "..":
             raise NotFound(f"{self._shown}: a parent directory does not exist", path=self._shown)
         resolved = ResolvedPath(self._root, self._shown, self._fd, "/".join(self._names) or ".", name, missing, found)

@@ -28,8 +28,8 @@ def secret_in(kind: str, data: bytes) -> str:
     if kind == "account":
         is_account = "private_key" in text and compiled(_SERVICE_ACCOUNT).search(text) is not None
         return "the private key of a service account" if is_account and _has_private_key(text) else ""
-    look, found = _FORMATS[kind]
-    if look(text):
+    matches, found = _FORMATS[kind]
+    if matches(text):
         return found
     if _has_private_key(text):
         return "a private key"
@@ -224,13 +224,13 @@ def _members(text: str) -> list[tuple[str, str]] | None:
 def _has_member(names: str, expression: str) -> Callable[[str], bool]:
     """Whether one of these names has a literal value, in JSON, or by an expression in any other text."""
 
-    def look(text: str) -> bool:
+    def matches(text: str) -> bool:
         members = _members(text)
         if members is None:
             return any(map(_is_literal, _values(expression, text)))
         return any(_is_literal(value) for name, value in members if compiled(names).fullmatch(name))
 
-    return look
+    return matches
 
 
 def _has_literal(expression: str) -> Callable[[str], bool]:

@@ -188,5 +188,5 @@ class Diagnostics:
         except CoreError as error:
             return f"unknown ({error.kind})"
         first = plain(run.stdout.text()).partition("\n")[0]
-        said = first.removeprefix(f"{program} version ").removeprefix("ripgrep ")
-        return said[:80] if run.ok and said else "does not answer"
+        version = first.removeprefix(f"{program} version ").removeprefix("ripgrep ")
+        return version[:80] if run.ok and version else "does not answer"

@@ -65,10 +65,10 @@ class Explanations:
         )
         ending = CommandOutcome(argv=tuple(argv), tier=tier, failed=failed, output=shown)
         found = (explanation(ending) for explanation in self._explanations)
-        said = tuple(sentence for sentence in found if sentence)
-        for sentence in said:
+        sentences = tuple(sentence for sentence in found if sentence)
+        for sentence in sentences:
             logger.info("refused: %s: %s", ending.argv[0] if ending.argv else "a command", sentence)
-        return said
+        return sentences
 
 
 NONE = Explanations()

@@ -36,7 +36,7 @@ from coretools.web.sessions.session_manager import OpenSession, SessionLimiter, 
 LONGEST_ID = 128
 """Largest session id or event id accepted, in bytes; ours have 32 and less than 40."""
 
-LOOK_SECONDS = 0.5
+POLL_SECONDS = 0.5
 """Interval of checks whether the replica of a session is gone, for a client that asks for missed events."""
 
 RETRY_SECONDS = "5"
@@ -254,7 +254,7 @@ class Endpoint:
             if not owner.is_alive:
                 break
             # A killed replica seems alive until its lease expires; a live one renews it meanwhile.
-            await anyio.sleep(min(LOOK_SECONDS, owner.alive_seconds))
+            await anyio.sleep(min(POLL_SECONDS, owner.alive_seconds))
             again = await self._stores.sessions.owner(found)
             if again is not None and again.alive_seconds >= owner.alive_seconds:
                 return None
@@ -270,7 +270,7 @@ class _DisconnectWatcher:
     def __init__(self, receive: Receive, answering: anyio.CancelScope) -> None:
         self._receive = receive
         self._answering = answering
-        self._looking: asyncio.Task[None] | None = None
+        self._polling: asyncio.Task[None] | None = None
         self._timer = asyncio.get_running_loop().call_later(WATCH_SECONDS, self._begin)
 
     async def receive(self) -> Message:
@@ -280,13 +280,13 @@ class _DisconnectWatcher:
     def stop(self) -> None:
         """Stop watching; the call is over."""
         self._timer.cancel()
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._polling is not None:
+            self._polling.cancel()
 
     def _begin(self) -> None:
-        self._looking = asyncio.get_running_loop().create_task(self._look())
+        self._polling = asyncio.get_running_loop().create_task(self._poll())
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
         self._answering.cancel()

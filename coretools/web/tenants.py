@@ -43,7 +43,7 @@ from coretools.web.replicas.stores import Stores
 from coretools.web.sessions.response_format import json_response_rule
 from coretools.web.sessions.session_manager import SessionLimiter
 
-LOOK_SECONDS = 1.0
+POLL_SECONDS = 1.0
 """Interval of checks whether a replaced assembly is out of use. Watchers of resources poll at least as often, so the
 first check comes after they have found the new commands."""
 
@@ -256,7 +256,7 @@ async def _retire(assembly: Assembly) -> None:
 async def _wait_until(is_so: Callable[[], bool]) -> None:
     """Poll, first after one interval: a watcher may still be reading a resource."""
     while True:
-        await anyio.sleep(LOOK_SECONDS)
+        await anyio.sleep(POLL_SECONDS)
         if is_so():
             return
 

@@ -274,8 +274,8 @@ class SandboxPool:
             except OSError as error:
                 raise ForkServerFailed(f"no directory for the temporary files of commands: {error}") from error
             prefixes = (sys.prefix, sys.base_prefix)
-            look = partial(command_confinement, self._roots, self._policy, self._environment, prefixes=prefixes)
-            self._commands = await to_thread.run_sync(look, limiter=self._limiter)
+            decide = partial(command_confinement, self._roots, self._policy, self._environment, prefixes=prefixes)
+            self._commands = await to_thread.run_sync(decide, limiter=self._limiter)
             await to_thread.run_sync(self._commands.prepare_home, self._scratch, limiter=self._limiter)
         # Once a tier was in force, commands never get a weaker one: they are refused until it is available again.
         for tier in TIERS if self.tier is None else (self.tier,):

@@ -85,7 +85,7 @@ class SocketBroker:
         self._begun: dict[int, bytes] = {}
         """Addresses of TCP connections in progress, by inode. The kernel repeats its first packet for two minutes, in
         which another process can begin to listen there."""
-        self._next_look = 0.0
+        self._next_check = 0.0
         self._poll.register(arrival, select.POLLIN)
 
     @property
@@ -97,10 +97,10 @@ class SocketBroker:
         """Handle poll events; does not block."""
         if self._arrival.fileno() in ready:
             self._take_filter()
-        if self._begun and (time.monotonic() >= self._next_look or not self._pending.keys().isdisjoint(ready)):
+        if self._begun and (time.monotonic() >= self._next_check or not self._pending.keys().isdisjoint(ready)):
             for inode, address in list(self._begun.items()):
-                self._look_again(inode, address)
-            self._next_look = time.monotonic() + _RETRY_SECONDS
+                self._retry(inode, address)
+            self._next_check = time.monotonic() + _RETRY_SECONDS
         again, self._retries = self._retries, []
         for handle in self._pending.keys() & ready.keys():
             self._poll.unregister(handle)
@@ -287,7 +287,7 @@ class SocketBroker:
         else:
             self._begun.pop(one.inode, None)
 
-    def _look_again(self, inode: int, address: bytes) -> None:
+    def _retry(self, inode: int, address: bytes) -> None:
         """Abort a connection in progress unless its peer is a command of this server."""
         copy = self._copies[inode]
         is_begun = _is_connecting(copy)

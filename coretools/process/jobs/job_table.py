@@ -181,8 +181,8 @@ class JobTable:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        for look in self._idle_checks:
-            look.cancel()
+        for check in self._idle_checks:
+            check.cancel()
         for run in self._runs.values():
             run.stop("the server shuts down")
         with anyio.CancelScope(shield=True):
@@ -282,8 +282,8 @@ class JobTable:
         run = self._runs.get(run_id)
         if run is None or run.principal != principal:
             shown = run_id[:MAX_SHOWN_ID]
-            said = self._ids.explain_foreign(run_id) or "no such run; list_runs names those that there are"
-            raise NotFound(f"{shown!r}: {said}", run=shown)
+            reason = self._ids.explain_foreign(run_id) or "no such run; list_runs names those that there are"
+            raise NotFound(f"{shown!r}: {reason}", run=shown)
         run.last_used = self._clock()
         return run
 
@@ -377,9 +377,9 @@ class JobTable:
 
     def _start_idle_check(self) -> None:
         if not self._idle_checks:
-            look = asyncio.get_running_loop().create_task(self._check_idle())
-            self._idle_checks.add(look)
-            look.add_done_callback(self._idle_checks.discard)
+            check = asyncio.get_running_loop().create_task(self._check_idle())
+            self._idle_checks.add(check)
+            check.add_done_callback(self._idle_checks.discard)
 
     async def _check_idle(self) -> None:
         while self._runs:

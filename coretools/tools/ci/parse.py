@@ -93,7 +93,7 @@ def _files(project: Project) -> list[str]:
 
 def _suite(head: str) -> ParsedReport:
     element = _SUITE.search(head)
-    said = {name: int(number) for name, number in _COUNT.findall(element[1])} if element else {}
-    skipped, failed, errors = said.get("skipped", 0), said.get("failures", 0), said.get("errors", 0)
-    passed = max(0, said.get("tests", 0) - skipped - failed - errors)
+    counts = {name: int(number) for name, number in _COUNT.findall(element[1])} if element else {}
+    skipped, failed, errors = counts.get("skipped", 0), counts.get("failures", 0), counts.get("errors", 0)
+    passed = max(0, counts.get("tests", 0) - skipped - failed - errors)
     return ParsedReport(passed=passed, failed=failed, skipped=skipped, errors=errors)

@@ -36,9 +36,9 @@ def _jest_failures(lines: Sequence[str]) -> Iterator[Failure]:
         if found := _JEST_FILE.match(line):
             file = found[1].removeprefix("./")
         elif (found := _JEST_TITLE.match(line)) and found[1] != "Console":
-            said = _until(block(lines, position + 1), _JEST_END)
-            where, number = _own_place(said) or (file, 0)
-            yield Failure(found[1], where, number, message(_before_stack(said)))
+            message_lines = _until(block(lines, position + 1), _JEST_END)
+            where, number = _own_place(message_lines) or (file, 0)
+            yield Failure(found[1], where, number, message(_before_stack(message_lines)))
 
 
 _VITEST_COUNTS = re.compile(r" +Tests  +(\d.*|no tests)$")
@@ -62,13 +62,13 @@ def _vitest_failures(lines: Sequence[str]) -> Iterator[Failure]:
         found = _VITEST_TITLE.match(line)
         if not found:
             continue
-        said = _until(block(lines, position + 1), _VITEST_END)
-        places = (place(where[1]) for text in said if (where := _VITEST_PLACE.match(text)))
+        message_lines = _until(block(lines, position + 1), _VITEST_END)
+        places = (place(where[1]) for text in message_lines if (where := _VITEST_PLACE.match(text)))
         own = [one for one in places if not any(part in one[0] for part in _NOT_OURS)]
         file, _, name = found[1].partition(" > ")
         file = file.partition(" [ ")[0]
         number = next((number for where, number in own if where == file), 0)
-        words = [text for text in _before_stack(said) if not text.startswith(" \u276f")]
+        words = [text for text in _before_stack(message_lines) if not text.startswith(" \u276f")]
         yield Failure(name or file, file, number, message(words))
 
 
@@ -79,22 +79,22 @@ _MOCHA_TITLE = re.compile(r"  \d+\) (\S.*)$")
 
 def read_mocha(lines: Sequence[str]) -> ParsedReport | None:
     """Read mocha and what prints like it (cypress), all runs summed."""
-    said = {"passing": 0, "pending": 0, "failing": 0}
+    counts = {"passing": 0, "pending": 0, "failing": 0}
     seen = listing = False
     failures: list[Failure] = []
     for position, line in enumerate(lines):
         if found := _MOCHA_PASSING.match(line):
-            said["passing"] += int(found[1])
+            counts["passing"] += int(found[1])
             seen, listing = True, False
         elif seen and (found := _MOCHA_OTHER.match(line)):
-            said[found[2]] += int(found[1])
+            counts[found[2]] += int(found[1])
             listing = found[2] == "failing"
         elif listing and (found := _MOCHA_TITLE.match(line)):
             failures.append(_mocha_failure(found[1], _until(block(lines, position + 1), _MOCHA_TITLE)))
     if not seen:
         return None
     return ParsedReport(
-        passed=said["passing"], failed=said["failing"], skipped=said["pending"], failures=first_unique(failures)
+        passed=counts["passing"], failed=counts["failing"], skipped=counts["pending"], failures=first_unique(failures)
     )
 
 
@@ -115,16 +115,16 @@ _SUITE_ONLY = re.compile(r"'?\d+ subtests? failed'?$")
 
 def read_node_spec(lines: Sequence[str]) -> ParsedReport | None:
     """Read node's runner when it prints for people."""
-    said: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for line in lines:
         if found := _SPEC_COUNT.match(line):
-            said[found[1]] = said.get(found[1], 0) + int(found[2])
-    if "tests" not in said:
+            counts[found[1]] = counts.get(found[1], 0) + int(found[2])
+    if "tests" not in counts:
         return None
     return ParsedReport(
-        passed=said.get("pass", 0),
-        failed=said.get("fail", 0) + said.get("cancelled", 0),
-        skipped=said.get("skipped", 0) + said.get("todo", 0),
+        passed=counts.get("pass", 0),
+        failed=counts.get("fail", 0) + counts.get("cancelled", 0),
+        skipped=counts.get("skipped", 0) + counts.get("todo", 0),
         failures=first_unique(_spec_failures(lines)),
     )
 
@@ -134,9 +134,9 @@ def _spec_failures(lines: Sequence[str]) -> Iterator[Failure]:
         found = _SPEC_PLACE.match(line)
         title = _SPEC_TITLE.match(lines[position + 1]) if found and position + 1 < len(lines) else None
         if found and title:
-            said = message(_before_stack(_until(block(lines, position + 2), _SPEC_PLACE)))
-            if not _SUITE_ONLY.match(said):
-                yield Failure(title[1], *place(found[1]), said)
+            reason = message(_before_stack(_until(block(lines, position + 2), _SPEC_PLACE)))
+            if not _SUITE_ONLY.match(reason):
+                yield Failure(title[1], *place(found[1]), reason)
 
 
 _BUN_RAN = re.compile(r"Ran \d+ tests? across \d+ files?\.")
@@ -148,22 +148,22 @@ def read_bun(lines: Sequence[str]) -> ParsedReport | None:
     """Read bun's own runner. A file that could not be loaded is in its counts both as failed and as error."""
     if not any(_BUN_RAN.match(line) for line in lines):
         return None
-    said: dict[str, int] = {}
+    counts: dict[str, int] = {}
     failures: list[Failure] = []
     start = 0
     for position, line in enumerate(lines):
         if found := _BUN_COUNT.match(line):
-            said[found[2]] = said.get(found[2], 0) + int(found[1])
+            counts[found[2]] = counts.get(found[2], 0) + int(found[1])
         elif found := _BUN_FAIL.match(line):
             before = lines[max(start, position - 60) : position]
             error = next((at for at, text in enumerate(before) if text.startswith("error: ")), 0)
             failures.append(Failure(found[1], *(_own_place(before) or ("", 0)), message(_before_stack(before[error:]))))
             start = position + 1
-    errors = said.get("error", 0)
+    errors = counts.get("error", 0)
     return ParsedReport(
-        passed=said.get("pass", 0),
-        failed=max(0, said.get("fail", 0) - errors),
-        skipped=said.get("skip", 0) + said.get("todo", 0),
+        passed=counts.get("pass", 0),
+        failed=max(0, counts.get("fail", 0) - errors),
+        skipped=counts.get("skip", 0) + counts.get("todo", 0),
         errors=errors,
         failures=first_unique(failures),
     )
@@ -177,12 +177,12 @@ def _summed(lines: Iterable[str], counts: re.Pattern[str]) -> ParsedReport | Non
     found = [match[1] for line in lines if (match := counts.match(line))]
     if not found:
         return None
-    said = {"passed": 0, "failed": 0, "skipped": 0}
+    totals = {"passed": 0, "failed": 0, "skipped": 0}
     for text in found:
         for number, word in _COUNT.findall(text):
             if word in _WORDS:
-                said[_WORDS[word]] += int(number)
-    return ParsedReport(passed=said["passed"], failed=said["failed"], skipped=said["skipped"])
+                totals[_WORDS[word]] += int(number)
+    return ParsedReport(passed=totals["passed"], failed=totals["failed"], skipped=totals["skipped"])
 
 
 def _until(lines: Sequence[str], end: re.Pattern[str]) -> Sequence[str]:
@@ -236,20 +236,20 @@ def read_ava(lines: Sequence[str]) -> ParsedReport | None:
     """Read AVA, all runs summed."""
     if _END not in lines:
         return None
-    said: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for line in lines[lines.index(_END) :]:
         if found := _AVA_COUNT.match(line):
             kind = " ".join(word.rstrip("s") for word in found[2].split()[:2])
-            said[kind] = said.get(kind, 0) + int(found[1])
+            counts[kind] = counts.get(kind, 0) + int(found[1])
     broken = [Failure(found[1]) for line in lines if (found := _BROKEN.match(line))]
-    if not said and not broken:
+    if not counts and not broken:
         return None
-    failed = said.get("test failed", 0) + said.get("hook failed", 0) + said.get("test remained", 0)
+    failed = counts.get("test failed", 0) + counts.get("hook failed", 0) + counts.get("test remained", 0)
     return ParsedReport(
         passed=sum(bool(_PASSED.match(line)) for line in lines),
         failed=failed,
-        skipped=said.get("known failure", 0) + said.get("test skipped", 0) + said.get("test todo", 0),
-        errors=said.get("uncaught exception", 0) + said.get("unhandled rejection", 0) + len(broken),
+        skipped=counts.get("known failure", 0) + counts.get("test skipped", 0) + counts.get("test todo", 0),
+        errors=counts.get("uncaught exception", 0) + counts.get("unhandled rejection", 0) + len(broken),
         failures=first_unique([*_ava_failures(lines), *broken]),
     )
 
@@ -270,15 +270,15 @@ def _ava_failures(lines: Sequence[str]) -> Iterator[Failure]:
 
 
 def _ava_failure(name: str, lines: Sequence[str], *, file: str = "") -> Failure:
-    said = [line for line in _details(lines) if line.strip() and not _SOURCE.match(line)]
+    message_lines = [line for line in _details(lines) if line.strip() and not _SOURCE.match(line)]
     number = 0
-    if said and (found := _WHERE.match(said[0])):
+    if message_lines and (found := _WHERE.match(message_lines[0])):
         file, number = found[1], int(found[2][:9])
-        del said[0]
-    stack = next((at for at, line in enumerate(said) if at and _STACK.match(line.strip())), None)
+        del message_lines[0]
+    stack = next((at for at, line in enumerate(message_lines) if at and _STACK.match(line.strip())), None)
     if stack is not None and not number:
-        file, number = _own(said[stack].strip())
-    return Failure(name, file, number, message(said[:stack]))
+        file, number = _own(message_lines[stack].strip())
+    return Failure(name, file, number, message(message_lines[:stack]))
 
 
 def _details(lines: Sequence[str]) -> Sequence[str]:
@@ -318,18 +318,18 @@ def read_tap(lines: Sequence[str]) -> ParsedReport | None:
 
 def _by_trailer(lines: Sequence[str], failures: tuple[Failure, ...]) -> ParsedReport | None:
     """Read the counts that node and tape print: tests without their suites."""
-    said: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for line in lines:
         if found := _TRAILER.match(line):
-            said[found[1]] = said.get(found[1], 0) + int(found[2])
-    if "tests" not in said or "pass" not in said:
+            counts[found[1]] = counts.get(found[1], 0) + int(found[2])
+    if "tests" not in counts or "pass" not in counts:
         return None
-    if "todo" not in said and any(line.startswith("not ok") and _DIRECTIVE.search(line) for line in lines):
+    if "todo" not in counts and any(line.startswith("not ok") and _DIRECTIVE.search(line) for line in lines):
         return None  # AVA counts what is still to be written as failed
     return ParsedReport(
-        passed=said["pass"],
-        failed=said.get("fail", 0) + said.get("cancelled", 0),
-        skipped=said.get("skipped", 0) + said.get("todo", 0),
+        passed=counts["pass"],
+        failed=counts.get("fail", 0) + counts.get("cancelled", 0),
+        skipped=counts.get("skipped", 0) + counts.get("todo", 0),
         failures=failures,
     )
 
@@ -353,9 +353,9 @@ def _by_points(
 
 def _failures(lines: Sequence[str], points: Sequence[tuple[int, re.Match[str]]]) -> Iterator[Failure]:
     for position, found in points:
-        said = found[4] or f"test {found[3] or ''}".rstrip()
-        if found[2] and not _DIRECTIVE.search(said):
-            failure = _failure(said, block(lines, position + 1))
+        name = found[4] or f"test {found[3] or ''}".rstrip()
+        if found[2] and not _DIRECTIVE.search(name):
+            failure = _failure(name, block(lines, position + 1))
             if failure is not None:
                 yield failure
 
@@ -365,7 +365,7 @@ def _failure(name: str, lines: Sequence[str]) -> Failure | None:
     if not lines or lines[0].strip() != "---":
         return Failure(name)
     file, line_number = "", 0
-    said: list[str] = []
+    message_lines: list[str] = []
     for position, line in enumerate(lines[1:], 1):
         text = line.strip()
         if text == "...":
@@ -374,9 +374,9 @@ def _failure(name: str, lines: Sequence[str]) -> Failure | None:
             return None
         if not file and (found := _LOCATION.match(line)):
             file, line_number = place(found[1])
-        elif not said and (found := _ERROR.match(line)):
-            said = _scalar(found, lines[position + 1 :])
-    return Failure(name, file, line_number, message(said))
+        elif not message_lines and (found := _ERROR.match(line)):
+            message_lines = _scalar(found, lines[position + 1 :])
+    return Failure(name, file, line_number, message(message_lines))
 
 
 def _scalar(found: re.Match[str], lines: Sequence[str]) -> list[str]:
@@ -384,9 +384,9 @@ def _scalar(found: re.Match[str], lines: Sequence[str]) -> list[str]:
     if not _BLOCK_SCALAR.match(found[2]):
         return [found[2].strip("'\"")]
     indent = len(found[1])
-    said: list[str] = []
+    scalar: list[str] = []
     for line in lines:
         if line.strip() and len(line) - len(line.lstrip()) <= indent:
             break
-        said.append(line)
-    return said
+        scalar.append(line)
+    return scalar

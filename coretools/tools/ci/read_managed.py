@@ -32,8 +32,8 @@ def _dotnet_runs(lines: Sequence[str]) -> Iterator[tuple[int, int, int]]:
     for position, line in enumerate(lines):
         if _DOTNET_RUN.match(line):
             found = (_DOTNET_COUNT.match(text) for text in lines[position + 1 : position + 12])
-            said = {match[1]: int(match[2]) for match in found if match}
-            yield said.get("failed", 0), said.get("succeeded", 0), said.get("skipped", 0)
+            counts = {match[1]: int(match[2]) for match in found if match}
+            yield counts.get("failed", 0), counts.get("succeeded", 0), counts.get("skipped", 0)
 
 
 def _dotnet_failures(lines: Sequence[str]) -> Iterator[Failure]:
@@ -41,21 +41,21 @@ def _dotnet_failures(lines: Sequence[str]) -> Iterator[Failure]:
         if found := _DOTNET_FAILED.match(line):
             yield _dotnet_failure(found[1], block(lines, position + 1))
         elif found := _DOTNET_ERROR.match(line):
-            name, _, said = (lines[position + 1] if position + 1 < len(lines) else "").strip().partition(" (")
-            yield Failure(name, found[1], int(found[2][:9]), message([said.partition("): ")[2]]))
+            name, _, details = (lines[position + 1] if position + 1 < len(lines) else "").strip().partition(" (")
+            yield Failure(name, found[1], int(found[2][:9]), message([details.partition("): ")[2]]))
 
 
 def _dotnet_failure(name: str, lines: Sequence[str]) -> Failure:
-    said: list[str] = []
+    message_lines: list[str] = []
     for line in lines:
         text = line.strip()
         if found := _DOTNET_STACK.match(line):
-            return Failure(name, found[1], int(found[2][:9]), message(said))
+            return Failure(name, found[1], int(found[2][:9]), message(message_lines))
         if _DOTNET_END.match(line):
             break
         if text not in ("Error Message:", "Stack Trace:") and not text.startswith("at "):
-            said.append(text)
-    return Failure(name, message=message(said))
+            message_lines.append(text)
+    return Failure(name, message=message(message_lines))
 
 
 _MAVEN_COUNTS = re.compile(
@@ -135,16 +135,16 @@ def _gradle_failures(lines: Sequence[str]) -> Iterator[Failure]:
 
 
 def _gradle_failure(name: str, lines: Sequence[str]) -> Failure:
-    said: list[str] = []
+    message_lines: list[str] = []
     for line in lines:
-        if not line.strip() and said:
+        if not line.strip() and message_lines:
             break
         if found := _GRADLE_SHORT.match(line):
-            return Failure(name, found[2], int(found[3][:9]), message([*said, found[1]]))
+            return Failure(name, found[2], int(found[3][:9]), message([*message_lines, found[1]]))
         if found := _JAVA_STACK.match(line):
             file = f"{found[1].rpartition('.')[0].replace('.', '/')}/{found[3]}".lstrip("/")
             if found[1].rpartition(".")[2].partition("$")[0] in name:
-                return Failure(name, file, int(found[4][:9]), message(said))
+                return Failure(name, file, int(found[4][:9]), message(message_lines))
         elif not line.strip().startswith("at "):
-            said.append(line)
-    return Failure(name, message=message(said))
+            message_lines.append(line)
+    return Failure(name, message=message(message_lines))

@@ -48,19 +48,19 @@ def _cargo_failures(lines: Sequence[str]) -> Iterator[Failure]:
 
 
 def _cargo_failure(name: str, lines: Sequence[str]) -> Failure:
-    said: list[str] = []
+    message_lines: list[str] = []
     doc = _DOC_TEST.search(name)
     where = (name.partition(" - ")[0], int(doc[1][:9])) if doc else ("", 0)
     for position, line in enumerate(lines):
         if _CARGO_END.match(line):
             break
         if _PANIC.match(line):
-            panic_place, panic_said = _panic(lines, position)
-            return Failure(name, *(where if doc else panic_place), panic_said)
+            panic_place, panic_lines = _panic(lines, position)
+            return Failure(name, *(where if doc else panic_place), panic_lines)
         if found := _NOT_PANICKED.match(line):
             return Failure(name, *place(found[1] or ""), line.removeprefix("note: "))
-        said.append(line)
-    return Failure(name, *where, message(said))
+        message_lines.append(line)
+    return Failure(name, *where, message(message_lines))
 
 
 def _panic(lines: Sequence[str], position: int) -> tuple[tuple[str, int], str]:
@@ -69,13 +69,13 @@ def _panic(lines: Sequence[str], position: int) -> tuple[tuple[str, int], str]:
     rest = found[2] if found else ""
     if old := _PANIC_OLD.match(rest):
         return place(old[2]), message([old[1]])
-    said: list[str] = []
+    message_lines: list[str] = []
     for line in lines[position + 1 : position + 20]:
         text = line.strip()
         if not text or text.startswith(("stack backtrace:", "note: ")):
             break
-        said.append(text)
-    return place(rest.removesuffix(":")), message(said)
+        message_lines.append(text)
+    return place(rest.removesuffix(":")), message(message_lines)
 
 
 _NEXTEST_COUNTS = re.compile(r"\s+Summary \[[^\]]*\] +\d+(?:/\d+)? tests? run: (.*)$")
@@ -90,16 +90,16 @@ def read_nextest(lines: Sequence[str]) -> ParsedReport | None:
     found = [match[1] for line in lines if (match := _NEXTEST_COUNTS.match(line))]
     if not found:
         return None
-    said = dict.fromkeys(("passed", "failed", "timed out", "exec failed", "skipped"), 0)
+    counts = dict.fromkeys(("passed", "failed", "timed out", "exec failed", "skipped"), 0)
     for text in found:
         for number, word in _NEXTEST_COUNT.findall(text):
-            said[word] += int(number)
+            counts[word] += int(number)
     panics = {match[1]: position for position, line in enumerate(lines) if (match := _PANIC.match(line))}
     return ParsedReport(
-        passed=said["passed"],
-        failed=said["failed"] + said["timed out"],
-        skipped=said["skipped"],
-        errors=said["exec failed"],
+        passed=counts["passed"],
+        failed=counts["failed"] + counts["timed out"],
+        skipped=counts["skipped"],
+        errors=counts["exec failed"],
         failures=first_unique(_nextest_failures(lines, panics)),
     )
 
@@ -109,8 +109,8 @@ def _nextest_failures(lines: Sequence[str], panics: dict[str, int]) -> Iterator[
         if found := _NEXTEST_FAILED.match(line):
             test = found[2].partition(" ")[2]
             if test in panics:
-                where, said = _panic(lines, panics[test])
-                yield Failure(found[2], *where, said)
+                where, reason = _panic(lines, panics[test])
+                yield Failure(found[2], *where, reason)
             else:
                 yield Failure(found[2], message=found[1].lower())
 
@@ -184,12 +184,12 @@ def go_text(text: str) -> str:
     packages: dict[str, list[str]] = {}
     for line in text.split("\n"):
         package, output = _event(line)
-        said = packages.setdefault(package, [])
+        printed = packages.setdefault(package, [])
         # A test that printed no line end: its result would stand on the same line.
-        if output.lstrip(" ").startswith("--- ") and said and not said[-1].endswith("\n"):
-            said.append("\n")
-        said.append(output)
-    return "".join("".join(said) for said in packages.values())
+        if output.lstrip(" ").startswith("--- ") and printed and not printed[-1].endswith("\n"):
+            printed.append("\n")
+        printed.append(output)
+    return "".join("".join(printed) for printed in packages.values())
 
 
 def _event(line: str) -> tuple[str, str]:
@@ -217,12 +217,12 @@ class _Tests:
 
     results: dict[str, str] = field(default_factory=dict)
     places: dict[str, tuple[str, int]] = field(default_factory=dict)
-    said: dict[str, list[str]] = field(default_factory=dict)
+    printed_lines: dict[str, list[str]] = field(default_factory=dict)
 
     def leaves(self, result: str) -> list[str]:
         """Tests of this result that are no parents: a parent only repeats what its sub-tests say."""
         parents = {name.rpartition("/")[0] for name in self.results if "/" in name}
-        return [name for name, said in self.results.items() if said == result and name not in parents]
+        return [name for name, outcome in self.results.items() if outcome == result and name not in parents]
 
 
 def read_go(lines: Sequence[str]) -> ParsedReport | None:
@@ -255,14 +255,14 @@ def _note(tests: _Tests, line: str, *, current: str) -> None:
     """Read the log lines of a test: the first is its location, all of them are its message."""
     if found := _LOG.match(line):
         tests.places.setdefault(current, (found[1], int(found[2][:9])))
-        tests.said.setdefault(current, []).append(found[3])
+        tests.printed_lines.setdefault(current, []).append(found[3])
     elif found := _GO_PANIC.match(line):
-        tests.said.setdefault(current, []).append(line)
+        tests.printed_lines.setdefault(current, []).append(line)
         tests.results.setdefault(current, "FAIL")
-    elif (found := _STACK.match(line)) and current in tests.said:
+    elif (found := _STACK.match(line)) and current in tests.printed_lines:
         tests.places.setdefault(current, (found[1], int(found[2][:9])))
-    elif _MORE.match(line) and len(tests.said.get(current, ())) in range(1, 20):
-        tests.said[current].append(line)
+    elif _MORE.match(line) and len(tests.printed_lines.get(current, ())) in range(1, 20):
+        tests.printed_lines[current].append(line)
 
 
 def _package(tests: _Tests, line: re.Match[str], *, broken: dict[str, Failure]) -> ParsedReport:
@@ -288,4 +288,4 @@ def _failures(tests: _Tests, failed: Sequence[str], *, package: str) -> Iterator
         file, number = tests.places.get(name, ("", 0))
         if file and "/" not in file:
             file = f"{package}/{file}"
-        yield Failure(name or package, file, number, message(tests.said.get(name, [])))
+        yield Failure(name or package, file, number, message(tests.printed_lines.get(name, [])))

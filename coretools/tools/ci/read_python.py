@@ -64,8 +64,8 @@ def _is_summary(line: str) -> bool:
     found = _SUMMARY.match(line)
     if not found:
         return False
-    said = found[1]
-    return said == "no tests ran" or bool(_COUNT.search(said)) or "deselected" in said or "warning" in said
+    summary = found[1]
+    return summary == "no tests ran" or bool(_COUNT.search(summary)) or "deselected" in summary or "warning" in summary
 
 
 def _session(lines: Sequence[str]) -> ParsedReport:
@@ -74,7 +74,7 @@ def _session(lines: Sequence[str]) -> ParsedReport:
         counts["error" if what == "errors" else what] += int(number)
     sections = _sections(lines)
     about = _by_test(sections)
-    failures = [_failure(name, said, sections=about) for name, said in _listed(lines)] or [
+    failures = [_failure(name, reasons, sections=about) for name, reasons in _listed(lines)] or [
         _unlisted(one) for one in sections
     ]
     return ParsedReport(
@@ -101,7 +101,7 @@ def _sections(lines: Sequence[str]) -> list[_FailureSection]:
         elif _CAPTURED.match(line):
             captured = True
         elif sections and not captured:
-            _add(sections[-1], line, continued=_is_said(previous))
+            _add(sections[-1], line, continued=_is_message_line(previous))
         previous = line
     return sections
 
@@ -111,13 +111,13 @@ def _title(line: str) -> str | None:
     return found[1] if found and set(line) > set("_ ") else None
 
 
-def _is_said(line: str) -> bool:
+def _is_message_line(line: str) -> bool:
     """Whether a line belongs to an exception."""
     return line == "E" or line.startswith("E ")
 
 
 def _add(section: _FailureSection, line: str, *, continued: bool) -> None:
-    if _is_said(line):
+    if _is_message_line(line):
         if not continued:
             section.message.clear()  # a later exception: the one before was its cause
         section.message.append(line[1:])
@@ -155,14 +155,14 @@ def _node(line: str) -> tuple[str, str] | None:
     return text[:dash] + sub_test, text[dash + 3 :]
 
 
-def _failure(node: str, said: str, *, sections: Mapping[str, Sequence[_FailureSection]]) -> Failure:
+def _failure(node: str, reason: str, *, sections: Mapping[str, Sequence[_FailureSection]]) -> Failure:
     head, bracket, parameters = node.partition("[")
     file, *names = head.split("::")
     mine = sections.get((".".join(names) + bracket + parameters) or file, ())
     section = next((one for one in mine if any(frame[0] == file for frame in one.frames)), mine[0] if mine else None)
     if section is None:
-        return Failure(node, file, 0, message([said]))
-    return Failure(node, *section.place(file), message(section.message or [said]))
+        return Failure(node, file, 0, message([reason]))
+    return Failure(node, *section.place(file), message(section.message or [reason]))
 
 
 def _by_test(sections: Iterable[_FailureSection]) -> dict[str, list[_FailureSection]]:
@@ -191,7 +191,7 @@ _UNIT_FRAME = re.compile(r'\s+File "([^"]+)", line (\d+)(?:, in (.*))?$')
 def read_unittest(lines: Sequence[str]) -> ParsedReport | None:
     """Read unittest and what prints like it (Django's runner, nose2, zope)."""
     ran: int | None = None
-    said: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for position, line in enumerate(lines):
         found = _RAN.match(line)
         if not found:
@@ -199,18 +199,18 @@ def read_unittest(lines: Sequence[str]) -> ParsedReport | None:
         ran = (ran or 0) + int(found[1])
         verdict = next((v for text in lines[position + 1 : position + 4] if (v := _VERDICT.match(text))), None)
         for name, number in _DETAIL.findall(verdict[1] or "" if verdict else ""):
-            said[name] += int(number)
+            counts[name] += int(number)
     if ran is None:
         return None
     failures = list(_unit_failures(lines))
-    failed = said["failures"] + said["unexpected successes"]
-    skipped = said["skipped"] + said["expected failures"]
-    others = failed + skipped + said["errors"] - _beside_tests(failures)
+    failed = counts["failures"] + counts["unexpected successes"]
+    skipped = counts["skipped"] + counts["expected failures"]
+    others = failed + skipped + counts["errors"] - _beside_tests(failures)
     return ParsedReport(
         passed=max(0, ran - others),
         failed=failed,
         skipped=skipped,
-        errors=said["errors"],
+        errors=counts["errors"],
         failures=first_unique(failures),
     )
 
@@ -232,16 +232,16 @@ def _unit_failure(title: re.Match[str], lines: Sequence[str]) -> Failure:
     """One block: the place is the last frame whose function is the test itself, else the last of all."""
     name = title[2]
     frames: list[tuple[str, int, str]] = []
-    said: list[str] = []
+    message_lines: list[str] = []
     for line in _unit_block(lines):
         if found := _UNIT_FRAME.match(line):
             frames.append((found[1], int(found[2][:9]), found[3] or ""))
-            said = []
+            message_lines = []
         elif frames and not line.startswith("    "):
-            said.append(line)
+            message_lines.append(line)
     own = [frame for frame in frames if frame[2] == name.partition(" ")[0]]
     file, number, _ = (own or frames or [("", 0, "")])[-1]
-    return Failure(name, file, number, message(said) or title[1].lower())
+    return Failure(name, file, number, message(message_lines) or title[1].lower())
 
 
 def _unit_block(lines: Sequence[str]) -> Sequence[str]:

@@ -171,8 +171,8 @@ class FailedTest(BaseModel):
     @classmethod
     def of(cls, failure: Failure) -> Self:
         """Convert a failure, making control characters visible."""
-        said = (plain(text).replace("\n", " ") for text in (failure.name, failure.file, failure.message))
-        name, file, message = said
+        texts = (plain(text).replace("\n", " ") for text in (failure.name, failure.file, failure.message))
+        name, file, message = texts
         return cls(name=name, file=file, line=failure.line, message=message)
 
     def sentence(self) -> str:
@@ -243,8 +243,8 @@ class SuiteReport(Result):
         if not self.counts:
             return f"no test counts found in the output, {seconds}"
         errors = f", {self.counts['errors']} errors" if self.counts["errors"] else ""
-        said = ", ".join(f"{self.counts[name]} {name}" for name in ("passed", "failed", "skipped"))
-        return f"{said}{errors} {seconds}"
+        summary = ", ".join(f"{self.counts[name]} {name}" for name in ("passed", "failed", "skipped"))
+        return f"{summary}{errors} {seconds}"
 
 
 def _counts(report: ParsedReport) -> dict[str, int]:

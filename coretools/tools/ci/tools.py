@@ -251,8 +251,8 @@ class CiTools:
         if action == "restore" and system.refused:
             raise Unsupported(f"{directory.shown}: {system.refused}; give `command`")
         taken = f"; took {system.name}" if len(systems) > 1 else ""
-        said = f"[detected {found}{taken}; `command` overrides]"
-        return _ActionPlan(said, system.alternatives(action), system.probe if action == "restore" else ())
+        note = f"[detected {found}{taken}; `command` overrides]"
+        return _ActionPlan(note, system.alternatives(action), system.probe if action == "restore" else ())
 
     def _options(self, timeout_seconds: int | None) -> RunOptions:
         seconds = timeout(timeout_seconds, self._limits.build_seconds, self._limits)
@@ -304,14 +304,14 @@ class CiTools:
         """Build the report of the last step. Runs in a worker thread."""
         stdout, stderr = (self._kept(excerpt) for excerpt in (runs[-1].stdout, runs[-1].stderr))
         events = go_text(stdout)
-        said, stderr = self._redacted(events), self._redacted(stderr)
+        printed, stderr = self._redacted(events), self._redacted(stderr)
         view = ProjectView(self._roots, path)
-        report = parse(f"{said}\n{stderr}")
+        report = parse(f"{printed}\n{stderr}")
         if report is None and runs[-1].ok and _is_gradle(runs[-1]):
             report = gradle_results(view)
         if report is not None:
             report = replace(report, failures=tuple(view.resolved(failure) for failure in report.failures))
-        output = streams(plain(said if events is stdout else go_shown(said)), plain(stderr))
+        output = streams(plain(printed if events is stdout else go_shown(printed)), plain(stderr))
         return SuiteReport.of(ExecutionSummary.of(runs, output, self._explanations), report, chosen=chosen)
 
     def _steps_result(self, runs: Sequence[Completed], chosen: str) -> StepsResult:

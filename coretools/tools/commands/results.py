@@ -29,12 +29,12 @@ def state_of(run: Job) -> str:
     if run.completed is None:
         return f"failed ({run.error})" if run.error is not None else "stopped"
     done = run.completed
-    said = f"ended by {done.signal}" if done.signal else f"exit code {done.exit_code}"
+    ending = f"ended by {done.signal}" if done.signal else f"exit code {done.exit_code}"
     if done.stopped_for:
         return f"stopped: {done.stopped_for}"
     if run.stopped_because:
-        return f"stopped because {run.stopped_because}: {said}"
-    return f"timed out and was stopped: {said}" if done.timed_out else said
+        return f"stopped because {run.stopped_because}: {ending}"
+    return f"timed out and was stopped: {ending}" if done.timed_out else ending
 
 
 def _headline(run: Job) -> list[str]:
@@ -93,14 +93,14 @@ class RunReport(Result):
 
     @classmethod
     def of(
-        cls, run: Job, *, said: str = "", shown: OutputPart | None = None, kind: str = "", notes: tuple[str, ...] = ()
+        cls, run: Job, *, event: str = "", shown: OutputPart | None = None, kind: str = "", notes: tuple[str, ...] = ()
     ) -> "RunReport":
         """Build the report and mark the shown output as reported. `kind` is the event that ended a wait."""
         shown = shown or OutputPart("")
         run.reported_end = max(run.reported_end, shown.stop)
         failed = kind == "exit" and not (run.completed is not None and run.completed.ok)
         return cls(
-            headline=", ".join(part for part in (*_headline(run), said) if part),
+            headline=", ".join(part for part in (*_headline(run), event) if part),
             output=shown.text,
             note=shown.note,
             run=facts_of(run) | ({"kind": kind} if kind else {}) | ({"notes": list(notes)} if notes else {}),

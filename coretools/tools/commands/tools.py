@@ -198,7 +198,7 @@ class CommandTools:
         until = WaitConditions(seconds=seconds, quiet_seconds=quiet_seconds, matcher=matcher, port=watch)
         came = await wait(found, until, ProgressReporter(found, call, total=seconds))
         self._runs.mark_used(found)
-        said = {
+        events = {
             "exit": "",
             "pattern": f"matched: {matcher.line if matcher else ''}",
             "port": f"listens on port {port}",
@@ -207,7 +207,7 @@ class CommandTools:
             if pattern or port or quiet_seconds
             else f"{seconds:g} s are over",
         }
-        return self._report(found, said=said[came], shown=await self._news(found), kind=came)
+        return self._report(found, event=events[came], shown=await self._news(found), kind=came)
 
     @tool(Effect.READ, profiles=("dev",))
     async def read_run(
@@ -254,7 +254,7 @@ class CommandTools:
         feed.write(data + (_END_OF_TRANSMISSION if end and is_terminal else b""))
         if end and not is_terminal:
             feed.end()
-        return RunReport.of(found, said=f"{len(data)} bytes given" + (", end of input" if end else ""))
+        return RunReport.of(found, event=f"{len(data)} bytes given" + (", end of input" if end else ""))
 
     @tool(Effect.CHANGE, idempotent=True)
     async def stop_run(self, run: str, *, call: Call = _NO_CALL) -> RunReport:
@@ -286,8 +286,8 @@ class CommandTools:
         self._runs.mark_used(run)
         if came == "exit":
             return self._result(run, await self._news(run))
-        said = "still running: wait_run, read_run, stop_run"
-        return self._report(run, said=said, shown=await self._news(run), kind=came)
+        event = "still running: wait_run, read_run, stop_run"
+        return self._report(run, event=event, shown=await self._news(run), kind=came)
 
     async def _run_to_end(self, started: _PreparedCommand, call: Call) -> CommandResult:
         """Run to the end within the call."""
@@ -316,9 +316,9 @@ class CommandTools:
         self._runs.keep_finished(run)
         return CommandResult(summary=summary, run=run.id, note=shown.note)
 
-    def _report(self, run: Job, *, shown: OutputPart, said: str = "", kind: str = "") -> RunReport:
+    def _report(self, run: Job, *, shown: OutputPart, event: str = "", kind: str = "") -> RunReport:
         """Build the report on a run: its output, and explanations of its failure."""
-        return RunReport.of(run, said=said, shown=shown, kind=kind, notes=notes_of(run, self._explanations))
+        return RunReport.of(run, event=event, shown=shown, kind=kind, notes=notes_of(run, self._explanations))
 
     async def _news(self, run: Job) -> OutputPart:
         return await self._screen(run) if run.screen is not None else new_output(run, self._limits.output_bytes)

@@ -163,9 +163,9 @@ class ProgressReporter:
         if now < self.next:
             return
         self.next = now + PROGRESS_SECONDS
-        said = f"{self._run.seconds:.0f} s, {self._run.output.end} bytes"
+        state = f"{self._run.seconds:.0f} s, {self._run.output.end} bytes"
         line = last_line(self._run)
-        await self._call.progress(now - self._began, self._total, f"{said}: {line}" if line else said)
+        await self._call.progress(now - self._began, self._total, f"{state}: {line}" if line else state)
 
     async def report_forever(self) -> None:
         """Report until cancelled."""

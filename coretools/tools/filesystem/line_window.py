@@ -29,10 +29,10 @@ class Window:
         head = _numbered(self.head, self.first) if numbered else self.head
         tail = _numbered(self.tail, self.tail_first) if numbered else self.tail
         parts = [head]
-        for said, following in ((self.gap, tail), (self.note, "")):
-            if said:
+        for remark, following in ((self.gap, tail), (self.note, "")):
+            if remark:
                 before = parts[-1]
-                parts += ("" if before.endswith("\n") or not before else "\n", f"[{said}]\n", following)
+                parts += ("" if before.endswith("\n") or not before else "\n", f"[{remark}]\n", following)
         return "".join(part for part in parts if part)
 
 
@@ -117,22 +117,22 @@ def _range(text: str, offset: int, limit: int | None, shown: str, budget_bytes: 
     start = _after_lines(text, 0, offset - 1)
     stop = len(text) if limit is None else _after_lines(text, start, limit)
     body = _fitting(text[start:stop], budget_bytes)
-    said = ""
+    omitted = ""
     if start + len(body) < stop:
         body = _whole_lines(body)
         if not body.endswith("\n"):
             # A single line exceeds the budget: its start is shown, and the next line can still be reached.
             end = _after_lines(text, start, 1)
-            said = f", {end - start - len(body)} characters of it left out"
+            omitted = f", {end - start - len(body)} characters of it left out"
             stop = end
         else:
             stop = start + len(body)
     last = offset + count_lines(text[start:stop]) - 1
-    if offset == 1 and stop == len(text) and not said:
+    if offset == 1 and stop == len(text) and not omitted:
         return Window(body)
     where = f"line {offset}" if last <= offset else f"lines {offset} to {last}"
     more = f"; offset={last + 1} reads on" if last < total else ""
-    return Window(body, note=f"{where} of {total}{said}{more}", first=offset)
+    return Window(body, note=f"{where} of {total}{omitted}{more}", first=offset)
 
 
 def _last(text: str, count: int, budget_bytes: int) -> Window:
@@ -147,18 +147,18 @@ def _last(text: str, count: int, budget_bytes: int) -> Window:
             break
     start += 1
     body = _fitting_end(text[start:], budget_bytes)
-    said = ""
+    omitted = ""
     if len(body) < len(text) - start and text[-len(body) - 1] != "\n":
         # A newline at the very end of the text does not show that the line before it is complete.
         whole = body.find("\n", 0, len(body) - 1) + 1
         body = body[whole:]
         if not whole:
-            said = f", {len(text) - start - len(body)} characters of it left out"
+            omitted = f", {len(text) - start - len(body)} characters of it left out"
     if len(body) == len(text):
         return Window(body)
     first = total - count_lines(body) + 1
     where = f"line {first}" if first >= total else f"lines {first} to {total}"
-    return Window(body, note=f"{where} of {total}{said}", first=first)
+    return Window(body, note=f"{where} of {total}{omitted}", first=first)
 
 
 def _fitting(text: str, budget_bytes: int) -> str:

@@ -116,14 +116,14 @@ class _FileWindow:
     def _part(self, start: Cursor, data: bytes) -> CountedWindow:
         """Return a part of a line that exceeds the budget. The rest of it can be read or skipped."""
         stop = start.position + len(data)
-        said = f"part of line {start.line}, to byte {stop} of {self.source.size}; offset={start.line}@{stop} reads on"
+        remark = f"part of line {start.line}, to byte {stop} of {self.source.size}; offset={start.line}@{stop} reads on"
         block = self.source.read_at(stop, COUNT_BYTES)
         end = block.find(b"\n") + 1
         if end and stop + end < self.source.size:
-            said += f", offset={start.line + 1}@{stop + end} after {end} bytes that are left of it"
+            remark += f", offset={start.line + 1}@{stop + end} after {end} bytes that are left of it"
         elif len(block) == COUNT_BYTES:
-            said += f", offset={start.line + 1} after it"
-        return CountedWindow(Window(data.decode(), note=said, first=start.line))
+            remark += f", offset={start.line + 1} after it"
+        return CountedWindow(Window(data.decode(), note=remark, first=start.line))
 
     def last(self, count: int, budget: int) -> CountedWindow:
         data, start = self._backward(count, budget)

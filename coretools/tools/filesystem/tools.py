@@ -49,7 +49,7 @@ while it counts lines: one in every worker thread would take gigabytes and block
 _SHOWN_HIDDEN = 20
 """Most hidden files listed in the result of a deletion."""
 
-_LOOK_SECONDS = 0.1
+_POLL_SECONDS = 0.1
 """Interval of checks whether a call that waits for a slot was cancelled."""
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,15}")
@@ -264,7 +264,7 @@ def _lines(
 @contextmanager
 def _turn(turns: threading.Semaphore) -> Iterator[None]:
     """Hold a slot; a cancelled call stops waiting for it."""
-    while not turns.acquire(timeout=_LOOK_SECONDS):
+    while not turns.acquire(timeout=_POLL_SECONDS):
         check_cancelled()
     try:
         yield

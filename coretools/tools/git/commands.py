@@ -233,9 +233,9 @@ def require_success(completed: Completed, command: str) -> Completed:
     """
     if completed.ok:
         return completed
-    said = single_line(" ".join(completed.stderr.text().split()).removeprefix("fatal: "))[:MESSAGE_CHARACTERS]
+    message = single_line(" ".join(completed.stderr.text().split()).removeprefix("fatal: "))[:MESSAGE_CHARACTERS]
     ending = completed.signal or f"exit code {completed.exit_code}"
-    raise GitRefused(f"git {command}: {said or ending}", exit_code=completed.exit_code)
+    raise GitRefused(f"git {command}: {message or ending}", exit_code=completed.exit_code)
 
 
 def _withhold_stderr(completed: Completed, checkout: Checkout) -> Completed:

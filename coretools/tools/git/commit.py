@@ -84,16 +84,16 @@ class _CreatedCommit:
     changes: str
 
 
-def _parse_commit(said: str) -> _CreatedCommit:
+def _parse_commit(output: str) -> _CreatedCommit:
     """Parse git's output about the commit that it created.
 
     Raises:
         GitRefused: the format is unknown.
     """
-    found = _COMMIT_OUTPUT.match(said)
+    found = _COMMIT_OUTPUT.match(output)
     if found is None:
         raise GitRefused("git commit: created a commit, but its output is in an unknown format; see git_log")
-    changes = _CHANGES.search(said, found.end())
+    changes = _CHANGES.search(output, found.end())
     branch = "" if found["where"] == "detached HEAD" else found["where"]
     return _CreatedCommit(branch, found["commit"], found["summary"], changes[1] if changes else "")
 

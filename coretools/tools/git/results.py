@@ -86,16 +86,16 @@ def answer(
 
 def remarks(checkout: Checkout, *, hooks: bool = False) -> list[str]:
     """Return one line for each kind of request of the repository that git did not follow."""
-    said = []
+    sentences = []
     if checkout.policy.not_used:
-        said.append(f"[settings of this repository that are not used: {listed(checkout.policy.not_used)}]")
+        sentences.append(f"[settings of this repository that are not used: {listed(checkout.policy.not_used)}]")
     if checkout.policy.external_includes:
-        said.append(
+        sentences.append(
             "[included configuration outside the roots: only the names of its keys were checked; it is not used]"
         )
     if hooks and checkout.hooks:
-        said.append(f"[hooks that did not run: {listed(checkout.hooks)}]")
-    return said
+        sentences.append(f"[hooks that did not run: {listed(checkout.hooks)}]")
+    return sentences
 
 
 def listed(names: Sequence[str]) -> str:

@@ -86,8 +86,8 @@ async def _overrides(
     # git would block on a FIFO, and consume what another reader waits for.
     are_harmless = False
     with move_on_after(PROBE_SECONDS):
-        look = partial(_are_harmless, files)
-        are_harmless = await to_thread.run_sync(look, limiter=threads, abandon_on_cancel=True)
+        check = partial(_are_harmless, files)
+        are_harmless = await to_thread.run_sync(check, limiter=threads, abandon_on_cancel=True)
     if not are_harmless:
         return None
     try:

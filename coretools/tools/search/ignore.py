@@ -58,14 +58,14 @@ def parse_rules(text: str) -> tuple[IgnoreRule, ...]:
 class IgnoreRules:
     """Decides what lies beneath `start`; all paths are relative to one root, `.` for the root itself.
 
-    `look` gives the texts of a directory's ignore files, as in KINDS; it is asked once for each. The entry at `start`
-    is what the caller named, so it and what it stands in are never ignored; but rules from above it hold for what lies
-    beneath it.
+    `read_ignore_files` returns the texts of a directory's ignore files, as in KINDS; it is called once for each
+    directory. The entry at `start` is what the caller named, so it and its parent directories are never ignored; but
+    rules from above it apply to what lies beneath it.
     """
 
-    def __init__(self, start: str, look: ReadIgnoreFiles) -> None:
+    def __init__(self, start: str, read_ignore_files: ReadIgnoreFiles) -> None:
         self._depth = 0 if start == "." else start.count("/") + 1
-        self._look = look
+        self._read_ignore_files = read_ignore_files
         self._chains: dict[tuple[str, ...], tuple[tuple[int, tuple[IgnoreRule, ...]], ...]] = {}
         self._loaded: dict[tuple[str, ...], tuple[tuple[IgnoreRule, ...], ...]] = {}
         self._directories: dict[tuple[str, ...], bool] = {}
@@ -139,7 +139,7 @@ class IgnoreRules:
 
     def _load(self, directory: tuple[str, ...]) -> tuple[tuple[IgnoreRule, ...], ...]:
         if directory not in self._loaded:
-            texts = self._look("/".join(directory) or ".")
+            texts = self._read_ignore_files("/".join(directory) or ".")
             self._loaded[directory] = tuple(parse_rules(text) if text else () for text in texts)
         return self._loaded[directory]
 
@@ -185,14 +185,14 @@ ENTRIES_MOST = 2_000_000
 def ignore_rules(roots: Roots, top: RootedPath) -> IgnoreRules:
     """Return the ignore rules for everything beneath `top`; the files are read beneath its root on demand."""
 
-    def look(relative: str) -> tuple[str | None, ...]:
+    def read_ignore_files(relative: str) -> tuple[str | None, ...]:
         try:
             with open_directory(roots, roots.shown(RootedPath(top.root, relative))) as directory:
                 return tuple(_ignore_file(directory.fd, kind) for kind in KINDS)
         except CoreError:
             return (None,) * len(KINDS)
 
-    return IgnoreRules(top.relative, look)
+    return IgnoreRules(top.relative, read_ignore_files)
 
 
 def _ignore_file(directory: int, name: str) -> str | None:

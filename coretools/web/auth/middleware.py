@@ -29,7 +29,7 @@ LONGEST_TOKEN = 8 * 1024
 RETRY_SECONDS = 5
 """Retry-After when tokens can't be verified now."""
 
-LOOK_SECONDS = 5.0
+RECHECK_SECONDS = 5.0
 """Interval of checks whether the token of an open stream is still valid."""
 
 NOT_VALID = "the token is not valid here, or no longer valid"
@@ -53,7 +53,7 @@ class AuthMiddleware:
         failures: FailureLimiter,
         metadata_url: str | None = None,
         scopes: Sequence[str] = (),
-        look_seconds: float = LOOK_SECONDS,
+        recheck_seconds: float = RECHECK_SECONDS,
     ) -> None:
         """Without a verifier every caller is the same local principal.
 
@@ -62,7 +62,7 @@ class AuthMiddleware:
         self._app = app
         self._verifier = verifier
         self._failures = failures
-        self._look_seconds = look_seconds
+        self._recheck_seconds = recheck_seconds
         self._challenge = f'resource_metadata="{metadata_url}"' if metadata_url else 'realm="coretools"'
         self._asked = f'scope="{" ".join(scopes)}"' if scopes else ""
 
@@ -139,21 +139,21 @@ class AuthMiddleware:
         """Serve a stream until it ends or its token expires or is revoked."""
         answer = ResponseState(send)
         with anyio.CancelScope() as limited:
-            looking = asyncio.create_task(self._look(principal, verifier, _token_in(scope), limited))
+            rechecking = asyncio.create_task(self._recheck(principal, verifier, _token_in(scope), limited))
             try:
                 await self._app(scope, receive, answer.send)
             finally:
-                looking.cancel()
+                rechecking.cancel()
         if limited.cancelled_caught and not answer.is_begun:
             await self._wrong()(scope, receive, send)
         elif limited.cancelled_caught and not answer.is_over:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _look(self, principal: Principal, verifier: Verifier, token: str, limited: anyio.CancelScope) -> None:
+    async def _recheck(self, principal: Principal, verifier: Verifier, token: str, limited: anyio.CancelScope) -> None:
         """Cancel the stream once its token is no longer valid, or belongs to another principal."""
         ends_at = math.inf if principal.expires_at is None else principal.expires_at
         while (left := ends_at - time.time()) > 0:
-            await anyio.sleep(min(left, self._look_seconds))
+            await anyio.sleep(min(left, self._recheck_seconds))
             try:
                 found = await verifier.verify(token)
             except CoreError:  # unknown: the token may be revoked

@@ -48,7 +48,7 @@ class TokenFileVerifier:
         Raises:
             Unreachable: the file can't be used. NotEntitled: its role is not configured.
         """
-        self._look()
+        self._read_if_changed()
         if self._entries is None:
             raise Unreachable("tokens can't be verified now; try again later")
         entry = find_record(self._entries, token)
@@ -67,13 +67,13 @@ class TokenFileVerifier:
         Raises:
             Unreachable: the file can't be used.
         """
-        self._look()
+        self._read_if_changed()
         if self._entries is None:
             raise Unreachable("tokens can't be verified now; try again later")
         has_role = self._roles is None or role in self._roles
         return has_role and any((entry.name, entry.role) == (name, role) for entry in self._entries)
 
-    def _look(self) -> None:
+    def _read_if_changed(self) -> None:
         """Read the file if it changed, and every time while it can't be used."""
         if self._entries is not None and self._is_as_read():
             return

@@ -142,9 +142,9 @@ class WriteBuffer(asyncio.Transport):
 
     def _wait(self) -> None:
         self._taken = self._written - self._transport.get_write_buffer_size()
-        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._look)
+        self._timer = asyncio.get_running_loop().call_later(self._seconds, self._check)
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         self._timer = None
         waiting = self._transport.get_write_buffer_size()
         if not waiting:

@@ -99,12 +99,12 @@ class OperatorSessions:
             return OperatorSession(token.strip(), math.inf) if is_good else None
         digest = _digest(request.cookies.get(COOKIE, ""))
         operator = self._by_digest.get(digest)
-        if operator is None or await self.may_look(operator):
+        if operator is None or await self.is_authorized(operator):
             return operator
         del self._by_digest[digest]
         return None
 
-    async def may_look(self, operator: OperatorSession) -> bool:
+    async def is_authorized(self, operator: OperatorSession) -> bool:
         """Whether a login still gives access.
 
         Raises:

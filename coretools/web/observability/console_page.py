@@ -179,7 +179,7 @@ class Console:
         if self._draining.has_begun:
             return "draining"
         try:
-            return "" if await self._operators.may_look(operator) else "logged-out"
+            return "" if await self._operators.is_authorized(operator) else "logged-out"
         except Unreachable:
             return "unreachable"
 

@@ -38,7 +38,7 @@ class Health:
         self._is_draining = is_draining
         self._lock = anyio.Lock()
         self._failing: tuple[str, ...] = ()
-        self._looked_at = -KEEP_SECONDS
+        self._checked_at = -KEEP_SECONDS
 
     def routes(self) -> list[Route]:
         """Return the routes."""
@@ -49,15 +49,15 @@ class Health:
         if self._is_draining():
             return (DRAINING,)
         async with self._lock:
-            if time.monotonic() - self._looked_at >= KEEP_SECONDS:
-                self._failing = await self._look()
-                self._looked_at = time.monotonic()
+            if time.monotonic() - self._checked_at >= KEEP_SECONDS:
+                self._failing = await self._check_all()
+                self._checked_at = time.monotonic()
             return self._failing
 
-    async def _look(self) -> tuple[str, ...]:
+    async def _check_all(self) -> tuple[str, ...]:
         fine: set[str] = set()
 
-        async def look(name: str, check: Check) -> None:
+        async def run_check(name: str, check: Check) -> None:
             try:
                 if await check():
                     fine.add(name)
@@ -67,7 +67,7 @@ class Health:
         with anyio.move_on_after(CHECK_SECONDS):
             async with anyio.create_task_group() as tasks:
                 for name, check in self._checks.items():
-                    tasks.start_soon(look, name, check)
+                    tasks.start_soon(run_check, name, check)
         return tuple(name for name in self._checks if name not in fine)
 
     async def _live(self, _: Request) -> Response:
@@ -84,7 +84,7 @@ def roots_check(all_roots: Callable[[], list[Roots]]) -> Check:
     """Create the check that every root is still where it was opened."""
     limiter = anyio.CapacityLimiter(1)
 
-    def look() -> bool:
+    def run_check() -> bool:
         for roots in all_roots():
             for root in roots:
                 roots.require_present(root)
@@ -92,7 +92,7 @@ def roots_check(all_roots: Callable[[], list[Roots]]) -> Check:
 
     async def check() -> bool:
         # A hanging check is abandoned in its thread; later ones wait for that thread and time out.
-        return await to_thread.run_sync(look, limiter=limiter, abandon_on_cancel=True)
+        return await to_thread.run_sync(run_check, limiter=limiter, abandon_on_cancel=True)
 
     return check
 

@@ -93,7 +93,7 @@ class Tracing:
             try:
                 yield
             finally:
-                _say_answer(span, exchange)
+                _set_response_attributes(span, exchange)
 
     def calls(self) -> "CallSpans":
         """Create the observer that opens a span for each call."""
@@ -238,7 +238,7 @@ def _name(span: "ReadableSpan", attributes: Mapping[str, str | int]) -> str:
     return str(method) if tool is None else f"{method} {tool}"
 
 
-def _say_answer(span: Span, exchange: Exchange) -> None:
+def _set_response_attributes(span: Span, exchange: Exchange) -> None:
     if exchange.status:
         span.set_attribute("http.response.status_code", exchange.status)
     if exchange.status >= FAULT or not exchange.status:

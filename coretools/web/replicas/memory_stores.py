@@ -89,7 +89,7 @@ class MemoryEvents:
         while len(self._kept) > self._most_events or self._bytes > self._most_bytes:
             self._bytes -= self._kept.popleft().size
             self._first += 1
-        self._tell()
+        self._notify()
         return f"{self._prefix}-{number}"
 
     async def after(self, event_id: str) -> MissedEvents | None:
@@ -118,9 +118,9 @@ class MemoryEvents:
         self._first += len(self._kept)
         self._kept.clear()
         self._bytes = 0
-        self._tell()
+        self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self.news.set()
         self.news = asyncio.Event()
 

@@ -119,7 +119,7 @@ class RedisEvents:
         answer = await self._engine.run(_ADD, self._keys, *words)
         if answer is None:
             raise Unreachable(ENDED)
-        self._tell()
+        self._notify()
         return f"{answer[0].decode()}-{answer[1]}"
 
     async def after(self, event_id: str) -> MissedEvents | None:
@@ -158,9 +158,9 @@ class RedisEvents:
             if not await self._engine.run(_CLEAR, self._keys, self._lease.token):
                 raise Unreachable(ENDED)
         finally:
-            self._tell()
+            self._notify()
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self.news.set()
         self.news = asyncio.Event()
 

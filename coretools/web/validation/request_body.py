@@ -229,13 +229,13 @@ class BodyMiddleware:
     def __init__(self, app: ASGIApp, limits: LimitsSection) -> None:
         self._app = app
         self._limits = limits
-        self._held = 0
-        self._held_by: Counter[str] = Counter()
+        self._buffered = 0
+        self._buffered_by: Counter[str] = Counter()
 
     @property
-    def held(self) -> int:
+    def buffered_bytes(self) -> int:
         """Bytes of the bodies of all active requests."""
-        return self._held
+        return self._buffered
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -261,18 +261,19 @@ class BodyMiddleware:
     def hold(self, principal: str, count: int) -> bool:
         """Count bytes of a body; False if a limit is reached."""
         most = self._limits.bodies_bytes
-        if self._held + count > most or self._held_by[principal] + count > max(most // SHARE, self._limits.body_bytes):
+        share = max(most // SHARE, self._limits.body_bytes)
+        if self._buffered + count > most or self._buffered_by[principal] + count > share:
             return False
-        self._held += count
-        self._held_by[principal] += count
+        self._buffered += count
+        self._buffered_by[principal] += count
         return True
 
     def release(self, principal: str, count: int) -> None:
         """Release counted bytes."""
-        self._held -= count
-        self._held_by[principal] -= count
-        if self._held_by[principal] <= 0:
-            del self._held_by[principal]
+        self._buffered -= count
+        self._buffered_by[principal] -= count
+        if self._buffered_by[principal] <= 0:
+            del self._buffered_by[principal]
 
     async def _read(self, counted: "_BodyBytes", receive: Receive) -> bytes | Response | None:
         """Return the body, or a refusal, or None if the client disconnected before its end."""

@@ -78,7 +78,12 @@ async def guarded(
     failures = FailureLimiter(MOST_FAILURES)
 
     gate = AuthMiddleware(
-        behind or Behind(), verifier, failures=failures, metadata_url=metadata_url, scopes=scopes, look_seconds=looking
+        behind or Behind(),
+        verifier,
+        failures=failures,
+        metadata_url=metadata_url,
+        scopes=scopes,
+        recheck_seconds=looking,
     )
     with anyio.fail_after(SECONDS):
         async with listening(gate) as url, httpx2.AsyncClient(base_url=url, trust_env=False, verify=False) as client:

@@ -73,8 +73,8 @@ async def test_a_disconnect_within_the_body_reaches_no_app() -> None:
     async with served(read) as running:
         async with connected(running.port) as raw:
             await raw.send(post(CALL[:20], length=1000))
-            await until(lambda: read.bodies.held == 20)
-        await until(lambda: read.bodies.held == 0)
+            await until(lambda: read.bodies.buffered_bytes == 20)
+        await until(lambda: read.bodies.buffered_bytes == 0)
         await until(lambda: running.connections == 0)
     assert not app.seen
 
@@ -89,7 +89,7 @@ async def test_a_body_in_chunks_is_counted_as_it_comes() -> None:
         answer = await raw.answer()
         assert (answer.status, answer.headers["connection"]) == (413, "close")
         await raw.rest()
-        assert read.bodies.held == 0
+        assert read.bodies.buffered_bytes == 0
     assert not app.seen
 
 
@@ -100,7 +100,7 @@ async def test_all_bodies_together_have_a_limit_and_one_principal_a_share_of_it(
     async with served(read) as running:
         async with connected(running.port) as first:
             await first.send(half)
-            await until(lambda: read.bodies.held == 40_000)
+            await until(lambda: read.bodies.buffered_bytes == 40_000)
             async with connected(running.port) as second:
                 await second.push(half)
                 refused = await second.answer()
@@ -110,11 +110,11 @@ async def test_all_bodies_together_have_a_limit_and_one_principal_a_share_of_it(
                 assert (await other.answer()).status == 200
             await first.push(b" " * 10_000)
             assert (await first.answer()).status == 400
-        await until(lambda: read.bodies.held == 0)
+        await until(lambda: read.bodies.buffered_bytes == 0)
         async with connected(running.port) as raw:
             await raw.send(post(CALL + b" " * 40_000))
             assert (await raw.answer()).status == 200
-    assert read.bodies.held == 0
+    assert read.bodies.buffered_bytes == 0
 
 
 async def test_a_body_stays_counted_until_the_response_is_sent() -> None:
@@ -131,10 +131,10 @@ async def test_a_body_stays_counted_until_the_response_is_sent() -> None:
         await raw.send(post(CALL))
         with anyio.fail_after(10):
             await began.wait()
-        assert read.bodies.held == len(CALL)
+        assert read.bodies.buffered_bytes == len(CALL)
         go_on.set()
         assert (await raw.answer()).status == 200
-        await until(lambda: read.bodies.held == 0)
+        await until(lambda: read.bodies.buffered_bytes == 0)
 
 
 REFUSED = {
