@@ -69,7 +69,7 @@ def test_a_name_that_no_row_has_is_refused_with_those_there_are(tmp_path: Path) 
     assert ROWS[0].name in done.stderr
 
 
-def test_the_bars_of_the_project_stand_in_the_rows() -> None:
+def test_the_bars_of_the_project_are_in_the_rows() -> None:
     """benchmarks-4: each bar is written once."""
     bars = {row.name: (row.bar, row.target) for row in ROWS if row.bar is not None}
     assert bars == {

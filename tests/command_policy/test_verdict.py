@@ -95,7 +95,7 @@ def test_a_rule_that_refuses_covers_every_spelling_of_the_program(
         (["**"], "", True),
     ],
 )
-def test_patterns_that_refuse_are_met_by_any_word_in_any_order(patterns: list[str], words: str, is_met: bool) -> None:
+def test_patterns_that_refuse_match_any_word_in_any_order(patterns: list[str], words: str, is_met: bool) -> None:
     """policy-4: abbreviated, joined, with `=` or the next word, after `--`."""
     met = is_refused(tuple(patterns), Subcommand(("x", *words.split()), ""))
     assert met == (is_met or (not patterns and not words))
@@ -125,7 +125,7 @@ def test_patterns_that_refuse_are_met_by_any_word_in_any_order(patterns: list[st
         ([], ["x"], False),
     ],
 )
-def test_patterns_that_allow_are_met_word_by_word(patterns: list[str], words: list[str], is_met: bool) -> None:
+def test_patterns_that_allow_match_word_by_word(patterns: list[str], words: list[str], is_met: bool) -> None:
     """policy-6: in order, with case, none left over; a wildcard stops at `/` and never begins an option."""
     assert is_allowed(tuple(patterns), Subcommand(("x", *words), "")) == is_met
     assert not is_allowed(tuple(patterns), Subcommand(("x", *words), "", has_unseen_words=True)) or patterns[-1:] == [
@@ -144,7 +144,7 @@ def test_an_allowing_rule_covers_exactly_a_name_or_a_path() -> None:
     assert by_path.decide(["git"]).verdict == "deny"
 
 
-def test_code_is_allowed_by_a_rule_that_names_the_word_which_brings_it() -> None:
+def test_code_is_allowed_by_a_rule_that_names_its_argument() -> None:
     """policy-9: the script or the option, not `**` and not the program alone."""
     argv = ["python", "-m", "pytest", "-q"]
     for arguments, verdict in [

@@ -16,7 +16,7 @@ from coretools.confinement.landlock import READ_DIRECTORY
         *("/etc/haproxy/haproxy.cfg", "/etc/redis/redis.conf", "/run/secrets/token", "/home/a/.ssh/id", "/root/x"),
     ],
 )
-def test_what_holds_secrets_is_not_granted(path: str) -> None:
+def test_paths_with_secrets_are_not_granted(path: str) -> None:
     """confinement-3: whether it exists or not, although a server of user 0 could read it."""
     assert not is_granted(path)
 

@@ -114,7 +114,7 @@ def test_a_child_has_no_socket_of_any_family(family: socket.AddressFamily) -> No
         assert ran(confined_thread, code, str(int(family))) == str(errno.EAFNOSUPPORT)
 
 
-@pytest.mark.skipif(landlock.abi() < 6, reason="Landlock that holds signals back (Linux 6.12)")
+@pytest.mark.skipif(landlock.abi() < 6, reason="Landlock that confines signals (Linux 6.12)")
 def test_a_child_signals_nobody_outside() -> None:
     """confined-threads-2: not even to ask whether a process is there."""
     code = "import os, sys\ntry: os.kill(int(sys.argv[1]), 0)\nexcept OSError as e: print(e.errno)"

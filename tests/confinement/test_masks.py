@@ -136,7 +136,7 @@ def test_events_that_were_lost(tmp_path: Path) -> None:
         # Each changed directory causes two events: its change, and the end of its watch.
         count = int(file.read()) // 2 + 100
     if count > 10_000:
-        pytest.skip("this system keeps too many events")
+        pytest.skip("the event queue of this system is too long")
     for number in range(count):
         (tmp_path / str(number)).mkdir()
     with Roots([RootSpec(str(tmp_path))], deny=DENY) as roots:

@@ -20,7 +20,7 @@ ABOVE = own_group()
 
 pytestmark = [
     needs_view,
-    pytest.mark.skipif(ABOVE is None or not os.access(ABOVE, os.W_OK), reason="needs a control group of one's own"),
+    pytest.mark.skipif(ABOVE is None or not os.access(ABOVE, os.W_OK), reason="needs a writable control group"),
 ]
 
 

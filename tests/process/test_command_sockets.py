@@ -40,7 +40,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with peer(root, before=under_profile()) as client:
         client.start_session()
         if "confined in tier: landlock" not in client.call("get_diagnostics")["content"][0]["text"]:
-            pytest.skip("tier landlock can't be had here")
+            pytest.skip("tier landlock is not available here")
         yield Server(root, client)
 
 

@@ -69,7 +69,7 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             client.start_session()
             diagnostics = client.call("get_diagnostics")["content"][0]["text"]
             if f"commands are confined in tier: {request.param}" not in diagnostics:
-                pytest.skip(f"tier {request.param} can't be had here")
+                pytest.skip(f"tier {request.param} is not available here")
             yield World(folder, client, request.param, other)
     finally:
         other.kill()
@@ -159,7 +159,7 @@ DENIED = {
 def test_denied_files(world: World, name: str) -> None:
     """confinement-5: in tier full no command reads a file that holds a secret; the file itself is unchanged."""
     if world.tier != "full":
-        pytest.skip("needs the view: Landlock can't take back a part of what it grants")
+        pytest.skip("needs tier full: Landlock cannot revoke a part of a grant")
     output = world.sh(f"({DENIED[name]}) 2>/dev/null")
     assert CANARY not in output
     assert (world.root / ".env").read_text() == f"TOKEN={CANARY}"
@@ -169,7 +169,7 @@ def test_denied_files(world: World, name: str) -> None:
 def test_what_the_weaker_tier_leaves_open(world: World) -> None:
     """confinement-5, confinement-6: beneath a root, as docs/specs/confinement.md says of tier `landlock`."""
     if world.tier == "full":
-        pytest.skip("is about a machine without the view")
+        pytest.skip("tests a machine without tier full")
     assert CANARY in world.sh("cat .env")
     world.sh("printf x > .git/hooks/post-merge")
     hook = world.root / ".git" / "hooks" / "post-merge"
@@ -192,7 +192,7 @@ CONTROL = {
 def test_control_files(world: World, name: str) -> None:
     """confinement-6: hooks, configuration and editors' settings cannot be changed, replaced or moved in tier full."""
     if world.tier != "full":
-        pytest.skip("needs the view: Landlock can't take back a part of what it grants")
+        pytest.skip("needs tier full: Landlock cannot revoke a part of a grant")
     before = sorted(os.listdir(world.root / ".git" / "hooks")), (world.root / ".git" / "config").read_bytes()
     world.sh(f"({CONTROL[name]}) 2>/dev/null")
     assert (sorted(os.listdir(world.root / ".git" / "hooks")), (world.root / ".git" / "config").read_bytes()) == before

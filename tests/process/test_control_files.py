@@ -43,7 +43,7 @@ def world(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
         client.start_session()
         diagnostics = client.call("get_diagnostics")["content"][0]["text"]
         if f"commands are confined in tier: {request.param}" not in diagnostics:
-            pytest.skip(f"tier {request.param} can't be had here")
+            pytest.skip(f"tier {request.param} is not available here")
         yield World(root, client, request.param)
 
 
@@ -134,7 +134,7 @@ def test_in_builds_and_runs_too(world: World) -> None:
 def test_changed_control_files_are_reported(world: World) -> None:
     """confinement-37, confinement-6: configuration and hooks in tier landlock; in tier full they cannot be changed."""
     if world.tier == "full":
-        pytest.skip("the view keeps them as they are")
+        pytest.skip("tier full keeps them read-only")
     subprocess.run(["git", "init", "-q", str(world.root / "own")], check=True)
     assert world.reported("git -C own config core.fsmonitor x") == {"own/.git/config"}
     assert world.reported("echo x >> own/.git/config") == {"own/.git/config"}

@@ -246,7 +246,7 @@ def test_a_change_between_two_commands_opens_nothing(tmp_path: Path, setting: st
     with peer(tmp_path / "root", tmp_path / "other", before=before) as client:
         client.start_session()
         if "commands are confined in tier: full" not in str(client.call("get_diagnostics")["content"]):
-            pytest.skip("needs the view")
+            pytest.skip("needs tier full")
         places = [Place(tmp_path, attack.__name__, client) for attack in ATTACKS]
         steps = [attack(place) for attack, place in zip(ATTACKS, places, strict=True)]
         fell: set[str] = set()

@@ -41,7 +41,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     with peer(tmp_path, "--deny", "by-name.*") as client:
         client.start_session()
         if "commands are confined in tier: full" not in client.call("get_diagnostics")["content"][0]["text"]:
-            pytest.skip("needs the view")
+            pytest.skip("needs tier full")
         yield World(tmp_path, client)
 
 

@@ -244,7 +244,7 @@ async def test_missing_terminals_are_reported(tmp_path: Path) -> None:
     """runs-20: and the working directory is closed."""
     async with place(tmp_path) as here:
         if here.runner.has_terminals:
-            pytest.skip("terminals are there")
+            pytest.skip("terminals are available")
         directory = here.open_here()
         options = RunOptions(terminal=TerminalSize())
         with pytest.raises(Unsupported):

@@ -68,7 +68,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Peer
     with peer(root) as client:
         client.start_session()
         if "commands are confined in tier: full" not in str(client.call("get_diagnostics")["content"]):
-            pytest.skip("needs the view")
+            pytest.skip("needs tier full")
         yield root, client
 
 

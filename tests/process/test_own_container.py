@@ -23,7 +23,7 @@ def serve(folder: Path, *flags: str, temporary: str) -> Iterator[Server]:
     with peer(root, *flags, before=under_profile(), environment={"TMPDIR": temporary}) as client:
         client.start_session()
         if "confined in tier: landlock" not in client.call("get_diagnostics")["content"][0]["text"]:
-            pytest.skip("tier landlock can't be had here")
+            pytest.skip("tier landlock is not available here")
         yield Server(root, client)
 
 
@@ -32,7 +32,7 @@ def container(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     """A server with a container of its own, whose temporary files are in another directory."""
     here = TREE.resolve()
     if here.is_relative_to("/tmp") or here.is_relative_to("/var/tmp"):
-        pytest.skip("needs a place for temporary files apart from those of the container")
+        pytest.skip("needs a checkout outside /tmp and /var/tmp")
     with tempfile.TemporaryDirectory(prefix=".own-container-", dir=here) as apart:
         yield from serve(tmp_path_factory.mktemp("container"), "--own-container", temporary=apart)
 
@@ -151,7 +151,7 @@ def test_a_bound_of_a_real_control_group() -> None:
     try:
         group.mkdir()
     except OSError:
-        pytest.skip("needs a control group of version 1 in which another may be made")
+        pytest.skip("needs a writable control group of version 1")
     try:
         (group / "memory.limit_in_bytes").write_text(str(512 * 1024**2))
         code = "from coretools.confinement.command_confinement import memory_bytes; print(memory_bytes())"

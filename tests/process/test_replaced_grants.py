@@ -69,7 +69,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
         client.start_session()
         diagnostics = client.call("get_diagnostics")["content"][0]["text"]
         if f"commands are confined in tier: {request.param}" not in diagnostics:
-            pytest.skip(f"tier {request.param} can't be had here")
+            pytest.skip(f"tier {request.param} is not available here")
         yield World(etc, client)
 
 

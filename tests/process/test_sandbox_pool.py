@@ -90,7 +90,7 @@ async def kept(
             await runner.close()
 
 
-async def test_the_strongest_tier_is_taken(tmp_path: Path) -> None:
+async def test_the_strongest_tier_is_used(tmp_path: Path) -> None:
     """confinement-1: found by trying; no stronger tier is missing."""
     async with kept(tmp_path) as place:
         holding = await place.runner.prepare()
@@ -275,7 +275,7 @@ async def test_a_new_file_with_the_inode_of_a_hidden_one_is_open(tmp_path: Path)
             (tmp_path / "new").unlink()
             if is_given_again:
                 return
-    pytest.skip("this file system gives no inode number again at once")
+    pytest.skip("this file system does not reuse an inode number at once")
 
 
 async def test_commands_that_wait_share_a_scan(tmp_path: Path) -> None:
@@ -688,7 +688,7 @@ def test_temporary_files_are_out_of_reach(tmp_path: Path) -> None:
             assert bool(os.listdir(temporary)) is is_used, name
 
 
-async def test_the_way_to_a_root_is_not_the_commands_own(tmp_path: Path) -> None:
+async def test_commands_do_not_control_the_path_to_a_root(tmp_path: Path) -> None:
     """confinement-3: a root beneath the home, and a home that a command fills with links before the next mount
     namespace."""
     project, outside = tmp_path / "home" / "code" / "project", tmp_path / "outside"

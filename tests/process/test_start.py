@@ -108,7 +108,7 @@ async def test_a_working_directory_that_is_gone_is_refused(runner: Runner, here:
     os.mkdir(tmp_path)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="needs a user whom permissions stop")
+@pytest.mark.skipif(os.geteuid() == 0, reason="needs a user without CAP_DAC_OVERRIDE")
 async def test_a_working_directory_that_can_not_be_entered_is_refused(
     runner: Runner, here: Directory, tmp_path: Path
 ) -> None:
@@ -228,7 +228,7 @@ async def test_a_child_inherits_nothing_of_the_server(runner: Runner, here: Dire
     assert session == group == pid
 
 
-async def test_standard_input_is_empty_unless_it_is_fed(runner: Runner, here: Directory) -> None:
+async def test_standard_input_is_empty_unless_given(runner: Runner, here: Directory) -> None:
     """process-2: a child that reads gets end-of-file at once, never the server's own input."""
     assert (await runner.run(["cat"], cwd=here)).ok
     completed = await runner.run(["cat"], cwd=here, options=RunOptions(stdin=b"fed\0bytes"))

@@ -133,7 +133,7 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Peer]:
         client.start_session()
         diagnostics = client.call("get_diagnostics")["content"][0]["text"]
         if f"commands are confined in tier: {request.param}" not in diagnostics:
-            pytest.skip(f"tier {request.param} can't be had here")
+            pytest.skip(f"tier {request.param} is not available here")
         yield client
 
 
@@ -171,7 +171,7 @@ def test_deadline(server: Peer, mark: str) -> None:
         assert all(one["timed_out"] for one in facts)
         if facts[-1]["stragglers_stopped"] == 60:  # otherwise the machine was too slow to start them all in this time
             return
-    pytest.fail("sixty processes were never there before their deadline")
+    pytest.fail("the sixty processes never all ran before their deadline")
 
 
 def test_a_chain_of_forks(server: Peer, mark: str) -> None:
@@ -198,7 +198,7 @@ def test_a_command_that_is_traced_by_its_child(server: Peer, tmp_path: Path, mar
 def test_processes_that_fork_in_loops(server: Peer, tmp_path: Path, end: str) -> None:
     """confinement-20: nor do processes that fork faster than a scan can list them."""
     if landlock.abi() < landlock.SIGNAL_SCOPE_ABI:
-        pytest.skip("needs signals that Landlock keeps inside (Linux 6.12)")
+        pytest.skip("needs signals confined by Landlock (Linux 6.12)")
     os.mkfifo(tmp_path / "alive")
     reading = os.open(tmp_path / "alive", os.O_RDONLY | os.O_NONBLOCK)
     words = {"command": shlex.join([sys.executable, "-c", FLEET, str(tmp_path / "alive")])}
@@ -225,7 +225,7 @@ def end_fleet_at_its_deadline(server: Peer, words: dict[str, Any], reading: int)
             assert os.read(reading, 2) == b"."
             assert result["_meta"]["coretools/facts"]["stragglers_stopped"] >= 1, result
             return
-    raise AssertionError("the fleet was never there before its deadline")
+    raise AssertionError("the fleet never ran before its deadline")
 
 
 def came(reading: int, event: int, seconds: float = ANSWER_SECONDS) -> bool:

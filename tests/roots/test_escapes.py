@@ -346,7 +346,7 @@ def test_hard_links_are_refused_when_configured(world: World, resolver: str) -> 
     assert (world.outside / "secret.txt").read_bytes() == CANARY
 
 
-def test_a_process_file_system_in_the_root_opens_no_way_out(world: World) -> None:
+def test_a_proc_file_system_in_the_root_leads_nowhere_outside(world: World) -> None:
     """roots-1: magic links of /proc are read as text, never followed by the kernel."""
     with mounted("proc", "ro", world.root / "proc"):
         before = descriptors()

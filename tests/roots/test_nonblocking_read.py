@@ -40,7 +40,7 @@ def _is_possible(world: World) -> None:
     unavailable."""
     assert can_read_nonblocking(world.roots)
     if not world.roots.first.is_on_disk:
-        pytest.skip("the temporary directory lies on a file system that may ask another program")
+        pytest.skip("the temporary directory is on a file system that another program may serve")
     read_bytes(world.roots, "plain.txt", limit_bytes=PLENTY)  # from here on the path is in the kernel's cache
     if read_now(world.roots, "plain.txt") is None:
         pytest.skip("RESOLVE_CACHED or RWF_NOWAIT: this kernel or file system lacks it")

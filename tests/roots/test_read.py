@@ -125,7 +125,7 @@ def test_names_that_are_no_utf_8_stop_neither_listing_nor_walk(world: World) -> 
     assert b"d\xff/f\xfe" in met
 
 
-def test_a_walk_meets_everything_in_order_and_follows_no_link(world: World) -> None:
+def test_a_walk_visits_all_entries_in_order_and_follows_no_link(world: World) -> None:
     """roots-19"""
     world.link("dir/out", world.outside)
     world.link("dir/up", "..")

@@ -75,7 +75,7 @@ def test_a_secret_can_be_written_where_none_is(world: World) -> None:
         write_bytes(world.roots, "new/.env", b"")
 
 
-def test_a_link_is_judged_by_where_it_leads(world: World) -> None:
+def test_a_link_is_classified_by_its_target(world: World) -> None:
     """secret-files-1"""
     (world.root / ".env").write_bytes(SECRET)
     world.link("open", ".env")
@@ -116,7 +116,7 @@ def test_a_repository_is_looked_for_in_the_nearest_directories_upwards(world: Wo
     assert len(decision.index_paths) == MAX_LEVELS
 
 
-def test_what_is_opened_is_what_is_judged(world: World) -> None:
+def test_the_opened_file_is_the_classified_file(world: World) -> None:
     """secret-files-4: an empty file that is replaced by a secret between check and open is refused."""
     (world.root / ".env").write_bytes(b"")
     (world.root / "other").write_bytes(SECRET)

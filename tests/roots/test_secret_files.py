@@ -234,7 +234,7 @@ def test_a_secret_is_known_by_its_content(path: str, content: str | bytes) -> No
 
 
 @pytest.mark.parametrize(("path", "content"), READABLE, ids=[f"{n}-{path}" for n, (path, _) in enumerate(READABLE)])
-def test_what_holds_no_secret_is_no_secret(path: str, content: str | bytes) -> None:
+def test_files_without_a_secret_are_not_secret(path: str, content: str | bytes) -> None:
     """secret-files-1: certificates, public keys, empty settings, references, templates."""
     assert not of(path, content)
 

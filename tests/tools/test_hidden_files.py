@@ -34,7 +34,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     with peer(tmp_path) as client:
         client.start_session()
         if "commands are confined in tier: full" not in str(client.call("get_diagnostics")["content"]):
-            pytest.skip("needs the view")
+            pytest.skip("needs tier full")
         yield World(tmp_path, client)
 
 

@@ -28,7 +28,7 @@ def client(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequ
     with peer(tmp_path_factory.mktemp("root"), before=under_profile() if tier == "landlock" else ()) as one:
         one.start_session()
         if f"commands are confined in tier: {tier}\nnetwork: denied" not in text_of(one.call("get_diagnostics")):
-            pytest.skip(f"tier {tier} can't be had here")
+            pytest.skip(f"tier {tier} is not available here")
         yield one
 
 
@@ -60,7 +60,7 @@ def test_a_program_that_wants_the_network_is_answered_with_the_cause(client: Pee
     client.call("write_file", path="Fetch.java", content=JAVA)
     result = client.call("run_command", command=command, timeout_seconds=25)
     if "No module named pip" in text_of(result) or "rustup" in text_of(result):
-        pytest.skip("the program is not whole here")
+        pytest.skip("the program is incompletely installed here")
     assert DENIED in text_of(result), text_of(result)
     assert any(OPTION in note for note in result["_meta"]["coretools/facts"]["notes"])
 

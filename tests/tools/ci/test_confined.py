@@ -36,7 +36,7 @@ def test_builds_tests_and_restores_are_confined(tmp_path: Path, tier: str) -> No
     with peer(root, before=under_profile() if tier == "landlock" else ()) as client:
         client.start_session()
         if f"commands are confined in tier: {tier}" not in text_of(client.call("get_diagnostics")):
-            pytest.skip(f"tier {tier} can't be had here")
+            pytest.skip(f"tier {tier} is not available here")
         results = [client.call(name, command=line) for name in TOOLS]
     for result in results:
         assert "inside" in text_of(result)

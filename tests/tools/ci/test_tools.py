@@ -98,7 +98,7 @@ async def test_a_successful_run_is_reported_in_two_lines(tmp_path: Path) -> None
     assert len(report.text().split("\n")) == 2
 
 
-async def test_settings_of_the_project_do_not_take_the_report_away(tmp_path: Path) -> None:
+async def test_settings_of_the_project_do_not_suppress_the_report(tmp_path: Path) -> None:
     """ci-9: the chosen options follow `addopts`."""
     python_project(tmp_path, FAILING)
     write(tmp_path / "pytest.ini", "[pytest]\naddopts = -qq --tb=no -rN --color=yes\n")

@@ -34,7 +34,7 @@ def test_a_text_that_fits_is_returned_unchanged(text: str) -> None:
         pytest.param({"offset": 10, "limit": 99}, "line 10\n[line 10 of 10]\n", id="limit beyond the end"),
     ],
 )
-def test_lines_count_from_one_and_the_answer_says_where_they_stand(lines: dict[str, int], answer: str) -> None:
+def test_lines_count_from_one_and_the_answer_gives_their_range(lines: dict[str, int], answer: str) -> None:
     """filesystem-3."""
     assert window_text(TEN, **lines) == answer
 

@@ -266,7 +266,7 @@ async def test_a_directory_exchanged_for_a_link_lets_nothing_out_or_in(tmp_path:
 
 
 @needs_landlock
-async def test_what_honest_repositories_are_made_of_is_let_in(tmp_path: Path) -> None:
+async def test_honest_repositories_can_be_used(tmp_path: Path) -> None:
     """git-33: stores and configuration elsewhere beneath the roots, and harmless configuration outside."""
     world = World(tmp_path).filled()
     lender = World(tmp_path / "lender").filled()

@@ -126,7 +126,7 @@ async def test_a_file_whose_directory_is_made_a_root_is_used(tmp_path: Path) -> 
         pytest.param(f'[url "https://{SECRET}@example.org/"]\ninsteadOf\n', id="a name"),
     ],
 )
-async def test_words_of_git_that_could_quote_the_file_are_left_out(tmp_path: Path, text: str) -> None:
+async def test_messages_of_git_that_could_quote_the_file_are_omitted(tmp_path: Path, text: str) -> None:
     """git-26: plain git quotes what it cannot use; our error gives the reason without quoting."""
     world, credentials = checked_out_by_a_runner(tmp_path)
     credentials.write_text(text)

@@ -42,7 +42,7 @@ async def test_no_program_of_a_repository_runs(tmp_path: Path, trap: Trap) -> No
 
 @pytest.mark.parametrize("resolver", [None, "walk"])
 @pytest.mark.parametrize("trap", ALL_REDIRECTIONS, ids=lambda trap: trap.name)
-async def test_a_repository_that_leads_out_is_left_alone(tmp_path: Path, trap: Trap, resolver: str | None) -> None:
+async def test_a_repository_that_leads_out_is_refused(tmp_path: Path, trap: Trap, resolver: str | None) -> None:
     """git-13: no tool runs git there, with either resolver; the error names what leads out.
 
     git-35: also if the tools used the repository before.
@@ -199,7 +199,7 @@ async def test_a_configuration_that_includes_itself_is_refused(tmp_path: Path) -
             await tools.git_status("work")
 
 
-async def test_a_repository_that_borrows_without_end_is_left_alone(tmp_path: Path) -> None:
+async def test_a_repository_with_too_many_alternates_is_refused(tmp_path: Path) -> None:
     """git-13: each store is kept open while git runs, so their number is limited."""
     world = World(tmp_path).filled()
     store = f"{world.git_dir}/objects\n"
@@ -214,7 +214,7 @@ async def test_a_repository_that_borrows_without_end_is_left_alone(tmp_path: Pat
             await tools.git_status("work")
 
 
-async def test_an_honest_repository_borrows_beneath_the_roots(tmp_path: Path) -> None:
+async def test_an_honest_repository_may_have_alternates_beneath_the_roots(tmp_path: Path) -> None:
     """git-13: alternates, a separate git directory and shared hooks alone are not hostile."""
     world = World(tmp_path).filled()
     world.git("clone", "--quiet", "--shared", str(world.repository), str(world.root / "copy"), cwd=world.root)
