@@ -1,4 +1,4 @@
-"""What all assemblies of a server have in common."""
+"""What all server contexts of one process share."""
 
 import os
 from pathlib import Path
@@ -22,7 +22,7 @@ async def read(assembly: Assembly, path: str, done: anyio.Event) -> None:
     done.set()
 
 
-async def test_all_roles_and_their_successors_share_the_bound_on_reading_large_files(tmp_path: Path) -> None:
+async def test_all_roles_and_their_successors_share_the_limit_on_reading_large_files(tmp_path: Path) -> None:
     """filesystem-10."""
     (tmp_path / "large.txt").write_bytes(("line\n" * (LARGE_BYTES // 5 + 1)).encode("utf-16"))
     (tmp_path / "small.txt").write_bytes(b"small")

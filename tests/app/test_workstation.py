@@ -1,4 +1,4 @@
-"""The workstation server as a desktop client meets it: a real process, real pipes (docs/specs/workstation.md)."""
+"""The workstation server as a desktop client starts it: a real process, real pipes (docs/specs/workstation.md)."""
 
 import json
 import os
@@ -67,7 +67,7 @@ def test_the_stateless_era_is_served(project: Path) -> None:
         assert client.end() == 0
 
 
-def test_the_list_of_tools_is_small_and_as_its_snapshot(project: Path, figure: Figure) -> None:
+def test_the_list_of_tools_is_small_and_equals_its_snapshot(project: Path, figure: Figure) -> None:
     """workstation-2: under 14,000 bytes in both eras; a change of the public surface shows in review."""
     with peer(project) as client:
         newer = client.ask("tools/list", {"_meta": ENVELOPE})
@@ -87,7 +87,7 @@ def test_the_list_of_tools_is_small_and_as_its_snapshot(project: Path, figure: F
 
 
 def test_every_tool_has_its_four_hints_and_a_description(project: Path) -> None:
-    """declarations-1: nothing is left to a client's assumption."""
+    """declarations-1: no default of a client applies."""
     with peer(project, "--profile", "all") as client:
         client.start_session()
         tools = client.ask("tools/list")["result"]["tools"]
@@ -96,8 +96,8 @@ def test_every_tool_has_its_four_hints_and_a_description(project: Path) -> None:
         assert tool["description"]
 
 
-def test_read_only_wins_over_every_profile(project: Path) -> None:
-    """declarations-7: what changes is neither listed nor callable, and the roots are read-only beneath."""
+def test_read_only_takes_precedence_over_every_profile(project: Path) -> None:
+    """declarations-7: tools that change something are neither listed nor callable, and the roots are read-only too."""
     with peer(project, "--read-only", "--profile", "all") as client:
         client.start_session()
         tools = client.ask("tools/list")["result"]["tools"]
@@ -143,7 +143,7 @@ def test_bad_input_is_answered_and_the_next_call_works(project: Path, case: str)
 
 
 def test_a_line_of_64_mb_is_an_error_and_costs_no_memory(project: Path) -> None:
-    """workstation-4: the limit holds, the next call works, the server did not keep the line."""
+    """workstation-4: the limit applies, the next call works, the server did not keep the line."""
     with peer(project) as client:
         client.start_session()
         before = peak_memory(client)
@@ -164,7 +164,7 @@ def peak_memory(client: Peer) -> int:
     return int(next(line for line in status.splitlines() if line.startswith("VmHWM")).split()[1])
 
 
-def test_arguments_that_do_not_fit_are_an_error_result(project: Path) -> None:
+def test_invalid_arguments_are_an_error_result(project: Path) -> None:
     """workstation-10, workstation-11: the model reads it and tries again; the kind is for programs."""
     with peer(project) as client:
         client.start_session()
@@ -174,7 +174,7 @@ def test_arguments_that_do_not_fit_are_an_error_result(project: Path) -> None:
     assert "did you mean path?" in text(result)
 
 
-def test_each_result_goes_out_once(project: Path) -> None:
+def test_each_result_is_sent_once(project: Path) -> None:
     """declarations-5: text tools send no structured copy."""
     with peer(project) as client:
         client.start_session()
@@ -185,7 +185,7 @@ def test_each_result_goes_out_once(project: Path) -> None:
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
 def test_a_signal_ends_the_server_and_its_children(project: Path, number: signal.Signals, code: int) -> None:
-    """workstation-9: while a command runs, and with none left of it."""
+    """workstation-9: while a command runs, and with none of its processes left."""
     seconds = marker()
     with peer(project) as client:
         client.start_session()
@@ -196,7 +196,7 @@ def test_a_signal_ends_the_server_and_its_children(project: Path, number: signal
 
 
 def test_the_end_of_input_ends_the_server_and_its_children(project: Path) -> None:
-    """workstation-6, workstation-9: a client that just goes away."""
+    """workstation-6, workstation-9: a client that closes its end."""
     seconds = marker()
     with peer(project) as client:
         client.start_session()
@@ -208,7 +208,7 @@ def test_the_end_of_input_ends_the_server_and_its_children(project: Path) -> Non
 
 
 def test_a_killed_server_leaves_no_process(project: Path) -> None:
-    """process: the server can't handle SIGKILL; its watchdog notices it."""
+    """process: the server cannot handle SIGKILL; its watchdog notices."""
     seconds = marker()
     with peer(project) as client:
         client.start_session()
@@ -220,7 +220,7 @@ def test_a_killed_server_leaves_no_process(project: Path) -> None:
         assert wait_until_none(f"sleep {seconds}") == []
 
 
-def test_cancelling_a_call_ends_its_children_and_nothing_else(project: Path) -> None:
+def test_cancelling_a_call_terminates_its_children_and_nothing_else(project: Path) -> None:
     """The next call is answered; a cancelled one is not (basic/utilities/cancellation)."""
     seconds = marker()
     with peer(project) as client:
@@ -233,7 +233,7 @@ def test_cancelling_a_call_ends_its_children_and_nothing_else(project: Path) -> 
         assert "hello" in text(client.call("read_file", path="README.md"))
 
 
-def test_a_deadline_keeps_what_was_written_and_leaves_no_process(project: Path) -> None:
+def test_a_timeout_keeps_the_output_and_leaves_no_process(project: Path) -> None:
     """docs/adr/0007: a timeout is a result."""
     seconds = marker()
     with peer(project) as client:
@@ -244,8 +244,8 @@ def test_a_deadline_keeps_what_was_written_and_leaves_no_process(project: Path) 
         assert processes_with(f"sleep {seconds}") == []
 
 
-def test_a_background_child_does_not_hold_the_answer(project: Path) -> None:
-    """A grandchild that keeps the pipe open is stopped; the test's own bound is far below its sleep."""
+def test_a_background_child_does_not_delay_the_result(project: Path) -> None:
+    """A grandchild that keeps the pipe open is terminated; the test's bound is far below its lifetime."""
     seconds = marker()
     with peer(project) as client:
         client.start_session()
@@ -264,8 +264,8 @@ def test_stray_prints_and_children_never_touch_the_wire(project: Path) -> None:
         assert "hello" in text(client.call("read_file", path="README.md"))
 
 
-def test_200_commands_at_once_are_all_answered_and_descriptors_are_given_back(project: Path) -> None:
-    """None is lost, nothing leaks: more commands may be kept waiting than before, each two sockets."""
+def test_200_concurrent_commands_are_all_answered_and_descriptors_are_released(project: Path) -> None:
+    """None is lost, nothing leaks: the pool may be larger than before, two sockets for each process."""
     with peer(project) as client:
         client.start_session()
         client.call("run_command", command="true")
@@ -284,7 +284,7 @@ def open_descriptors(client: Peer) -> int:
     return len(os.listdir(f"/proc/{client.process.pid}/fd"))
 
 
-def test_a_child_that_floods_both_pipes_ends_and_memory_stays(project: Path) -> None:
+def test_a_child_that_floods_both_pipes_ends_and_memory_is_bounded(project: Path) -> None:
     """64 MB alternately on stdout and stderr: no deadlock, and less than 20 MB of the server's memory."""
     flood = "import os\nfor _ in range(1024):\n    os.write(1, b'o' * 65536)\n    os.write(2, b'e' * 65536)\n"
     (project / "flood.py").write_text(flood)
@@ -308,7 +308,7 @@ def test_a_child_that_floods_both_pipes_ends_and_memory_stays(project: Path) -> 
         (["/proc"], "/proc"),
     ],
 )
-def test_a_setting_that_cannot_be_used_ends_the_start(project: Path, words: list[str], sentence: str) -> None:
+def test_an_invalid_setting_ends_the_start(project: Path, words: list[str], sentence: str) -> None:
     """workstation-13: code 78, a sentence on stderr, nothing on stdout."""
     with peer(*words, cwd=project) as client:
         out, message = client.process.communicate(timeout=30)
@@ -318,16 +318,16 @@ def test_a_setting_that_cannot_be_used_ends_the_start(project: Path, words: list
     assert "Traceback" not in message.decode()
 
 
-def test_a_bad_variable_ends_the_start(project: Path) -> None:
-    """workstation-13: by its name."""
+def test_an_invalid_variable_ends_the_start(project: Path) -> None:
+    """workstation-13: the message names it."""
     with peer(project, environment={"CORETOOLS_PROFILE": "root"}) as client:
         _, message = client.process.communicate(timeout=30)
         assert client.process.returncode == 78
     assert b"CORETOOLS_PROFILE: unknown profile 'root'; choose read, dev, ci or all" in message
 
 
-def test_no_root_in_the_home_directory_is_refused(project: Path) -> None:
-    """A client that starts its servers in / or at home must not open either by accident."""
+def test_the_home_directory_as_default_root_is_refused(project: Path) -> None:
+    """A client that starts its servers in / or in the home directory must not open either by accident."""
     with peer(cwd=project, environment={"HOME": str(project)}) as client:
         _, message = client.process.communicate(timeout=30)
         assert client.process.returncode == 78
@@ -338,7 +338,7 @@ def test_no_root_in_the_home_directory_is_refused(project: Path) -> None:
 
 
 def test_logs_go_to_stderr_one_line_each(project: Path) -> None:
-    """workstation-12: the start is logged there with what is missing; a forged line in a path stays one line."""
+    """workstation-12: the start and what is missing; a forged line in a path stays one line."""
     with peer(project, environment={"CORETOOLS_LOG_LEVEL": "debug"}) as client:
         client.start_session()
         client.call("read_file", path="x\n2026-01-01 ERROR forged \x1b[31m")
@@ -350,8 +350,8 @@ def test_logs_go_to_stderr_one_line_each(project: Path) -> None:
     assert not [line for line in message.splitlines() if line.startswith(b"2026-01-01")]
 
 
-def test_a_log_that_nobody_reads_stops_no_call(project: Path) -> None:
-    """workstation-12: what the pipe does not take is lost and counted; every line is answered all the same."""
+def test_a_log_that_nobody_reads_blocks_no_call(project: Path) -> None:
+    """workstation-12: what the pipe does not take is dropped and counted; every line is answered all the same."""
     with peer(project) as client:
         client.start_session()
         for _ in range(1500):
@@ -366,7 +366,7 @@ def test_a_log_that_nobody_reads_stops_no_call(project: Path) -> None:
 
 @pytest.mark.parametrize(("closed", "code"), [("<&-", 78), (">&-", 78), ("2>&-", 0), ("<&- >&- 2>&-", 78)])
 def test_a_closed_standard_stream_is_refused_or_replaced(project: Path, closed: str, code: int) -> None:
-    """workstation-3: without the wire there is no server; without a log there is. No file gets the number of either."""
+    """workstation-3: stdin and stdout are required; stderr is replaced. No file gets the number of either."""
     script = f'exec "$1" -m servers.workstation "$2" {closed}'
     words = ["sh", "-c", script, "sh", sys.executable, project]
     ended = subprocess.run(words, cwd=TREE, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False)
@@ -375,15 +375,15 @@ def test_a_closed_standard_stream_is_refused_or_replaced(project: Path, closed: 
 
 
 def test_requests_piped_from_a_file_do_not_break_the_server(project: Path) -> None:
-    """workstation-6: a shell that pipes requests in and closes gets a clean end."""
+    """workstation-6: a shell that pipes requests in and closes gets a clean exit."""
     with peer(project) as client:
         client.start_session()
         client.send("tools/call", {"name": "read_file", "arguments": {"path": "README.md"}})
         assert client.end() == 0
 
 
-def test_few_descriptors_make_an_error_and_not_an_end(project: Path) -> None:
-    """A full table of descriptors fails the call that needs one; the next call works once there is room."""
+def test_too_few_descriptors_make_an_error_and_not_an_end(project: Path) -> None:
+    """A full descriptor table fails the call that needs one; later calls work again."""
     with peer(project) as client:
         client.start_session()
         client.call("run_command", command="true")
@@ -397,8 +397,8 @@ def test_few_descriptors_make_an_error_and_not_an_end(project: Path) -> None:
 
 
 @pytest.mark.parametrize("module", ["servers.workstation", "servers.http_server --check", "coretools.cli.main tools"])
-def test_a_start_in_a_directory_that_was_deleted_ends_with_a_sentence(tmp_path: Path, module: str) -> None:
-    """workstation-13: a shell stands there when what it was in is deployed anew."""
+def test_a_start_in_a_deleted_directory_ends_with_a_message(tmp_path: Path, module: str) -> None:
+    """workstation-13: the shell's directory may have been replaced by a deployment."""
     script = f'mkdir gone && cd gone && rmdir ../gone && exec "$0" -m {module}'
     done = subprocess.run(
         ["sh", "-c", script, sys.executable],

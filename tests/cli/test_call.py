@@ -98,7 +98,7 @@ async def test_messages_are_printed_with_their_level(capsys: Captured) -> None:
     for screen in (QUIET, SEEN):
         call = CliCall(screen)
         for level in ("debug", "info", "warning", "error"):
-            await call.log(level, "said \x1b[2J")  # type: ignore[arg-type]  # each is a level
+            await call.log(level, "text \x1b[2J")  # type: ignore[arg-type]  # each is a level
     captured = capsys.readouterr()
     levels = [line.removeprefix("coretools: ").partition(":")[0] for line in captured.err.splitlines()]
     assert levels == ["warning", "error", "debug", "info", "warning", "error"]

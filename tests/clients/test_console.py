@@ -155,8 +155,8 @@ def test_calls_are_visible_while_they_run(drawn: Drawn) -> None:
 def test_sessions_protections_and_replica_are_shown(drawn: Drawn) -> None:
     """console-5: roots by name, protections that are off, the principals of sessions."""
     text = step(drawn, "quiet")["text"]
-    for said in ("replica-1", "redis", "project \u00b7 read and write", "Commands: landlock", "git-confinement"):
-        assert said in text
+    for text_part in ("replica-1", "redis", "project \u00b7 read and write", "Commands: landlock", "git-confinement"):
+        assert text_part in text
     assert "0abcdefa\u2026" in text
     assert "abcdefabcdef" not in text
 
@@ -247,7 +247,7 @@ def test_the_page_requests_nothing_from_elsewhere(drawn: Drawn) -> None:
     paths = {address.partition("/console")[2] for address in drawn["went"] if "/console" in address}
     assert paths == {"", "/console.css", "/console.js", "/console.svg", "/events", "/login", "/logout", "/state"}
     assert len(drawn["went"]) == len(paths)
-    others = [line for line in drawn["said"] if not line.startswith("Failed to load resource")]
+    others = [line for line in drawn["messages"] if not line.startswith("Failed to load resource")]
     assert others == []
 
 

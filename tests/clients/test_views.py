@@ -67,7 +67,7 @@ class Page:
     wide: int
     policy: str
     went: list[str]
-    said: list[str]
+    messages: list[str]
     seen: list[dict[str, Any]]
 
 
@@ -144,8 +144,8 @@ def scenes(made: dict[str, dict[str, Any]], folder: Path) -> dict[str, dict[str,
     dark = {"theme": "dark", "styles": {"variables": {"--color-text-primary": "rgb(1, 2, 3)", "color": "red"}}}
     light = {"method": "ui/notifications/host-context-changed", "params": {"theme": "light"}}
 
-    def text(said: str, **more: object) -> dict[str, Any]:
-        return {"content": [{"type": "text", "text": said}], **more}
+    def text(content: str, **more: object) -> dict[str, Any]:
+        return {"content": [{"type": "text", "text": content}], **more}
 
     all_scenes: dict[str, dict[str, Any]] = {
         "diff": {"html": diff, "messages": host_messages(made["diff"])},
@@ -243,7 +243,7 @@ def test_no_result_becomes_markup(drawn: dict[str, Page], name: str) -> None:
     assert SCRIPT in page.text or "</pre><script>alert(3)</script>" in page.text
     assert page.tags.count("script") == 1
     assert "img" not in page.tags
-    assert page.said == []
+    assert page.messages == []
     assert page.went == []
 
 

@@ -1,4 +1,4 @@
-"""Who commits: what can be a name and an address, and how far it reaches (docs/specs/git.md)."""
+"""Commit authors: valid names and addresses, and their scope (docs/specs/git.md)."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ ADA = Author("Ada", "ada@example.com")
         ("Ada Lovelace (ö) <ö@example.com>", Author("Ada Lovelace (ö)", "ö@example.com")),
     ],
 )
-def test_an_author_is_written_as_git_writes_it(text: str, author: Author) -> None:
+def test_an_author_is_written_in_git_s_form(text: str, author: Author) -> None:
     """git-37."""
     assert read_author(text, "--author") == author
     assert read_author(str(author), "--author") == author
@@ -37,14 +37,14 @@ def test_an_author_is_written_as_git_writes_it(text: str, author: Author) -> Non
         *("Ada> <a@x>", "A\x1b[31m <a@x>", f"{'a' * 257} <a@x>", "Ada <,>", "", "Ada <a\u2028b>"),
     ],
 )
-def test_what_git_would_refuse_or_write_otherwise_is_refused(text: str) -> None:
+def test_what_git_would_refuse_or_change_is_refused(text: str) -> None:
     """git-37: the error names the setting and a valid form."""
     with pytest.raises(BadSetting, match=r"^roles\.ci\.author: .*'Ada Lovelace <ada@example\.com>'"):
         read_author(text, "roles.ci.author")
 
 
 @pytest.mark.parametrize("name", ["Ada", "x, y", "O'Hara", "a.b", "J. R.", "ö \\ (x)"])
-def test_git_takes_what_is_taken_here(tmp_path: Path, name: str) -> None:
+def test_git_accepts_what_is_accepted_here(tmp_path: Path, name: str) -> None:
     """git-37: a commit is made under it."""
     author = author_from(name, "a@example.com")
     assert author is not None
@@ -56,7 +56,7 @@ def test_git_takes_what_is_taken_here(tmp_path: Path, name: str) -> None:
     assert subprocess.check_output(words, cwd=tmp_path, timeout=60, text=True).split() == ["a@example.com"] * 2
 
 
-async def test_it_holds_in_tasks_and_threads_of_the_call_and_nowhere_else() -> None:
+async def test_the_author_applies_in_tasks_and_threads_of_the_call_only() -> None:
     """git-37: concurrent calls each have their own."""
     seen: dict[str, str | None] = {}
     both = {name: anyio.Event() for name in ("Ada", "Bob")}

@@ -1,4 +1,4 @@
-"""The log on standard error: for people or as JSON, one line a record, without credentials, waiting for nobody."""
+"""The log on standard error: text or JSON, one line for each record, without credentials, never blocking."""
 
 import json
 import logging
@@ -46,7 +46,7 @@ def test_a_record_is_one_json_object() -> None:
 
 
 @pytest.mark.parametrize("length", [0, 300], ids=["short", "long"])
-def test_no_credential_stands_in_a_line(length: int) -> None:
+def test_no_credential_is_in_a_line(length: int) -> None:
     """observability-9: neither in the message nor in a field, however long."""
     text = f"{'x ' * length}{KNOWN} and {TOKEN}"
     for _ in range(2):
@@ -68,8 +68,8 @@ def test_a_traceback_is_part_of_the_line() -> None:
     assert "bad [redacted:environment]" in line["exception"]
 
 
-def test_what_a_text_holds_forges_no_line_and_drives_no_terminal() -> None:
-    """observability-9: in both forms, in messages and in fields."""
+def test_untrusted_text_forges_no_line_and_no_control_sequence() -> None:
+    """observability-9: in both formats, in messages and in fields."""
     made = record("saw %s", HOSTILE, facts={"path": HOSTILE})
     assert as_json(made)["path"] == HOSTILE
     text = TextFormatter(Redactor()).format(record("saw %s", HOSTILE, facts={"path": HOSTILE}))
@@ -77,18 +77,18 @@ def test_what_a_text_holds_forges_no_line_and_drives_no_terminal() -> None:
     assert text.endswith("some.logger: saw a\\nb\\x1b[2Jc\\u202ed path=a\\nb\\x1b[2Jc\\u202ed")
 
 
-def test_a_fact_can_not_take_the_place_of_the_line_s_own() -> None:
+def test_a_field_cannot_replace_one_of_the_record() -> None:
     """observability-9: a field named `level` or `message` is dropped."""
-    assert as_json(record("said", facts={"message": "forged", "level": "debug"}))["message"] == "said"
+    assert as_json(record("logged", facts={"message": "forged", "level": "debug"}))["message"] == "logged"
 
 
-def test_what_the_server_made_itself_is_not_looked_through() -> None:
+def test_trusted_text_is_not_redacted() -> None:
     """observability-9: an id is not changed."""
-    assert as_json(record("said", facts={"call": TrustedText(KNOWN)}))["call"] == KNOWN
+    assert as_json(record("logged", facts={"call": TrustedText(KNOWN)}))["call"] == KNOWN
 
 
 @pytest.mark.parametrize("form", ["json", "text"])
-def test_nobody_waits_for_who_reads_the_log(form: str) -> None:
+def test_a_log_that_nobody_reads_blocks_nobody(form: str) -> None:
     """observability-10: a pipe that nobody reads fills up; further records are counted, and reported later."""
     program = f"""
 import logging, sys

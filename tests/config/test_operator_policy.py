@@ -1,4 +1,4 @@
-"""The operator's file: where it is, what it may say, and who could have written it (docs/specs/policy.md)."""
+"""The policy file: where it is found, what it may contain, and who could have written it (docs/specs/policy.md)."""
 
 import argparse
 import os
@@ -78,8 +78,8 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_every_key_of_the_file_has_its_place() -> None:
-    """policy-13: every key is used."""
+def test_every_key_of_the_file_is_used() -> None:
+    """policy-13: none is ignored."""
     assert parsed(WHOLE) == OperatorPolicy(
         commands=CommandPolicy(
             default="deny",
@@ -114,13 +114,13 @@ def test_every_key_of_the_file_has_its_place() -> None:
     )
 
 
-def test_an_empty_file_says_what_no_file_says() -> None:
-    """policy-13: the defaults are defined once."""
+def test_an_empty_file_means_the_defaults() -> None:
+    """policy-13: they are defined once."""
     assert parsed("") == OperatorPolicy(source="policy.toml")
     assert settings().policy == OperatorPolicy()
 
 
-def test_what_is_not_known_or_of_the_wrong_type_is_an_error_by_name() -> None:
+def test_unknown_keys_and_wrong_types_are_errors_by_name() -> None:
     """policy-14: the table, the key, and a valid value."""
     rule = '[[commands.rule]]\nprogram = "x"\nverdict = "deny"\n'
     for text, sentence in (
@@ -179,7 +179,7 @@ def test_what_is_not_known_or_of_the_wrong_type_is_an_error_by_name() -> None:
         assert str(refused.value).startswith("policy.toml: "), (text, sentence)
 
 
-def test_the_flag_wins_over_the_variable_and_both_over_the_usual_place(tmp_path: Path) -> None:
+def test_the_flag_overrides_the_variable_and_both_the_default_path(tmp_path: Path) -> None:
     """policy-13: XDG_CONFIG_HOME, else ~/.config; only what exists there."""
     usual = tmp_path / "coretools" / "policy.toml"
     here = {"XDG_CONFIG_HOME": str(tmp_path)}
@@ -197,7 +197,7 @@ def test_the_flag_wins_over_the_variable_and_both_over_the_usual_place(tmp_path:
     assert policy_path(None, {"HOME": str(home)}) == str(home / ".config" / "coretools" / "policy.toml")
 
 
-def test_the_file_becomes_a_setting_and_flags_win_over_it(file: Path, tmp_path: Path) -> None:
+def test_the_file_is_a_setting_that_flags_override(file: Path, tmp_path: Path) -> None:
     """policy-16: the flag, then the variable, then the file."""
     file.write_text(WHOLE)
     flag = f"--policy={file}"
@@ -219,7 +219,7 @@ def test_the_file_becomes_a_setting_and_flags_win_over_it(file: Path, tmp_path: 
         settings(CORETOOLS_NETWORK="yes")
 
 
-def test_a_file_that_was_named_and_is_missing_is_an_error(tmp_path: Path) -> None:
+def test_a_named_file_that_is_missing_is_an_error(tmp_path: Path) -> None:
     """policy-13: a server must not start without the configured rules."""
     with pytest.raises(BadSetting, match="cannot be read: No such file"):
         settings(CORETOOLS_POLICY=str(tmp_path / "missing.toml"))
@@ -227,7 +227,7 @@ def test_a_file_that_was_named_and_is_missing_is_an_error(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("way", ["beneath", "link", "linked-directory", "link-in-root", "own-writable", "flag-rw"])
 def test_a_file_that_tools_could_change_is_refused(file: Path, tmp_path: Path, way: str) -> None:
-    """policy-15: by its real path and by each link on the way, beneath a root or a directory that it makes writable."""
+    """policy-15: by its real path and by each link on the way, below a root or a writable directory of its own."""
     root = tmp_path / "root"
     root.mkdir()
     inside, path, roots = root / "p.toml", file, [str(root)]
@@ -238,7 +238,7 @@ def test_a_file_that_tools_could_change_is_refused(file: Path, tmp_path: Path, w
     elif way == "link":  # the file outside is a link to one inside
         path = tmp_path / "link.toml"
         path.symlink_to(inside)
-    elif way == "linked-directory":  # a directory link inside the root leads out to the file
+    elif way == "linked-directory":  # a directory link in the root leads out to the file
         (root / "conf").symlink_to(file.parent)
         path = root / "conf" / "policy.toml"
     elif way == "link-in-root":  # a link outside leads through a link inside
@@ -251,7 +251,7 @@ def test_a_file_that_tools_could_change_is_refused(file: Path, tmp_path: Path, w
         settings(f"--policy={path}", roots=tuple(roots))
 
 
-def test_a_root_that_is_read_only_may_hold_the_file(file: Path) -> None:
+def test_a_read_only_root_may_contain_the_file(file: Path) -> None:
     """policy-15: nothing is written there."""
     assert settings(f"--policy={file}", roots=(f"{file.parent}:ro",)).policy.commands.default == "deny"
     assert settings(f"--policy={file}", "--read-only", roots=(str(file.parent),)).policy.commands.default == "deny"
@@ -288,7 +288,7 @@ def test_a_file_of_another_user_is_refused(file: Path) -> None:
         read_policy(str(file), {})
 
 
-def test_what_is_no_text_file_is_refused_at_once(file: Path, tmp_path: Path) -> None:
+def test_what_is_not_a_regular_file_is_refused_without_blocking(file: Path, tmp_path: Path) -> None:
     """policy-15: no blocking on a FIFO, no link loop, no huge file."""
     os.mkfifo(tmp_path / "fifo", 0o644)
     (tmp_path / "loop").symlink_to(tmp_path / "loop")

@@ -1,4 +1,4 @@
-"""Flags and variables become settings; what can't be used is refused by name (docs/specs/workstation.md)."""
+"""Flags and variables as settings; invalid ones are refused by name (docs/specs/workstation.md)."""
 
 import argparse
 import re
@@ -17,7 +17,7 @@ def read(*flags: str, roots: tuple[str, ...] = ("/r",), directory: str = "/work"
     return settings_from(parser.parse_args(flags), roots, environment, directory)
 
 
-def test_a_flag_wins_over_its_variable_and_a_variable_over_the_default() -> None:
+def test_a_flag_overrides_its_variable_and_a_variable_the_default() -> None:
     """workstation-13: one precedence for every setting."""
     assert read().profile == "dev"
     assert read(CORETOOLS_PROFILE="read").profile == "read"
@@ -31,7 +31,7 @@ def test_a_flag_wins_over_its_variable_and_a_variable_over_the_default() -> None
     assert asking == Asking(mode="sampling", seconds=5.0, trusts_answers=False)
 
 
-def test_roots_come_from_words_then_the_variable_then_the_directory() -> None:
+def test_roots_come_from_arguments_then_the_variable_then_the_directory() -> None:
     """workstation-13: the current directory is used only if no root is named."""
     assert read(roots=("/a", "/b:ro")).roots == ("/a", "/b:ro")
     assert read(roots=(), CORETOOLS_ROOTS="/a:ro, /b").roots == ("/a:ro", "/b")
@@ -64,8 +64,8 @@ def test_lists_and_limits_add_up() -> None:
         ([], {"CORETOOLS_RESOLVER": "magic"}, "CORETOOLS_RESOLVER=magic"),
     ],
 )
-def test_a_bad_setting_is_refused_by_name(flags: list[str], environment: dict[str, str], sentence: str) -> None:
-    """workstation-13: at start, and never later."""
+def test_an_invalid_setting_is_refused_by_name(flags: list[str], environment: dict[str, str], sentence: str) -> None:
+    """workstation-13: at start, never later."""
     with pytest.raises(BadSetting, match=sentence):
         read(*flags, **environment)
 
@@ -105,7 +105,7 @@ def test_an_author_and_a_umask_come_from_a_flag_or_a_variable() -> None:
 @pytest.mark.parametrize(
     ("directory", "home"), [("/", "/root"), ("/home/ada", "/home/ada"), ("/home/ada/", "/home/ada")]
 )
-def test_nobody_opens_the_whole_machine_or_their_home_by_accident(directory: str, home: str) -> None:
+def test_the_whole_file_system_and_the_home_directory_need_to_be_named(directory: str, home: str) -> None:
     """workstation-13: a client that starts servers there must name a root."""
     with pytest.raises(BadSetting, match="no root named"):
         read(roots=(), directory=directory, HOME=home)

@@ -1,4 +1,4 @@
-"""The fixture behind a running `coretools-http`, whose log says what was run, and the suite's own Node.js."""
+"""The fixture served by a `coretools-http`, whose log has the calls, and the suite's own Node.js."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ TASK_FIXTURE = "tests.conformance.task_fixture:JOBS"
 POLICY = """[catalog]
 only = ["test_*", "*_tool", "*_prompt", "static_*", "template_data", "watched_resource"]
 """
-"""The fixture and nothing else: the suite calls the first tool that is listed."""
+"""The fixture only: the suite calls the first tool of the list."""
 
 CONFIGURATION = """[limits]
 sessions_per_principal = 1024
@@ -25,7 +25,7 @@ sessions_per_principal = 1024
 [roles.default]
 requests_per_second = 0
 """
-"""The suite ends few of the sessions that it opens, and everybody is one principal."""
+"""The suite deletes few of its sessions, and all requests have one principal."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class Served:
         return self.server.url
 
     def mark(self) -> int:
-        """How many calls are over now."""
+        """The number of completed calls."""
         return len(self.server.calls)
 
     def since(self, mark: int) -> dict[str, set[str]]:
-        """Commands that were run since, and how they ended."""
+        """Commands called since, with their outcomes."""
         found: dict[str, set[str]] = {}
         for name, how in self.server.calls[mark:]:
             found.setdefault(name, set()).add(how)
@@ -52,7 +52,7 @@ class Served:
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    """The fixture of the revisions."""
+    """Serve the fixture of the revisions."""
     folder = tmp_path_factory.mktemp("conformance")
     root, policy, configuration = folder / "root", folder / "policy.toml", folder / "http.toml"
     root.mkdir()
@@ -65,7 +65,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @contextmanager
 def serving_tasks(folder: Path) -> Iterator[str]:
-    """The URL of a server with the fixture of the tasks extension."""
+    """Serve the fixture of the tasks extension; yields the URL."""
     root, configuration = folder / "root", folder / "http.toml"
     root.mkdir()
     configuration.write_text(CONFIGURATION)

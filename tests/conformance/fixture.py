@@ -77,7 +77,7 @@ class Contact(BaseModel):
 
 
 class Defaults(BaseModel):
-    """SEP-1034: a default for each kind of value."""
+    """SEP-1034: a default for each type of value."""
 
     name: str = "John Doe"
     age: int = 30
@@ -87,7 +87,7 @@ class Defaults(BaseModel):
 
 
 class Choices(BaseModel):
-    """SEP-1330: each way to say a choice."""
+    """SEP-1330: each form of an enumeration."""
 
     untitled_single: Literal["option1", "option2", "option3"] = Field(alias="untitledSingle")
     titled_single: str = Field(
@@ -173,7 +173,7 @@ class Contents:
 
 
 class Conversation:
-    """Progress, messages, and what is asked."""
+    """Progress, messages, and questions."""
 
     @tool(Effect.READ)
     async def test_tool_with_logging(self, call: Call) -> str:
@@ -228,7 +228,7 @@ class Conversation:
     @asks("choices")
     @tool(Effect.READ)
     async def test_elicitation_sep1330_enums(self, call: Call) -> str:
-        """Ask for choices, said in each way there is."""
+        """Ask for choices, in each form of an enumeration."""
         answer = await call.ask(AskForm(key="choices", message="Please select options", model=Choices))
         return f"Elicitation completed: {answer.model_dump_json()}"
 
@@ -249,7 +249,7 @@ class Conversation:
 
 
 class InputRequired:
-    """Questions of the stateless revision (SEP-2322); in the others they are asked while the call runs."""
+    """Questions of the stateless revision (SEP-2322); in the others they are asked during the call."""
 
     @asks("user_name")
     @tool(Effect.READ)
@@ -377,7 +377,7 @@ class Prompts:
 
 
 class Changes:
-    """Changes of the lists, made by a call."""
+    """Changes of the lists, caused by a call."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -413,7 +413,7 @@ def added_prompt() -> str:
 
 
 def registry() -> Registry:
-    """Every fixture. A harmless tool stands first: the suite calls the first one it is listed."""
+    """Every fixture. A harmless tool is first: the suite calls the first one of the list."""
     commands = Registry()
     for holder in (Contents(), Conversation(), InputRequired(), Resources(), Prompts(), Changes(commands)):
         commands.add_set(type(holder).__name__.lower(), holder)
@@ -421,4 +421,4 @@ def registry() -> Registry:
 
 
 FIXTURE = registry()
-"""What `coretools-http --with tests.conformance.fixture:FIXTURE` serves."""
+"""Served by `coretools-http --with tests.conformance.fixture:FIXTURE`."""

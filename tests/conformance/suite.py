@@ -1,4 +1,4 @@
-"""Runs of the official conformance suite, and what counts against them. A tick alone is no pass."""
+"""Runs of the official conformance suite, and what counts as a failure. A tick alone is not a pass."""
 
 import json
 import re
@@ -16,7 +16,7 @@ _LISTED = re.compile(r"^  - (\S+)", re.MULTILINE)
 
 NEUTRAL = frozenset({"SUCCESS", "INFO"})
 WIRE = "wire-schema-valid"
-"""A check of every message; it says nothing of what a scenario is about."""
+"""A check of every message, which proves nothing about a scenario's subject."""
 
 Check = Mapping[str, Any]
 
@@ -29,7 +29,7 @@ class Run:
     version: str
     revision: str
     scenarios: int
-    """As the version lists them, so that none is left out in silence."""
+    """The number that the version lists, so that none is skipped unnoticed."""
 
     def __str__(self) -> str:
         return f"{self.version} at {self.revision}"
@@ -45,7 +45,7 @@ RUNS = (
     Run(*NEXT, "2025-11-25", 33),
     Run(*NEXT, "2026-07-28", 40),
 )
-"""Every version of the suite at every revision that it knows."""
+"""Every version of the suite at every revision that it supports."""
 
 OLD_CLIENT = "this version of the suite speaks revision 2025-03-26 here, and priming events begin with 2025-11-25"
 
@@ -53,36 +53,36 @@ EXCUSED: Mapping[tuple[str, str, str], str] = {
     ("0.1.16", "server-sse-polling", "server-sse-priming-event"): OLD_CLIENT,
     ("0.1.16", "server-sse-polling", "server-sse-retry-field"): OLD_CLIENT,
 }
-"""Checks that need not pass, with the reason, which `test_suite.py` proves: version, scenario, check."""
+"""Checks that may fail, with the reason, which `test_suite.py` proves: version, scenario, check."""
 
 
 def program(node: Path, run: Run, *words: str) -> subprocess.CompletedProcess[str]:
-    """One run of the suite's command line."""
+    """Run the suite's command line."""
     line = [str(node), str(NODE_FOLDER / "node_modules" / run.package / "dist" / "index.js"), *words]
     return subprocess.run(line, capture_output=True, text=True, timeout=SECONDS, stdin=subprocess.DEVNULL)
 
 
 def listed(node: Path, run: Run, *, everything: bool = False) -> set[str]:
-    """The server scenarios of the revision, as the suite lists them; or `everything`, extensions too."""
+    """The server scenarios of the revision, as listed by the suite; with `everything`, extensions too."""
     which = () if everything else ("--spec-version", run.revision)
     return set(_LISTED.findall(program(node, run, "list", "--server", *which).stdout))
 
 
 def results(node: Path, run: Run, url: str, folder: Path, *which: str) -> dict[str, list[Check]]:
-    """The checks of each scenario, after they were run: all of them, or `which` says which."""
+    """Run the scenarios, or those that `which` selects; returns the checks of each."""
     words = ("--spec-version", run.revision, *(which or ("--suite", "all")))
     program(node, run, "server", "--url", url, "--output-dir", str(folder), *words)
     return _written(folder)
 
 
 def extension(node: Path, run: Run, url: str, scenario: str, folder: Path) -> dict[str, list[Check]]:
-    """The checks of one scenario of an extension: it belongs to no revision, and runs at the newest."""
+    """The checks of one scenario of an extension, which belongs to no revision and runs at the newest."""
     program(node, run, "server", "--url", url, "--output-dir", str(folder), "--scenario", scenario)
     return _written(folder)
 
 
 def faults(run: Run, scenarios: Mapping[str, Sequence[Check]]) -> Iterator[str]:
-    """What counts against a run: whatever is no success, and scenarios in which nothing was one."""
+    """The failures of a run: every check that is not a success, and scenarios without any success."""
     excused = {(scenario, check) for version, scenario, check in EXCUSED if version == run.version}
     for scenario, checks in scenarios.items():
         for check in checks:

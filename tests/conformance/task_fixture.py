@@ -1,4 +1,4 @@
-"""What the suite's scenarios for the tasks extension call. They belong to no revision of the protocol."""
+"""The tools of the suite's scenarios for the tasks extension, which belongs to no revision of the protocol."""
 
 from typing import Annotated
 

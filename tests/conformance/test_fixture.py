@@ -1,4 +1,4 @@
-"""What the suite ticks without looking: that each fixture is there and does what the suite's texts ask of it."""
+"""What the suite does not verify: that each fixture exists and does what the suite's texts require."""
 
 import json
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ META = "io.modelcontextprotocol/"
 
 @dataclass(frozen=True)
 class Answer:
-    """What came for one request of the stateless revision: its messages, the result last."""
+    """The response to one request of the stateless revision: its messages, the result last."""
 
     status: int
     messages: tuple[dict[str, Any], ...]
@@ -49,7 +49,7 @@ class Answer:
 
 
 def post(served: Served, tool: str, *, meta: dict[str, Any] | None = None, **params: Any) -> Answer:
-    """A call written by hand: what is sent with it is what the suite sends, right or wrong."""
+    """A hand-written call: the request that the suite sends, correct or not."""
     envelope = {
         META + "protocolVersion": REVISION,
         META + "clientInfo": {"name": "by hand", "version": "1"},
@@ -82,7 +82,7 @@ def text_of(result: CallToolResult) -> str:
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_every_fixture_is_listed(served: Served, mode: str) -> None:
-    """interoperability-7: a tick for one that is not there would prove nothing."""
+    """interoperability-7: a tick for a missing one would prove nothing."""
     async with Client(served.url, mode=mode) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         resources = {resource.uri for resource in (await client.list_resources()).resources}
@@ -99,7 +99,7 @@ async def test_every_fixture_is_listed(served: Served, mode: str) -> None:
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_the_simple_tool_answers_and_the_failing_one_fails(served: Served, mode: str) -> None:
-    """interoperability-7: `tools-call-simple-text` takes any text, `tools-call-error` any error."""
+    """interoperability-7: `tools-call-simple-text` accepts any text, `tools-call-error` any error."""
     async with Client(served.url, mode=mode) as client:
         simple = await client.call_tool("test_simple_text", {})
         failing = await client.call_tool("test_error_handling", {})
@@ -110,8 +110,8 @@ async def test_the_simple_tool_answers_and_the_failing_one_fails(served: Served,
 QUESTION = "test_input_required_result_elicitation"
 
 
-def test_a_question_that_is_answered_beside_the_point_is_asked_again(served: Served) -> None:
-    """interoperability-7: `input-required-result-missing-input-response` takes any result that is no answer."""
+def test_a_question_with_an_answer_to_another_is_asked_again(served: Served) -> None:
+    """interoperability-7: `input-required-result-missing-input-response` accepts any result that is no answer."""
     first = post(served, QUESTION).result
     assert first["resultType"] == "input_required"
     assert set(first["inputRequests"]) == {"user_name"}
@@ -122,15 +122,15 @@ def test_a_question_that_is_answered_beside_the_point_is_asked_again(served: Ser
     assert set(wrong.result["inputRequests"]) == {"user_name"}
 
 
-def test_answers_that_nobody_asked_for_are_ignored(served: Served) -> None:
-    """interoperability-7: `input-required-result-ignore-extra-params` does not read the greeting."""
+def test_unrequested_answers_are_ignored(served: Served) -> None:
+    """interoperability-7: `input-required-result-ignore-extra-params` does not check the greeting."""
     output = {"user_name": accepted(name="Alice"), "another": accepted(foo="bar")}
     assert post(served, QUESTION, inputResponses=output).result["content"][0]["text"] == "Hello, Alice!"
 
 
 @pytest.mark.parametrize("response", [12345, None, {}, accepted(), accepted(name=5)])
-def test_what_is_no_answer_does_not_complete_the_call(served: Served, response: object) -> None:
-    """interoperability-7: `input-required-result-validate-input` takes an error of a tool for a refusal."""
+def test_an_invalid_answer_does_not_complete_the_call(served: Served, response: object) -> None:
+    """interoperability-7: `input-required-result-validate-input` accepts a tool error as a refusal."""
     first = post(served, QUESTION).result
     answer = post(served, QUESTION, inputResponses={"user_name": response}, requestState=first["requestState"])
     if answer.status == 400:
@@ -140,8 +140,8 @@ def test_what_is_no_answer_does_not_complete_the_call(served: Served, response: 
         assert set(answer.result["inputRequests"]) == {"user_name"}
 
 
-def test_a_tool_that_streams_asks_by_its_result(served: Served) -> None:
-    """interoperability-7: `server-stateless` wants no request on the stream, which an error does not have either."""
+def test_a_tool_that_streams_asks_with_its_result(served: Served) -> None:
+    """interoperability-7: `server-stateless` wants no request on the stream, which holds for an error too."""
     answer = post(served, "test_streaming_elicitation", meta={"progressToken": "p"})
     assert [message.get("method") for message in answer.messages] == ["notifications/progress", None]
     assert answer.result["resultType"] == "input_required"
@@ -149,8 +149,8 @@ def test_a_tool_that_streams_asks_by_its_result(served: Served) -> None:
 
 
 @pytest.mark.parametrize(("level", "heard"), [(None, 0), ("info", 1), ("error", 0)])
-def test_who_asks_for_logs_gets_them(served: Served, level: str | None, heard: int) -> None:
-    """interoperability-7: `server-stateless` wants no logs unasked for, which a tool that has none passes too."""
+def test_logs_are_sent_if_requested(served: Served, level: str | None, heard: int) -> None:
+    """interoperability-7: `server-stateless` wants no unrequested logs, which a tool without logs passes too."""
     answer = post(served, "test_logging_tool", meta={META + "logLevel": level} if level else {})
     assert [message.get("method") for message in answer.messages] == [*["notifications/message"] * heard, None]
     assert answer.result["content"][0]["text"] == "logged"

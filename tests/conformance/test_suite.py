@@ -24,7 +24,7 @@ from tests.conformance.suite import (
 from tests.conftest import Figure
 
 ONLY_LISTED = {"json_schema_2020_12_tool", "watched_resource"}
-"""Fixtures that the suite looks at, or subscribes to, and does not call."""
+"""Fixtures that the suite lists, or subscribes to, and does not call."""
 
 HANDSHAKE_ONLY = {"test_tool_with_logging", "test_sampling", "test_elicitation"}
 NEWEST_HANDSHAKE_ONLY = {"test_elicitation_sep1034_defaults", "test_elicitation_sep1330_enums", "test_reconnection"}
@@ -41,11 +41,11 @@ ENDS = {
     f"{ASKED_AGAIN}capabilities": {"input-needed"},
     f"{ASKED_AGAIN}tampered_state": {"input-needed"},
 }
-"""How commands end that the suite does not take to a good end."""
+"""Outcomes of the commands that the suite does not complete."""
 
 
 def expected(revision: str) -> dict[str, set[str]]:
-    """The fixtures that the suite has to call at a revision, and how each has to end."""
+    """The fixtures that the suite must call at a revision, and the outcome of each."""
     names = {command.name for command in registry()} - ONLY_LISTED
     stateless = STATELESS_ONLY | {name for name in names if name.startswith(ASKED_AGAIN)}
     names -= (HANDSHAKE_ONLY | NEWEST_HANDSHAKE_ONLY) if revision == "2026-07-28" else stateless
@@ -69,8 +69,8 @@ def test_every_scenario_of_the_suite_passes(
     figure(f"conformance {run}: {len(scenarios)} scenarios, {len(checks)} checks passed")
 
 
-def test_what_is_excused_is_excused_for_the_reason_given(node: Path, served: Served, tmp_path: Path) -> None:
-    """interoperability-6: the stable version asks as a client of a revision that has no priming events."""
+def test_excused_checks_fail_for_the_stated_reason(node: Path, served: Served, tmp_path: Path) -> None:
+    """interoperability-6: the stable version sends the headers of a revision without priming events."""
     run = next(one for one in RUNS if (one.package, one.version) == STABLE and one.revision == "2025-11-25")
     only = ("--scenario", "server-sse-polling")
     polling = results(node, run, served.url, tmp_path, *only)["server-sse-polling"]
@@ -95,7 +95,7 @@ NOT_TASKS = {
 
 @pytest.mark.timeout(240)
 def test_the_scenarios_of_the_tasks_extension_pass(node: Path, tmp_path: Path) -> None:
-    """interoperability-10: each alone, two at once, for they wait more than they do."""
+    """interoperability-10: each alone, two concurrently, because they wait most of the time."""
     run = RUNS[-1]
     extensions = set(listed(node, run, everything=True)).difference(*(listed(node, one) for one in RUNS))
     assert extensions == {*TASKS, *NOT_TASKS}
@@ -105,7 +105,7 @@ def test_the_scenarios_of_the_tasks_extension_pass(node: Path, tmp_path: Path) -
         assert [list(faults(run, one)) for one in found] == [[]] * len(TASKS)
 
 
-def check(status: str, name: str = "said") -> Check:
+def check(status: str, name: str = "other") -> Check:
     return {"id": name, "status": status}
 
 
@@ -120,7 +120,7 @@ def check(status: str, name: str = "said") -> Check:
         ([check("SUCCESS", WIRE)], True),
         ([], True),
     ],
-    ids=["passed", "failed", "warned", "skipped", "only told", "only well formed", "empty"],
+    ids=["passed", "failed", "warned", "skipped", "only informative", "only well formed", "empty"],
 )
 def test_a_tick_without_a_success_counts_against_a_run(checks: list[Check], counts: bool) -> None:
     """interoperability-6: the suite's own summary ticks all of these but the second."""

@@ -1,4 +1,4 @@
-"""Anyone's registry served by the public functions: in-process, streams, sockets, HTTP (docs/specs/api.md)."""
+"""An author's registry served by the public functions: in process, streams, sockets, HTTP (docs/specs/api.md)."""
 
 import contextlib
 import json
@@ -69,7 +69,7 @@ def text_of(result: Any) -> str:
 
 
 async def walked(client: Client, name: str, steps: int = 3) -> list[str]:
-    """Notifications of a call."""
+    """The notifications of a call."""
     seen: list[str] = []
 
     async def note(done: float, total: float | None, message: str | None) -> None:
@@ -96,7 +96,7 @@ async def listening(path: Path, options: ServeOptions | None = None) -> AsyncIte
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(listener.serve, connected)
             yield
-            # Clients have left by now. anyio reports a fault when it is cancelled in the moment in which they do.
+            # Clients have left by now. anyio reports an error if it is cancelled at the moment in which they leave.
             while open_ones:
                 await all_gone.wait()
                 all_gone = anyio.Event()
@@ -115,8 +115,8 @@ async def over_http(registry: Registry, http: HttpOptions | None = None) -> Asyn
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_a_registry_is_served_as_it_was_declared(mode: str) -> None:
-    """api-1: by its own name and instructions, all that is for agents, output schemas too."""
+async def test_a_registry_is_served_as_declared(mode: str) -> None:
+    """api-1: with its own name and instructions, everything that agents may use, output schemas too."""
     options = ServeOptions(name="walks", version="7", instructions="walk on")
     async with Client(build(commands(), options), mode=mode) as client:
         listed = await client.list_tools()
@@ -127,7 +127,7 @@ async def test_a_registry_is_served_as_it_was_declared(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_a_selection_holds_for_lists_and_calls(mode: str) -> None:
+async def test_a_selection_filters_lists_and_calls(mode: str) -> None:
     """api-1: the options are those of our own servers."""
     options = ServeOptions(selection=Selection(profile="all", read_only=True))
     async with Client(build(commands(), options), mode=mode) as client:
@@ -136,8 +136,8 @@ async def test_a_selection_holds_for_lists_and_calls(mode: str) -> None:
             await client.call_tool("forget", {"name": "Eve"})
 
 
-async def test_an_extension_of_the_protocol_can_be_served_beside() -> None:
-    """api-1: in the SDK's form; a page that shows the results of somebody's tool, say."""
+async def test_a_protocol_extension_can_be_served_too() -> None:
+    """api-1: in the SDK's form; for instance a page that shows the results of an author's tool."""
     view = View(tool="walk", uri="ui://walk", description="The way", page=lambda: "<!doctype html><p>a way</p>")
     async with Client(build(commands(), ServeOptions(extensions=(Views((view,)),)))) as client:
         page = (await client.read_resource("ui://walk")).contents[0]
@@ -146,7 +146,7 @@ async def test_an_extension_of_the_protocol_can_be_served_beside() -> None:
     assert "a way" in page.text
 
 
-def test_what_cannot_be_offered_is_refused_before_anybody_connects() -> None:
+def test_an_invalid_registry_is_refused_before_anybody_connects() -> None:
     """api-2: with both sources of a collision."""
     registry = Registry(separator="-")
 
@@ -176,7 +176,7 @@ def test_what_cannot_be_offered_is_refused_before_anybody_connects() -> None:
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_clients_on_a_unix_socket_share_services_and_nothing_else(mode: str, tmp_path: Path) -> None:
-    """api-5, api-6: all at once, on one server; each sees its own progress only."""
+    """api-5, api-6: concurrently, on one server; each receives its own progress only."""
     received: dict[str, list[str]] = {}
     visits: list[str] = []
 
@@ -203,8 +203,8 @@ async def test_clients_on_a_unix_socket_share_services_and_nothing_else(mode: st
     assert sorted(visits) == [f"visit {number + 1}" for number in range(AT_ONCE)]
 
 
-async def test_a_client_that_leaves_takes_nobody_with_it(tmp_path: Path) -> None:
-    """api-6: its calls are cancelled, the others' go on."""
+async def test_a_client_that_disconnects_affects_no_other(tmp_path: Path) -> None:
+    """api-6: its calls are cancelled, those of others go on."""
     registry = Registry()
     waiting, cancelled = anyio.Event(), anyio.Event()
 
@@ -248,7 +248,7 @@ HELLO: dict[str, Any] = {
 
 
 async def test_an_object_stream_carries_one_message_of_text_in_each_item() -> None:
-    """api-4: a WebSocket, say; line ends between the parts of JSON do not matter, and bytes are taken too."""
+    """api-4: such as a WebSocket; line ends between the parts of JSON do not matter, and bytes are accepted too."""
     to_server, read = anyio.create_memory_object_stream[Any](16)
     write, from_server = anyio.create_memory_object_stream[str](16)
     with anyio.fail_after(SECONDS):
@@ -266,7 +266,7 @@ async def test_an_object_stream_carries_one_message_of_text_in_each_item() -> No
                 await from_server.receive()
 
 
-async def test_what_is_written_leaves_whole_when_the_server_is_cancelled() -> None:
+async def test_what_is_written_is_sent_whole_when_the_server_is_cancelled() -> None:
     """api-4: no message is torn, and none that was written is lost to a client that reads."""
     to_server, read = anyio.create_memory_object_stream[str](1)
     write, from_server = anyio.create_memory_object_stream[str](0)
@@ -282,7 +282,7 @@ async def test_what_is_written_leaves_whole_when_the_server_is_cancelled() -> No
 
 
 async def test_a_server_that_is_cancelled_does_not_wait_for_a_client_that_never_reads() -> None:
-    """api-4: what is left is given up after a bounded time."""
+    """api-4: the rest is dropped after a bounded time."""
     to_server, read = anyio.create_memory_object_stream[str](1)
     write, from_server = anyio.create_memory_object_stream[str](0)
     with anyio.fail_after(SECONDS):
@@ -306,7 +306,7 @@ async def test_a_server_that_is_cancelled_does_not_wait_for_a_client_that_never_
     ids=["no JSON", "a batch", "no message", "too long", "no UTF-8"],
 )
 @pytest.mark.parametrize("kind", ["bytes", "objects"])
-async def test_a_bad_line_is_answered_and_the_next_one_read(
+async def test_a_malformed_line_is_answered_and_the_next_one_is_read(
     line: bytes, code: int, request_id: object, kind: str, tmp_path: Path
 ) -> None:
     """api-4: as on stdio, with its limit."""
@@ -336,8 +336,8 @@ async def test_a_bad_line_is_answered_and_the_next_one_read(
     assert second["id"] == 1
 
 
-async def test_a_client_that_does_not_read_costs_bounded_memory_and_its_end_frees_everything(tmp_path: Path) -> None:
-    """api-4: who writes waits; the connection ends when the client goes, whatever was not sent."""
+async def test_a_client_that_does_not_read_costs_bounded_memory(tmp_path: Path) -> None:
+    """api-4: the writer waits; the connection ends when the client disconnects, whatever was not sent."""
     registry = Registry()
     written: list[int] = []
 
@@ -378,7 +378,7 @@ async def test_a_client_that_does_not_read_costs_bounded_memory_and_its_end_free
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_http_serves_both_eras_to_many_clients_at_once(mode: str) -> None:
-    """api-7, api-6: over a real socket; each client sees its own progress only, and all share the services."""
+    """api-7, api-6: over a real socket; each client receives its own progress only, and all share the services."""
     received: dict[str, list[str]] = {}
     visits: list[str] = []
 
@@ -397,8 +397,8 @@ async def test_http_serves_both_eras_to_many_clients_at_once(mode: str) -> None:
     assert sorted(visits) == [f"visit {number + 1}" for number in range(AT_ONCE)]
 
 
-async def test_http_refuses_another_host_or_origin_and_one_session_too_many() -> None:
-    """api-7: a foreign name that resolves to this machine is refused; 503 beyond the sessions that are in use."""
+async def test_http_refuses_a_foreign_host_or_origin_and_too_many_sessions() -> None:
+    """api-7: a foreign name that resolves to this machine is refused; 503 above the limit of sessions in use."""
     import httpx2
 
     headers = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
@@ -414,8 +414,8 @@ async def test_http_refuses_another_host_or_origin_and_one_session_too_many() ->
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_a_command_that_is_added_or_removed_shows_while_the_server_runs(mode: str, tmp_path: Path) -> None:
-    """api-24: on connections that are open already; a removed one can't be called."""
+async def test_an_added_or_removed_command_shows_while_the_server_runs(mode: str, tmp_path: Path) -> None:
+    """api-24: on open connections too; a removed one cannot be called."""
     registry = commands()
     with anyio.fail_after(SECONDS):
         async with Client(build(registry), mode=mode, cache=None) as client:
@@ -426,8 +426,8 @@ async def test_a_command_that_is_added_or_removed_shows_while_the_server_runs(mo
                 await anyio.lowlevel.checkpoint()
 
 
-async def test_another_store_of_services_can_be_passed() -> None:
-    """api-19: what the commands share is what the options say."""
+async def test_another_store_of_services_can_be_given() -> None:
+    """api-19: commands share the services of the options."""
     services = MemoryServices()
     await services.values.set("visits", b"41")
     async with Client(build(commands(), ServeOptions(services=services))) as client:
@@ -465,10 +465,10 @@ raise SystemExit(exit_code)
 @pytest.mark.parametrize(
     ("how", "exit_code"), [("closed", 0), (signal.SIGTERM, 143), (signal.SIGINT, 130)], ids=["closed", "TERM", "INT"]
 )
-def test_on_stdio_a_call_is_cancelled_and_the_process_goes_on_when_the_server_ends(
+def test_on_stdio_the_end_of_the_server_cancels_calls_and_the_process_goes_on(
     how: str | signal.Signals, exit_code: int, tmp_path: Path
 ) -> None:
-    """api-3: by the client's end or by a signal; then the streams are the process's own again."""
+    """api-3: on the client's end or a signal; then the streams are the process's own again."""
     process = subprocess.Popen(
         [sys.executable, "-c", SCRIPT, str(tmp_path)],
         stdin=subprocess.PIPE,

@@ -88,8 +88,8 @@ def test_the_fields_of_a_model_are_the_arguments() -> None:
     assert (declared.read_only, declared.long_running, declared.open_world) == (True, True, True)
 
 
-async def test_the_model_is_built_of_the_arguments() -> None:
-    """api-14: with its defaults; a list by default is another one each time."""
+async def test_the_model_is_built_from_the_arguments() -> None:
+    """api-14: with its defaults; a default list is a new one each time."""
     seen: list[Trip] = []
 
     async def keep(trip: Trip, context: AgentContext) -> str:
@@ -105,8 +105,8 @@ async def test_the_model_is_built_of_the_arguments() -> None:
     assert seen[0] == Trip(to="Rome", stops=["x"])
 
 
-async def test_a_field_with_an_alias_goes_by_its_own_name() -> None:
-    """api-14: as the schema says; a date is a date."""
+async def test_a_field_with_an_alias_uses_its_own_name() -> None:
+    """api-14: as in the schema; a date is a date."""
 
     class Visit(BaseModel):
         on: dt.date = Field(alias="visitDate")
@@ -131,7 +131,7 @@ async def test_a_field_with_an_alias_goes_by_its_own_name() -> None:
         ({"to": "Rome", "by": "boat"}, "a boat takes more than a day"),
     ],
 )
-async def test_what_the_model_refuses_is_refused_by_name(given: dict[str, Any], expected: str) -> None:
+async def test_invalid_input_is_refused_with_the_field(given: dict[str, Any], expected: str) -> None:
     """api-14: the arguments strictly, then the model's own rules."""
     outcome = await run(agent_tool(plan, Effect.READ), given)
     assert outcome.error is not None
@@ -139,8 +139,8 @@ async def test_what_the_model_refuses_is_refused_by_name(given: dict[str, Any], 
     assert expected in outcome.text
 
 
-async def test_a_dataclass_is_as_good_as_a_model() -> None:
-    """api-14: what its constructor takes, and its own refusal."""
+async def test_a_dataclass_works_like_a_model() -> None:
+    """api-14: the arguments of its constructor, and its own validation."""
 
     async def add(given: Sum, context: AgentContext) -> str:
         """Add."""
@@ -153,8 +153,8 @@ async def test_a_dataclass_is_as_good_as_a_model() -> None:
     assert "scale: 0 leaves nothing" in refused.text
 
 
-async def test_a_schema_may_be_given_as_it_stands() -> None:
-    """api-14: published unchanged, and checked; the agent gets the mapping."""
+async def test_a_schema_may_be_given() -> None:
+    """api-14: published unchanged, and validated; the agent gets the mapping."""
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",
@@ -175,8 +175,8 @@ async def test_a_schema_may_be_given_as_it_stands() -> None:
     assert refused.error.kind == "invalid-arguments"
 
 
-async def test_an_object_with_a_call_of_its_own_is_an_agent_too() -> None:
-    """api-13: with the name and the description that it is given; state of its own is its own affair."""
+async def test_a_callable_object_is_an_agent_too() -> None:
+    """api-13: with the name and the description that it is given; it manages its own state."""
 
     class Planner:
         """Plans."""
@@ -221,8 +221,8 @@ async def silent(trip: Trip, context: AgentContext) -> str:
     ("agent", "expected"),
     [(untyped, "untyped: annotate"), (of_text, "of_text: annotate"), (plain, "must be async"), (silent, "description")],
 )
-def test_an_agent_that_cannot_be_served_is_refused_at_start(agent: Any, expected: str) -> None:
-    """api-13: by name, with what is missing."""
+def test_an_invalid_agent_is_refused_at_start(agent: Any, expected: str) -> None:
+    """api-13: with its name, and what is missing."""
     with pytest.raises(BadSetting, match=expected):
         agent_tool(agent, Effect.READ)
 
@@ -265,7 +265,7 @@ async def test_each_step_is_one_notification(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_calls_at_once_have_a_context_each(mode: str) -> None:
+async def test_concurrent_calls_have_a_context_each(mode: str) -> None:
     """api-13: its own id, its own count of steps; shared services."""
     together = anyio.Event()
     contexts: list[AgentContext] = []
@@ -299,7 +299,7 @@ async def test_calls_at_once_have_a_context_each(mode: str) -> None:
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_a_cancelled_call_cancels_the_agent(mode: str) -> None:
-    """api-16: where it waits, so that it can clean up."""
+    """api-16: at its await, so that it can clean up."""
     waiting, cleaned = anyio.Event(), anyio.Event()
 
     async def wait(given: Sum, context: AgentContext) -> str:
@@ -322,8 +322,8 @@ async def test_a_cancelled_call_cancels_the_agent(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ERAS)
-async def test_an_agent_asks_as_any_command_does(mode: str) -> None:
-    """api-17: answers may be prefilled; its own failure stays inside."""
+async def test_an_agent_asks_like_any_command(mode: str) -> None:
+    """api-17: answers may be sent beforehand; its own error text is not sent."""
 
     async def curious(given: Sum, context: AgentContext) -> str:
         """Ask."""
@@ -336,7 +336,7 @@ async def test_an_agent_asks_as_any_command_does(mode: str) -> None:
     with anyio.fail_after(20):
         async with Client(build(registry), mode=mode) as client:
             answered = await client.call_tool("curious", {"numbers": [], "answers": {"why": "because"}})
-            if mode == "auto":  # there the capability that is missing is named (questions-17)
+            if mode == "auto":  # the missing capability is named (questions-17)
                 with pytest.raises(MCPError, match="send answers"):
                     await client.call_tool("curious", {"numbers": []})
             else:

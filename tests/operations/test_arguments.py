@@ -75,10 +75,8 @@ def arguments() -> Arguments:
     ],
     ids=lambda value: str(value)[:50],
 )
-def test_arguments_that_do_not_fit_are_refused_by_name(
-    arguments: Arguments, given: dict[str, object], sentence: str
-) -> None:
-    """declarations-3: strict, every fault named, no prose of a library."""
+def test_invalid_arguments_are_refused_by_name(arguments: Arguments, given: dict[str, object], sentence: str) -> None:
+    """declarations-3: strict, every error named, without a library's wording."""
     with pytest.raises(InvalidArguments) as caught:
         arguments.accept(given)
     assert sentence in str(caught.value)
@@ -87,7 +85,7 @@ def test_arguments_that_do_not_fit_are_refused_by_name(
 
 
 def test_a_list_or_an_object_may_come_as_json_text(arguments: Arguments) -> None:
-    """declarations-3: as many models send them; text stays text where text is due."""
+    """declarations-3: as many models send them; a string parameter gets the text."""
     given = {"path": '["a"]', "names": '["x", "y"]', "items": '[{"old": "1"}]'}
     accepted = arguments.accept(given)
     assert (accepted["path"], accepted["names"]) == ('["a"]', ["x", "y"])
@@ -95,7 +93,7 @@ def test_a_list_or_an_object_may_come_as_json_text(arguments: Arguments) -> None
 
 
 def test_an_error_names_the_first_faults_and_counts_the_others(arguments: Arguments) -> None:
-    """declarations-3: a list of 100,000 wrong items is no error of 7 MB, and a name of 1 MB is not sent back."""
+    """declarations-3: 100,000 invalid items make no error of 7 MB, and a name of 1 MB is not repeated."""
     with pytest.raises(InvalidArguments) as caught:
         arguments.accept({"path": "a", "items": [{"zzz": 1}] * 10_000})
     assert "items.0.old: is required; items.0.zzz: unknown name (takes old, new); items.1" in str(caught.value)
@@ -112,7 +110,7 @@ def test_text_that_looks_like_json_stays_text(arguments: Arguments, text: str) -
     assert (accepted["path"], accepted["note"]) == (text, text)
 
 
-def test_defaults_are_filled_in_and_the_call_is_no_argument(arguments: Arguments) -> None:
+def test_defaults_are_filled_in_and_the_call_is_not_an_argument(arguments: Arguments) -> None:
     """declarations-2: the signature is the schema."""
     accepted = arguments.accept({"path": "a"})
     assert accepted["limit"] == 5
@@ -123,8 +121,8 @@ def test_defaults_are_filled_in_and_the_call_is_no_argument(arguments: Arguments
         injected.accept({"path": "a", "call": 1})
 
 
-def test_the_schema_says_no_more_than_a_model_needs(arguments: Arguments) -> None:
-    """declarations-2: JSON Schema 2020-12 without titles, null arms, and what is refused anyway."""
+def test_the_schema_has_only_what_a_model_needs(arguments: Arguments) -> None:
+    """declarations-2: JSON Schema 2020-12 without titles, null alternatives, and what is refused anyway."""
     schema = arguments.schema()
     assert "additionalProperties" not in str(schema)
     assert schema["required"] == ["path"]
@@ -140,7 +138,7 @@ def test_the_schema_says_no_more_than_a_model_needs(arguments: Arguments) -> Non
 
 
 def test_a_property_named_title_or_description_stays_in_the_schema() -> None:
-    """declarations-2: only the schema's own words are dropped, never an argument."""
+    """declarations-2: only the schema's own keywords are dropped, never an argument."""
 
     def function(title: str, description: str = "") -> str:
         return title
@@ -149,7 +147,7 @@ def test_a_property_named_title_or_description_stays_in_the_schema() -> None:
 
 
 def test_the_output_schema_is_that_of_the_result() -> None:
-    """declarations-5: what a structured tool returns is described by its model."""
+    """declarations-5: the result of a structured tool is described by its model."""
 
     class Found(Result):
         count: int
@@ -160,8 +158,8 @@ def test_the_output_schema_is_that_of_the_result() -> None:
     assert set(schema) == {"type", "properties"}
 
 
-def test_models_are_written_where_they_are_used_and_one_that_holds_itself_is_refused(arguments: Arguments) -> None:
-    """declarations-2: no references for a client to resolve."""
+def test_models_are_inlined_and_recursive_ones_are_refused(arguments: Arguments) -> None:
+    """declarations-2: no references that a client has to resolve."""
     schema = arguments.schema()
     assert "$defs" not in schema
     assert schema["properties"]["items"]["items"]["properties"]["old"] == {"type": "string"}

@@ -1,4 +1,4 @@
-"""Which surfaces commands get, under which names, and who may call which (docs/specs/catalog.md)."""
+"""The surfaces and names of commands, and who may call them (docs/specs/catalog.md)."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ AS_TOOLS = Surfaces(resources_as_tools=True, prompts_as_tools=True)
 
 
 def made(name: str, *decorators: Any, doc: str = "Do it.") -> Any:
-    """A function of this name with these declarations."""
+    """Create a function of this name with these declarations."""
 
     def function() -> str:
         return name
@@ -66,7 +66,7 @@ def catalog_of(registry: Registry, selection: Selection = ALL, surfaces: Surface
         (("git",), "gitlog", ("git", "gitlog")),
     ],
 )
-def test_the_route_of_a_function_is_its_context_and_its_own_word(
+def test_the_route_of_a_function_is_its_context_and_its_name(
     context: tuple[str, ...], name: str, route: tuple[str, ...]
 ) -> None:
     """catalog-1: `git_log` in the context `git` is `git log`."""
@@ -77,7 +77,7 @@ def test_the_route_of_a_function_is_its_context_and_its_own_word(
     ("separator", "name"), [("_", "contact_show"), ("-", "contact-show"), (".", "contact.show"), ("/", "contact/show")]
 )
 def test_the_name_of_a_tool_is_its_route_with_the_separator_between(separator: str, name: str) -> None:
-    """catalog-1: parameters of the route are left out of the name."""
+    """catalog-1: parameters of the route are not part of the name."""
 
     @tool(Effect.READ)
     @at("contact", "{number}", "show")
@@ -91,8 +91,8 @@ def test_the_name_of_a_tool_is_its_route_with_the_separator_between(separator: s
     assert name_of_route(("a", "{b}", "c"), separator) == f"a{separator}c"
 
 
-def test_a_separator_that_no_name_may_have_is_refused() -> None:
-    """catalog-1: there are four."""
+def test_an_invalid_separator_is_refused() -> None:
+    """catalog-1: there are four valid ones."""
     with pytest.raises(BadSetting, match="separator ' '"):
         Registry(separator=" ")
 
@@ -120,8 +120,8 @@ def test_a_route_that_cannot_be_typed_is_refused_by_its_source(route: tuple[str,
     assert "look" in str(caught.value)
 
 
-def test_contexts_hold_commands_and_what_is_said_of_them() -> None:
-    """catalog-1: a context within a context; both are described."""
+def test_contexts_contain_commands_and_descriptions() -> None:
+    """catalog-1: a nested context; both are described."""
     registry = Registry()
     remote = registry.context("git", summary="Repositories").context("remote", details="Other copies of it.")
 
@@ -142,8 +142,8 @@ def test_contexts_hold_commands_and_what_is_said_of_them() -> None:
 # Surfaces
 
 
-def test_one_declaration_asks_for_several_surfaces() -> None:
-    """catalog-2: all three of one function; alone, a prompt or a resource is no tool."""
+def test_one_declaration_can_name_several_surfaces() -> None:
+    """catalog-2: all three for one function; a prompt or a resource alone is no tool."""
     registry = registry_with(
         made("all_three", tool(Effect.READ), resource("x://all"), prompt()),
         made("only_read", resource("x://only")),
@@ -159,7 +159,7 @@ def test_one_declaration_asks_for_several_surfaces() -> None:
         catalog.prompt("only_read")
 
 
-def test_what_is_said_for_agents_is_apart_from_the_summary() -> None:
+def test_the_description_for_agents_is_separate_from_the_summary() -> None:
     """catalog-2: details and metadata are part of the declaration, whatever the surface."""
     one = made("one", tool(Effect.READ), details("At length."), metadata({"org.example/x": 1}))
     command = registry_with(one).command_of(one)
@@ -177,7 +177,7 @@ def test_what_is_said_for_agents_is_apart_from_the_summary() -> None:
         ("x://fixed", "lacks a required parameter: name"),
     ],
 )
-def test_an_address_that_does_not_fit_the_signature_is_refused(uri: str, fault: str) -> None:
+def test_a_uri_that_does_not_fit_the_signature_is_refused(uri: str, fault: str) -> None:
     """catalog-3: every variable is a parameter, every required parameter a variable."""
 
     @resource(uri)
@@ -190,8 +190,8 @@ def test_an_address_that_does_not_fit_the_signature_is_refused(uri: str, fault: 
     assert "config" in str(caught.value)
 
 
-def test_a_version_that_is_no_method_is_refused() -> None:
-    """catalog-3: at the start, and not when the first client subscribes."""
+def test_a_version_that_is_not_a_method_is_refused() -> None:
+    """catalog-3: at the start, not when the first client subscribes."""
     with pytest.raises(BadSetting, match="its version names 'nothing'"):
         Registry().add(made("read", resource("x://read", version="nothing")))
 
@@ -204,11 +204,11 @@ def test_a_version_that_is_no_method_is_refused() -> None:
     ],
 )
 def test_the_variables_of_a_template_are_found(template: str, names: tuple[str, ...]) -> None:
-    """catalog-3: of all operators and modifiers of RFC 6570."""
+    """catalog-3: with all operators and modifiers of RFC 6570."""
     assert template_variables(template) == names
 
 
-def test_a_call_is_no_variable() -> None:
+def test_a_call_parameter_is_not_a_variable() -> None:
     """catalog-3: a parameter of type Call is filled by the dispatcher."""
 
     @resource("x://{name}")
@@ -219,8 +219,8 @@ def test_a_call_is_no_variable() -> None:
     assert list(catalog_of(registry_with(config)).resources) == ["x://{name}"]
 
 
-def test_a_resource_only_reads() -> None:
-    """catalog-4: one that changes something does not start."""
+def test_a_resource_may_only_read() -> None:
+    """catalog-4: one that changes something ends the start."""
     with pytest.raises(BadSetting, match="a resource only reads"):
         Registry().add(made("change", tool(Effect.CHANGE), resource("x://change")))
 
@@ -234,8 +234,8 @@ def test_promotion_and_fallbacks_are_off_by_default() -> None:
     assert (list(catalog.tools), list(catalog.resources), list(catalog.prompts)) == (["look"], ["x://read"], ["plan"])
 
 
-def test_what_only_reads_is_promoted_to_an_address_of_its_route() -> None:
-    """catalog-5: required arguments in the path, the others behind `?`; what does not fit an address is left out."""
+def test_read_only_commands_are_promoted_to_the_uri_of_their_route() -> None:
+    """catalog-5: required arguments in the path, the others behind `?`; what does not fit a URI is left out."""
 
     @tool(Effect.READ)
     @at("contact", "{number}", "show")
@@ -268,8 +268,8 @@ def test_what_only_reads_is_promoted_to_an_address_of_its_route() -> None:
     assert next(iter(catalog_of(registry, surfaces=named).resources)) == "mine://contact/{number}/show{?full}"
 
 
-def test_resources_and_prompts_become_tools_for_clients_that_know_no_others() -> None:
-    """catalog-5: each by its own switch; what is a tool already is one once."""
+def test_resources_and_prompts_become_tools_if_enabled() -> None:
+    """catalog-5: each with its own setting; what is a tool already is one once."""
     registry = registry_with(
         made("read", resource("x://read")), made("both", tool(Effect.READ), prompt()), made("plan", prompt())
     )
@@ -279,8 +279,8 @@ def test_resources_and_prompts_become_tools_for_clients_that_know_no_others() ->
     assert list(catalog_of(registry, surfaces=AS_TOOLS).tools) == ["read", "both", "plan"]
 
 
-def test_a_prompt_that_overrides_is_the_one_that_becomes_a_tool() -> None:
-    """catalog-5, catalog-6: also where it overrides nothing; a tool of its name stays the tool."""
+def test_an_overriding_prompt_is_the_one_that_becomes_a_tool() -> None:
+    """catalog-5, catalog-6: also if it overrides nothing; a tool of its name stays the tool."""
     registry = registry_with(made("plan", prompt()), made("both", tool(Effect.READ), prompt()))
     for name in ("plan", "both", "fresh"):
         registry.add(made(name, prompt(), doc="Another."), overrides=True)
@@ -339,10 +339,10 @@ def at_promoted() -> str:
     ],
 )
 @pytest.mark.parametrize("turned", [False, True])
-def test_two_commands_of_one_name_or_address_fail_with_both_sources_named(
+def test_two_commands_of_one_name_or_uri_fail_with_both_sources_named(
     first: Any, second: Any, surfaces: Surfaces | None, turned: bool
 ) -> None:
-    """catalog-6: in whichever way they come by it, and in whichever order."""
+    """catalog-6: whatever gives them the name, and in any order."""
     registry = registry_with(*([second, first] if turned else [first, second]))
     with pytest.raises(BadSetting) as caught:
         catalog_of(registry, surfaces=surfaces)
@@ -359,7 +359,7 @@ def test_two_commands_of_one_name_or_address_fail_with_both_sources_named(
     ],
 )
 def test_lists_of_different_kinds_do_not_collide(first: Any, second: Any) -> None:
-    """catalog-6: a tool and a prompt may have one name, when neither is made the other."""
+    """catalog-6: a tool and a prompt may have one name if neither becomes the other."""
     catalog_of(registry_with(first, second)) if first.__name__ != "read_one" else catalog_of(
         registry_with(second, first)
     )
@@ -376,8 +376,8 @@ def test_one_route_is_one_command() -> None:
     assert "a_b" in str(caught.value)
 
 
-def test_a_prompt_that_is_registered_to_override_takes_the_place_of_the_other() -> None:
-    """catalog-6: in whichever order; the tool of the other stays."""
+def test_an_overriding_prompt_replaces_the_other() -> None:
+    """catalog-6: in any order; the tool of the other stays."""
     explicit = made("plan", prompt(), doc="Explicitly.")
     both = made("plan", tool(Effect.READ), prompt(), doc="By itself.")
     for first in (True, False):
@@ -392,8 +392,8 @@ def test_a_prompt_that_is_registered_to_override_takes_the_place_of_the_other() 
         assert catalog.get("plan").summary == "By itself."
 
 
-def test_only_a_prompt_overrides() -> None:
-    """catalog-6: a tool that would replace another is a collision."""
+def test_only_a_prompt_may_override() -> None:
+    """catalog-6: a tool with an existing name is a collision."""
     with pytest.raises(BadSetting, match="only a prompt can override"):
         Registry().add(A_TOOL, overrides=True)
 
@@ -407,8 +407,8 @@ def test_only_a_prompt_overrides() -> None:
         ("x://{a,b}", "x://{c}", False),
     ],
 )
-def test_templates_are_told_apart_by_what_they_match(one: str, other: str, same: bool) -> None:
-    """catalog-6: names of variables matter only where they stand in the address."""
+def test_templates_are_compared_by_what_they_match(one: str, other: str, same: bool) -> None:
+    """catalog-6: names of variables matter only if they are part of the URI."""
     assert (template_shape(one) == template_shape(other)) is same
 
 
@@ -436,7 +436,7 @@ def selected() -> Registry:
         (Selection(profile="all", without=("git_*", "ci_*")), ["read_it", "change_it"], "git_log", "left it out"),
     ],
 )
-def test_a_selection_holds_for_lists_and_calls_alike(
+def test_a_selection_filters_lists_and_calls_alike(
     selected: Registry, selection: Selection, names: list[str], refused: str, reason: str
 ) -> None:
     """catalog-7: what is not listed is refused, with the reason."""
@@ -448,8 +448,8 @@ def test_a_selection_holds_for_lists_and_calls_alike(
 
 
 @pytest.mark.parametrize("decorator", [automation_hidden, hidden], ids=lambda one: one.__name__)
-def test_what_is_hidden_is_on_no_surface(decorator: Function) -> None:
-    """catalog-8: neither listed nor callable for agents, not even by a fallback; and not spoken of."""
+def test_a_hidden_command_is_on_no_surface(decorator: Function) -> None:
+    """catalog-8: neither listed nor callable for agents, not even as a fallback; and not mentioned."""
     one = made("secret", tool(Effect.READ), resource("x://secret"), prompt(), decorator)
     registry = registry_with(one)
     for surfaces in (None, PROMOTED, AS_TOOLS):
@@ -463,7 +463,7 @@ def test_what_is_hidden_is_on_no_surface(decorator: Function) -> None:
 # Merging and removing
 
 
-def test_a_merged_registry_brings_its_commands_under_our_separator() -> None:
+def test_a_merged_registry_uses_our_separator() -> None:
     """catalog-10: with its contexts; ours stay first."""
     ours = registry_with(made("a_one", tool(Effect.READ), at("a", "one")), separator="-")
     theirs = Registry()
@@ -474,7 +474,7 @@ def test_a_merged_registry_brings_its_commands_under_our_separator() -> None:
 
 
 def test_a_merge_that_collides_adds_nothing() -> None:
-    """catalog-10: both sources named; neither of its commands came in."""
+    """catalog-10: both sources are named; none of its commands is added."""
     ours = registry_with(made("taken", tool(Effect.READ), doc="Ours."))
     theirs = registry_with(made("fine", tool(Effect.READ)), made("taken", tool(Effect.READ), doc="Theirs."))
     with pytest.raises(BadSetting, match="two commands are named taken"):
@@ -490,7 +490,7 @@ def test_merging_the_same_again_changes_nothing() -> None:
     assert [command.name for command in ours] == ["a_b", "read_other"]
 
 
-def test_removing_what_is_not_there_is_an_error() -> None:
+def test_removing_an_unknown_command_is_an_error() -> None:
     """catalog-9: by its route."""
     registry = registry_with(A_TOOL)
     with pytest.raises(KeyError, match="no such"):
@@ -516,6 +516,6 @@ def test_a_signature_without_a_schema_is_reported_with_its_source() -> None:
         command.validate()
 
 
-def test_messages_and_text_are_what_a_prompt_may_give() -> None:
-    """catalog-14: plain data, made without a protocol."""
+def test_messages_and_text_are_results_of_a_prompt() -> None:
+    """catalog-14: plain data, created without a protocol."""
     assert Message(Text("x")) == Message(Text("x"), role="user")

@@ -1,4 +1,4 @@
-"""What authors of commands may declare, and what is refused before anybody connects (docs/specs/declarations.md)."""
+"""What authors may declare, and what is refused before anybody connects (docs/specs/declarations.md)."""
 
 import dataclasses
 import enum
@@ -58,7 +58,7 @@ class Odd:
 
 
 class Failing:
-    """A class whose schema fails."""
+    """A class whose schema raises."""
 
     @classmethod
     def __get_pydantic_core_schema__(cls, *_: object) -> Any:
@@ -94,7 +94,7 @@ class Raw(BaseModel):
 
 
 class Silent(Result):
-    """A result that says nothing of itself."""
+    """A result without text."""
 
     n: int
     why: str | None = None
@@ -108,7 +108,7 @@ class Unrepresentable(Result):
 
 
 def returning(name: str, annotation: Any, value: Any) -> Callable[[], Any]:
-    """A function that returns a value."""
+    """Create a function that returns a value."""
 
     def made() -> Any:
         """Give it."""
@@ -120,11 +120,11 @@ def returning(name: str, annotation: Any, value: Any) -> Callable[[], Any]:
 
 
 def function(returned: Any = str, doc: str = "Do.", **parameters: Any) -> Callable[..., Any]:
-    """A function of these annotations."""
+    """Create a function with these annotations."""
 
     names = ", ".join(parameters)
     space: dict[str, Any] = {}
-    exec(f"def made({names}): return ''", space)  # names of parameters from the tables below
+    exec(f"def made({names}): return ''", space)  # names of parameters of the tables below
     made: Callable[..., Any] = space["made"]
     made.__annotations__ = {**parameters, "return": returned}
     made.__doc__, made.__module__, made.__qualname__ = doc, "authors", "made"
@@ -201,7 +201,7 @@ def serve_question(made: Callable[[], Question[Any]]) -> None:
 
 
 @pytest.mark.parametrize("case", QUESTIONS)
-def test_a_question_that_nobody_could_answer_ends_the_start(case: str) -> None:
+def test_an_unanswerable_question_ends_the_start(case: str) -> None:
     """questions-19: not the first call that asks it."""
     made, expected = QUESTIONS[case]
     serve_question(lambda: AskForm(key="q", message="?", model=Flat))
@@ -210,8 +210,8 @@ def test_a_question_that_nobody_could_answer_ends_the_start(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", DECLARED)
-def test_what_is_of_another_kind_is_refused_where_it_is_declared(case: str) -> None:
-    """declarations-17: such a value would break the list of every client."""
+def test_a_value_of_the_wrong_type_is_refused_where_it_is_declared(case: str) -> None:
+    """declarations-17: it would break the list of every client."""
     declare, expected = DECLARED[case]
     with pytest.raises(BadSetting, match=expected):
         declare()
@@ -273,7 +273,7 @@ REFUSED_RESULTS = {
 
 
 @pytest.mark.parametrize("case", [*REFUSED_PARAMETERS, *(f"returns {case}" for case in REFUSED_RESULTS)])
-def test_a_type_that_can_not_be_served_ends_the_start_with_its_place(case: str) -> None:
+def test_an_invalid_type_ends_the_start_with_its_place(case: str) -> None:
     """declarations-14, declarations-20, api-2: in one line, with function and parameter; nobody connects before."""
     if case.startswith("returns "):
         returned, expected = REFUSED_RESULTS[case.removeprefix("returns ")]
@@ -290,8 +290,8 @@ def test_a_type_that_can_not_be_served_ends_the_start_with_its_place(case: str) 
     assert "\n" not in str(refused.value)
 
 
-def test_what_is_listed_and_is_no_json_ends_the_start() -> None:
-    """declarations-14: one such value would break the list of everybody."""
+def test_metadata_that_is_not_json_ends_the_start() -> None:
+    """declarations-14: one such value would break everybody's list."""
     for made, expected in (
         (metadata({"org.example/x": object()})(tool(Effect.READ)(function())), "as JSON in UTF-8"),
         (metadata({"org.example/x": math.nan})(tool(Effect.READ)(function())), "as JSON in UTF-8"),
@@ -318,7 +318,7 @@ def test_what_is_listed_and_is_no_json_ends_the_start() -> None:
             build(registry)
         assert str(refused.value).startswith("authors.made: "), expected
         assert expected in str(refused.value)
-    # The operator's question makes the argument `answers`, of which the author could not know.
+    # The policy's question adds the argument `answers`, which the author cannot know.
     mine = Registry()
     mine.add(tool(Effect.READ)(function(str, answers=str)))
     mine.validate()
@@ -327,12 +327,12 @@ def test_what_is_listed_and_is_no_json_ends_the_start() -> None:
 
 
 def _plain() -> int:
-    """Declared by nobody."""
+    """Not declared."""
     return 1
 
 
 def test_a_method_is_registered_with_its_object() -> None:
-    """declarations-15: without it, `self` would be an argument of clients."""
+    """declarations-15: otherwise `self` would be an argument of clients."""
 
     class Shelf:
         """Books."""
@@ -353,7 +353,7 @@ def test_a_method_is_registered_with_its_object() -> None:
         registry.add(_plain)
 
 
-def test_what_can_not_be_called_by_name_is_refused_when_it_is_registered() -> None:
+def test_parameters_without_names_are_refused_at_registration() -> None:
     """declarations-15: each argument of a call has a name of its own."""
 
     def many(*args: int) -> str:
@@ -410,16 +410,16 @@ LATE = {
 
 @pytest.mark.parametrize("late", LATE)
 def test_a_decorator_above_the_registration_is_an_error_and_below_it_counts(late: str) -> None:
-    """declarations-16: nothing that is declared is lost in silence."""
+    """declarations-16: no declaration is lost silently."""
     for register in (Registry().tool(Effect.READ), lambda made: Registry().add(tool(Effect.READ)(made))):
         registered = register(function(str, given=dict))
         with pytest.raises(BadSetting, match=f"authors.made: @{late} is applied after .* below @registry.tool"):
             LATE[late](registered)
         copied = functools.wraps(registered)(function(str, given=dict))
-        LATE[late](copied)  # another function, which no registry has
+        LATE[late](copied)  # another function, which no registry contains
 
     above, below = Registry(), Registry()
-    if late != "resource":  # whose address would lack the parameter
+    if late != "resource":  # whose URI would lack the parameter
         above.add(LATE[late](tool(Effect.READ)(function(str, given=dict))))
         below.tool(Effect.READ)(LATE[late](function(str, given=dict)))
         (one,), (other,) = above, below
@@ -433,8 +433,8 @@ def _plain() -> Registry:
     return registry
 
 
-def test_a_registered_function_is_its_authors_still() -> None:
-    """declarations-17: `add` and `tool` give it back, and hints are those of `tool`."""
+def test_registering_returns_the_function_unchanged() -> None:
+    """declarations-17: `add` and `tool` return it, and hints are those of `tool`."""
     registry = Registry()
 
     @registry.tool(Effect.CHANGE, title="Double it", idempotent=True, open_world=True, long_running=True)
@@ -453,7 +453,7 @@ def test_a_registered_function_is_its_authors_still() -> None:
     assert (declared.title, declared.destructive, declared.idempotent) == ("Double it", True, True)
     assert (declared.open_world, declared.long_running) == (True, True)
     assert registry.command_of(add).route == ("sums", "add")
-    registry.tool(Effect.READ)(add)  # the same once more is no change, at another place
+    registry.tool(Effect.READ)(add)  # the same once more, at another place, is no change
     with pytest.raises(KeyError, match="made"):
         registry.command_of(function())
 
@@ -495,7 +495,7 @@ VALUES: dict[str, tuple[Any, Any, Any]] = {
 
 @pytest.mark.parametrize("mode", ERAS)
 async def test_json_values_are_structured_content_with_their_schema(mode: str) -> None:
-    """declarations-18: the client checks each by the schema that was listed; the text says the same."""
+    """declarations-18: the client validates each with the listed schema; the text says the same."""
     registry = Registry()
     for number, (annotation, value, _) in enumerate(VALUES.values()):
         registry.tool(Effect.READ)(returning(f"value_{number}", annotation, value))
@@ -503,7 +503,7 @@ async def test_json_values_are_structured_content_with_their_schema(mode: str) -
         listed = {one.name: one for one in (await client.list_tools()).tools}
         for number, (_, _, expected) in enumerate(VALUES.values()):
             name = f"value_{number}"
-            answer = await client.call_tool(name)  # the SDK's client checks it by the output schema
+            answer = await client.call_tool(name)  # the SDK's client validates it with the output schema
             assert answer.is_error is False
             assert answer.structured_content == expected
             assert listed[name].output_schema is not None
@@ -515,7 +515,7 @@ async def test_json_values_are_structured_content_with_their_schema(mode: str) -
 
 
 MODES: dict[str, tuple[Any, Any, str]] = {
-    "text only": (str, "said", "said"),
+    "text only": (str, "spoken", "spoken"),
     "a result": (Silent, Silent(n=4), '{"n":4,"why":null}'),
     "content": (list[Text], [Text("one"), Text("two")], "one\ntwo"),
     "no content": (list[Image], [], ""),
@@ -525,7 +525,7 @@ MODES: dict[str, tuple[Any, Any, str]] = {
 
 
 @pytest.mark.parametrize("case", MODES)
-async def test_what_is_text_or_content_has_no_schema(case: str) -> None:
+async def test_text_and_content_have_no_schema(case: str) -> None:
     """declarations-5, declarations-18: `structured=False` keeps text alone; a `Result` without `text` is its fields."""
     annotation, value, text = MODES[case]
     registry = Registry()
@@ -536,7 +536,7 @@ async def test_what_is_text_or_content_has_no_schema(case: str) -> None:
     assert (outcome.text, outcome.data, outcome.error, command.output_schema) == (text, None, None, None)
 
 
-def test_a_resource_says_what_it_is() -> None:
+def test_a_resource_has_its_media_type() -> None:
     """declarations-19: JSON, text, or what was declared."""
     registry = Registry()
     for number, (annotation, declared) in enumerate([(Point, ""), (str, ""), (bytes, "image/png"), (int, "text/x")]):
@@ -556,13 +556,13 @@ def test_a_resource_says_what_it_is() -> None:
         (float, math.nan),
         (list[Point], [None]),
         (Entry, {}),
-        (Silent, "said"),
+        (Silent, "spoken"),
     ],
 )
-async def test_a_result_that_is_not_what_was_declared_says_that_the_command_ran(
+async def test_an_invalid_result_says_that_the_command_ran(
     annotation: Any, value: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """declarations-18, declarations-20: the model must not try again what had its effect; the log has the reason."""
+    """declarations-18, declarations-20: the model must not repeat what had its effect; the log has the reason."""
     registry = Registry()
     registry.tool(Effect.CHANGE, structured=True)(returning("made", annotation, value))
     registry.validate()
@@ -585,14 +585,14 @@ class Speechless(Result):
 
 class Factual(Result):
     def text(self) -> str:
-        return "said"
+        return "spoken"
 
     def facts(self) -> dict[str, object]:
         return {"x": object()}
 
 
 @pytest.mark.parametrize("value", [Speechless(n=5), Factual()], ids=["text that is none", "facts that are no JSON"])
-async def test_a_result_that_can_not_be_sent_leaves_the_connection_as_it_is(value: Result) -> None:
+async def test_a_result_that_cannot_be_sent_does_not_break_the_connection(value: Result) -> None:
     """declarations-18: an error of this call, and of no other."""
     registry = Registry()
     registry.tool(Effect.CHANGE)(returning("made", type(value), value))
@@ -603,11 +603,11 @@ async def test_a_result_that_can_not_be_sent_leaves_the_connection_as_it_is(valu
         assert "made ran, but" in getattr(refused.content[0], "text", "")
         assert not (await client.call_tool("other")).is_error
     with pytest.raises(TypeError, match=r"Image\.data must be bytes, not str"):
-        Image("x", "image/png")  # type: ignore[arg-type]  # where it is made, not where it is sent
+        Image("x", "image/png")  # type: ignore[arg-type]  # where it is created, not where it is sent
 
 
 async def test_an_async_function_in_a_plain_wrapper_is_awaited() -> None:
-    """declarations-12: what the wrapper gives is no result yet."""
+    """declarations-12: the wrapper returns a coroutine, which is no result yet."""
     registry = Registry()
 
     async def add(a: int, b: int) -> int:
@@ -626,12 +626,12 @@ async def test_an_async_function_in_a_plain_wrapper_is_awaited() -> None:
 
 
 def test_a_name_may_be_defined_below_the_function_that_uses_it() -> None:
-    """declarations-14: annotations are read at the start, those of resources too; a wrong URI is reported then."""
+    """declarations-14: annotations are evaluated at the start, for resources too; an invalid URI is reported then."""
     space: dict[str, Any] = {"__name__": "authors", "resource": resource, "registry": Registry()}
     text = (
         "@registry.add\n@resource({uri!r})\ndef made(n: 'Below') -> 'Below':\n    'Give it.'\n    return n\nBelow = int"
     )
-    exec(text.format(uri="app://{n}"), space)  # a module whose names come in this order
+    exec(text.format(uri="app://{n}"), space)  # a module that defines its names in this order
     build(space["registry"])
     space["registry"] = Registry()
     exec(text.format(uri="app://{m}").replace("Below", "Under"), space)  # as above
@@ -639,8 +639,8 @@ def test_a_name_may_be_defined_below_the_function_that_uses_it() -> None:
         build(space["registry"])
 
 
-async def test_a_prompt_with_a_schema_of_its_own_lists_what_that_has() -> None:
-    """catalog-13, questions-4: not the parameter that takes the mapping; `answers` beside them."""
+async def test_a_prompt_with_a_given_schema_lists_its_properties() -> None:
+    """catalog-13, questions-4: not the parameter that gets the mapping; `answers` in addition."""
     schema = {"type": "object", "properties": {"topic": {"type": "string"}}, "required": ["topic"]}
     registry = Registry()
 
@@ -660,7 +660,7 @@ async def test_a_prompt_with_a_schema_of_its_own_lists_what_that_has() -> None:
 
 
 async def test_a_prompt_takes_a_list_as_json_text() -> None:
-    """declarations-4: its arguments are text; one item may come as it is."""
+    """declarations-4: its arguments are text; one item may be sent as it is."""
     registry = Registry()
 
     @registry.add
@@ -690,8 +690,8 @@ SURE = AskConfirmation(key="sure", message="Sure?")
 TRIP: Question[Trip] = AskForm(key="trip", message="Which trip?", model=Trip)
 
 
-async def test_a_prompt_that_asks_can_be_prefilled_and_says_what_an_answer_looks_like() -> None:
-    """questions-4, questions-18: `answers` is listed, and taken as JSON text; by a resource if its URI has it."""
+async def test_a_prompt_with_questions_can_be_prefilled_and_describes_the_answers() -> None:
+    """questions-4, questions-18: `answers` is listed, and accepted as JSON text; by a resource if its URI has it."""
     registry = Registry()
 
     @registry.add

@@ -1,4 +1,4 @@
-"""What an argument could be (docs/specs/completion.md)."""
+"""Completion of argument values (docs/specs/completion.md)."""
 
 import threading
 from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ class Colour(Enum):
 
 
 def towns(typed: str, given: Mapping[str, str]) -> list[str]:
-    """Towns of the country that is given already."""
+    """Towns of the country already given."""
     return list(TOWNS[:2] if given.get("country") == "ch" else TOWNS)
 
 
@@ -108,18 +108,18 @@ def go_to() -> Command:
         ("nothing", "", []),
     ],
 )
-async def test_values_begin_with_what_was_typed(go_to: Command, parameter: str, typed: str, values: list[str]) -> None:
-    """completion-1, completion-2: from a source, or the choices of the type; whatever the case."""
+async def test_values_are_completed_by_prefix(go_to: Command, parameter: str, typed: str, values: list[str]) -> None:
+    """completion-1, completion-2: from a source, or the choices of the type; ignoring case."""
     assert await complete_parameter(go_to, parameter, typed, {}) == values
 
 
-async def test_a_source_knows_the_other_arguments(go_to: Command) -> None:
-    """completion-1: those that are there already, as text."""
+async def test_a_source_gets_the_other_arguments(go_to: Command) -> None:
+    """completion-1: those that are given already, as text."""
     assert await complete_parameter(go_to, "town", "", {"country": "ch"}) == ["Basel", "Bern"]
 
 
 async def test_a_plain_source_runs_in_a_worker_thread(go_to: Command) -> None:
-    """completion-1: a generator does its work there too."""
+    """completion-1: the body of a generator too."""
     [name] = await complete_parameter(go_to, "thread", "anyio", {})
     assert name.casefold().startswith("anyio worker thread")
 
@@ -137,7 +137,7 @@ async def test_choices_of_a_raw_schema_complete_too() -> None:
 
 
 async def test_a_source_that_fails_has_no_values(go_to: Command, caplog: pytest.LogCaptureFixture) -> None:
-    """completion-3: what it could not find is no news, a fault in it is logged once."""
+    """completion-3: expected errors are ignored, a bug is logged once."""
     dispatcher = Dispatcher(threads=1)
     assert await dispatcher.complete(go_to, "gone", "", {}) == []
     assert caplog.text == ""
@@ -157,7 +157,7 @@ async def test_a_missing_source_is_reported_by_name() -> None:
         await complete_parameter(command_of(alone), "town", "", {})
 
 
-def test_values_are_bounded_and_each_is_there_once() -> None:
+def test_values_are_bounded_and_unique() -> None:
     """completion-4: in the order of their source."""
     assert with_prefix("a", ["ab", "b", "aa", "ab"]) == ["ab", "aa"]
     assert len(with_prefix("", map(str, range(2 * MAX_VALUES)))) == MAX_VALUES
@@ -187,12 +187,12 @@ def roots(tmp_path: Path) -> Roots:
         ("oth", []),
     ],
 )
-def test_paths_go_on_beneath_the_root(roots: Roots, typed: str, paths: list[str]) -> None:
-    """completion-5: directories with a slash; what a deny glob closes is left out."""
+def test_paths_are_completed_below_the_root(roots: Roots, typed: str, paths: list[str]) -> None:
+    """completion-5: directories with a slash; denied ones are left out."""
     assert directory_listing.complete_path(roots, typed, most=10) == paths
 
 
-def test_absolute_paths_are_completed_beneath_a_root_only(roots: Roots, tmp_path: Path) -> None:
+def test_absolute_paths_are_completed_below_a_root_only(roots: Roots, tmp_path: Path) -> None:
     """completion-5: nothing outside is listed."""
     assert directory_listing.complete_path(roots, f"{tmp_path}/su", most=10) == [f"{tmp_path}/sub/"]
     for typed in ("/etc/pas", "../", "sub/../../"):
@@ -201,5 +201,5 @@ def test_absolute_paths_are_completed_beneath_a_root_only(roots: Roots, tmp_path
 
 
 def test_paths_are_bounded(roots: Roots) -> None:
-    """completion-5: by the first names."""
+    """completion-5: the first names in order."""
     assert directory_listing.complete_path(roots, "", most=1) == ["link"]

@@ -44,7 +44,7 @@ class Sample:
     @tool(Effect.READ)
     async def say_text(self) -> str:
         """Say."""
-        return "said"
+        return "spoken"
 
     @tool(Effect.READ)
     def not_there(self) -> str:
@@ -95,13 +95,13 @@ async def run(name: str, **arguments: object) -> Outcome:
     return await Dispatcher(threads=2).dispatch(catalog.get(name), arguments, SilentCall())
 
 
-async def test_a_result_goes_out_as_text_data_and_facts() -> None:
+async def test_a_result_has_text_data_and_facts() -> None:
     """declarations-5: text for a reader, data where the tool is structured, small facts for programs."""
     outcome = await run("add_up", first=2, second=3)
     assert outcome == Outcome(text="total 5", data={"total": 5}, facts={"sign": 1})
 
 
-async def test_a_thing_that_failed_is_a_result_and_no_error() -> None:
+async def test_a_failed_command_can_be_a_result_and_no_error() -> None:
     """declarations-10: the call worked."""
     outcome = await run("add_up", first=-2)
     assert outcome.failed
@@ -110,11 +110,11 @@ async def test_a_thing_that_failed_is_a_result_and_no_error() -> None:
 
 async def test_text_is_a_result_too() -> None:
     """declarations-5: a tool may return plain text."""
-    assert await run("say_text") == Outcome(text="said", data={"result": "said"})
+    assert await run("say_text") == Outcome(text="spoken", data={"result": "spoken"})
 
 
-async def test_an_expected_error_keeps_its_kind_sentence_and_facts() -> None:
-    """declarations-10: the sentence says what would work."""
+async def test_an_expected_error_keeps_its_kind_message_and_facts() -> None:
+    """declarations-10: the message says what would work."""
     outcome = await run("not_there")
     assert outcome.error is not None
     assert outcome.error.kind == "not-found"
@@ -122,16 +122,16 @@ async def test_an_expected_error_keeps_its_kind_sentence_and_facts() -> None:
     assert "list_directory" in outcome.text
 
 
-async def test_a_foreseen_error_of_a_task_group_is_one() -> None:
-    """declarations-10: as long as nothing in the group is a bug."""
+async def test_an_expected_error_in_a_task_group_is_one() -> None:
+    """declarations-10: unless an exception of the group is a bug."""
     outcome = await run("in_a_group", is_bug=False)
     assert (outcome.error.kind if outcome.error else None, outcome.text) == ("not-found", "x: not found")
     outcome = await run("in_a_group", is_bug=True)
     assert (outcome.error.kind if outcome.error else None) == "internal"
 
 
-async def test_a_bug_is_logged_once_and_its_text_stays_on_the_server(caplog: pytest.LogCaptureFixture) -> None:
-    """declarations-11: the caller gets a call id that stands in the log."""
+async def test_a_bug_is_logged_once_and_its_text_is_not_sent(caplog: pytest.LogCaptureFixture) -> None:
+    """declarations-11: the caller gets a call id that is in the log."""
     with caplog.at_level(logging.ERROR):
         outcome = await run("broken")
     assert outcome.error is not None
@@ -154,8 +154,8 @@ async def test_a_command_that_exits_ends_its_call_and_not_the_server(
     assert "SystemExit: 2" in caplog.text
 
 
-async def test_a_tool_that_returns_something_else_is_a_bug(caplog: pytest.LogCaptureFixture) -> None:
-    """declarations-11: nothing goes out that is no Result and no text."""
+async def test_a_tool_that_returns_another_type_is_a_bug(caplog: pytest.LogCaptureFixture) -> None:
+    """declarations-11: only a Result or text is sent."""
     outcome = await run("wrong_return")
     assert outcome.error is not None
     assert outcome.error.kind == "internal"
@@ -169,8 +169,8 @@ async def test_wrong_arguments_are_an_error_of_the_call() -> None:
     assert outcome.error.kind == "invalid-arguments"
 
 
-async def test_a_plain_tool_in_its_thread_stops_when_its_call_is_cancelled() -> None:
-    """declarations-12: the loops of file tools ask check_cancelled()."""
+async def test_a_plain_tool_in_its_thread_stops_on_cancellation() -> None:
+    """declarations-12: the loops of file tools call check_cancelled()."""
     sample = Sample()
     registry = Registry()
     registry.add_set("sample", sample)
@@ -186,11 +186,11 @@ async def test_a_plain_tool_in_its_thread_stops_when_its_call_is_cancelled() -> 
 
 def test_check_cancelled_is_silent_outside_a_worker_thread() -> None:
     """declarations-12: a tool called directly runs to its end."""
-    assert check_cancelled() is None  # type: ignore[func-returns-value]  # that it returns is what is tested
+    assert check_cancelled() is None  # type: ignore[func-returns-value]  # returning is what is tested
 
 
 class Nonblocking:
-    """A tool that knows some results without waiting, and where it ran."""
+    """A tool that has some results without blocking, and records where it ran."""
 
     def __init__(self) -> None:
         self.ran: list[tuple[str, bool]] = []
@@ -211,8 +211,8 @@ class Nonblocking:
         self.ran.append((name, threading.current_thread() is threading.main_thread()))
 
 
-async def test_what_takes_no_waiting_runs_on_the_event_loop_and_the_rest_in_a_thread() -> None:
-    """declarations-13: one function; arguments are checked before, and errors are reported as usual."""
+async def test_nonblocking_results_run_on_the_event_loop_and_others_in_a_thread() -> None:
+    """declarations-13: one function; arguments are validated before, and errors are reported as usual."""
     sample, registry = Nonblocking(), Registry()
     registry.add_set("sample", sample)
     double, dispatcher = build_catalog(registry, Selection(profile="all")).get("double"), Dispatcher(threads=2)
@@ -224,11 +224,11 @@ async def test_what_takes_no_waiting_runs_on_the_event_loop_and_the_rest_in_a_th
     assert refused.facts == {"path": "x"}
     assert (await dispatcher.dispatch(double, {"number": "1"}, SilentCall())).error is not None
     assert len(sample.ran) == 5
-    assert sample.double(2) == "4"  # called directly it may wait wherever it is
+    assert sample.double(2) == "4"  # called directly it may block anywhere
 
 
-def test_a_coroutine_is_on_the_event_loop_already() -> None:
-    """declarations-13: it is on the event loop already."""
+def test_a_coroutine_runs_on_the_event_loop() -> None:
+    """declarations-13: it needs no thread."""
 
     async def double(number: int) -> str:
         """Double."""

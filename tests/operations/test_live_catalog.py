@@ -1,4 +1,4 @@
-"""Commands that come and go while they are served: one exchange for many changes, or none (docs/specs/catalog.md)."""
+"""Commands that are added and removed while served: one replacement for many changes (docs/specs/catalog.md)."""
 
 import logging
 import threading
@@ -108,8 +108,8 @@ async def served() -> AsyncIterator[Served]:
         tasks.cancel_scope.cancel()
 
 
-async def test_changes_that_follow_each_other_are_notified_once() -> None:
-    """catalog-9: each within 100 ms of the last; the catalog is the old one until then, the new one whole after."""
+async def test_changes_in_quick_succession_are_notified_once() -> None:
+    """catalog-9: each within 100 ms of the last; until then the old catalog is served, then the new one as a whole."""
     async with served() as one:
         one.registry.add(second)
         await one.clock.until_waiting()
@@ -130,7 +130,7 @@ async def test_changes_that_follow_each_other_are_notified_once() -> None:
     ("function", "kind"), [(second, Surface.TOOL), (notes, Surface.RESOURCE), (plan, Surface.PROMPT)]
 )
 async def test_only_lists_that_differ_are_notified(function: Any, kind: Surface) -> None:
-    """catalog-9: for each kind by itself."""
+    """catalog-9: each kind separately."""
     async with served() as one:
         one.registry.add(function)
         await one.clock.until_waiting()
@@ -138,8 +138,8 @@ async def test_only_lists_that_differ_are_notified(function: Any, kind: Surface)
         assert await one.changes.next() == {kind}
 
 
-async def test_continuous_changes_are_notified_all_the_same() -> None:
-    """catalog-9: at the latest after ten debounce periods."""
+async def test_continuous_changes_are_notified_too() -> None:
+    """catalog-9: after at most ten debounce periods."""
     async with served() as one:
         for _ in range(MAX_DEBOUNCES // 2):
             for change in (lambda: one.registry.add(second), lambda: one.registry.remove("second")):
@@ -154,8 +154,8 @@ async def test_continuous_changes_are_notified_all_the_same() -> None:
         assert len(one.clock.asked) == MAX_DEBOUNCES + 1
 
 
-async def test_a_removed_command_is_refused_from_the_moment_it_is_removed() -> None:
-    """catalog-9: before any exchange; what was found before is checked again when it is run."""
+async def test_a_removed_command_is_refused_at_once() -> None:
+    """catalog-9: before any replacement; a command found before is checked again when it is run."""
     async with served() as one:
         command = one.catalog.command(LOCAL, "first")
         one.registry.remove("first")
@@ -206,8 +206,8 @@ async def test_a_catalog_that_cannot_be_built_leaves_the_old_one_in_force(caplog
         assert one.tools == ["first", "second"]
 
 
-async def test_a_command_without_a_schema_is_not_exchanged_in(caplog: pytest.LogCaptureFixture) -> None:
-    """catalog-9: one that can't be listed would take every other tool's list with it."""
+async def test_a_command_without_a_schema_is_not_served(caplog: pytest.LogCaptureFixture) -> None:
+    """catalog-9: it would break the list of all tools."""
 
     class Odd:
         pass
@@ -231,7 +231,7 @@ async def test_a_command_without_a_schema_is_not_exchanged_in(caplog: pytest.Log
         assert "has no JSON Schema" in caplog.text
 
 
-async def test_a_type_that_fails_in_its_own_way_does_not_end_the_following(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_type_that_raises_does_not_end_the_updates(caplog: pytest.LogCaptureFixture) -> None:
     """catalog-9: the old catalog stays in force, the log has the reason, and later changes are notified."""
 
     class Broken:
@@ -261,7 +261,7 @@ async def test_a_type_that_fails_in_its_own_way_does_not_end_the_following(caplo
 
 
 async def test_a_registry_may_change_in_another_thread() -> None:
-    """catalog-9: the exchange is made on the event loop."""
+    """catalog-9: the catalog is replaced on the event loop."""
     async with served() as one:
         thread = threading.Thread(target=one.registry.add, args=(second,))
         thread.start()
@@ -272,8 +272,8 @@ async def test_a_registry_may_change_in_another_thread() -> None:
         assert one.tools == ["first", "second"]
 
 
-async def test_what_changed_while_nobody_followed_is_found() -> None:
-    """catalog-9: the first that follows exchanges what is out of date."""
+async def test_changes_before_the_updates_begin_are_found() -> None:
+    """catalog-9: the first `follow` replaces an outdated catalog."""
     registry = Registry()
     registry.add(first)
     one = Served(registry)
@@ -290,7 +290,7 @@ async def test_what_changed_while_nobody_followed_is_found() -> None:
 
 
 async def test_an_unsubscribed_listener_is_not_notified() -> None:
-    """catalog-9: and a following that ended watches no more."""
+    """catalog-9: after `follow` has ended nothing is watched."""
     async with served() as one:
         one.stop()
         one.registry.add(second)
@@ -316,7 +316,7 @@ async def test_every_principal_has_the_catalog_of_its_selection() -> None:
         catalog.command("guest", "change")
 
 
-def test_commands_that_cannot_be_served_end_the_start() -> None:
+def test_invalid_commands_end_the_start() -> None:
     """catalog-6: the first use of a catalog builds it."""
     registry = Registry()
     registry.add(first)

@@ -1,4 +1,4 @@
-"""Which tools there are and who may call which (docs/specs/declarations.md)."""
+"""Tools, profiles and hints (docs/specs/declarations.md)."""
 
 import subprocess
 import sys
@@ -51,15 +51,15 @@ def registry() -> Registry:
 
 
 def test_two_tools_of_one_name_fail_at_start_with_both_sources_named(registry: Registry) -> None:
-    """declarations-6: the second is not dropped in silence."""
+    """declarations-6: the second is not dropped silently."""
     with pytest.raises(BadSetting) as caught:
         registry.add_set("two", Two())
     assert "One.look_at" in str(caught.value)
     assert "Two.look_at" in str(caught.value)
 
 
-def test_what_is_no_tool_is_refused_by_its_source() -> None:
-    """declarations-1: a declaration, a name that every client takes and a docstring, or no start."""
+def test_what_is_not_a_tool_is_refused_by_its_source() -> None:
+    """declarations-1: it needs a declaration, a name that every client accepts and a docstring."""
 
     @tool(Effect.READ)
     def BadName() -> str:  # noqa: N802  # the name is what is tested
@@ -91,10 +91,10 @@ def test_what_is_no_tool_is_refused_by_its_source() -> None:
         ("all", True, ["look_at"]),
     ],
 )
-def test_a_profile_has_its_tools_in_the_order_of_their_definition(
+def test_a_profile_has_its_tools_in_order_of_definition(
     registry: Registry, profile: str, read_only: bool, names: list[str]
 ) -> None:
-    """declarations-7: profiles; read-only wins over each; hidden tools are in none."""
+    """declarations-7: read-only takes precedence; hidden tools are in none."""
     catalog = build_catalog(registry, Selection(profile=profile, read_only=read_only))
     assert [command.name for command in catalog] == names
 
@@ -108,17 +108,17 @@ def test_a_profile_has_its_tools_in_the_order_of_their_definition(
         ("x" * 500, "unknown tool"),
     ],
 )
-def test_a_command_outside_the_catalog_cannot_be_called_and_the_error_has_the_reason(
+def test_an_excluded_command_cannot_be_called_and_the_error_has_the_reason(
     registry: Registry, name: str, reason: str
 ) -> None:
-    """declarations-8: lists and calls go through the same catalog."""
+    """declarations-8: lists and calls use the same catalog."""
     with pytest.raises(UnknownTool, match=reason) as caught:
         build_catalog(registry, Selection(profile="all", read_only=True)).get(name)
     assert len(str(caught.value)) < 250
 
 
 def test_an_unknown_profile_is_refused(registry: Registry) -> None:
-    """declarations-7: a bad setting fails at start, by name."""
+    """declarations-7: an invalid setting fails at start, by name."""
     with pytest.raises(BadSetting, match="profile 'root'"):
         build_catalog(registry, Selection(profile="root"))
 

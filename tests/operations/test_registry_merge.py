@@ -1,4 +1,4 @@
-"""Registries of several people served as one (docs/specs/api.md)."""
+"""Registries of several authors served as one (docs/specs/api.md)."""
 
 import logging
 import threading
@@ -49,21 +49,21 @@ def names(registry: Registry) -> list[str]:
     return [command.name for command in registry]
 
 
-def test_the_commands_of_all_stand_in_one_in_order() -> None:
-    """api-10: ours first where we serve too, then theirs as they were named."""
+def test_the_commands_of_all_registries_are_merged_in_order() -> None:
+    """api-10: ours first if they are served too, then theirs in the order given."""
     target = of(one)
     assert names(merge_registries(target, [of(two), of(three)])) == ["one", "two", "three"]
 
 
 def test_two_commands_of_one_name_end_the_start_with_both_sources() -> None:
-    """api-10: whoever they come from; the same function twice is one command."""
+    """api-10: from any registry; the same function twice is one command."""
     with pytest.raises(BadSetting, match=r"two commands are named one: .*one and .*one"):
         merge_registries(Registry(), [of(one), of(another("one"))])
     assert names(merge_registries(Registry(), [of(one), of(one)])) == ["one"]
 
 
-def test_what_is_added_or_removed_later_shows_in_the_whole() -> None:
-    """api-11: each source stays its owner's."""
+def test_later_changes_show_in_the_merged_registry() -> None:
+    """api-11: each source stays with its owner."""
     first, second = of(one), of(two)
     whole = merge_registries(Registry(), [first, second])
     versions: list[int] = []
@@ -78,10 +78,10 @@ def test_what_is_added_or_removed_later_shows_in_the_whole() -> None:
     assert versions
 
 
-def test_a_later_command_whose_name_is_taken_is_said_in_the_log_and_the_rest_goes_on(
+def test_a_later_command_with_a_duplicate_name_is_logged_and_left_out(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """api-11: nobody's command takes another's place while a server runs."""
+    """api-11: no command replaces another while a server runs."""
     first, second = of(one), of(two)
     whole = merge_registries(Registry(), [first, second])
     with caplog.at_level(logging.WARNING):
@@ -94,8 +94,8 @@ def test_a_later_command_whose_name_is_taken_is_said_in_the_log_and_the_rest_goe
     assert names(whole) == ["one", "two", "three"]
 
 
-def test_changes_in_many_threads_all_show() -> None:
-    """api-11: whichever thread an owner uses."""
+def test_changes_from_many_threads_all_show() -> None:
+    """api-11: an owner may use any thread."""
     source = of(one)
     whole = merge_registries(Registry(), [source])
 
@@ -114,8 +114,8 @@ def test_changes_in_many_threads_all_show() -> None:
     assert len(names(whole)) == 41
 
 
-def test_removing_a_prompt_that_overrides_leaves_the_command_it_overrode() -> None:
-    """api-11: a source takes away its own only."""
+def test_removing_an_overriding_prompt_restores_the_overridden_command() -> None:
+    """api-11: a source removes its own commands only."""
 
     @prompt()
     def hello() -> str:
@@ -135,8 +135,8 @@ def test_removing_a_prompt_that_overrides_leaves_the_command_it_overrode() -> No
     assert [command.overrides for command in whole] == [False]
 
 
-def test_an_announced_resource_is_announced_by_the_whole() -> None:
-    """api-11: subscribers are notified wherever the command came from."""
+def test_an_announced_resource_is_announced_by_the_merged_registry() -> None:
+    """api-11: subscribers are notified whatever registry the command is from."""
     source = of(one)
     whole = merge_registries(Registry(), [source])
     announced: list[str] = []
@@ -145,7 +145,7 @@ def test_an_announced_resource_is_announced_by_the_whole() -> None:
     assert announced == ["notes://1"]
 
 
-def test_the_operators_policy_holds_for_commands_of_others() -> None:
-    """api-12: what a person must be asked before is asked before."""
+def test_the_policy_applies_to_commands_of_other_registries() -> None:
+    """api-12: a required confirmation comes before the command."""
     whole = merge_registries(Registry(policy=ToolPolicy(ask=("one",))), [of(one, two)])
     assert [command.declaration.needs_confirmation for command in whole] == [True, False]

@@ -1,4 +1,4 @@
-"""What commands share, in memory: bounded, exact, and given to a command that names it (docs/specs/api.md)."""
+"""The services that commands share, in memory: bounded, exact, injected by parameter type (docs/specs/api.md)."""
 
 import anyio
 import pytest
@@ -24,7 +24,7 @@ SMALL = ServiceLimits(
 
 
 class Clock:
-    """Time that passes when a test says so."""
+    """Time that a test advances."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -34,7 +34,7 @@ class Clock:
 
 
 async def test_a_value_is_set_read_and_deleted() -> None:
-    """api-20: bytes by key; nothing where nothing stands."""
+    """api-20: bytes by key; None if unset."""
     values = MemoryServices().values
     assert await values.get("a") is None
     await values.set("a", b"one")
@@ -59,7 +59,7 @@ async def test_a_value_is_exchanged_only_for_the_expected_one() -> None:
 
 
 async def test_a_hundred_increments_at_once_are_a_hundred() -> None:
-    """api-20: nobody's change is lost."""
+    """api-20: no update is lost."""
     values = MemoryServices().values
 
     async def increment() -> None:
@@ -75,8 +75,8 @@ async def test_a_hundred_increments_at_once_are_a_hundred() -> None:
     assert await values.get("n") == b"100"
 
 
-async def test_a_value_with_a_time_is_gone_after_it() -> None:
-    """api-20: and makes room; an exchange does not see it any more."""
+async def test_a_value_with_a_time_to_live_expires() -> None:
+    """api-20: and its room is free; a compare-and-set does not see it any more."""
     clock = Clock()
     values = MemoryServices(SMALL, clock=clock).values
     for key in "abc":
@@ -93,8 +93,8 @@ async def test_a_value_with_a_time_is_gone_after_it() -> None:
 
 
 @pytest.mark.parametrize(("key", "value"), [("k" * 9, b""), ("é" * 5, b""), ("k", b"x" * 101)])
-async def test_a_value_or_name_over_its_limit_is_refused(key: str, value: bytes) -> None:
-    """api-23: in bytes; nothing is kept of it."""
+async def test_a_value_or_key_over_its_limit_is_refused(key: str, value: bytes) -> None:
+    """api-23: in bytes; no part of it is stored."""
     services = MemoryServices(SMALL)
     with pytest.raises(TooLarge):
         await services.values.set(key, value)
@@ -105,8 +105,8 @@ async def test_a_value_or_name_over_its_limit_is_refused(key: str, value: bytes)
     assert await services.values.get(key) is None
 
 
-async def test_values_are_bounded_by_count_and_by_bytes_and_nothing_is_thrown_away() -> None:
-    """api-23: another one is refused, a replaced one counts once."""
+async def test_values_are_bounded_by_count_and_by_bytes_and_none_is_evicted() -> None:
+    """api-23: a new one is refused, a replaced one counts once."""
     values = MemoryServices(SMALL).values
     for key in "abc":
         await values.set(key, b"x")
@@ -125,7 +125,7 @@ async def test_values_are_bounded_by_count_and_by_bytes_and_nothing_is_thrown_aw
     await values.set("c", b"x" * 90)
 
 
-async def test_a_message_reaches_everybody_who_listens_in_order() -> None:
+async def test_a_message_reaches_every_subscriber_in_order() -> None:
     """api-21: of that topic, from the subscription on."""
     topics = MemoryServices().topics
     assert await topics.publish("news", b"early") == 0
@@ -162,7 +162,7 @@ async def test_a_subscriber_waits_for_the_next_message() -> None:
 
 
 async def test_a_slow_subscriber_loses_the_oldest_messages_and_their_number_is_counted() -> None:
-    """api-21, api-23: by count and by bytes; the publisher never waits, and the newest always fits."""
+    """api-21, api-23: by count and by bytes; the publisher never waits, and the newest message always fits."""
     topics = MemoryServices(SMALL).topics
     async with topics.subscribe("news") as messages:
         for number in range(10):
@@ -178,7 +178,7 @@ async def test_a_slow_subscriber_loses_the_oldest_messages_and_their_number_is_c
 
 
 async def test_subscriptions_are_bounded() -> None:
-    """api-23: and one that has ended makes room."""
+    """api-23: one that has ended frees its slot."""
     topics = MemoryServices(SMALL).topics
     async with topics.subscribe("a"):
         async with topics.subscribe("b"):
@@ -189,8 +189,8 @@ async def test_subscriptions_are_bounded() -> None:
             pass
 
 
-async def test_work_comes_out_in_its_order_once() -> None:
-    """api-22: first in, first out; acknowledged work is gone."""
+async def test_jobs_are_taken_in_order_and_once() -> None:
+    """api-22: first in, first out; an acknowledged job is gone."""
     queues = MemoryServices().queues
     for number in range(3):
         await queues.put("q", b"%d" % number)
@@ -204,8 +204,8 @@ async def test_work_comes_out_in_its_order_once() -> None:
     assert scope.cancelled_caught
 
 
-async def test_work_that_is_not_acknowledged_is_given_out_again() -> None:
-    """api-22: at least once; who lost the lease can't acknowledge for who has it."""
+async def test_an_unacknowledged_job_is_delivered_again() -> None:
+    """api-22: at least once; an expired lease cannot acknowledge for the current holder."""
     clock = Clock()
     queues = MemoryServices(clock=clock).queues
     await queues.put("q", b"first")
@@ -220,8 +220,8 @@ async def test_work_that_is_not_acknowledged_is_given_out_again() -> None:
     assert await queues.acknowledge(again)
 
 
-async def test_released_work_is_the_next() -> None:
-    """api-22: to the front, with its attempts counted."""
+async def test_a_released_job_is_the_next() -> None:
+    """api-22: at the front, with its attempts counted."""
     queues = MemoryServices().queues
     await queues.put("q", b"first")
     await queues.put("q", b"second")
@@ -230,8 +230,8 @@ async def test_released_work_is_the_next() -> None:
     assert (item.data, item.attempt) == (b"first", 2)
 
 
-async def test_who_waits_for_work_gets_it_when_it_comes() -> None:
-    """api-22: each piece goes to one of them, also when another who waited was cancelled."""
+async def test_a_waiting_consumer_gets_a_job_when_it_is_added() -> None:
+    """api-22: each job goes to one consumer, also if another waiting one was cancelled."""
     queues = MemoryServices().queues
     got: list[bytes] = []
 
@@ -250,8 +250,8 @@ async def test_who_waits_for_work_gets_it_when_it_comes() -> None:
     assert sorted(got) == [b"0", b"1", b"2"]
 
 
-async def test_who_waits_gets_work_whose_lease_runs_out() -> None:
-    """api-22: without anything else happening in the queue."""
+async def test_a_waiting_consumer_gets_a_job_whose_lease_expires() -> None:
+    """api-22: without any other event in the queue."""
     queues = MemoryServices().queues
     await queues.put("q", b"x")
     await queues.get("q", lease_seconds=0.01)
@@ -259,8 +259,8 @@ async def test_who_waits_gets_work_whose_lease_runs_out() -> None:
         assert (await queues.get("q")).attempt == 2
 
 
-async def test_work_is_bounded_by_count_and_by_bytes() -> None:
-    """api-23: what is leased counts until it is acknowledged."""
+async def test_jobs_are_bounded_by_count_and_by_bytes() -> None:
+    """api-23: a leased one counts until it is acknowledged."""
     queues = MemoryServices(SMALL).queues
     for _ in range(3):
         await queues.put("q", b"x")
@@ -278,16 +278,16 @@ async def test_work_is_bounded_by_count_and_by_bytes() -> None:
         await queues.put("p", b"x" * 90)
 
 
-async def test_a_job_of_a_queue_that_never_was_is_refused() -> None:
-    """api-22: as one whose lease is over."""
+async def test_an_unknown_job_is_refused() -> None:
+    """api-22: like one whose lease has expired."""
     queues = MemoryServices().queues
     stranger = WorkItem(id="no", queue="nowhere", data=b"", attempt=1)
     assert not await queues.acknowledge(stranger)
     assert not await queues.release(stranger)
 
 
-async def test_a_command_gets_the_services_that_its_server_has() -> None:
-    """api-19: by the type of a parameter, which is no argument; a plain one uses them from its thread."""
+async def test_a_command_gets_the_services_of_its_server() -> None:
+    """api-19: by the type of a parameter, which is not an argument; a plain function uses them from its thread."""
     registry = Registry()
     services = MemoryServices()
 
@@ -314,8 +314,8 @@ async def test_a_command_gets_the_services_that_its_server_has() -> None:
     assert refused.error.kind == "invalid-arguments"
 
 
-async def test_by_default_they_are_in_memory_and_of_one_server() -> None:
-    """api-19: nothing to set up; another server has others."""
+async def test_by_default_services_are_in_memory_and_of_one_server() -> None:
+    """api-19: no configuration; another server has its own."""
     registry = Registry()
 
     @registry.tool(Effect.ADD)

@@ -84,7 +84,7 @@ class Features:
     @tool(Effect.READ)
     async def tell(self, call: Call) -> str:
         """Log a line."""
-        await call.log("warning", "told")
+        await call.log("warning", "logged")
         return "done"
 
     @asks("text")

@@ -179,7 +179,7 @@ async def progress(connected: ConnectedClient) -> None:
 async def logs(connected: ConnectedClient) -> None:
     await connected.call("tell")
     logged = await connected.received.first(types.LoggingMessageNotificationParams)
-    assert (logged.level, logged.data) == ("warning", "told")
+    assert (logged.level, logged.data) == ("warning", "logged")
 
 
 ASKED = (

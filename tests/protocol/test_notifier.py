@@ -78,7 +78,7 @@ class Talkative:
         """Log a message at each level."""
         for level in ("debug", "info", "warning", "error"):
             await call.log(level, f"a {level}")  # type: ignore[arg-type]  # each is a level
-        return "said"
+        return "done"
 
     @tool(Effect.READ)
     async def advance_and_say(self, call: Call) -> str:
@@ -92,7 +92,7 @@ class Talkative:
             await self._pause()
         await call.progress(3, 3, "step 3")
         await call.log("info", "too late for progress")
-        return "said"
+        return "done"
 
     @tool(Effect.READ)
     async def say_much(self, call: Call) -> str:
@@ -101,7 +101,7 @@ class Talkative:
             await call.log("warning", str(number))
         self.finished.set()
         await self.go_on.wait()
-        return "said"
+        return "done"
 
     @tool(Effect.READ)
     async def say_odd(self, call: Call) -> str:
@@ -110,7 +110,7 @@ class Talkative:
         await call.progress(1, 2, "caf\u00e9 \udcff")
         await call.log("error", "\udcff")
         await call.progress(float("inf"))
-        return "said"
+        return "done"
 
     @tool(Effect.READ)
     async def shout(self, call: Call) -> str:
@@ -121,7 +121,7 @@ class Talkative:
                 await checkpoint()
         self.finished.set()
         await self.go_on.wait()
-        return "said"
+        return "done"
 
     @tool(Effect.READ)
     def answer(self) -> str:

@@ -1,4 +1,4 @@
-"""What counts as an answer, and in which order one is looked for (docs/specs/questions.md)."""
+"""What counts as an answer, and the order in which sources are tried (docs/specs/questions.md)."""
 
 import itertools
 import json
@@ -49,8 +49,8 @@ ROOTS = AskRoots(key="k")
 ALL: tuple[Question[Any], ...] = (TEXT, SECRET, CHOICE, SOME, YES, FORM, MODEL, ROOTS)
 
 
-def test_an_answer_is_taken() -> None:
-    """questions-1: exact, then an unambiguous beginning; yes, no, true, false; lists or text with commas."""
+def test_a_valid_answer_is_accepted() -> None:
+    """questions-1: exact, then an unambiguous prefix; yes, no, true, false; lists or text with commas."""
     for question, raw, answer in (
         (TEXT, "hello", "hello"),
         (TEXT, "", ""),
@@ -74,8 +74,8 @@ def test_an_answer_is_taken() -> None:
         assert question.accept(raw) == answer, (question, raw, answer)
 
 
-def test_anything_else_is_no_answer() -> None:
-    """questions-1: nothing is guessed, and the error names the key and what would do."""
+def test_anything_else_is_not_an_answer() -> None:
+    """questions-1: nothing is guessed, and the error names the key and the valid values."""
     for question, raw, expected in (
         (TEXT, 5, "must be text"),
         (TEXT, None, "must be text"),
@@ -103,15 +103,15 @@ def test_anything_else_is_no_answer() -> None:
         assert expected in str(refused.value), (question, raw, expected)
 
 
-def test_a_wrong_secret_is_not_repeated() -> None:
-    """questions-6: what was sent as a secret stands in no error."""
+def test_an_invalid_secret_is_not_repeated() -> None:
+    """questions-6: no error contains the value."""
     with pytest.raises(InvalidArguments) as refused:
         SECRET.accept({"answer": "hunter2"})
     assert "hunter2" not in str(refused.value)
 
 
 def test_a_prefilled_answer_takes_precedence_in_every_mode() -> None:
-    """questions-2: nobody is asked what was answered."""
+    """questions-2: an answered question is not asked."""
     for mode in ASK_MODES:
         for question in ALL:
             given = dict(zip(ALL, ("a", "s", "red", ["red"], True, {"name": "A"}, "w", ["file:///a"]), strict=True))
@@ -138,10 +138,10 @@ PERSON = (AskChannel.TERMINAL, AskChannel.FORM)
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Question) else "",
 )
-def test_each_question_has_its_ways(
+def test_each_kind_of_question_has_its_sources(
     question: Question[Any], elicitation: tuple[AskChannel, ...], sampling: tuple[AskChannel, ...]
 ) -> None:
-    """questions-3, questions-6, questions-7: a secret by no form or model, a yes by no model, else person first."""
+    """questions-3, questions-6, questions-7: no secret from forms or models, no confirmation from a model."""
     assert channels_for(question, "prefilled") == channels_for(question, "defaults") == ()
     assert channels_for(question, "elicitation") == elicitation
     assert channels_for(question, "sampling") == sampling
@@ -187,8 +187,8 @@ def test_the_resolution_goes_as_far_as_its_mode(
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Question) else "",
 )
-def test_the_error_says_what_to_send(question: Question[Any], expected: str) -> None:
-    """questions-4: the argument as it would be sent; where it can be read literally, it is an answer."""
+def test_the_error_shows_the_argument_to_send(question: Question[Any], expected: str) -> None:
+    """questions-4: parsed literally it is an answer."""
     assert example(question) == expected
     with pytest.raises(AnswerNeeded) as needed:
         AnswerResolution("elicitation").resolve(question, ())
@@ -198,8 +198,8 @@ def test_the_error_says_what_to_send(question: Question[Any], expected: str) -> 
     question.accept(sent[question.key])
 
 
-def test_a_prefilled_confirmation_for_the_operator_counts_only_where_the_policy_allows_it() -> None:
-    """questions-8: whoever fills in the arguments of a call can't also be the person who is asked."""
+def test_a_prefilled_confirmation_counts_only_if_the_policy_allows_it() -> None:
+    """questions-8: the author of the arguments of a call cannot also be the person who confirms."""
     question = AskConfirmation(key="k", message="m", is_for_operator=True)
     resolution = AnswerResolution("elicitation")
     resolution.prefill({"k": True}, ("k",))
@@ -212,8 +212,8 @@ def test_a_prefilled_confirmation_for_the_operator_counts_only_where_the_policy_
     assert trusting.resolve(question, ()) == ResolvedAnswer(answer=True)
 
 
-async def test_a_silent_call_takes_what_was_given_or_the_default() -> None:
-    """questions-2: nobody is there to be asked."""
+async def test_a_silent_call_uses_the_given_answer_or_the_default() -> None:
+    """questions-2: there is nobody to ask."""
     call = SilentCall()
     call.prefill({"b": "x"})
     known = AskText(key="a", message="m", default="d"), AskText(key="b", message="m", default="d")
@@ -268,16 +268,16 @@ async def test_a_declared_question_is_answered_by_the_argument() -> None:
     assert outcome.error.kind == "invalid-arguments"
 
 
-async def test_a_question_that_is_not_declared_is_a_bug(caplog: pytest.LogCaptureFixture) -> None:
-    """questions-5: logged as one, and the command does not go on by the default."""
+async def test_an_undeclared_question_is_a_bug(caplog: pytest.LogCaptureFixture) -> None:
+    """questions-5: logged as one, and the command does not continue with the default."""
     outcome, _ = await run("stray")
     assert outcome.error is not None
     assert outcome.error.kind == "internal"
     assert "'size' is not declared" in caplog.text
 
 
-async def test_a_tool_of_the_policy_asks_before_it_does_anything() -> None:
-    """questions-9: nothing is done without a yes; an error of the arguments comes first."""
+async def test_a_tool_of_the_policy_asks_before_any_effect() -> None:
+    """questions-9: nothing is done without a confirmation; an error in the arguments comes first."""
     policy = ToolPolicy(ask=("dr*",))
     outcome, asker = await run("drop", policy, path="x")
     assert (outcome.error.kind if outcome.error else None, asker.done) == ("answer-needed", [])
@@ -292,8 +292,8 @@ async def test_a_tool_of_the_policy_asks_before_it_does_anything() -> None:
 
 
 @pytest.mark.parametrize("trusts", [False, True])
-def test_the_schema_has_answers_only_where_they_count(trusts: bool) -> None:
-    """questions-9: an argument that does nothing is not listed."""
+def test_the_schema_has_answers_only_if_they_count(trusts: bool) -> None:
+    """questions-9: an argument without effect is not listed."""
     registry = Registry(policy=ToolPolicy(ask=("drop",), trusts_answers=trusts))
     registry.add_set("sample", Asker())
     drop, paint = named(registry, "drop"), named(registry, "paint")
@@ -303,7 +303,7 @@ def test_the_schema_has_answers_only_where_they_count(trusts: bool) -> None:
     assert not paint.declaration.needs_confirmation
 
 
-def test_commands_that_are_merged_ask_too() -> None:
+def test_merged_commands_ask_too() -> None:
     """questions-9: the operator's policy applies to every author's commands."""
     theirs = Registry()
     theirs.add_set("sample", Asker())
@@ -313,7 +313,7 @@ def test_commands_that_are_merged_ask_too() -> None:
     ours.require_known()
 
 
-def test_a_pattern_that_means_no_tool_is_refused() -> None:
+def test_a_pattern_that_matches_no_tool_is_refused() -> None:
     """questions-9: a typing error must not leave a tool without its question."""
     registry = Registry(policy=ToolPolicy(ask=("drop", "dorp")))
     registry.add_set("sample", Asker())
@@ -322,7 +322,7 @@ def test_a_pattern_that_means_no_tool_is_refused() -> None:
 
 
 def test_the_question_shows_the_call() -> None:
-    """questions-9: every argument, in characters that hide nothing; of a long one start, end and length."""
+    """questions-9: every argument, with control characters escaped; of a long one start, end and length."""
     message = call_confirmation("write_file", {"path": "a\u202eb\n", "content": "x" * 5000, "n": 3}).message
     assert message.startswith('Run write_file?\npath: "a\\u202eb\\n"\ncontent: "xxx')
     assert "[906 characters more]" in message
@@ -334,8 +334,8 @@ def test_the_question_shows_the_call() -> None:
     assert call_confirmation("x", {"a\nb": 1}).message == 'Run x?\n"a\\nb": 1'
 
 
-def test_no_two_kinds_share_a_way_they_must_not() -> None:
-    """questions-6, questions-7: over every mode and kind, no secret leaves by a form, and no yes comes from a model."""
+def test_secrets_and_confirmations_use_no_forbidden_source() -> None:
+    """questions-6, questions-7: for every mode and kind: no secret from a form, and no confirmation from a model."""
     for mode, question in itertools.product(ASK_MODES, ALL):
         found = channels_for(question, mode)
         assert not (question.is_secret and {AskChannel.FORM, AskChannel.MODEL} & set(found))

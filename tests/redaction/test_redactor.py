@@ -59,7 +59,7 @@ SHAPES = {
 }
 
 
-def test_a_token_is_known_by_its_shape() -> None:
+def test_a_token_is_recognized_by_its_format() -> None:
     """redaction-1: wherever it occurs; the surrounding text is kept."""
     for frame in (
         "{}",
@@ -83,7 +83,7 @@ def test_a_token_is_known_by_its_shape() -> None:
 
 
 @pytest.mark.parametrize("before", ["x", "X", "9", "_", "value", "a" * 5000])
-def test_a_token_is_known_in_the_middle_of_a_word(before: str) -> None:
+def test_a_token_is_recognized_in_the_middle_of_a_word(before: str) -> None:
     """redaction-1: if its prefix is rare enough; adjacent text is kept."""
     glued = ("github", "gitlab", "slack", "anthropic", "npm", "pypi", "docker", "vault", "github fine-grained")
     glued += ("openai of old", "openrouter", "google map", "hugging face")
@@ -141,7 +141,7 @@ IN_CONTEXT = {
 }  # fmt: skip
 
 
-def test_a_credential_is_known_by_what_stands_before_it() -> None:
+def test_a_credential_is_recognized_by_its_context() -> None:
     """redaction-2: names, headers, URLs and keys; the name is kept, and everything after the value."""
     for text, redacted in IN_CONTEXT.values():
         assert PLAIN.text(text) == redacted, (text, redacted)
@@ -213,7 +213,7 @@ UNTOUCHED = [
 ]
 
 
-def test_ordinary_text_stays_as_it_is() -> None:
+def test_ordinary_text_is_unchanged() -> None:
     """redaction-3: code, types, hashes, placeholders, references, numbers and paths."""
     for text in UNTOUCHED:
         assert KNOWING.text(text) == text, text
@@ -234,7 +234,7 @@ SPELLINGS = {
 
 @pytest.mark.parametrize("spell", SPELLINGS.values(), ids=SPELLINGS.keys())
 @pytest.mark.parametrize("value", [PASSPHRASE, TOKEN])
-def test_a_value_of_the_environment_is_known_in_its_usual_spellings(value: str, spell: object) -> None:
+def test_a_value_of_the_environment_is_recognized_in_its_usual_encodings(value: str, spell: object) -> None:
     """redaction-4: without any name or format."""
     assert callable(spell)
     text = spell(value)
@@ -244,7 +244,7 @@ def test_a_value_of_the_environment_is_known_in_its_usual_spellings(value: str, 
     assert KNOWING.data(f"so {text} so".encode()).decode() == redacted
 
 
-def test_which_variables_are_secret() -> None:
+def test_secret_variables_are_chosen_by_name() -> None:
     """redaction-4: by their names; passwords in URLs whatever the name; paths of credential files are not secret."""
     environment = {
         "GITHUB_TOKEN": "value-01",
@@ -278,7 +278,7 @@ def test_short_values_and_lines_of_long_ones() -> None:
     assert set(very_long) & set(Redactor([very_long]).text(very_long).replace("[redacted:environment]", "")) == set()
 
 
-def test_a_value_that_is_a_part_of_our_marks_does_no_harm() -> None:
+def test_a_value_that_is_part_of_our_marks_is_handled() -> None:
     """redaction-5: redacted text is not changed again."""
     redactor = Redactor(["redacted", "password", "environment"])
     once = redactor.text("password=hunter2 environment redacted")
@@ -300,7 +300,7 @@ def any_text(chance: random.Random, count: int = 12) -> str:
     return "".join(chance.choice(PIECES) + chance.choice(["", "", " ", "\n", "=", ":"]) for _ in range(count))
 
 
-def test_a_second_time_changes_nothing_and_bytes_are_as_text() -> None:
+def test_redaction_is_idempotent_and_equal_for_bytes() -> None:
     """redaction-5: idempotent, in text and in bytes."""
     for seed in range(150):
         text = any_text(random.Random(seed))
@@ -326,7 +326,7 @@ STREAMS = [
 
 
 @pytest.mark.parametrize("text", STREAMS, ids=lambda text: text[:20])
-def test_no_border_between_pieces_lets_a_credential_through(text: str) -> None:
+def test_no_border_between_pieces_leaks_a_credential(text: str) -> None:
     """redaction-6: the output equals that of the whole text, wherever it is split, also byte by byte."""
     data = text.encode()
     whole = KNOWING.data(data)
@@ -344,7 +344,7 @@ KEY_LINES = [
 ]
 
 
-def test_lines_that_only_look_like_a_key_are_shown_whole_wherever_they_are_cut() -> None:
+def test_lines_that_only_resemble_a_key_are_kept_wherever_they_are_split() -> None:
     """redaction-6: on every patch release of Python, no character is lost next to a split."""
     for seed in range(60):
         chance = random.Random(seed)
@@ -369,7 +369,7 @@ def test_no_expression_repeats_a_group_possessively() -> None:
                 assert found is None, f"{path}:{node.lineno}: write (?>(?:...)*) for (?:...)*+"
 
 
-def test_random_pieces_of_random_output_let_nothing_through() -> None:
+def test_random_pieces_of_random_output_leak_nothing() -> None:
     """redaction-6: wherever it is split."""
     for seed in range(100):
         chance = random.Random(seed)
@@ -390,8 +390,8 @@ def test_random_pieces_of_random_output_let_nothing_through() -> None:
         assert out + stream.end() == KNOWING.data(text.encode()), seed
 
 
-def test_a_prompt_and_complete_lines_are_not_held_back() -> None:
-    """redaction-6: only an unfinished word is held back; a prompt is passed on."""
+def test_a_prompt_and_complete_lines_are_not_buffered() -> None:
+    """redaction-6: only an unfinished word is buffered; a prompt is passed on."""
     stream = StreamRedactor(PLAIN)
     assert stream.feed(b"listening on 80\n>>> ") == b"listening on 80\n>>> "
     assert stream.feed(b"pri") == b""
@@ -403,7 +403,7 @@ def test_a_prompt_and_complete_lines_are_not_held_back() -> None:
     assert stream.feed(b"hunter2\n") == b"[redacted:password]\n"
 
 
-def test_a_value_with_a_blank_is_held_back_from_its_first_word_on() -> None:
+def test_a_value_with_a_blank_is_buffered_from_its_first_word_on() -> None:
     """redaction-6: a value may look like ordinary words."""
     stream = StreamRedactor(KNOWING)
     first, second = PASSPHRASE.encode().split()
@@ -412,7 +412,7 @@ def test_a_value_with_a_blank_is_held_back_from_its_first_word_on() -> None:
 
 
 @pytest.mark.parametrize("unit", [b"x", b"x ", b"A" * 64 + b"\n", b'password="', b"eyJaaaaaaaaaaaa.", b"TOKEN=a1b2c3"])
-def test_what_is_held_back_is_bounded(unit: bytes) -> None:
+def test_the_buffer_is_bounded(unit: bytes) -> None:
     """redaction-6: all output but a limited part is passed on or redacted."""
     stream = StreamRedactor(PLAIN)
     for _ in range(40):
@@ -420,7 +420,7 @@ def test_what_is_held_back_is_bounded(unit: bytes) -> None:
         assert len(stream._buffer) <= 3 * MAX_HELD_BYTES
 
 
-def test_a_credential_longer_than_what_is_held_is_left_out() -> None:
+def test_a_credential_longer_than_the_buffer_is_removed() -> None:
     """redaction-6: to the end of its line."""
     stream = StreamRedactor(PLAIN)
     data = b"TOKEN=" + b"a1b2c3d4" * 20_000 + b"\nnext\n"
@@ -454,13 +454,13 @@ def test_four_megabytes_of_hostile_text_end_in_time() -> None:
     assert len(KNOWING.text(text)) > 0
     stream = StreamRedactor(KNOWING)
     data = text.encode()
-    # The same expressions, in pieces: a quarter of each unit will do.
+    # The same expressions, in pieces: a quarter of each unit is enough.
     pieces = [data[at : at + 65536] for at in range(0, len(data), 4 * 65536)]
     assert sum(len(stream.feed(piece)) for piece in pieces) + len(stream.end()) > 0
 
 
-def test_a_gap_is_widened_to_whole_lines() -> None:
-    """redaction-8: no part of a cut token is shown, and the dropped bytes are still counted."""
+def test_a_gap_is_extended_to_whole_lines() -> None:
+    """redaction-8: no part of a cut token is left, and the dropped bytes are still counted."""
     excerpter = Excerpter(4000)
     data = b"first\n" + f"{SHAPES['github']} ".encode() * 400 + b"\nlast\n"
     excerpter.feed(data)
@@ -494,7 +494,7 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize(("argv", "line"), COMMANDS.values(), ids=COMMANDS.keys())
-def test_a_command_line_shows_no_credential(argv: list[str], line: str) -> None:
+def test_a_command_line_contains_no_credential(argv: list[str], line: str) -> None:
     """redaction-9: by the role of each word; one line, control characters escaped."""
     assert redacted_command_line(argv) == line
 
@@ -512,12 +512,12 @@ def test_a_command_line_is_bounded() -> None:
     assert redacted_command_line([]) == ""
 
 
-def test_a_command_line_knows_the_values_too() -> None:
+def test_a_command_line_is_redacted_with_the_known_values() -> None:
     """redaction-9: those of the redactor that it is given."""
     assert redacted_command_line(["echo", f"({PASSPHRASE})"], KNOWING) == "echo '([redacted:environment])'"
 
 
-def test_a_record_of_the_log_is_redacted_with_its_traceback() -> None:
+def test_a_log_record_is_redacted_with_its_traceback() -> None:
     """redaction-10: message, arguments, and the text of an exception; still one line a message."""
     try:
         int(f"bad {PASSPHRASE}\nDB_PASSWORD=hunter2")

@@ -447,7 +447,7 @@ def plan_for_tenants(folder: Path) -> tuple[ServerConfig, dict[str, str], dict[s
     configuration = folder / "http.toml"
     configuration.write_text(CONFIGURATION.format(tokens=folder / "tokens.json", folder=folder))
     registry = Registry()
-    registry.add_set("telling", EchoingTools())
+    registry.add_set("echoing", EchoingTools())
     return plan_of("--config", str(configuration), others=[registry]), tokens, roots
 
 

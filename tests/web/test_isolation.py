@@ -1,6 +1,6 @@
 """Principals of one server never see anything of each other, whatever they try (docs/specs/http.md).
 
-`CORETOOLS_ISOLATION_SECONDS=60` makes the hammering as long as is said; it then prints what was done.
+`CORETOOLS_ISOLATION_SECONDS=60` sets the duration; the test then prints what was done.
 """
 
 import os

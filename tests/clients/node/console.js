@@ -1,6 +1,6 @@
 // Drives the operator's page in Chromium. Takes one JSON object on standard input:
 //   { chromium, profile, url, token, pictures }
-// and prints one JSON object: what the page held at each step, what it said, and where it went.
+// and prints one JSON object: what the page contained at each step, what its console printed, and where it went.
 //
 // The app beside the page has four paths of the test's own: /begin starts calls, /end lets them fail, /drain ends the
 // server, /revoke takes the token away.
@@ -15,15 +15,15 @@ const { chromium: program, profile, url, token, pictures } = JSON.parse(readFile
 const browser = await launched(program, profile);
 
 const went = new Set();
-const said = [];
+const messages = [];
 
 async function opened(width, height, colorScheme) {
   const page = await browser.newPage();
   page.on("request", (request) => went.add(request.url()));
-  page.on("console", (message) => said.push(message.text()));
-  page.on("pageerror", (error) => said.push(String(error)));
+  page.on("console", (message) => messages.push(message.text()));
+  page.on("pageerror", (error) => messages.push(String(error)));
   page.on("dialog", (dialog) => {
-    said.push(`dialog: ${dialog.message()}`);
+    messages.push(`dialog: ${dialog.message()}`);
     return dialog.dismiss();
   });
   await page.emulateMedia({ colorScheme });
@@ -46,7 +46,7 @@ async function logIn(page, given) {
 }
 
 /** Text, elements, how much wider than the screen it is, and the least contrast of what is written (WCAG 2.2, 1.4.3). */
-function held(page) {
+function contents(page) {
   return page.evaluate(() => {
     const shade = (channel) => (channel <= 0.04045 ? channel / 12.92 : ((channel + 0.055) / 1.055) ** 2.4);
     const parsed = (text) => text.match(/[\d.]+/g).map(Number);
@@ -87,18 +87,18 @@ function held(page) {
 const steps = {};
 try {
   const page = await opened(1200, 900, "light");
-  steps.form = { ...(await held(page)), spoken: await page.locator("body").ariaSnapshot() };
+  steps.form = { ...(await contents(page)), spoken: await page.locator("body").ariaSnapshot() };
   await page.screenshot({ path: `${pictures}/login.png` });
   await logIn(page, "wrong");
   await page.waitForSelector('[role="alert"]', SECONDS);
-  steps.wrong = await held(page);
+  steps.wrong = await contents(page);
   await logIn(page, token);
   await live(page);
-  steps.quiet = await held(page);
+  steps.quiet = await contents(page);
 
   await told("/begin");
   await page.waitForSelector("#calls tbody tr:nth-child(3)", SECONDS);
-  steps.under_way = { ...(await held(page)), spoken: await page.locator("body").ariaSnapshot() };
+  steps.under_way = { ...(await contents(page)), spoken: await page.locator("body").ariaSnapshot() };
   const row = await page.locator("#calls tbody tr").first().elementHandle();
   const before = await row.textContent();
   await page.waitForFunction(([one, text]) => one.isConnected && one.textContent !== text, [row, before], SECONDS);
@@ -106,20 +106,20 @@ try {
 
   const phone = await opened(390, 844, "dark");
   await live(phone);
-  steps.phone = { ...(await held(phone)), spoken: await phone.locator("body").ariaSnapshot() };
+  steps.phone = { ...(await contents(phone)), spoken: await phone.locator("body").ariaSnapshot() };
   await phone.screenshot({ path: `${pictures}/phone-busy.png`, fullPage: true });
 
   await told("/end");
   await page.waitForSelector("#errors li", SECONDS);
   await page.waitForSelector("#calls .none", SECONDS);
   await page.waitForFunction(() => document.getElementById("told").textContent.includes("failed"), null, SECONDS);
-  steps.failed = { ...(await held(page)), told: await page.locator("#told").textContent() };
+  steps.failed = { ...(await contents(page)), told: await page.locator("#told").textContent() };
   await page.screenshot({ path: `${pictures}/desk-errors.png`, fullPage: true });
   await phone.waitForSelector("#errors li", SECONDS);
-  steps.phone_failed = await held(phone);
+  steps.phone_failed = await contents(phone);
   await phone.screenshot({ path: `${pictures}/phone.png`, fullPage: true });
   await page.emulateMedia({ colorScheme: "dark" });
-  steps.dark = await held(page);
+  steps.dark = await contents(page);
   await page.screenshot({ path: `${pictures}/desk-dark.png` });
 
   steps.script_cookie = await page.evaluate(() => document.cookie);
@@ -127,9 +127,9 @@ try {
   steps.cookie = cookie;
   await page.getByRole("button", { name: "Log out" }).click();
   await page.getByLabel("Token").waitFor(SECONDS);
-  steps.left = await held(page);
+  steps.left = await contents(page);
   await phone.getByLabel("Token").waitFor(SECONDS);
-  steps.phone_left = await held(phone);
+  steps.phone_left = await contents(phone);
   const again = await fetch(`${url}/console/state`, { headers: { Cookie: `${cookie.name}=${cookie.value}` } });
   steps.old_cookie = again.status;
 
@@ -137,13 +137,13 @@ try {
   await live(page);
   await told("/drain");
   await page.waitForFunction(() => document.getElementById("link").textContent === "The server ends", null, SECONDS);
-  steps.over = await held(page);
+  steps.over = await contents(page);
   await told("/revoke");
   await page.getByLabel("Token").waitFor(SECONDS);
-  steps.revoked = await held(page);
+  steps.revoked = await contents(page);
   await phone.setViewportSize({ width: 390, height: 844 });
   await phone.screenshot({ path: `${pictures}/phone-login.png` });
-  process.stdout.write(JSON.stringify({ steps, went: [...went].sort(), said }));
+  process.stdout.write(JSON.stringify({ steps, went: [...went].sort(), messages }));
 } finally {
   await browser.close();
 }

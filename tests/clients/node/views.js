@@ -1,6 +1,6 @@
 // Shows views in Chromium and says what became of them. Takes one JSON object on standard input:
 //   { chromium, profile, scenes: [{ html, context, messages, state, width, scheme, screenshot, ask }] }
-// and prints one JSON array with an entry for each scene: what the page holds, what it said, where it tried to go.
+// and prints one JSON array with an entry for each scene: what the page holds, what its console printed, where it tried to go.
 
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -14,12 +14,12 @@ const browser = await launched(order.chromium, order.profile);
 async function shown(scene) {
   const page = await browser.newPage();
   const went = [];
-  const said = [];
+  const messages = [];
   page.on("request", (request) => went.push(request.url()));
-  page.on("console", (message) => said.push(message.text()));
-  page.on("pageerror", (error) => said.push(String(error)));
+  page.on("console", (message) => messages.push(message.text()));
+  page.on("pageerror", (error) => messages.push(String(error)));
   page.on("dialog", (dialog) => {
-    said.push(`dialog: ${dialog.message()}`);
+    messages.push(`dialog: ${dialog.message()}`);
     return dialog.dismiss();
   });
   await page.emulateMedia({ colorScheme: scene.scheme ?? "light" });
@@ -35,7 +35,7 @@ async function shown(scene) {
   // What lies outside of the window is not painted in a frame of another origin.
   await page.setViewportSize({ width, height: Math.min(Math.max(height, 200), 4000) });
   await page.evaluate(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
-  const held = await frame.evaluate((selectors) => {
+  const contents = await frame.evaluate((selectors) => {
     const texts = (selector) => [...document.querySelectorAll(selector)].map((found) => found.innerText);
     return {
       text: document.body.innerText,
@@ -51,7 +51,7 @@ async function shown(scene) {
   }
   const seen = await page.evaluate(() => window.seen);
   await page.close();
-  return { ...held, went, said, seen };
+  return { ...contents, went, messages, seen };
 }
 
 try {

@@ -326,7 +326,7 @@ async def flood(count: int, call: Call) -> str:
     for number in range(count):
         await call.progress(number, count, "x" * 1_000)
         await call.log("info", "y" * 1_000)
-    return f"told {count} times"
+    return f"reported {count} times"
 
 
 async def test_a_client_that_reads_nothing_blocks_nobody_else() -> None:
@@ -346,7 +346,7 @@ async def test_a_client_that_reads_nothing_blocks_nobody_else() -> None:
                     (message,) = messages_in(await other.call("greet", name=str(number)))
                     assert message["result"]["content"][0]["text"] == f"hello {number}"
                 received = [line async for line in answer.aiter_lines() if line.startswith("data: {")]
-        assert "told 20000 times" in received[-1]
+        assert "reported 20000 times" in received[-1]
         assert len(received) < 2_000
 
 
