@@ -12,14 +12,14 @@ import anyio
 import pytest
 
 from coretools.process.fork_server.cgroup import ControlGroup, own_group
-from tests.process.test_sandbox_pool import kept, needs_view
+from tests.process.test_sandbox_pool import needs_namespaces, sandboxed
 from tests.process.tree import until, until_files
 from tests.protocol.peer import peer
 
 ABOVE = own_group()
 
 pytestmark = [
-    needs_view,
+    needs_namespaces,
     pytest.mark.skipif(ABOVE is None or not os.access(ABOVE, os.W_OK), reason="needs a writable control group"),
 ]
 
@@ -123,7 +123,7 @@ def test_memory_is_bounded_together() -> None:
 async def test_commands_are_in_a_group_that_goes_with_them(tmp_path: Path) -> None:
     """confinement-23: it contains the commands of one server, and is removed with it and when another fork server
     takes over."""
-    async with kept(tmp_path) as place:
+    async with sandboxed(tmp_path) as place:
         mine = os.path.basename(place.sandbox_pool.scratch)
         output = await place.sh("cat /proc/self/cgroup")
         assert len(groups(mine)) == 1

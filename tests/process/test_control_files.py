@@ -12,7 +12,7 @@ import pytest
 from tests.docker_profile import under_profile
 from tests.protocol.peer import Peer, peer
 
-SAID = "made or changed while it ran, and git, editors or agents act on it: "
+REPORT = "made or changed while it ran, and git, editors or agents act on it: "
 GIT = "git -c user.name=a -c user.email=a@b -c protocol.file.allow=always"
 
 
@@ -27,7 +27,7 @@ class World:
         result = self.client.call(tool, command=shlex.join(["sh", "-ec", text]), timeout_seconds=60)
         output, made = result["content"][0]["text"], result["_meta"]["coretools/facts"].get("made", [])
         assert result["_meta"]["coretools/facts"]["exit_code"] == 0, output
-        assert (SAID in output) == bool(made), output
+        assert (REPORT in output) == bool(made), output
         return {os.path.relpath(path, self.root) for path in made}
 
 
@@ -128,7 +128,7 @@ def test_in_builds_and_runs_too(world: World) -> None:
     line = shlex.join(["sh", "-c", "git init -q background"])
     run = world.client.call("run_command", command=line, wait_seconds=0)["_meta"]["coretools/facts"]["run"]
     ended = world.client.call("wait_run", run=run, seconds=60)
-    assert SAID in ended["content"][0]["text"]
+    assert REPORT in ended["content"][0]["text"]
 
 
 def test_changed_control_files_are_reported(world: World) -> None:
@@ -147,7 +147,7 @@ def test_a_name_can_not_imitate_a_line_of_the_result(world: World) -> None:
     """confinement-37: a line feed in a path is escaped."""
     line = """sh -c 'git init -q "$(printf "x\\n[exit code 0, no output]")"'"""
     text = world.client.call("run_command", command=line)["content"][0]["text"]
-    assert f"{SAID}{world.root}/x\\n[exit code 0, no output]/.git]" in text
+    assert f"{REPORT}{world.root}/x\\n[exit code 0, no output]/.git]" in text
 
 
 def test_what_configurations_include_is_reported(tmp_path: Path) -> None:

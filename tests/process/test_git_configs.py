@@ -15,7 +15,7 @@ from coretools.confinement.git_copies import allowed_changes, restore_credential
 from coretools.errors import GitRefused
 from coretools.process.fork_server import git_configs
 from coretools.roots.git_config import Setting, edit, parse, serialize, values_of, with_changes
-from tests.process.test_sandbox_pool import Place, kept, needs_view
+from tests.process.test_sandbox_pool import SandboxedRunner, needs_namespaces, sandboxed
 from tests.protocol.peer import peer
 
 TOKEN = "c4n4ry-0f-a-t0ken"
@@ -82,7 +82,7 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-async def run(place: Place, text: str, directory: str = "project") -> tuple[str, str]:
+async def run(place: SandboxedRunner, text: str, directory: str = "project") -> tuple[str, str]:
     """The output of a command, and the remarks of its result."""
     completed = await place.run("sh", "-c", text, directory=directory)
     assert not [path for path in completed.made if path.endswith("project/.git/config")]
@@ -94,11 +94,11 @@ def setting(project: Path, *words: str) -> str:
     return ended.stdout.strip()
 
 
-@needs_view
+@needs_namespaces
 async def test_no_token_is_in_what_commands_see(project: Path) -> None:
     """confinement-41: whichever way they read it; remotes, identity and branches are visible."""
     before = (project / ".git" / "config").read_bytes()
-    async with kept(project.parent) as place:
+    async with sandboxed(project.parent) as place:
         output, remarks = await run(
             place,
             "git remote -v; git config --list --show-origin; cat .git/config; grep -r . .git /.git-config 2>/dev/null;"
@@ -116,10 +116,10 @@ async def test_no_token_is_in_what_commands_see(project: Path) -> None:
     assert (project / ".git" / "config").read_bytes() == before
 
 
-@needs_view
+@needs_namespaces
 async def test_harmless_changes_are_kept_and_credentials_survive_them(project: Path) -> None:
     """confinement-42: in the repository's own file, whose other lines and comments stay the same."""
-    async with kept(project.parent) as place:
+    async with sandboxed(project.parent) as place:
         output, remarks = await run(
             place,
             "git config user.name Agent && git checkout -q -b topic && git branch -u main &&"
@@ -139,12 +139,12 @@ async def test_harmless_changes_are_kept_and_credentials_survive_them(project: P
     assert setting(project, "branch.topic.remote") == ""
 
 
-@needs_view
+@needs_namespaces
 async def test_line_ends_and_a_mark_stay(project: Path) -> None:
     """confinement-42: CRLF line ends and a byte order mark are kept when a change is applied."""
     file = project / ".git" / "config"
     file.write_bytes(_dos(CREDENTIALS.encode()))
-    async with kept(project.parent) as place:
+    async with sandboxed(project.parent) as place:
         output, remarks = await run(place, "git config user.name Agent; git config --unset user.email; git remote -v")
         assert TOKEN not in output + remarks
         assert "ssh://git@host.example" in output
@@ -210,13 +210,13 @@ SPELLINGS = """
 """
 
 
-@needs_view
+@needs_namespaces
 async def test_what_starts_programs_is_not_carried_over(project: Path) -> None:
     """confinement-43: the change holds for commands only, and the result names the keys, however they are spelled."""
     before = (project / ".git" / "config").read_bytes()
     (project / "set").write_text("".join(f"git config {key!r} {value!r}\n" for key, value in PROGRAMS.items()))
     (project / "set").chmod(0o755)
-    async with kept(project.parent) as place:
+    async with sandboxed(project.parent) as place:
         output, remarks = await run(place, "sh ./set")
         assert (project / ".git" / "config").read_bytes() == before
         assert "branch.main.pushremote (project/.git/config)" in remarks
@@ -236,10 +236,10 @@ async def test_what_starts_programs_is_not_carried_over(project: Path) -> None:
     assert setting(project, 'remote.o"].url') == "https://host.example/y"
 
 
-@needs_view
+@needs_namespaces
 async def test_a_local_repository_takes_pushes_and_submodules_work(project: Path) -> None:
     """confinement-42, confinement-43: changes that are not applied still hold for later commands."""
-    async with kept(project.parent) as place:
+    async with sandboxed(project.parent) as place:
         await run(
             place, "git init -q --bare ../bare.git; git push -q ../bare.git main; git remote add local ../bare.git"
         )
@@ -254,7 +254,7 @@ async def test_a_local_repository_takes_pushes_and_submodules_work(project: Path
     assert setting(project, "branch.main.remote") == ""
 
 
-@needs_view
+@needs_namespaces
 async def test_damaged_copies_change_nothing(project: Path, tmp_path: Path) -> None:
     """confinement-42: emptied, invalid, replaced by a link, a FIFO or a directory; the next command has a valid
     copy."""
@@ -272,7 +272,7 @@ async def test_damaged_copies_change_nothing(project: Path, tmp_path: Path) -> N
         'd=$(dirname $(readlink .git/config)); rm -rf "$d"',
         'c=$(readlink .git/config); head -c 300000 /dev/zero | tr "\\0" "#" >> "$c"',
     )
-    async with kept(project.parent) as place:
+    async with sandboxed(project.parent) as place:
         for spoil in spoils:
             _, remarks = await run(place, spoil)
             assert git_configs.NO_CONFIGURATION in remarks, spoil
@@ -281,13 +281,13 @@ async def test_damaged_copies_change_nothing(project: Path, tmp_path: Path) -> N
     assert "Outside" in (outside / "config").read_text()
 
 
-@needs_view
+@needs_namespaces
 async def test_settings_written_at_the_same_time_are_kept(project: Path) -> None:
     """confinement-44: among commands and a user who write at once the last writer of each key wins; no file is lost.
 
     While a command runs the file is not replaced: that would uncover it in the existing mount namespaces.
     """
-    async with kept(project.parent) as place:
+    async with sandboxed(project.parent) as place:
         async with anyio.create_task_group() as tasks:
             waiting = "until [ -e go ]; do sleep 0.01; done; cat .git/config; git config user.email late@x"
             outputs: list[str] = []
@@ -313,7 +313,7 @@ async def test_settings_written_at_the_same_time_are_kept(project: Path) -> None
     assert not (project / ".git" / "config.lock").exists()
 
 
-@needs_view
+@needs_namespaces
 def test_a_server_that_is_killed_loses_nothing_of_the_user(project: Path) -> None:
     """confinement-42, confinement-44: at any moment the file is complete, and a pending change is dropped."""
     seen: set[bytes] = set()
@@ -347,11 +347,11 @@ def test_a_server_that_is_killed_loses_nothing_of_the_user(project: Path) -> Non
     assert "alias.x" not in (project / ".git" / "config").read_text()
 
 
-@needs_view
+@needs_namespaces
 async def test_a_lock_is_respected_and_another_repository_left_alone(project: Path) -> None:
     """confinement-44: a change waits for git's own lock, and never goes to a repository that replaced this one."""
     lock = project / ".git" / "config.lock"
-    async with kept(project.parent) as place:
+    async with sandboxed(project.parent) as place:
         lock.touch()
         _, remarks = await run(place, "git config user.name Waits")
         assert f"{git_configs.LOCKED}: project/.git/config.lock" in remarks
@@ -369,7 +369,7 @@ async def test_a_lock_is_respected_and_another_repository_left_alone(project: Pa
     assert setting(project.parent / "other", "user.name") == "Waits"
 
 
-@needs_view
+@needs_namespaces
 async def test_a_sparse_checkout_reaches_the_user_where_there_is_one(project: Path) -> None:
     """confinement-42: a command cannot enable it, because the user's git would read files that commands can create."""
     for name in ("a", "b"):
@@ -377,7 +377,7 @@ async def test_a_sparse_checkout_reaches_the_user_where_there_is_one(project: Pa
         (project / name / "f").touch()
     git("add", "a", "b", directory=project)
     git("-c", "user.name=U", "-c", "user.email=u@h", "commit", "-qm", "two", directory=project)
-    async with kept(project.parent) as place:
+    async with sandboxed(project.parent) as place:
         completed = await place.run("git", "sparse-checkout", "set", "a", directory="project")
         assert "extensions.worktreeconfig (project/.git/config)" in " ".join(completed.remarks)
         assert completed.made == (str(project / ".git" / "config.worktree"),)
@@ -405,7 +405,7 @@ replace(os.open(sys.argv[1], os.O_RDONLY), "config", change)
 """
 
 
-@needs_view
+@needs_namespaces
 async def test_a_lock_of_a_killed_server_is_taken_over(project: Path) -> None:
     """confinement-44: at the next start and at the next change; while its server lives the lock is respected like any
     other."""
@@ -424,7 +424,7 @@ async def test_a_lock_of_a_killed_server_is_taken_over(project: Path) -> None:
     assert lock.exists()
     setting(project, "user.name", "x")  # which git rejects
     assert (directory / "config").read_bytes() == before
-    async with kept(project.parent) as place:
+    async with sandboxed(project.parent) as place:
         assert TOKEN not in (await run(place, "cat .git/config*"))[0]
         assert not lock.exists()
         assert not new.exists()
@@ -444,7 +444,7 @@ async def test_a_lock_of_a_killed_server_is_taken_over(project: Path) -> None:
     assert sorted(one.name for one in directory.glob("config*")) == ["config"]
 
 
-@needs_view
+@needs_namespaces
 async def test_other_places_of_configurations(project: Path, tmp_path: Path) -> None:
     """confinement-41: submodules, linked worktrees, nested clones; and a read-only root, where nothing is changed."""
     part = tmp_path / "part"
@@ -460,21 +460,21 @@ async def test_other_places_of_configurations(project: Path, tmp_path: Path) -> 
         "for d in project project/sub project/nested tree; do"
         " git -C $d config --list; git -C $d config user.name N; done"
     )
-    async with kept(project.parent) as place:
+    async with sandboxed(project.parent) as place:
         output, remarks = await run(place, f"{listing}; grep -rn {TOKEN} .", ".")
         assert TOKEN not in output
         assert remarks == ""
         assert "https://w.example/x" in output
     for place_of in ("project/sub", "project/nested"):
         assert setting(project.parent / place_of, "--local", "user.name") == "N"
-    async with kept(Path(f"{project.parent}:ro")) as place:
+    async with sandboxed(Path(f"{project.parent}:ro")) as place:
         output, _ = await run(place, "git config --list; git config user.name RO")
         assert TOKEN not in output
         assert "Read-only file system" in output
     assert setting(project, "user.name") == "N"
 
 
-@needs_view
+@needs_namespaces
 async def test_a_submodule_keeps_its_protection_wherever_it_is(project: Path, tmp_path: Path) -> None:
     """confinement-41, confinement-6: placed in another git directory, made one itself, or moved in `.git`."""
     part = tmp_path / "part"
@@ -490,7 +490,7 @@ async def test_a_submodule_keeps_its_protection_wherever_it_is(project: Path, tm
     back = "mv HEAD objects refs libs/sub; mv ../refs/sub libs"
     use = f"grep -rs {TOKEN} ..; for d in libs/sub ../refs/sub; do git config -f $d/config core.fsmonitor x; done"
     modules = "project/.git/modules"
-    async with kept(project.parent) as place:
+    async with sandboxed(project.parent) as place:
         for attempt in attempts[:2]:
             await place.run("sh", "-c", attempt, directory=modules)
             completed = await place.run("sh", "-c", f"{use}; echo x > libs/sub/hooks/post-checkout", directory=modules)
@@ -508,12 +508,12 @@ async def test_a_submodule_keeps_its_protection_wherever_it_is(project: Path, tm
     assert "fsmonitor" not in (inner / "config").read_text()
 
 
-@needs_view
+@needs_namespaces
 async def test_a_remote_that_is_used_keeps_its_address(project: Path) -> None:
     """confinement-43: without a URL git takes the remote's name for a path, and a push to it runs the hooks there."""
     git("config", "branch.main.remote", "origin", directory=project)
     git("config", "remote.pushDefault", "ssh", directory=project)
-    async with kept(project.parent) as place:
+    async with sandboxed(project.parent) as place:
         _, remarks = await run(place, "for n in origin ssh behind; do git config --unset remote.$n.url; done")
         assert "remote.origin.url (project/.git/config), remote.ssh.url" in remarks
         assert "remote.behind" not in remarks
@@ -530,13 +530,13 @@ async def test_a_remote_that_is_used_keeps_its_address(project: Path) -> None:
 HELPER = f"!f() {{ echo password={TOKEN}; }}; f"
 
 
-@needs_view
+@needs_namespaces
 @pytest.mark.parametrize(("key", "value"), [("http.extraHeader", f"X: {TOKEN}"), ("credential.helper", HELPER)])
 async def test_a_credential_for_all_servers_is_not_sent_to_a_new_one(project: Path, key: str, value: str) -> None:
     """confinement-43: git would send it to an address that a command has chosen."""
     (project / ".git" / "config").write_text('[remote "origin"]\n\turl = https://h.example/x\n')
     git("config", key, value, directory=project)
-    async with kept(project.parent) as place:
+    async with sandboxed(project.parent) as place:
         _, remarks = await run(
             place,
             "git config remote.origin.url https://h.example:8443/x; git config remote.n.url http://h.example/x;"
@@ -553,7 +553,7 @@ async def test_a_credential_for_all_servers_is_not_sent_to_a_new_one(project: Pa
     ]
 
 
-@needs_view
+@needs_namespaces
 async def test_credentials_beside_the_configuration(project: Path) -> None:
     """confinement-41: old copies, credential stores, included files, bare repositories, separate git directories, and
     links."""
@@ -579,7 +579,7 @@ async def test_credentials_beside_the_configuration(project: Path) -> None:
     git("clone", "-q", "--bare", ".", "../plain.git", directory=project)
     git("config", "--remove-section", "remote.origin", directory=top / "plain.git")
     (top / "bare.git" / "config.worktree").write_text(f'[http "https://h/"]\n\textraheader = X: {TOKEN}\n')
-    async with kept(top) as place:
+    async with sandboxed(top) as place:
         listing = (
             "for d in project bare.git tree linked; do git -C $d remote -v; done; git -C project config branch.sort"
         )
@@ -688,12 +688,12 @@ def test_unchanged_files_and_hidden_values_are_kept() -> None:
     assert os.fsdecode(serialize(without_credentials(settings))).count("[credential]") == 0
 
 
-@needs_view
+@needs_namespaces
 async def test_a_hidden_file_that_a_configuration_includes_is_listed_once(project: Path) -> None:
     """confinement-41: what is hidden for another reason keeps that reason."""
     (project / ".env").write_text(f"API_TOKEN={TOKEN}\n")
     git("config", "include.path", "../.env", directory=project)
-    async with kept(project.parent) as place:
+    async with sandboxed(project.parent) as place:
         output, _ = await run(place, "cat .env")
         assert TOKEN not in output
         found = [one for one in place.runner.hidden() if one.path.endswith("/.env")]

@@ -16,12 +16,12 @@ import anyio
 import pytest
 
 from coretools.process.run import Completed
-from tests.process.test_sandbox_pool import Place, kept, needs_view
+from tests.process.test_sandbox_pool import SandboxedRunner, needs_namespaces, sandboxed
 from tests.process.tree import PATIENCE_SECONDS
 from tests.protocol.peer import peer
 from tests.protocol.test_jobs import facts
 
-pytestmark = needs_view
+pytestmark = needs_namespaces
 
 CANARY = "c4n4ry-0f-a-t0ken"
 SECRET = f"API_TOKEN={CANARY}-{{}}\n"
@@ -102,7 +102,7 @@ class RemoteCommand:
 
 
 @asynccontextmanager
-async def running_command(place: Place, root: Path) -> AsyncIterator[RemoteCommand]:
+async def running_command(place: SandboxedRunner, root: Path) -> AsyncIterator[RemoteCommand]:
     """A command that runs until the block ends."""
     command = RemoteCommand(root)
     async with anyio.create_task_group() as group:
@@ -186,7 +186,7 @@ async def test_a_replaced_file_is_covered_again(root: Path, folder: str) -> None
     file."""
     config, secret = root / folder / ".git" / "config", root / folder / ".env"
     plant = f"add('{folder}/.git/config', '[core]{chr(92)}n fsmonitor = evil')"
-    async with kept(root) as place:
+    async with sandboxed(root) as place:
         async with running_command(place, root) as command:
             for way in WAYS:
                 way(secret, SECRET.format(way.__name__))
@@ -214,7 +214,7 @@ async def test_directories_are_covered_again_with_what_is_in_them(root: Path) ->
     git("init", "-q", directory=other)
     (other / ".git" / "config").write_text(CONFIG)
     config = f"'{CANARY}' in read('.git/config')"
-    async with kept(root) as place:
+    async with sandboxed(root) as place:
         async with running_command(place, root) as command:
             shutil.rmtree(root / ".git")
             shutil.copytree(other / ".git", root / ".git")
@@ -243,7 +243,7 @@ async def test_directories_are_covered_again_with_what_is_in_them(root: Path) ->
 
 async def test_what_a_command_makes_itself_stays_its_own(root: Path) -> None:
     """confinement-14: only a name that had a cover gets one; a new secret file or repository, or a copy, does not."""
-    async with kept(root) as place, running_command(place, root) as command:
+    async with sandboxed(root) as place, running_command(place, root) as command:
         command.ask("os.mkdir('build') or add('build/key.pem', 'x') or add('build/.env', 'API_TOKEN=x')")
         command.ask("os.rename('deep', 'elsewhere') or os.makedirs('deep/project')")
         command.ask("add('deep/project/.env', 'API_TOKEN=mine')")
@@ -260,7 +260,7 @@ async def test_a_flood_of_events_hides_no_change(root: Path) -> None:
     """confinement-14: all covers are checked when the kernel drops events, and during an endless flood of them too."""
     once = "[(add('deep/x', ''), os.rename('deep/x', 'x')) for _ in range(20_000)] and 'done'"
     forever = "while True: os.rename('x', 'deep/x'); os.rename('deep/x', 'x')"
-    async with kept(root) as place, running_command(place, root) as command:
+    async with sandboxed(root) as place, running_command(place, root) as command:
         assert command.ask(once) == "done"
         renamed(root / ".env", SECRET.format("once"))
         await command.until("read('.env')", "PermissionError")

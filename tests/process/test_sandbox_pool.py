@@ -38,11 +38,11 @@ from tests.starting import warm
 
 ENVIRONMENT = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")}
 
-needs_view = pytest.mark.skipif(
+needs_namespaces = pytest.mark.skipif(
     landlock.abi() < landlock.ABI_REQUIRED or subprocess.run(["unshare", "-Ur", "true"], check=False).returncode != 0,
     reason="needs Landlock and user namespaces",
 )
-pytestmark = needs_view
+pytestmark = needs_namespaces
 
 COMMAND = RunOptions(is_command=True)
 PLAIN = ConfinementPolicy()
@@ -57,7 +57,7 @@ def _mode(path: str | Path) -> int:
     return os.stat(path).st_mode & 0o777
 
 
-class Place:
+class SandboxedRunner:
     """A runner with a sandbox pool, and its directory."""
 
     def __init__(self, runner: Runner, mine: pool.SandboxPool, roots: Roots) -> None:
@@ -76,23 +76,23 @@ class Place:
 
 
 @asynccontextmanager
-async def kept(
+async def sandboxed(
     *folders: Path, policy: ConfinementPolicy = PLAIN, limits: Limits = SHORT, home: Path | None = None
-) -> AsyncIterator[Place]:
+) -> AsyncIterator[SandboxedRunner]:
     environment = ENVIRONMENT | ({"HOME": str(home)} if home else {})
     specs = [RootSpec(str(folder).removesuffix(":ro"), writable=not str(folder).endswith(":ro")) for folder in folders]
     with Roots(specs, deny=DenyRules(DEFAULT_DENY)) as roots:
         mine = pool.SandboxPool(roots, policy, environment)
         runner = Runner(limits, environment, sandbox_pool=mine)
         try:
-            yield Place(runner, mine, roots)
+            yield SandboxedRunner(runner, mine, roots)
         finally:
             await runner.close()
 
 
 async def test_the_strongest_tier_is_used(tmp_path: Path) -> None:
     """confinement-1: found by trying; no stronger tier is missing."""
-    async with kept(tmp_path) as place:
+    async with sandboxed(tmp_path) as place:
         holding = await place.runner.prepare()
     assert (holding.tier, holding.missing, holding.is_permitted) == ("full", {}, True)
 
@@ -147,7 +147,7 @@ async def test_network_opened_by_the_operator(tmp_path: Path) -> None:
     for access in ("deny", "allow"):
         with socket.create_server(("127.0.0.1", 0)) as server:
             server.setblocking(False)
-            async with kept(tmp_path, policy=ConfinementPolicy(network=access)) as place:
+            async with sandboxed(tmp_path, policy=ConfinementPolicy(network=access)) as place:
                 ended = await place.run(sys.executable, "-c", reach, str(server.getsockname()[1]))
             assert ended.ok == (access == "allow")
 
@@ -158,7 +158,7 @@ async def test_paths_opened_by_the_operator(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text(name)
     policy = ConfinementPolicy(readable=(str(tmp_path / "readable"),), writable=(str(tmp_path / "given"),))
-    async with kept(tmp_path / "root", policy=policy) as place:
+    async with sandboxed(tmp_path / "root", policy=policy) as place:
         output = await place.sh(
             f"cd {tmp_path}; cat readable/file given/file hidden/file; echo x > readable/new; echo x > given/new; ls"
         )
@@ -172,7 +172,7 @@ async def test_a_replaced_path_of_the_operator_is_read(tmp_path: Path) -> None:
     """confinement-34: a file, and a directory."""
     (tmp_path / "root").mkdir()
     readable, folder = tmp_path / "readable", tmp_path / "folder"
-    async with kept(tmp_path / "root", policy=ConfinementPolicy(readable=(str(readable), str(folder)))) as place:
+    async with sandboxed(tmp_path / "root", policy=ConfinementPolicy(readable=(str(readable), str(folder)))) as place:
         for text in ("first", "second"):
             (tmp_path / "fresh").mkdir()
             (tmp_path / "fresh" / "file").write_text(text)
@@ -187,7 +187,7 @@ async def test_a_replaced_path_of_the_operator_is_read(tmp_path: Path) -> None:
 async def test_what_becomes_denied_is_masked(tmp_path: Path) -> None:
     """confinement-14: for the next command, whether it was created, replaced or moved; other files are not."""
     (tmp_path / "deep").mkdir()
-    async with kept(tmp_path) as place:
+    async with sandboxed(tmp_path) as place:
         assert "No such file" in await place.sh("cat .env deep/.env")
         (tmp_path / ".env").write_text("TOKEN=canary")
         assert "canary" not in await place.sh("cat .env")
@@ -201,7 +201,7 @@ async def test_what_becomes_denied_is_masked(tmp_path: Path) -> None:
 
 async def test_a_hidden_file_that_is_made_again_is_masked(tmp_path: Path) -> None:
     """confinement-14: also when it reuses the inode number of the old one, whose cover was removed with it."""
-    async with kept(tmp_path) as place:
+    async with sandboxed(tmp_path) as place:
         for turn in range(5):
             (tmp_path / ".env").write_text(f"TOKEN=canary {turn}")
             assert "canary" not in await place.sh("cat .env")
@@ -210,7 +210,7 @@ async def test_a_hidden_file_that_is_made_again_is_masked(tmp_path: Path) -> Non
 
 async def test_a_repository_that_is_made_again_is_fixed(tmp_path: Path) -> None:
     """confinement-14: its control files become read-only again."""
-    async with kept(tmp_path) as place:
+    async with sandboxed(tmp_path) as place:
         for _ in range(5):
             await anyio.run_process(["git", "init", "-q", str(tmp_path)])
             await place.sh("printf x >> .git/config; rm .git/config; mv .git elsewhere")
@@ -223,7 +223,7 @@ async def test_a_hidden_file_that_was_renamed_stays_hidden(tmp_path: Path) -> No
     """confinement-25: whoever renamed it, into whatever directory."""
     (tmp_path / ".env").write_text("TOKEN=canary")
     (tmp_path / "deep").mkdir()
-    async with kept(tmp_path) as place:
+    async with sandboxed(tmp_path) as place:
         assert "canary" not in await place.sh("cat .env")
         (tmp_path / ".env").rename(tmp_path / "deep" / "notes.txt")
         assert "canary" not in await place.sh("cat deep/notes.txt")
@@ -236,7 +236,7 @@ async def test_a_hidden_file_stays_hidden_in_a_git_directory(tmp_path: Path) -> 
     (tmp_path / ".git" / "objects").mkdir(parents=True)
     for name in (".env", ".env.local"):
         (tmp_path / name).write_text("TOKEN=canary")
-    async with kept(tmp_path) as place:
+    async with sandboxed(tmp_path) as place:
         assert "canary" not in await place.sh("cat .env .env.local")
         await place.sh("mv .env .git/objects/moved; mv .env.local notes")
         assert "canary" not in await place.sh("cat .git/objects/moved .env notes .env.local")
@@ -251,7 +251,7 @@ async def test_what_is_hidden_by_its_directory_stays_hidden_when_that_is_moved(t
     for path in (".docker/config.json", "old/.ssh/plain.txt"):
         (tmp_path / path).parent.mkdir(parents=True)
         (tmp_path / path).write_text('{"auth": "canary"}')
-    async with kept(tmp_path) as place:
+    async with sandboxed(tmp_path) as place:
         assert "canary" not in await place.sh("cat .docker/config.json")
         (tmp_path / ".docker").rename(tmp_path / "d2")
         (tmp_path / "old" / ".ssh").rename(tmp_path / "s2")
@@ -263,7 +263,7 @@ async def test_what_is_hidden_by_its_directory_stays_hidden_when_that_is_moved(t
 
 async def test_a_new_file_with_the_inode_of_a_hidden_one_is_open(tmp_path: Path) -> None:
     """confinement-25: a reused inode number hides nothing."""
-    async with kept(tmp_path) as place:
+    async with sandboxed(tmp_path) as place:
         for _ in range(20):
             (tmp_path / ".env").write_text("TOKEN=canary")
             inode = (tmp_path / ".env").stat().st_ino
@@ -280,7 +280,7 @@ async def test_a_new_file_with_the_inode_of_a_hidden_one_is_open(tmp_path: Path)
 
 async def test_commands_that_wait_share_a_scan(tmp_path: Path) -> None:
     """confinement-27: one scan that starts after all of them asked serves them all."""
-    async with kept(tmp_path) as place:
+    async with sandboxed(tmp_path) as place:
         await place.runner.prepare()
         before = place.sandbox_pool.scans
 
@@ -307,7 +307,7 @@ async def test_a_long_scan_lets_others_go_on(tmp_path: Path) -> None:
             await anyio.lowlevel.checkpoint()
             turns += 1
 
-    async with kept(tmp_path) as place, anyio.create_task_group() as tasks:
+    async with sandboxed(tmp_path) as place, anyio.create_task_group() as tasks:
         await place.runner.prepare()
         for number in range(3000):
             (tmp_path / str(number) / "new").mkdir()
@@ -321,7 +321,7 @@ async def test_a_long_scan_lets_others_go_on(tmp_path: Path) -> None:
 
 async def test_a_running_command_outlives_a_new_view(tmp_path: Path) -> None:
     """confinement-14: running commands continue, and end with the runner."""
-    async with kept(tmp_path) as place, anyio.create_task_group() as tasks:
+    async with sandboxed(tmp_path) as place, anyio.create_task_group() as tasks:
         tasks.start_soon(place.sh, "echo up > up; while [ ! -e go ]; do sleep 0.01; done; echo done > done")
         await until_exists(tmp_path / "up")
         (tmp_path / ".env").write_text("TOKEN=canary")
@@ -333,7 +333,7 @@ async def test_a_running_command_outlives_a_new_view(tmp_path: Path) -> None:
 async def test_settings_that_a_command_makes(tmp_path: Path) -> None:
     """confinement-6: nothing can prevent a command from creating new ones; its result reports them."""
     (tmp_path / ".idea").mkdir()
-    async with kept(tmp_path) as place:
+    async with sandboxed(tmp_path) as place:
         ended = await place.run("mkdir", ".vscode")
         assert ended.made == (f"{tmp_path}/.vscode",)
         assert (await place.run("touch", ".vscode/tasks.json")).exit_code == 1
@@ -346,7 +346,7 @@ async def test_a_read_only_root(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
     (tmp_path / "fixed" / "file").write_text("content")
     (tmp_path / "fixed" / "file").chmod(0o644)
-    async with kept(tmp_path / "root", Path(f"{tmp_path / 'fixed'}:ro")) as place:
+    async with sandboxed(tmp_path / "root", Path(f"{tmp_path / 'fixed'}:ro")) as place:
         ended = await place.run(
             "sh",
             "-c",
@@ -360,7 +360,7 @@ async def test_a_read_only_root(tmp_path: Path) -> None:
 
 async def test_home_and_temporary_files(tmp_path: Path) -> None:
     """confinement-16: the home is empty at first; it and /tmp are shared by the commands and deleted at the end."""
-    async with kept(tmp_path) as place:
+    async with sandboxed(tmp_path) as place:
         output = await place.sh("find ~ -maxdepth 1 -type f; echo 1 > ~/kept; echo 2 > /tmp/kept; echo 3 > $TMPDIR/t")
         assert output == ""
         assert await place.sh("cat ~/kept /tmp/kept /tmp/t") == "1\n2\n3\n"
@@ -385,7 +385,7 @@ def test_scratch_of_a_killed_server(tmp_path: Path) -> None:
 
 async def test_a_file_that_grows_too_large(tmp_path: Path) -> None:
     """confinement-17: SIGXFSZ ends its writer at the limit."""
-    async with kept(tmp_path, policy=ConfinementPolicy(file_bytes=65536)) as place:
+    async with sandboxed(tmp_path, policy=ConfinementPolicy(file_bytes=65536)) as place:
         ended = await place.run("dd", "if=/dev/zero", "of=big", "bs=4096", "count=100")
     assert ended.signal == "SIGXFSZ"
     assert (tmp_path / "big").stat().st_size == 65536
@@ -394,7 +394,7 @@ async def test_a_file_that_grows_too_large(tmp_path: Path) -> None:
 async def test_a_process_that_takes_too_much_memory(tmp_path: Path) -> None:
     """confinement-17: further allocations fail."""
     hog = "a = bytearray(200 << 20)"
-    async with kept(tmp_path, policy=ConfinementPolicy(memory_bytes=100 << 20)) as place:
+    async with sandboxed(tmp_path, policy=ConfinementPolicy(memory_bytes=100 << 20)) as place:
         ended = await place.run(sys.executable, "-c", hog)
     assert "MemoryError" in ended.stderr.text()
 
@@ -411,7 +411,7 @@ while True:
 
 async def test_a_command_of_too_many_processes(tmp_path: Path) -> None:
     """confinement-17: the whole command is ended, and its result gives the reason; the next command runs."""
-    async with kept(tmp_path, policy=ConfinementPolicy(processes=40)) as place:
+    async with sandboxed(tmp_path, policy=ConfinementPolicy(processes=40)) as place:
         ended = await place.run(sys.executable, "-c", BOMB, "bomb-8a1c")
         assert ended.stopped_for == "too many processes"
         assert ended.stragglers_stopped >= 40
@@ -442,7 +442,7 @@ async def test_programs_that_can_not_be_started(
     for name, text in (("lost", "#!/no/such/interpreter\n"), ("formless", "\x01\x02")):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
-    async with kept(tmp_path) as place:
+    async with sandboxed(tmp_path) as place:
         with pytest.raises(error, match=words):
             await place.run(*argv)
         assert await place.sh("echo on") == "on\n"
@@ -455,7 +455,7 @@ async def test_a_program_out_of_sight(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_text("#!/bin/sh\n")
     program.chmod(0o755)
-    async with kept(tmp_path / "root") as place:
+    async with sandboxed(tmp_path / "root") as place:
         with pytest.raises(CannotStart, match="which is hidden from commands; the operator can grant it"):
             await place.run(str(program))
 
@@ -491,7 +491,7 @@ async def test_a_directory_that_was_exchanged(tmp_path: Path) -> None:
 async def test_a_command_that_comes_while_the_fork_server_ends_is_dropped(tmp_path: Path, how: str) -> None:
     """confinement-20: the end of the server closes it from another thread; the request neither waits nor leaks a
     descriptor."""
-    async with kept(tmp_path) as place:
+    async with sandboxed(tmp_path) as place:
         await place.runner.prepare()
         client = place.sandbox_pool._client
         assert client is not None
@@ -515,7 +515,7 @@ async def test_a_command_that_comes_while_the_fork_server_ends_is_dropped(tmp_pa
 
 async def test_a_fork_server_that_takes_a_moment_to_end_is_no_error(tmp_path: Path) -> None:
     """confinement-19: one that was given up, and still runs when the next command starts."""
-    async with kept(tmp_path) as place:
+    async with sandboxed(tmp_path) as place:
         await place.runner.prepare()
         client = place.sandbox_pool._client
         assert client is not None
@@ -527,7 +527,7 @@ async def test_a_fork_server_that_takes_a_moment_to_end_is_no_error(tmp_path: Pa
         os.kill(outside, signal.SIGCONT)
 
 
-def fork_servers(place: Place) -> list[int]:
+def fork_servers(place: SandboxedRunner) -> list[int]:
     """The processes of the fork server of this pool."""
     client = place.sandbox_pool._client  # the pool does not publish the pid that the test kills
     assert client is not None
@@ -537,7 +537,7 @@ def fork_servers(place: Place) -> list[int]:
 async def test_a_fork_server_that_was_ended(tmp_path: Path) -> None:
     """confinement-19: its commands end with it, and the next command gets a new one."""
     token = f"1001.{os.getpid():09}"
-    async with kept(tmp_path) as place:
+    async with sandboxed(tmp_path) as place:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(place.sh, f"{_slow(token)}; sleep {token}")
             await until(lambda: _sleeping(token) and is_there(tmp_path / "up"))
@@ -550,7 +550,7 @@ async def test_a_fork_server_that_was_ended(tmp_path: Path) -> None:
 
 async def test_process_1_of_the_view_was_ended(tmp_path: Path) -> None:
     """confinement-19: a command runs right after it, although the process outside may not have noticed yet."""
-    async with kept(tmp_path) as place:
+    async with sandboxed(tmp_path) as place:
         await place.runner.prepare()
         for _ in range(5):
             [outside] = fork_servers(place)
@@ -563,7 +563,7 @@ async def test_process_1_of_the_view_was_ended(tmp_path: Path) -> None:
 async def test_a_supervisor_that_was_ended(tmp_path: Path) -> None:
     """confinement-19: its command ends, with all descendants, and reports it; others continue."""
     token = f"1000.{os.getpid():09}"
-    async with kept(tmp_path) as place:
+    async with sandboxed(tmp_path) as place:
         ended: list[Completed] = []
 
         async def watch() -> None:
@@ -606,7 +606,7 @@ def _sleeping(token: str) -> list[int]:
 
 async def test_many_at_once(tmp_path: Path) -> None:
     """confinement-21: 200 concurrent commands are all answered, and all descriptors are closed."""
-    async with kept(tmp_path) as place:
+    async with sandboxed(tmp_path) as place:
         await place.sh("true")
         before = len(os.listdir("/proc/self/fd"))
         outputs: list[str] = []
@@ -624,7 +624,7 @@ async def test_many_at_once(tmp_path: Path) -> None:
 async def test_a_terminal(tmp_path: Path) -> None:
     """confinement-22: the program gets a terminal of its own, with a size and the interrupt key."""
     options = RunOptions(is_command=True, terminal=TerminalSize(rows=30, columns=90), timeout_seconds=20)
-    async with kept(tmp_path) as place:
+    async with sandboxed(tmp_path) as place:
         output = await place.sh("test -t 0 && stty size && echo ok > /dev/tty && ps -o tty= -p $$", options)
     lines = output.split()
     assert lines[:3] == ["30", "90", "ok"]
@@ -632,7 +632,7 @@ async def test_a_terminal(tmp_path: Path) -> None:
 
 async def test_output_in_no_encoding_and_closed_outputs(tmp_path: Path) -> None:
     """confinement-18: undecodable bytes are replaced; a program that closes its outputs is waited for."""
-    async with kept(tmp_path) as place:
+    async with sandboxed(tmp_path) as place:
         assert "�" in await place.sh(r"printf '\377\376'")
         ended = await place.run("sh", "-c", "exec >&- 2>&-; sleep 0.2; exit 3")
     assert ended.exit_code == 3
@@ -670,7 +670,7 @@ def test_a_root_that_was_replaced(tmp_path: Path) -> None:
 async def test_no_place_for_temporary_files(tmp_path: Path) -> None:
     """confinement-18: commands are refused with the reason; other children run."""
     for every_place in ((tempfile.gettempdir(), *FALLBACKS), ("/",)):
-        async with kept(tmp_path, policy=replace(PLAIN, writable=every_place)) as place:
+        async with sandboxed(tmp_path, policy=replace(PLAIN, writable=every_place)) as place:
             with pytest.raises(Unsupported, match="no directory for the temporary files of commands"):
                 await place.run("true")
             assert (await place.run("true", options=RunOptions())).ok
@@ -695,7 +695,7 @@ async def test_commands_do_not_control_the_path_to_a_root(tmp_path: Path) -> Non
     for path in (project, outside):
         path.mkdir(parents=True)
     (project / "file").write_text("content")
-    async with kept(project, home=tmp_path / "home") as place:
+    async with sandboxed(project, home=tmp_path / "home") as place:
         output = await place.sh(
             f"cd ~ && mv code code2 && ln -s {outside} code && echo A=1 > code2/project/.env && echo done"
         )
@@ -707,7 +707,7 @@ async def test_commands_do_not_control_the_path_to_a_root(tmp_path: Path) -> Non
 async def test_a_tier_in_use_is_not_replaced_by_a_weaker_one(tmp_path: Path) -> None:
     """confinement-1: when tier full cannot be set up again, commands are refused, not confined by a weaker tier."""
     (tmp_path / ".env").write_text("TOKEN=canary")
-    async with kept(tmp_path) as place:
+    async with sandboxed(tmp_path) as place:
         await place.run("true")
         home, away = f"{place.sandbox_pool.scratch}/home", f"{place.sandbox_pool.scratch}/away"
         os.rename(home, away)
@@ -740,14 +740,14 @@ async def test_a_directory_that_can_not_be_scanned_is_closed(tmp_path: Path, nam
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / ".env").write_text("TOKEN=canary")
     hide, read = HIDE[name]
-    async with kept(tmp_path) as place:
+    async with sandboxed(tmp_path) as place:
         await place.sh(hide.format(root=tmp_path))
         assert "canary" not in await place.sh(read)
 
 
 async def test_files_that_make_git_run_code_are_reported(tmp_path: Path) -> None:
     """confinement-6: files of a git directory that redirect git, and a new repository itself."""
-    async with kept(tmp_path) as place:
+    async with sandboxed(tmp_path) as place:
         assert (await place.run("git", "init", "-q")).made == (f"{tmp_path}/.git",)
         ended = await place.run("sh", "-c", "echo ../evil > .git/commondir")
         assert ended.made == (f"{tmp_path}/.git/commondir",)
@@ -768,7 +768,7 @@ def test_a_home_is_no_tool_chain(tmp_path: Path) -> None:
 async def test_a_cancel_at_any_moment_of_a_start(tmp_path: Path) -> None:
     """confinement-20: leaves no command that starts nevertheless."""
     token = f"1000.7{os.getpid():09}"
-    async with kept(tmp_path) as place:
+    async with sandboxed(tmp_path) as place:
         await place.run("true")
         for step in range(80):
             with anyio.move_on_after(step * 0.0002):

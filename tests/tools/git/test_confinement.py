@@ -32,7 +32,7 @@ from coretools.tools.git.open_checkout import read_rules, write_rules
 from tests.checkout import TREE
 from tests.protocol.peer import HANDSHAKE, Peer
 from tests.roots.test_race import swapped
-from tests.tools.git.test_hostile import SPRINGING
+from tests.tools.git.test_hostile import TRIGGERED
 from tests.tools.git.traps import Trap, laid, snapshot
 from tests.tools.git.world import SECRET, World
 
@@ -87,14 +87,14 @@ async def plain_git(world: World, *, change: bool) -> AsyncIterator[Git]:
 
 
 @needs_landlock
-@pytest.mark.parametrize("trap", SPRINGING, ids=lambda trap: trap.name)
+@pytest.mark.parametrize("trap", TRIGGERED, ids=lambda trap: trap.name)
 async def test_confined_plain_git_triggers_no_trap(tmp_path: Path, trap: Trap) -> None:
     """git-28: the traps that plain git falls into (test_hostile.py), without our options and checks."""
     world = laid(trap, tmp_path)
     before = snapshot(world)
     outputs = []
     async with plain_git(world, change=True) as git:
-        for words in trap.springs:
+        for words in trap.triggers:
             completed = await git(*words)
             outputs.append(completed.stdout.text() + completed.stderr.text())
     assert snapshot(world) == before

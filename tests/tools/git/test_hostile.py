@@ -12,15 +12,15 @@ from tests.tools.git.world import SECRET, World
 
 ALL_PROGRAMS = (*PROGRAMS, *EXTERNAL_PROGRAMS)
 ALL_REDIRECTIONS = (*REDIRECTIONS, *EXTERNAL_REDIRECTIONS)
-SPRINGING = [trap for trap in (*ALL_PROGRAMS, *ALL_REDIRECTIONS, *WRITTEN_THROUGH) if trap.springs]
+TRIGGERED = [trap for trap in (*ALL_PROGRAMS, *ALL_REDIRECTIONS, *WRITTEN_THROUGH) if trap.triggers]
 
 
-@pytest.mark.parametrize("trap", SPRINGING, ids=lambda trap: trap.name)
+@pytest.mark.parametrize("trap", TRIGGERED, ids=lambda trap: trap.name)
 def test_plain_git_falls_into_the_trap(tmp_path: Path, trap: Trap) -> None:
     """git-12, git-13: the traps of the tests below work with this git."""
     world = laid(trap, tmp_path)
     before = snapshot(world)
-    outputs = [world.git(*words, check=False) for words in trap.springs]
+    outputs = [world.git(*words, check=False) for words in trap.triggers]
     assert snapshot(world) != before or SECRET in "".join(outputs)
 
 
@@ -35,7 +35,7 @@ async def test_no_program_of_a_repository_runs(tmp_path: Path, trap: Trap) -> No
         text = "\n".join(await answers(tools))
     assert snapshot(world) == before
     assert SECRET not in text
-    assert trap.tells in text
+    assert trap.reported in text
     if "equals" not in trap.name:
         assert "branch main" in text
 
@@ -54,7 +54,7 @@ async def test_a_repository_that_leads_out_is_refused(tmp_path: Path, trap: Trap
         before = snapshot(world)
         texts = await answers(tools)
     assert snapshot(world) == before
-    assert all(text.startswith("git-refused: ") and trap.tells in text for text in texts), texts
+    assert all(text.startswith("git-refused: ") and trap.reported in text for text in texts), texts
     assert SECRET not in "".join(texts)
 
 
@@ -67,7 +67,7 @@ async def test_nothing_is_written_through_a_link(tmp_path: Path, trap: Trap) -> 
         texts = await answers(tools)
     assert snapshot(world) == before
     changes = texts[9:13]
-    assert all(text.startswith("git-refused: ") and trap.tells in text for text in changes), texts
+    assert all(text.startswith("git-refused: ") and trap.reported in text for text in changes), texts
 
 
 async def test_a_work_tree_elsewhere_is_not_used(tmp_path: Path) -> None:

@@ -17,9 +17,9 @@ class Trap:
 
     name: str
     lay: Callable[[World], None]
-    springs: tuple[tuple[str, ...], ...] = ()
+    triggers: tuple[tuple[str, ...], ...] = ()
     """Commands of plain git, one of which triggers the trap. Empty if this version of git has none."""
-    tells: str = ""
+    reported: str = ""
     """A text that an answer or a refusal must contain."""
 
 
