@@ -82,14 +82,18 @@ def started_in_a_group(
 def test_a_group_is_killed_at_once() -> None:
     """confinement-23: kills every member, whatever its session."""
     group = ControlGroup(f"{ABOVE}/coretools-test-{os.getpid()}", tasks=100, memory_bytes=1 << 30)
-    child = subprocess.Popen(["sh", "-c", "read go; setsid sleep 1000 & sleep 1000"], stdin=subprocess.PIPE)
-    group.add(child.pid)
-    assert child.stdin is not None
-    child.stdin.write(b"go\n")
-    child.stdin.close()
-    anyio.run(until, lambda: len(Path(group.path, "cgroup.procs").read_text().split()) >= 3)
-    assert group.kill()
-    assert child.wait(20) == -signal.SIGKILL
+    one = "sh -c 'echo up; exec sleep 1000'"
+    pipe = subprocess.PIPE
+    with subprocess.Popen(["sh", "-c", f"read go; setsid {one} & {one}; true"], stdin=pipe, stdout=pipe) as child:
+        group.add(child.pid)
+        assert child.stdin is not None
+        assert child.stdout is not None
+        child.stdin.write(b"go\n")
+        child.stdin.close()
+        assert [child.stdout.readline() for _ in range(2)] == [b"up\n"] * 2
+        assert len(members(os.path.basename(group.path))) == 3
+        assert group.kill()
+        assert child.wait(20) == -signal.SIGKILL
     group.close()
     assert not os.path.exists(group.path)
 

@@ -157,7 +157,7 @@ with socket.socket(socket.AF_UNIX) as server:
 
 @pytest.mark.parametrize("name", WORKS)
 def test_sockets_between_processes_of_a_command(server: Server, name: str) -> None:
-    """confinement-8: loopback and Unix sockets work without a view and without a granted network."""
+    """confinement-8: loopback and Unix sockets work without namespaces and without a granted network."""
     assert server.python(WORKS[name] + "\nprint('works')") == "works"
 
 

@@ -32,7 +32,7 @@ from coretools.roots.read import open_directory
 from coretools.roots.root import RootSpec
 from coretools.roots.root_set import Roots
 from tests.docker_profile import under_profile
-from tests.process.tree import alive, is_alive, until, until_exists, until_exited
+from tests.process.tree import alive, is_alive, until, until_exists, until_exited, until_files
 from tests.protocol.peer import command_line, peer, processes_with
 from tests.starting import warm
 
@@ -380,7 +380,7 @@ def test_scratch_of_a_killed_server(tmp_path: Path) -> None:
         client.call("run_command", command="sh -c 'mkdir -p /tmp/a/b; echo x > /tmp/a/b/c'")
         assert len(list(temporary.iterdir())) == 1
         client.process.kill()
-    anyio.run(until, lambda: not list(temporary.iterdir()))
+    anyio.run(until_files, temporary, lambda: not list(temporary.iterdir()))
 
 
 async def test_a_file_that_grows_too_large(tmp_path: Path) -> None:
