@@ -169,7 +169,7 @@ class ConfinedRunner:
         if confined_thread is None:
             return False
         options = RunOptions(timeout_seconds=PROBE_SECONDS, keep_bytes=4096, confined_thread=confined_thread)
-        with replace(cwd, fd=os.open("/", HANDLE), shown="/") as top, suppress(CannotStart):
+        with replace(cwd, fd=os.open("/", HANDLE), display_path="/") as top, suppress(CannotStart):
             completed = await self._runner.run((program, "--version"), cwd=top, options=options)
             if completed.ok or completed.timed_out or completed.exit_code is None:
                 return True

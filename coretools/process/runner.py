@@ -171,7 +171,7 @@ class Runner:
         if self._sandbox_pool is not None and self._sandbox_pool.tier is None:
             await self.prepare()
         if self.tier in (None, "none") and not cwd.place.root.writable:
-            raise ReadOnly(f"{cwd.shown}: the root is read-only, and a program started there could write to it")
+            raise ReadOnly(f"{cwd.display_path}: the root is read-only, and a program started there could write to it")
         if self._sandbox_pool is not None and self._sandbox_pool.has_fork_server:
             return await self._start_command(self._sandbox_pool, run, argv, cwd, options)
         if self._sandbox_pool is not None:

@@ -43,7 +43,7 @@ async def start_command(
         Busy, InputOutput: no processes or descriptors left.
     """
     if os.fstat(cwd.fd).st_nlink == 0:
-        raise CannotStart(f"{cwd.shown}: the working directory is gone")
+        raise CannotStart(f"{cwd.display_path}: the working directory is gone")
     sandbox_pool.command_started()
     async with AsyncExitStack() as undo:
         undo.push_async_callback(_report_uncertain_end, sandbox_pool)
@@ -121,7 +121,7 @@ def _explain(
     sandbox_pool: SandboxPool,
 ) -> CoreError:
     if failure.what == "directory":
-        return CannotStart(f"{cwd.shown}: can't be the working directory: {os.strerror(failure.number)}")
+        return CannotStart(f"{cwd.display_path}: can't be the working directory: {os.strerror(failure.number)}")
     error = OSError(failure.number, os.strerror(failure.number))
     found = argv[0] if os.path.isabs(argv[0]) else shutil.which(argv[0], path=environment.get("PATH"))
     is_hidden = failure.number in (errno.ENOENT, errno.EACCES) and found is not None and os.path.exists(found)

@@ -142,10 +142,10 @@ class RunResources:
         variables = match_template(TEMPLATE, uri) or {}
         try:
             run = self._runs.get(str(variables.get("run", "")), principal)
-            shown = from_offset(run, _offset(str(variables.get("offset") or "0")), self._limits.read_bytes)
+            part_read = from_offset(run, _offset(str(variables.get("offset") or "0")), self._limits.read_bytes)
         except CoreError as error:
             raise _resource_error(uri, error) from error
-        text = "\n".join(part for part in (shown.text, shown.note) if part)
+        text = "\n".join(part for part in (part_read.text, part_read.note) if part)
         contents = types.TextResourceContents(uri=uri, mime_type=MIME_TYPE, text=text)
         return types.ReadResourceResult(contents=[contents], ttl_ms=0, cache_scope="private")
 

@@ -29,7 +29,7 @@ _PLAIN = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 class DeletedDirectory:
     """A directory that was deleted."""
 
-    shown: str
+    display_path: str
     entries: int = 0
     """Number of deleted files, links and directories in it."""
     hidden: list[str] = field(default_factory=list)
@@ -47,11 +47,11 @@ def delete_directory(roots: Roots, path: str) -> DeletedDirectory:
     """
     with resolve_for_change(roots, path, follow=False) as resolved:
         _require_deletable(roots, resolved)
-        return delete_tree(roots, resolved.place, resolved.fd, shown=resolved.shown)
+        return delete_tree(roots, resolved.place, resolved.fd, display_path=resolved.display_path)
 
 
 def delete_tree(
-    roots: Roots, place: RootedPath, above: int, *, shown: str, spares_links: bool = True
+    roots: Roots, place: RootedPath, above: int, *, display_path: str, spares_links: bool = True
 ) -> DeletedDirectory:
     """Delete a directory that contains no root, given its open parent directory.
 
@@ -60,7 +60,7 @@ def delete_tree(
     Raises:
         Unsupported, Conflict, and errors of the operating system: as `delete_directory`.
     """
-    deleted = DeletedDirectory(shown)
+    deleted = DeletedDirectory(display_path)
     tree = _TreeDeletion(roots, place, deleted, mount=_mount_of(above), spares_links=spares_links)
     tree.delete(above, posixpath.basename(place.relative))
     return deleted
@@ -69,9 +69,13 @@ def delete_tree(
 def _require_deletable(roots: Roots, resolved: ResolvedPath) -> None:
     require_name(resolved)
     if not stat.S_ISDIR(resolved.require_found().st_mode):
-        raise WrongType(f"{resolved.shown}: not a directory; use delete_file for files and links", path=resolved.shown)
+        raise WrongType(
+            f"{resolved.display_path}: not a directory; use delete_file for files and links", path=resolved.display_path
+        )
     if roots.holds_root(resolved.place):
-        raise InvalidPath(f"{resolved.shown}: contains a root, which cannot be deleted", path=resolved.shown)
+        raise InvalidPath(
+            f"{resolved.display_path}: contains a root, which cannot be deleted", path=resolved.display_path
+        )
 
 
 class _Level(NamedTuple):
@@ -122,12 +126,12 @@ class _TreeDeletion:
 
     def _enter(self, levels: list[_Level], here: int, name: str, beneath: str) -> int:
         """Enter a subdirectory of `here`, which is closed."""
-        shown = self._shown(beneath)
-        with translate_errors(shown):
+        display_path = self._display_path(beneath)
+        with translate_errors(display_path):
             below = os.open(name, DIRECTORY, dir_fd=here)
             with ExitStack() as undo:
                 undo.callback(os.close, below)
-                self._require_same_mount(below, shown)
+                self._require_same_mount(below, display_path)
                 with os.scandir(below) as scan:
                     entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in scan]
                 levels.append(_Level(name, beneath, identity_of(os.fstat(here)), entries))
@@ -137,38 +141,38 @@ class _TreeDeletion:
 
     def _leave(self, level: _Level, here: int) -> int:
         """Go up, and close and delete the directory that was left."""
-        shown = self._shown(level.beneath)
-        with translate_errors(shown):
+        display_path = self._display_path(level.beneath)
+        with translate_errors(display_path):
             above = os.open("..", _ABOVE, dir_fd=here)
             with ExitStack() as undo:
                 undo.callback(os.close, above)
-                _require_above(above, level, shown)
+                _require_above(above, level, display_path)
                 os.rmdir(level.name, dir_fd=above)
                 undo.pop_all()
         os.close(here)
         self._deleted.entries += bool(level.beneath)
         return above
 
-    def _require_same_mount(self, fd: int, shown: str) -> None:
+    def _require_same_mount(self, fd: int, display_path: str) -> None:
         if _mount_of(fd) != self._mount:
-            raise Unsupported(f"{shown}: a mount point, which is not deleted", path=shown)
+            raise Unsupported(f"{display_path}: a mount point, which is not deleted", path=display_path)
 
-    def _shown(self, beneath: str) -> str:
-        return f"{self._deleted.shown}/{beneath}" if beneath else self._deleted.shown
+    def _display_path(self, beneath: str) -> str:
+        return f"{self._deleted.display_path}/{beneath}" if beneath else self._deleted.display_path
 
     def _delete_file(self, here: int, name: str, beneath: str) -> None:
         place = RootedPath(self._place.root, join_path(self._place.relative, beneath))
-        shown = self._shown(beneath)
-        with translate_errors(shown):
-            if self._roots.hidden(place) and _truncate(here, name, shown, spares_links=self._spares_links):
+        display_path = self._display_path(beneath)
+        with translate_errors(display_path):
+            if self._roots.hidden(place) and _truncate(here, name, display_path, spares_links=self._spares_links):
                 self._deleted.hidden.append(beneath)
             os.unlink(name, dir_fd=here)
         self._deleted.entries += 1
 
 
-def _require_above(fd: int, level: _Level, shown: str) -> None:
+def _require_above(fd: int, level: _Level, display_path: str) -> None:
     if identity_of(os.fstat(fd)) != level.above:
-        raise Conflict(f"{shown}: was moved concurrently; call again", path=shown)
+        raise Conflict(f"{display_path}: was moved concurrently; call again", path=display_path)
 
 
 def _mount_of(fd: int) -> tuple[int, int]:
@@ -179,32 +183,34 @@ def _mount_of(fd: int) -> tuple[int, int]:
     return os.fstat(fd).st_dev, number
 
 
-def _truncate(here: int, name: str, shown: str, *, spares_links: bool) -> bool:
+def _truncate(here: int, name: str, display_path: str, *, spares_links: bool) -> bool:
     """Truncate a regular file; False for anything else. A command may replace it at any moment."""
     found = os.stat(name, dir_fd=here, follow_symlinks=False)
     if not stat.S_ISREG(found.st_mode) or (found.st_nlink > 1 and not spares_links):
         return False
     if not os.access(".", os.W_OK | os.X_OK, dir_fd=here, effective_ids=True):
-        raise PermissionRefused(f"{shown}: its directory is write-protected", path=shown)
+        raise PermissionRefused(f"{display_path}: its directory is write-protected", path=display_path)
     if found.st_nlink > 1:
-        raise Conflict(f"{shown}: this hidden file has other hard links; a person has to delete it", path=shown)
+        raise Conflict(
+            f"{display_path}: this hidden file has other hard links; a person has to delete it", path=display_path
+        )
     if not found.st_mode & stat.S_IWUSR:  # a write-protected file may be deleted
         reading = os.open(name, os.O_RDONLY | _PLAIN, dir_fd=here)
         try:
-            _require_same(reading, found, shown)
+            _require_same(reading, found, display_path)
             os.fchmod(reading, stat.S_IRUSR | stat.S_IWUSR)
         finally:
             os.close(reading)
     writing = os.open(name, os.O_WRONLY | _PLAIN, dir_fd=here)
     try:
-        _require_same(writing, found, shown)
+        _require_same(writing, found, display_path)
         os.ftruncate(writing, 0)
     finally:
         os.close(writing)
     return True
 
 
-def _require_same(fd: int, found: os.stat_result, shown: str) -> None:
+def _require_same(fd: int, found: os.stat_result, display_path: str) -> None:
     now = os.fstat(fd)
     if not os.path.samestat(now, found) or now.st_nlink > 1:
-        raise Conflict(f"{shown}: was replaced concurrently; call again", path=shown)
+        raise Conflict(f"{display_path}: was replaced concurrently; call again", path=display_path)

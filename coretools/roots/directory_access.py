@@ -57,10 +57,10 @@ _MEANINGS: dict[int, tuple[type[CoreError], str]] = {
 class translate_errors:  # noqa: N801 - used like a function: `with translate_errors(shown):`
     """Raise an OSError of the block as the matching CoreError, with the path as the caller wrote it."""
 
-    __slots__ = ("_shown",)
+    __slots__ = ("_display_path",)
 
-    def __init__(self, shown: str) -> None:
-        self._shown = shown
+    def __init__(self, display_path: str) -> None:
+        self._display_path = display_path
 
     def __enter__(self) -> None:
         return None
@@ -69,14 +69,14 @@ class translate_errors:  # noqa: N801 - used like a function: `with translate_er
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         if isinstance(error, OSError):
-            raise core_error_for(error, self._shown) from error
+            raise core_error_for(error, self._display_path) from error
 
 
-def core_error_for(error: OSError, shown: str) -> CoreError:
+def core_error_for(error: OSError, display_path: str) -> CoreError:
     """The CoreError for an OSError. An unknown errno becomes InputOutput with the system's own text."""
     number = error.errno or errno.EIO
     meaning, sentence = _MEANINGS.get(number, (InputOutput, os.strerror(number)))
-    return meaning(f"{shown}: {sentence}", path=shown)
+    return meaning(f"{display_path}: {sentence}", path=display_path)
 
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -29,7 +29,7 @@ class DirectoryEntry:
 class DirectoryListing:
     """A directory's entries, sorted by name. Denied ones are included: their content is secret, their names are not."""
 
-    shown: str
+    display_path: str
     entries: tuple[DirectoryEntry, ...]
     total: int
     """Number of entries in the directory, which may exceed the limit on `entries`."""
@@ -51,7 +51,7 @@ def list_directory(roots: Roots, path: str, *, limit: int) -> DirectoryListing:
     Raises:
         WrongType: not a directory. And what `resolve` raises.
     """
-    with open_directory(roots, path) as directory, translate_errors(directory.shown):
+    with open_directory(roots, path) as directory, translate_errors(directory.display_path):
         # A separate descriptor: duplicates share one read position.
         fd = os.open(".", _SCAN | os.O_CLOEXEC, dir_fd=directory.fd)
         try:
@@ -60,7 +60,7 @@ def list_directory(roots: Roots, path: str, *, limit: int) -> DirectoryListing:
             entries = tuple(_entry(entry) for entry in found[:limit])
         finally:
             os.close(fd)
-    return DirectoryListing(directory.shown, entries, len(found))
+    return DirectoryListing(directory.display_path, entries, len(found))
 
 
 def complete_path(roots: Roots, typed: str, *, most: int) -> list[str]:
@@ -73,7 +73,7 @@ def complete_path(roots: Roots, typed: str, *, most: int) -> list[str]:
     """
     above, slash, word = typed.rpartition("/")
     found = []
-    with open_directory(roots, above + slash or ".") as directory, translate_errors(directory.shown):
+    with open_directory(roots, above + slash or ".") as directory, translate_errors(directory.display_path):
         fd = os.open(".", _SCAN | os.O_CLOEXEC, dir_fd=directory.fd)
         try:
             with os.scandir(fd) as scan:
@@ -110,8 +110,8 @@ def walk_batches(roots: Roots, path: str, *, choose: EntryFilter, most: int) -> 
         WrongType: not a directory. And what `resolve` raises. Raised by the call, not by the first step.
     """
     with open_directory(roots, path) as directory:
-        place, shown = directory.place, directory.shown
-    with translate_errors(shown):
+        place, display_path = directory.place, directory.display_path
+    with translate_errors(display_path):
         top = _scan(roots, place)
     return _batches(roots, place, top, choose, most=most)
 

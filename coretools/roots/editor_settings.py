@@ -39,9 +39,9 @@ def require_no_existing_settings(resolved: ResolvedPath) -> None:
     except FileNotFoundError:
         return
     raise DeniedPath(
-        f"{resolved.shown}: editors and agents act on {printable(top)} when they open the root, and file tools "
+        f"{resolved.display_path}: editors and agents act on {printable(top)} when they open the root, and file tools "
         "change nothing that is there; ask the user to change it, or to delete it if it may be replaced",
-        path=resolved.shown,
+        path=resolved.display_path,
     )
 
 

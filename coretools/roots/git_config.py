@@ -45,13 +45,13 @@ class Setting:
         return self.key.rpartition(".")[2]
 
 
-def parse(data: bytes, shown: str) -> list[Setting]:
+def parse(data: bytes, display_path: str) -> list[Setting]:
     """Every assignment of a configuration file, in order.
 
     Raises:
         GitRefused: the file is not valid git configuration.
     """
-    reader = _ByteReader(data, shown)
+    reader = _ByteReader(data, display_path)
     settings: list[Setting] = []
     section = b""
     while (byte := reader.next()) is not None:
@@ -71,9 +71,9 @@ def parse(data: bytes, shown: str) -> list[Setting]:
 class _ByteReader:
     """Reads a file byte by byte. As in git, CRLF and the end of the last line read as a newline."""
 
-    def __init__(self, data: bytes, shown: str) -> None:
+    def __init__(self, data: bytes, display_path: str) -> None:
         self._data = data
-        self._shown = shown
+        self._display_path = display_path
         self._at = len(BYTE_ORDER_MARK) if data.startswith(BYTE_ORDER_MARK) else 0
         if b"\0" in data:
             raise self.refusal("a NUL byte")
@@ -112,7 +112,9 @@ class _ByteReader:
 
     def refusal(self, what: str) -> GitRefused:
         line = self._data.count(b"\n", 0, max(self._at - 1, 0)) + 1
-        return GitRefused(f"{self._shown}: line {line} is not valid git configuration ({what}); correct the file")
+        return GitRefused(
+            f"{self._display_path}: line {line} is not valid git configuration ({what}); correct the file"
+        )
 
 
 def _section(reader: _ByteReader) -> bytes:

@@ -74,7 +74,9 @@ def require_servable(resolved: ResolvedPath) -> None:
     """
     found = _git_directory_of(resolved)
     if found is not None:
-        raise DeniedPath(f"{resolved.shown}: {found}, and nothing of one is served: {_TO_READ}", path=resolved.shown)
+        raise DeniedPath(
+            f"{resolved.display_path}: {found}, and nothing of one is served: {_TO_READ}", path=resolved.display_path
+        )
 
 
 def may_be_git_object(relative: str) -> bool:
@@ -98,9 +100,9 @@ def require_not_git_object(resolved: ResolvedPath) -> None:
         above = "/".join(names[:number]) or "."
         if any(map(is_git_name, names[:number])) or is_git_directory(resolved.root.fd, above):
             raise DeniedPath(
-                f"{resolved.shown}: what git stores in {printable(join_path(above, name))} is not read as a file:"
-                f" {_TO_READ}",
-                path=resolved.shown,
+                f"{resolved.display_path}: what git stores in {printable(join_path(above, name))} is not read as a"
+                f" file: {_TO_READ}",
+                path=resolved.display_path,
             )
 
 
@@ -120,7 +122,7 @@ def require_no_repository(roots: Roots, resolved: ResolvedPath, *, most: int = M
         count += 1
         if count > most:
             raise TooLarge(
-                f"{resolved.shown}: more than {most} directories, too many to search for repositories; "
+                f"{resolved.display_path}: more than {most} directories, too many to search for repositories; "
                 "move it with mv in run_command"
             )
         with suppress(OSError):  # unreadable directories are skipped
@@ -149,14 +151,17 @@ def _repository_in(roots: Roots, resolved: ResolvedPath, path: str, waiting: lis
 def _move_refused(resolved: ResolvedPath, found: str) -> DeniedPath:
     what = "is a git directory" if found == resolved.place.relative else f"holds the git directory {printable(found)}"
     return DeniedPath(
-        f"{resolved.shown}: {what}, and file tools move none: use mv or git in run_command", path=resolved.shown
+        f"{resolved.display_path}: {what}, and file tools move none: use mv or git in run_command",
+        path=resolved.display_path,
     )
 
 
 def _require_outside(resolved: ResolvedPath) -> None:
     found = _git_directory_of(resolved)
     if found is not None:
-        raise DeniedPath(f"{resolved.shown}: {found}, and file tools change none: {_WAY_OUT}", path=resolved.shown)
+        raise DeniedPath(
+            f"{resolved.display_path}: {found}, and file tools change none: {_WAY_OUT}", path=resolved.display_path
+        )
 
 
 def _git_directory_of(resolved: ResolvedPath) -> str | None:
@@ -186,9 +191,9 @@ def _git_part(name: str) -> str | None:
 def _require_incomplete(resolved: ResolvedPath, part: str) -> None:
     if is_git_directory(resolved.fd, ".", more=part):
         raise DeniedPath(
-            f"{resolved.shown}: would make a git directory of the one it lies in, and file tools make none: "
+            f"{resolved.display_path}: would make a git directory of the one it lies in, and file tools make none: "
             "use git init or git clone in run_command",
-            path=resolved.shown,
+            path=resolved.display_path,
         )
 
 

@@ -41,7 +41,7 @@ class OpenFile:
     """A regular file that is open for reading. Use as a context manager, or close it."""
 
     fd: int
-    shown: str
+    display_path: str
     version: Version
     """At the time of opening."""
     mode: int
@@ -75,7 +75,7 @@ class OpenFile:
             raise self._too_large(limit_bytes, self.size)
         blocks = []
         total = 0
-        with translate_errors(self.shown):
+        with translate_errors(self.display_path):
             while total <= limit_bytes:
                 expected = self.size - total
                 # Ask for one byte more than expected, to notice a file that has grown.
@@ -93,15 +93,15 @@ class OpenFile:
     def read_at(self, position: int, count: int) -> bytes:
         """Up to `count` bytes from `position`; fewer only at the end of the file."""
         data = b""
-        with translate_errors(self.shown):
+        with translate_errors(self.display_path):
             while len(data) < count and (block := os.pread(self.fd, count - len(data), position + len(data))):
                 data = data + block if data else block
         return data
 
     def _too_large(self, limit_bytes: int, size: int) -> TooLarge:
         return TooLarge(
-            f"{self.shown}: {size} bytes; at most {limit_bytes} are read at once",
-            path=self.shown,
+            f"{self.display_path}: {size} bytes; at most {limit_bytes} are read at once",
+            path=self.display_path,
             size=size,
             limit=limit_bytes,
         )
@@ -112,7 +112,7 @@ class FileContent:
     """The content of a file that was read completely."""
 
     data: bytes
-    shown: str
+    display_path: str
     version: Version
 
 
@@ -138,9 +138,11 @@ def open_directory(roots: Roots, path: str) -> Directory:
     with resolve(roots, path) as resolved:
         found = resolved.require_found()
         if not stat.S_ISDIR(found.st_mode):
-            raise WrongType(f"{resolved.shown}: a {kind_of(found.st_mode)}, not a directory", path=resolved.shown)
-        with translate_errors(resolved.shown):
-            return Directory(reopen(resolved, HANDLE), resolved.place, resolved.shown)
+            raise WrongType(
+                f"{resolved.display_path}: a {kind_of(found.st_mode)}, not a directory", path=resolved.display_path
+            )
+        with translate_errors(resolved.display_path):
+            return Directory(reopen(resolved, HANDLE), resolved.place, resolved.display_path)
 
 
 def open_file(roots: Roots, path: str, *, is_served: bool = False) -> OpenFile:
@@ -150,7 +152,7 @@ def open_file(roots: Roots, path: str, *, is_served: bool = False) -> OpenFile:
         WrongType: a directory, FIFO, socket or device. DeniedPath: an object of git. And what `resolve` raises.
     """
     for _ in range(_MAX_TRIES):
-        with resolve(roots, path) as resolved, translate_errors(resolved.shown):
+        with resolve(roots, path) as resolved, translate_errors(resolved.display_path):
             require_file(roots, resolved)
             require_not_git_object(resolved)
             if is_served:
@@ -168,7 +170,7 @@ def open_file(roots: Roots, path: str, *, is_served: bool = False) -> OpenFile:
                 found = require_file(roots, resolved)
                 refuse_secret(roots, resolved, fd)
                 undo.pop_all()
-            return OpenFile(fd, resolved.shown, version_of(found), stat.S_IMODE(found.st_mode))
+            return OpenFile(fd, resolved.display_path, version_of(found), stat.S_IMODE(found.st_mode))
     raise Conflict(f"{path}: repeatedly becomes a link; try again later", path=path)
 
 
@@ -179,7 +181,7 @@ def read_bytes(roots: Roots, path: str, *, limit_bytes: int) -> FileContent:
         TooLarge, and what `open_file` raises.
     """
     with open_file(roots, path) as file:
-        return FileContent(file.read(limit_bytes), file.shown, file.version)
+        return FileContent(file.read(limit_bytes), file.display_path, file.version)
 
 
 def file_status(roots: Roots, path: str) -> FileStatus:
@@ -223,11 +225,14 @@ def require_file(roots: Roots, resolved: ResolvedPath) -> os.stat_result:
     """
     found = resolved.require_found()
     if not stat.S_ISREG(found.st_mode):
-        raise WrongType(f"{resolved.shown}: a {kind_of(found.st_mode)}, not a regular file", path=resolved.shown)
+        raise WrongType(
+            f"{resolved.display_path}: a {kind_of(found.st_mode)}, not a regular file", path=resolved.display_path
+        )
     if roots.refuse_hard_links and found.st_nlink > 1:
         raise DeniedPath(
-            f"{resolved.shown}: the file has {found.st_nlink} names (hard links), and the operator refuses such files",
-            path=resolved.shown,
+            f"{resolved.display_path}: the file has {found.st_nlink} names (hard links), and the operator refuses"
+            " such files",
+            path=resolved.display_path,
         )
     return found
 
@@ -282,7 +287,7 @@ def _read(roots: Roots, place: RootedPath, most: int) -> FileContent | None:
     if not stat.S_ISREG(seen.st_mode) or seen.st_size > most or has_other_names:
         return None
     data = _data(place, seen)
-    return None if data is None else FileContent(data, roots.shown(place), version_of(seen))
+    return None if data is None else FileContent(data, roots.display_path(place), version_of(seen))
 
 
 def can_read_nonblocking(roots: Roots) -> bool:

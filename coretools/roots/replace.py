@@ -92,7 +92,7 @@ def require_version(resolved: ResolvedPath, expected: Version) -> None:
     except FileNotFoundError:
         now = None
     if now != expected:
-        raise Conflict(f"{resolved.shown}: changed since it was read; read it again", path=resolved.shown)
+        raise Conflict(f"{resolved.display_path}: changed since it was read; read it again", path=resolved.display_path)
 
 
 def rename_no_replace(source_directory: int, source: str, directory: int, name: str) -> None:

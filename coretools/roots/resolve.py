@@ -44,7 +44,7 @@ class ResolvedPath:
     """The end of a path: an open directory and a name in it. Use as a context manager: it may own a descriptor."""
 
     root: Root
-    shown: str
+    display_path: str
     """The path as the caller wrote it."""
     fd: int
     """Descriptor of the last existing directory on the way."""
@@ -98,18 +98,18 @@ class ResolvedPath:
             what = "there is nothing at this path"
             if self._is_behind_link():
                 what = f"a link leads to {printable(self.place.relative)}, where there is nothing"
-            raise NotFound(f"{self.shown}: {what}{hint}", path=self.shown)
+            raise NotFound(f"{self.display_path}: {what}{hint}", path=self.display_path)
         return self.found
 
     def _is_behind_link(self) -> bool:
         """Whether a link led somewhere else than the path as written."""
-        written = posixpath.normpath(self.shown).removeprefix("/")
+        written = posixpath.normpath(self.display_path).removeprefix("/")
         return not posixpath.join(self.root.path, self.place.relative).endswith(f"/{written}")
 
     def _similar_paths(self) -> list[str]:
         """Existing paths that differ slightly in the first missing name."""
         wanted = (*self.missing, self.name)[0]
-        parts = self.shown.split("/")
+        parts = self.display_path.split("/")
         above = "/".join(parts[: -1 - len(self.missing)])
         with suppress(OSError):
             fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.fd)
@@ -153,20 +153,20 @@ def refuse_secret(roots: Roots, resolved: ResolvedPath, fd: int | None = None) -
     if roots.secret_format(resolved.place) or roots.may_be_renamed(found.st_ino):
         reason = roots.hidden(resolved.place, fd)
         if reason:
-            raise hidden_error(resolved.shown, reason)
+            raise hidden_error(resolved.display_path, reason)
 
 
 def _resolve(roots: Roots, place: RootedPath, *, follow: bool) -> ResolvedPath:
-    shown = roots.shown(place)
-    with translate_errors(shown):
+    display_path = roots.display_path(place)
+    with translate_errors(display_path):
         roots.require_present(place.root)
         # A nested root is recognised by its identity, not by its name: a mount may ignore case.
-        resolved = None if roots.are_nested or ".." in place.relative else _resolve_directly(roots, place, shown)
+        resolved = None if roots.are_nested or ".." in place.relative else _resolve_directly(roots, place, display_path)
         if resolved is not None:
             if not _must_walk(roots, resolved, follow=follow):
                 return resolved
             resolved.close()
-        walker = PathWalker(roots, place, shown)
+        walker = PathWalker(roots, place, display_path)
         with ExitStack() as undo:
             undo.callback(walker.close)
             found = walker.walk(follow=follow)
@@ -174,20 +174,20 @@ def _resolve(roots: Roots, place: RootedPath, *, follow: bool) -> ResolvedPath:
         return found
 
 
-def _resolve_directly(roots: Roots, place: RootedPath, shown: str) -> ResolvedPath | None:
+def _resolve_directly(roots: Roots, place: RootedPath, display_path: str) -> ResolvedPath | None:
     """The resolved path if nothing on the way is a link or missing, else None."""
-    roots.require_allowed(place, shown)
+    roots.require_allowed(place, display_path)
     root = place.root
     above, _, name = place.relative.rpartition("/")
     if not above:
-        return ResolvedPath(root, shown, root.fd, ".", name, (), _stat_or_none(name, root.fd))
+        return ResolvedPath(root, display_path, root.fd, ".", name, (), _stat_or_none(name, root.fd))
     try:
         fd = roots.resolver.open(root.fd, above, HANDLE)
     except OSError as error:
         if error.errno in _WALK_INSTEAD:
             return None
         raise
-    resolved = ResolvedPath(root, shown, fd, above, name)
+    resolved = ResolvedPath(root, display_path, fd, above, name)
     try:
         resolved.found = _stat_or_none(name, fd)
     except OSError:
@@ -216,9 +216,9 @@ def _stat_or_none(name: str, fd: int) -> os.stat_result | None:
 class PathWalker:
     """Resolves a path component by component: one open directory, the names from the root to it, and those pending."""
 
-    def __init__(self, roots: Roots, place: RootedPath, shown: str) -> None:
+    def __init__(self, roots: Roots, place: RootedPath, display_path: str) -> None:
         self._roots = roots
-        self._shown = shown
+        self._display_path = display_path
         self._links = 0
         self._pending: list[str] = []
         self._start(place)
@@ -268,9 +268,11 @@ class PathWalker:
 
     def _result(self, name: str, *, missing: tuple[str, ...] = (), found: os.stat_result | None = None) -> ResolvedPath:
         if ".." in missing or name == "..":
-            raise NotFound(f"{self._shown}: a parent directory does not exist", path=self._shown)
-        resolved = ResolvedPath(self._root, self._shown, self._fd, "/".join(self._names) or ".", name, missing, found)
-        self._roots.require_allowed(resolved.place, self._shown)
+            raise NotFound(f"{self._display_path}: a parent directory does not exist", path=self._display_path)
+        resolved = ResolvedPath(
+            self._root, self._display_path, self._fd, "/".join(self._names) or ".", name, missing, found
+        )
+        self._roots.require_allowed(resolved.place, self._display_path)
         return resolved
 
     def _enter(self, name: str) -> bool:
@@ -312,8 +314,10 @@ class PathWalker:
             raise
         self._links += 1
         if self._links > MAX_LINKS:
-            raise NotFound(f"{self._shown}: a loop of links, or more than {MAX_LINKS} links", path=self._shown)
-        self._roots.require_allowed(RootedPath(self._root, "/".join((*self._names, name))), self._shown)
+            raise NotFound(
+                f"{self._display_path}: a loop of links, or more than {MAX_LINKS} links", path=self._display_path
+            )
+        self._roots.require_allowed(RootedPath(self._root, "/".join((*self._names, name))), self._display_path)
         if target.startswith("/"):
             self._continue_at(target, self._pending)
         else:
@@ -327,7 +331,7 @@ class PathWalker:
             rest = rest[1:]
         place = self._roots.split("/".join((absolute, *rest)))
         if place is None:
-            raise self._roots.outside(self._shown)
+            raise self._roots.outside(self._display_path)
         self._restart(place)
 
     def _restart(self, place: RootedPath) -> None:

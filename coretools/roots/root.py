@@ -56,7 +56,7 @@ class Directory:
     """A descriptor to start from (`dir_fd`, working directory); it may not permit reading."""
     place: RootedPath
     """Its location, links followed."""
-    shown: str
+    display_path: str
 
     @property
     def path(self) -> str:

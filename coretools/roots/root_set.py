@@ -110,7 +110,7 @@ class Roots:
                 return RootedPath(root, relative)
         return None
 
-    def shown(self, place: RootedPath) -> str:
+    def display_path(self, place: RootedPath) -> str:
         """The path as callers write it: relative in the first root, else absolute."""
         if place.root is self._roots[0]:
             return printable(place.relative)
@@ -126,10 +126,10 @@ class Roots:
         path = join_path(place.root.path, place.relative)
         return any(root.path == path or _lies_in(root.path, path) for root in self._roots)
 
-    def outside(self, shown: str) -> OutsideRoot:
+    def outside(self, display_path: str) -> OutsideRoot:
         """The error for a path outside all roots."""
         where = ", ".join(printable(root.path) for root in self._roots)
-        return OutsideRoot(f"{shown}: outside the roots; name a path beneath {where}", path=shown)
+        return OutsideRoot(f"{display_path}: outside the roots; name a path beneath {where}", path=display_path)
 
     def require_present(self, root: Root) -> None:
         """Refuse to work in a root that was renamed, deleted or replaced since the start.
@@ -151,11 +151,11 @@ class Roots:
             glob = None if inner is None else self.deny.denying_glob(inner.relative)
         return glob
 
-    def require_allowed(self, place: RootedPath, shown: str) -> None:
+    def require_allowed(self, place: RootedPath, display_path: str) -> None:
         """Refuse a place, free of links and `..`, that a deny glob covers."""
         glob = self.denied_by(place)
         if glob is not None:
-            raise deny_error(shown, glob)
+            raise deny_error(display_path, glob)
 
     def secret_format(self, place: RootedPath) -> str:
         """The secret format for which a file at this place must be checked; "" for nearly all."""
@@ -202,15 +202,19 @@ class Roots:
         """Whether a file with this inode number, or a parent directory, may have been hidden under another name."""
         return self.hidden_inodes.has_directories or self.hidden_inodes.has(number)
 
-    def require_writable(self, root: Root, shown: str) -> None:
+    def require_writable(self, root: Root, display_path: str) -> None:
         """Refuse a change in a read-only root."""
         if not root.writable:
-            raise ReadOnly(f"{shown}: the root {printable(root.path)} is read-only; nothing in it can be changed")
+            raise ReadOnly(
+                f"{display_path}: the root {printable(root.path)} is read-only; nothing in it can be changed"
+            )
 
 
-def deny_error(shown: str, glob: str) -> DeniedPath:
+def deny_error(display_path: str, glob: str) -> DeniedPath:
     """The error for a path that a deny glob covers."""
-    return DeniedPath(f"{shown}: closed by the deny glob {glob} of this server's operator", path=shown, glob=glob)
+    return DeniedPath(
+        f"{display_path}: closed by the deny glob {glob} of this server's operator", path=display_path, glob=glob
+    )
 
 
 GLOB_KIND = "deny glob "
@@ -222,11 +226,13 @@ def glob_reason(glob: str) -> str:
     return f"the deny glob {glob} of this server's operator closes it"
 
 
-def hidden_error(shown: str, reason: str) -> DeniedPath:
+def hidden_error(display_path: str, reason: str) -> DeniedPath:
     """The error for a file that is hidden because of its content."""
-    name = shown.rpartition("/")[2]
+    name = display_path.rpartition("/")[2]
     return DeniedPath(
-        f"{shown}: hidden, since {reason}; the operator can open it with --deny '!{name}'", path=shown, reason=reason
+        f"{display_path}: hidden, since {reason}; the operator can open it with --deny '!{name}'",
+        path=display_path,
+        reason=reason,
     )
 
 
@@ -269,8 +275,8 @@ def _open_root(spec: RootSpec, others: Sequence[Root]) -> Root:
         raise BadSetting(f"root {spec.path}: named twice")
     name = printable(posixpath.basename(path))
     is_taken = any(other.name == name for other in others)
-    shown = printable(path) if is_taken else name
-    return Root(shown, path, spec.writable, fd, identity, is_on_disk=is_on_disk(fd))
+    display_path = printable(path) if is_taken else name
+    return Root(display_path, path, spec.writable, fd, identity, is_on_disk=is_on_disk(fd))
 
 
 def _may_be_root(path: str) -> bool:

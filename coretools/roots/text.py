@@ -44,7 +44,7 @@ class DecodedText:
     """`utf-8`, `utf-8-sig`, `utf-16-le` or another name of a codec; the suffix `-bom`: with a byte order mark."""
     newline: str
     """`\\n`, `\\r\\n` or `\\r` if every line ends so, `mixed`, or empty without line breaks."""
-    shown: str
+    display_path: str
 
     def encode(self, text: str) -> bytes:
         """Encode other text in the same encoding, with the same byte order mark.
@@ -59,13 +59,13 @@ class DecodedText:
             return mark + text.encode(codec)
         except UnicodeEncodeError as error:
             raise NotText(
-                f"{self.shown}: its encoding, {self.encoding}, has no character {text[error.start]!a}",
-                path=self.shown,
+                f"{self.display_path}: its encoding, {self.encoding}, has no character {text[error.start]!a}",
+                path=self.display_path,
                 encoding=self.encoding,
             ) from error
 
 
-def decode(data: bytes, shown: str) -> DecodedText:
+def decode(data: bytes, display_path: str) -> DecodedText:
     """Decode a file's bytes; `encode` of the result returns the same bytes.
 
     Raises:
@@ -73,22 +73,22 @@ def decode(data: bytes, shown: str) -> DecodedText:
     """
     for mark, codec, name in _MARKS:
         if data.startswith(mark):
-            return _decode_as(data, len(mark), codec, name, shown)
+            return _decode_as(data, len(mark), codec, name, display_path)
     if b"\0" in data:
         wide = _wide_codec(data)
         if wide is None:
-            raise binary_error(data, shown, size=len(data))
-        return _decode_as(data, 0, wide, wide, shown)
+            raise binary_error(data, display_path, size=len(data))
+        return _decode_as(data, 0, wide, wide, display_path)
     if _share(data, _CONTROLS) > _MAX_CONTROLS:
-        raise binary_error(data, shown, size=len(data))
+        raise binary_error(data, display_path, size=len(data))
     try:
         text = data.decode()
     except UnicodeDecodeError as error:
-        return _decode_western(data, error.start, shown)
-    return DecodedText(text, "utf-8", newline_of(text), shown)
+        return _decode_western(data, error.start, display_path)
+    return DecodedText(text, "utf-8", newline_of(text), display_path)
 
 
-def utf8_by_start(sample: bytes, shown: str, *, size: int) -> tuple[str, int] | None:
+def utf8_by_start(sample: bytes, display_path: str, *, size: int) -> tuple[str, int] | None:
     """Encoding and length of the byte order mark, if the start of a file is UTF-8.
 
     None if the whole file must be examined: another encoding, with or without a byte order mark.
@@ -103,7 +103,7 @@ def utf8_by_start(sample: bytes, shown: str, *, size: int) -> tuple[str, int] | 
     if b"\0" in sample and _wide_codec(sample) is not None:
         return None
     if b"\0" in sample or _share(sample, _CONTROLS) > _MAX_CONTROLS:
-        raise binary_error(sample, shown, size=size)
+        raise binary_error(sample, display_path, size=size)
     try:
         codecs.getincrementaldecoder("utf-8")().decode(sample)
     except UnicodeDecodeError:
@@ -111,17 +111,17 @@ def utf8_by_start(sample: bytes, shown: str, *, size: int) -> tuple[str, int] | 
     return "utf-8", 0
 
 
-def _decode_as(data: bytes, skipped: int, codec: str, name: str, shown: str) -> DecodedText:
+def _decode_as(data: bytes, skipped: int, codec: str, name: str, display_path: str) -> DecodedText:
     try:
         text = data[skipped:].decode(codec)
     except UnicodeDecodeError as error:
         raise NotText(
-            f"{shown}: begins like {name}, but is invalid at byte {skipped + error.start}; not read as text",
-            path=shown,
+            f"{display_path}: begins like {name}, but is invalid at byte {skipped + error.start}; not read as text",
+            path=display_path,
             encoding=name,
             size=len(data),
         ) from error
-    return DecodedText(text, name, newline_of(text), shown)
+    return DecodedText(text, name, newline_of(text), display_path)
 
 
 def _wide_codec(data: bytes) -> str | None:
@@ -135,29 +135,29 @@ def _wide_codec(data: bytes) -> str | None:
     return None
 
 
-def _decode_western(data: bytes, at: int, shown: str) -> DecodedText:
+def _decode_western(data: bytes, at: int, display_path: str) -> DecodedText:
     """Text in ISO 8859-1 or Windows-1252, if nothing contradicts that."""
     if media_type(data[:SIGNATURE_BYTES]) != OCTET_STREAM:
-        raise binary_error(data, shown, size=len(data))
+        raise binary_error(data, display_path, size=len(data))
     sample = data[max(0, at - _SAMPLE_BYTES // 2) : at + _SAMPLE_BYTES // 2]
     high = sum(sample.count(byte) for byte in range(0x80, 0x100))
     if high <= _MAX_HIGH * len(sample) and not _MULTIBYTE.search(data):
         for codec, strange in (("iso-8859-1", range(0x80, 0xA0)), ("cp1252", b"\x81\x8d\x8f\x90\x9d")):
             if not any(byte in data for byte in strange):
                 text = data.decode(codec)
-                return DecodedText(text, codec, newline_of(text), shown)
+                return DecodedText(text, codec, newline_of(text), display_path)
     raise NotText(
-        f"{shown}: not UTF-8 (byte {data[at]:#04x} at offset {at}), and no other encoding is certain; "
+        f"{display_path}: not UTF-8 (byte {data[at]:#04x} at offset {at}), and no other encoding is certain; "
         f"{len(data)} bytes; convert it to UTF-8 to work with it",
-        path=shown,
+        path=display_path,
         size=len(data),
     )
 
 
-def binary_error(start: bytes, shown: str, *, size: int) -> NotText:
+def binary_error(start: bytes, display_path: str, *, size: int) -> NotText:
     """The error for a binary file with this start."""
     kind = media_type(start[:SIGNATURE_BYTES])
-    return NotText(f"{shown}: binary ({kind}, {size} bytes), not text", path=shown, type=kind, size=size)
+    return NotText(f"{display_path}: binary ({kind}, {size} bytes), not text", path=display_path, type=kind, size=size)
 
 
 def _share(data: bytes, characters: bytes) -> float:

@@ -73,7 +73,7 @@ class Undo:
             Conflict: another call is changing these entries now.
         """
         undo = cls(roots, directory, entries)
-        with translate_errors(directory.shown):
+        with translate_errors(directory.display_path):
             if directory.place.root.writable and undo._open_existing():
                 undo.roll_back()
         return undo
@@ -89,9 +89,9 @@ class Undo:
             return
         root = next(filter(self._holds_root, self._entries.moved), None)
         if root is not None:
-            shown = f"{self._directory.shown}/{root}"
-            raise InvalidPath(f"{shown}: is or contains a root, which a restore would recreate; pass `command`")
-        with translate_errors(self._directory.shown):
+            display_path = f"{self._directory.display_path}/{root}"
+            raise InvalidPath(f"{display_path}: is or contains a root, which a restore would recreate; pass `command`")
+        with translate_errors(self._directory.display_path):
             self._make()
             for name in self._entries.moved:
                 self._move_aside(name)
@@ -109,8 +109,8 @@ class Undo:
         if os.listdir(self._fd):
             self._release()
             raise Conflict(
-                f"{self._directory.shown}/{UNDO_DIRECTORY}: contains something that no restore left, or that could not"
-                " be restored; move or delete it"
+                f"{self._directory.display_path}/{UNDO_DIRECTORY}: contains something that no restore left, or that"
+                " could not be restored; move or delete it"
             )
         os.mkdir(_OURS, dir_fd=self._fd)
 
@@ -156,7 +156,7 @@ class Undo:
         except BlockingIOError:
             self._release()
             raise Conflict(
-                f"{self._directory.shown}: a restore of it is under way; call again when it has ended"
+                f"{self._directory.display_path}: a restore of it is under way; call again when it has ended"
             ) from None
         except FileNotFoundError:
             is_same = False
@@ -241,8 +241,10 @@ class Undo:
         except FileNotFoundError:
             return
         if stat.S_ISDIR(found.st_mode):
-            shown = f"{self._directory.shown}/{name}"
-            delete_tree(self._roots, self._place(name), self._directory.fd, shown=shown, spares_links=False)
+            display_path = f"{self._directory.display_path}/{name}"
+            delete_tree(
+                self._roots, self._place(name), self._directory.fd, display_path=display_path, spares_links=False
+            )
         else:
             os.unlink(name, dir_fd=self._directory.fd)
 

@@ -126,7 +126,7 @@ _BLOCK_BYTES = 1024 * 1024
 class WrittenFile:
     """A file that was written."""
 
-    shown: str
+    display_path: str
     created: bool
     size: int
 
@@ -158,7 +158,7 @@ def write_bytes(
                 advance_modification_time(fd, found)
             os.fsync(fd)
             commit(resolved, name, overwrite=overwrite, expected=expected)
-        return WrittenFile(resolved.shown, found is None, len(data))
+        return WrittenFile(resolved.display_path, found is None, len(data))
 
 
 def create_directory(roots: Roots, path: str, *, parents: bool = True) -> bool:
@@ -179,7 +179,8 @@ def create_directory(roots: Roots, path: str, *, parents: bool = True) -> bool:
                     return True
         if not stat.S_ISDIR(resolved.found.st_mode):
             raise AlreadyExists(
-                f"{resolved.shown}: a {kind_of(resolved.found.st_mode)} already exists there", path=resolved.shown
+                f"{resolved.display_path}: a {kind_of(resolved.found.st_mode)} already exists there",
+                path=resolved.display_path,
             )
         return False
 
@@ -192,9 +193,9 @@ def delete_file(roots: Roots, path: str) -> str:
     """
     with lock_paths(roots, path, follow=False), resolve_for_change(roots, path, follow=False) as resolved:
         if stat.S_ISDIR(resolved.require_found().st_mode):
-            raise WrongType(f"{resolved.shown}: a directory; use delete_directory", path=resolved.shown)
+            raise WrongType(f"{resolved.display_path}: a directory; use delete_directory", path=resolved.display_path)
         os.unlink(resolved.name, dir_fd=resolved.fd)
-        return resolved.shown
+        return resolved.display_path
 
 
 def move(roots: Roots, source: str, destination: str, *, overwrite: bool = False) -> tuple[str, str]:
@@ -218,11 +219,13 @@ def move(roots: Roots, source: str, destination: str, *, overwrite: bool = False
         for resolved in (origin, target):
             _require_movable(roots, resolved)
         if target.missing:
-            raise NotFound(f"{target.shown}: the directory {target.missing[0]} does not exist", path=target.shown)
+            raise NotFound(
+                f"{target.display_path}: the directory {target.missing[0]} does not exist", path=target.display_path
+            )
         if target.found is not None and (not overwrite or stat.S_ISDIR(target.found.st_mode)):
-            raise AlreadyExists(f"{target.shown}: already exists", path=target.shown)
+            raise AlreadyExists(f"{target.display_path}: already exists", path=target.display_path)
         if origin.root is target.root and target.place.relative.startswith(f"{origin.place.relative}/"):
-            raise InvalidPath(f"{target.shown}: lies inside {origin.shown}", path=target.shown)
+            raise InvalidPath(f"{target.display_path}: lies inside {origin.display_path}", path=target.display_path)
         require_no_repository(roots, origin)
         try:
             _rename(origin, target, overwrite=overwrite)
@@ -230,7 +233,7 @@ def move(roots: Roots, source: str, destination: str, *, overwrite: bool = False
             if error.errno != errno.EXDEV:
                 raise
             _copy_and_delete(origin, target, overwrite=overwrite)
-        return origin.shown, target.shown
+        return origin.display_path, target.display_path
 
 
 @contextmanager
@@ -241,8 +244,8 @@ def resolve_for_change(roots: Roots, path: str, *, follow: bool = True) -> Itera
         ReadOnly. DeniedPath: it lies in a git directory, would become one, or is an existing editor setting.
         What `resolve` raises.
     """
-    with resolve(roots, path, follow=follow) as resolved, translate_errors(resolved.shown):
-        roots.require_writable(resolved.root, resolved.shown)
+    with resolve(roots, path, follow=follow) as resolved, translate_errors(resolved.display_path):
+        roots.require_writable(resolved.root, resolved.display_path)
         require_outside_git(resolved)
         require_no_existing_settings(resolved)
         yield resolved
@@ -280,7 +283,9 @@ def require_name(resolved: ResolvedPath) -> None:
     """
     if resolved.name == ".":
         what = "is a root, which" if resolved.above == "." else "ends in .., and such a path"
-        raise InvalidPath(f"{resolved.shown}: {what} cannot be moved, deleted or replaced", path=resolved.shown)
+        raise InvalidPath(
+            f"{resolved.display_path}: {what} cannot be moved, deleted or replaced", path=resolved.display_path
+        )
 
 
 @contextmanager
@@ -292,7 +297,8 @@ def create_missing(roots: Roots, resolved: ResolvedPath, *, parents: bool) -> It
     """
     if resolved.missing and not parents:
         raise NotFound(
-            f"{resolved.shown}: the parent directory {resolved.missing[0]} does not exist", path=resolved.shown
+            f"{resolved.display_path}: the parent directory {resolved.missing[0]} does not exist",
+            path=resolved.display_path,
         )
     with ExitStack() as undo:
         while resolved.missing:
@@ -321,26 +327,30 @@ def _replaceable(
     require_name(resolved)
     if resolved.found is None:
         if expected is not None:
-            raise Conflict(f"{resolved.shown}: deleted since it was read", path=resolved.shown)
+            raise Conflict(f"{resolved.display_path}: deleted since it was read", path=resolved.display_path)
         return None
     found = require_file(roots, resolved)
     if not overwrite:
-        raise AlreadyExists(f"{resolved.shown}: the file exists; overwriting it was not requested", path=resolved.shown)
+        raise AlreadyExists(
+            f"{resolved.display_path}: the file exists; overwriting it was not requested", path=resolved.display_path
+        )
     if expected is not None:
         require_version(resolved, expected)
     if not os.access(resolved.name, os.W_OK, dir_fd=resolved.fd, effective_ids=True):
         # The rename itself needs permission on the directory only.
-        raise PermissionRefused(f"{resolved.shown}: the file is write-protected", path=resolved.shown)
+        raise PermissionRefused(f"{resolved.display_path}: the file is write-protected", path=resolved.display_path)
     return found
 
 
 def _require_movable(roots: Roots, resolved: ResolvedPath) -> None:
     require_name(resolved)
     if roots.holds_root(resolved.place):
-        raise InvalidPath(f"{resolved.shown}: contains a root, which cannot be moved or replaced", path=resolved.shown)
+        raise InvalidPath(
+            f"{resolved.display_path}: contains a root, which cannot be moved or replaced", path=resolved.display_path
+        )
     glob = roots.deny.name_dependent_glob(resolved.place.relative)
     if glob is not None:
-        raise deny_error(resolved.shown, glob)
+        raise deny_error(resolved.display_path, glob)
 
 
 def _rename(origin: ResolvedPath, target: ResolvedPath, *, overwrite: bool) -> None:
@@ -359,7 +369,7 @@ def _copy_and_delete(origin: ResolvedPath, target: ResolvedPath, *, overwrite: b
     """Move a file to another file system: copy it, rename the copy, delete the original if it is unchanged."""
     found = origin.require_found()
     if not stat.S_ISREG(found.st_mode):
-        raise Unsupported(f"{target.shown}: is on another file system, to which only files can be moved")
+        raise Unsupported(f"{target.display_path}: is on another file system, to which only files can be moved")
     fd = reopen(origin, READ)
     try:
         version = version_of(os.fstat(fd))

@@ -142,7 +142,7 @@ def hidden_file_text(roots: Roots, one: HiddenPath) -> str:
     """Return the path of a hidden file as tools accept it, and why it is hidden."""
     # Not validated: a command can create paths that no tool accepts, too long or in no encoding.
     place = roots.split(one.path)
-    shown = printable(one.path) if place is None else roots.shown(place)
+    shown = printable(one.path) if place is None else roots.display_path(place)
     if len(shown) > _LONGEST_SHOWN:
         shown = f"{shown[: _LONGEST_SHOWN // 2]}...{shown[-_LONGEST_SHOWN // 2 :]}"
     return f"{shown} ({one.reason})"

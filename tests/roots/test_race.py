@@ -92,7 +92,7 @@ def attempts(world: World) -> list[Callable[[], object]]:
 
 def opened_and_listed(world: World) -> list[str]:
     with open_directory(world.roots, "d/sub") as directory:
-        return [entry.name for entry in list_directory(world.roots, directory.shown, limit=99).entries]
+        return [entry.name for entry in list_directory(world.roots, directory.display_path, limit=99).entries]
 
 
 def test_a_directory_swapped_for_a_link_lets_nothing_out_or_in(world: World) -> None:

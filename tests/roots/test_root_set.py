@@ -88,9 +88,9 @@ def test_absolute_paths_are_resolved_in_the_root_that_contains_them(world: World
         read = read_bytes(roots, "plain.txt", limit_bytes=PLENTY)
         other = read_bytes(roots, f"{second}/plain.txt", limit_bytes=PLENTY)
         mine = read_bytes(roots, f"{world.root}/./dir//inner.txt", limit_bytes=PLENTY)
-        assert (read.data, read.shown) == (b"plain", "plain.txt")
-        assert (other.data, other.shown) == (b"of the second", f"{second}/plain.txt")
-        assert (mine.data, mine.shown) == (b"inner", "dir/inner.txt")
+        assert (read.data, read.display_path) == (b"plain", "plain.txt")
+        assert (other.data, other.display_path) == (b"of the second", f"{second}/plain.txt")
+        assert (mine.data, mine.display_path) == (b"inner", "dir/inner.txt")
         assert [root.name for root in roots] == ["root", "second"]
 
 
@@ -184,7 +184,9 @@ def test_an_enclosing_root_is_reached_from_the_nested_one(world: World, resolver
     """roots-14"""
     with opened(world.root / "dir", world.root, resolver=resolver) as roots:
         assert read_bytes(roots, "../plain.txt", limit_bytes=PLENTY).data == b"plain"
-        assert read_bytes(roots, "sub/../../dir/inner.txt", limit_bytes=PLENTY).shown == "sub/../../dir/inner.txt"
+        assert (
+            read_bytes(roots, "sub/../../dir/inner.txt", limit_bytes=PLENTY).display_path == "sub/../../dir/inner.txt"
+        )
         with pytest.raises(OutsideRoot):
             read_bytes(roots, "../../outside/secret.txt", limit_bytes=PLENTY)
 
@@ -240,7 +242,7 @@ def test_a_root_that_goes_away_is_reported(tmp_path: Path, resolver: str, what: 
 
 def test_a_listing_of_the_root_and_a_missing_file_work(world: World) -> None:
     """roots-14: `.` is the first root."""
-    assert list_directory(world.roots, ".", limit=10).shown == "."
+    assert list_directory(world.roots, ".", limit=10).display_path == "."
     assert kind_at(world.roots, ".") == "directory"
     assert kind_at(world.roots, "missing/deeper/still") is None
     assert kind_at(world.roots, "plain.txt/below") is None
@@ -252,4 +254,4 @@ def test_a_working_directory_is_given_by_handle(world: World) -> None:
         (world.root / "dir").rename(world.root / "moved")
         (world.root / "dir").symlink_to(world.outside)
         assert os.stat("inner.txt", dir_fd=directory.fd).st_size == len(b"inner")
-        assert directory.shown == "dir"
+        assert directory.display_path == "dir"

@@ -26,7 +26,7 @@ def test_a_new_file_is_created_with_the_mode_that_the_umask_leaves(world: World)
         written = write_bytes(world.roots, "new.txt", b"content")
     finally:
         os.umask(old)
-    assert (written.shown, written.created, written.size) == ("new.txt", True, 7)
+    assert (written.display_path, written.created, written.size) == ("new.txt", True, 7)
     assert (world.root / "new.txt").read_bytes() == b"content"
     assert (world.root / "new.txt").stat().st_mode & 0o777 == 0o640
 

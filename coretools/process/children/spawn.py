@@ -173,7 +173,7 @@ def start_error(
     """The error for a failed start of `argv` in `cwd` (entered as `place`): what is wrong, and what would work."""
     program = argv[0]
     if error.filename == place:
-        return CannotStart(f"{cwd.shown}: can't be the working directory: {error.strerror}")
+        return CannotStart(f"{cwd.display_path}: can't be the working directory: {error.strerror}")
     if error.errno in (errno.EAGAIN, errno.ENOMEM):
         return Busy(f"{program}: the system has no room for another process now; try again later")
     if error.errno in (errno.EMFILE, errno.ENFILE):
@@ -190,7 +190,7 @@ def _reason(error: OSError, program: str, cwd: Directory, environment: Mapping[s
     """What is wrong with the program, found by searching as the child would have done."""
     found = _first_existing(program, cwd, environment)
     if found is None and "/" in program:
-        return f"no such program (working directory: {cwd.shown})"
+        return f"no such program (working directory: {cwd.display_path})"
     if found is None:
         return f"not found in PATH{_advice(program, cwd)}"
     if stat.S_ISDIR(found.st_mode):
@@ -219,7 +219,7 @@ def _advice(program: str, cwd: Directory) -> str:
         os.stat(program, dir_fd=cwd.fd, follow_symlinks=False)
     except OSError:
         return ""
-    return f"; to start the one in {cwd.shown}, write ./{program}"
+    return f"; to start the one in {cwd.display_path}, write ./{program}"
 
 
 CWD_BY_HANDLE = sys.platform == "linux" and os.path.isdir("/proc/self/fd")
@@ -283,7 +283,7 @@ def spawn(argv: Sequence[str], *, cwd: Directory, environment: Mapping[str, str]
     place = f"/proc/self/fd/{cwd.fd}" if CWD_BY_HANDLE else cwd.path
     # A removed directory can still be entered through its descriptor, and then every program fails in its own way.
     if os.fstat(cwd.fd).st_nlink == 0:
-        raise CannotStart(f"{cwd.shown}: the working directory is gone")
+        raise CannotStart(f"{cwd.display_path}: the working directory is gone")
     with ExitStack() as ours, ExitStack() as theirs:
         try:
             stdin_read, stdin_write = pipe(theirs, ours) if fed else (subprocess.DEVNULL, None)

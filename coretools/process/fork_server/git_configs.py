@@ -225,15 +225,15 @@ class GitConfigs:
         not_carried_over: list[str] = []
         for copies in self._copies:
             for copy in tuple(copies.files):
-                shown = self._shown(copy.repository.path)
+                display_path = self._display_path(copy.repository.path)
                 try:
                     changes = read_changes(copies.path, copy)
                 except (GitRefused, OSError):
-                    reports.append(f"{shown}: {NO_CONFIGURATION}")
+                    reports.append(f"{display_path}: {NO_CONFIGURATION}")
                     self._changes_of(copy.repository).generation += 1
                     copies.files.remove(copy)
                     continue
-                not_carried_over += [f"{_short(key)} ({shown})" for key in self._note(copy.repository, changes)]
+                not_carried_over += [f"{_short(key)} ({display_path})" for key in self._note(copy.repository, changes)]
         if not_carried_over:
             more = f" and {len(not_carried_over) - MAX_NAMED} more" if len(not_carried_over) > MAX_NAMED else ""
             reports.append(f"{NOT_CARRIED_OVER}: {', '.join(not_carried_over[:MAX_NAMED])}{more}")
@@ -271,13 +271,13 @@ class GitConfigs:
             try:
                 self._own[path] = self._write(place, changes)
             except FileExistsError:
-                shown = self._shown(path)
-                failed.append(f"{shown} is not changed yet: {LOCKED}: {shown}.lock")
+                display_path = self._display_path(path)
+                failed.append(f"{display_path} is not changed yet: {LOCKED}: {display_path}.lock")
             except OSError as error:
-                failed.append(f"{self._shown(path)} is not changed: {error.strerror}")
+                failed.append(f"{self._display_path(path)} is not changed: {error.strerror}")
                 changes.kept = {}
             except (GitRefused, NotWritable) as error:
-                failed.append(f"{self._shown(path)} is not changed: {error}")
+                failed.append(f"{self._display_path(path)} is not changed: {error}")
                 changes.kept = {}
         return failed
 
@@ -293,9 +293,9 @@ class GitConfigs:
         finally:
             os.close(directory)
 
-    def _shown(self, path: str) -> str:
+    def _display_path(self, path: str) -> str:
         place = self._roots.split(path)
-        return path if place is None else self._roots.shown(place)
+        return path if place is None else self._roots.display_path(place)
 
 
 def _short(key: str) -> str:

@@ -281,9 +281,9 @@ class JobTable:
         """
         run = self._runs.get(run_id)
         if run is None or run.principal != principal:
-            shown = run_id[:MAX_SHOWN_ID]
+            short_id = run_id[:MAX_SHOWN_ID]
             reason = self._ids.explain_foreign(run_id) or "no such run; list_runs names those that there are"
-            raise NotFound(f"{shown!r}: {reason}", run=shown)
+            raise NotFound(f"{short_id!r}: {reason}", run=short_id)
         run.last_used = self._clock()
         return run
 

@@ -205,7 +205,7 @@ def _event(line: str) -> tuple[str, str]:
     return str(event.get("Package") or event.get("ImportPath") or ""), str(event.get("Output", ""))
 
 
-def shown(text: str) -> str:
+def displayed(text: str) -> str:
     """Return verbose output without the lines of started, continued and passed tests."""
     noise = ("=== RUN", "=== PAUSE", "=== CONT", "=== NAME", "--- PASS")
     return "\n".join(line for line in text.split("\n") if not line.lstrip(" ").startswith(noise))

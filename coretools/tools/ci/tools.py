@@ -38,8 +38,8 @@ from coretools.tools.ci.build_system import (
 )
 from coretools.tools.ci.detect import LOOKED_FOR, choose, detect, system_of
 from coretools.tools.ci.parse import gradle_results, parse
+from coretools.tools.ci.read_native import displayed as go_displayed
 from coretools.tools.ci.read_native import go_text
-from coretools.tools.ci.read_native import shown as go_shown
 from coretools.tools.ci.results import Failure, StepsResult, SuiteReport
 from coretools.tools.execution_result import (
     ExecutionSummary,
@@ -98,8 +98,8 @@ class ProjectView:
         for candidate in self._candidates(failure.file) if failure.file else ():
             try:
                 if kind_at(self._roots, candidate) == "file":
-                    shown = self._roots.shown(self._roots.place(candidate))
-                    return Failure(failure.name, shown, failure.line, failure.message)
+                    display_path = self._roots.display_path(self._roots.place(candidate))
+                    return Failure(failure.name, display_path, failure.line, failure.message)
             except CoreError:
                 continue
         return failure
@@ -241,15 +241,15 @@ class CiTools:
         systems = detect(ProjectView(self._roots, directory.path), named)
         if not systems:
             raise Unsupported(
-                f"{directory.shown}: no build system found; looked for {LOOKED_FOR}."
+                f"{directory.display_path}: no build system found; looked for {LOOKED_FOR}."
                 " Give the directory that has one as `project`, or give `command`"
             )
         system = choose(systems, action)
         found = ", ".join(f"{one.name} ({one.marker})" for one in systems)
         if system is None:
-            raise Unsupported(f"{directory.shown}: found {found}, which has no step to {action}; give `command`")
+            raise Unsupported(f"{directory.display_path}: found {found}, which has no step to {action}; give `command`")
         if action == "restore" and system.refused:
-            raise Unsupported(f"{directory.shown}: {system.refused}; give `command`")
+            raise Unsupported(f"{directory.display_path}: {system.refused}; give `command`")
         taken = f"; took {system.name}" if len(systems) > 1 else ""
         note = f"[detected {found}{taken}; `command` overrides]"
         return _ActionPlan(note, system.alternatives(action), system.probe if action == "restore" else ())
@@ -311,7 +311,7 @@ class CiTools:
             report = gradle_results(view)
         if report is not None:
             report = replace(report, failures=tuple(view.resolved(failure) for failure in report.failures))
-        output = streams(plain(printed if events is stdout else go_shown(printed)), plain(stderr))
+        output = streams(plain(printed if events is stdout else go_displayed(printed)), plain(stderr))
         return SuiteReport.of(ExecutionSummary.of(runs, output, self._explanations), report, chosen=chosen)
 
     def _steps_result(self, runs: Sequence[Completed], chosen: str) -> StepsResult:

@@ -93,16 +93,22 @@ class RunReport(Result):
 
     @classmethod
     def of(
-        cls, run: Job, *, event: str = "", shown: OutputPart | None = None, kind: str = "", notes: tuple[str, ...] = ()
+        cls,
+        run: Job,
+        *,
+        event: str = "",
+        excerpt: OutputPart | None = None,
+        kind: str = "",
+        notes: tuple[str, ...] = (),
     ) -> "RunReport":
         """Build the report and mark the shown output as reported. `kind` is the event that ended a wait."""
-        shown = shown or OutputPart("")
-        run.reported_end = max(run.reported_end, shown.stop)
+        excerpt = excerpt or OutputPart("")
+        run.reported_end = max(run.reported_end, excerpt.stop)
         failed = kind == "exit" and not (run.completed is not None and run.completed.ok)
         return cls(
             headline=", ".join(part for part in (*_headline(run), event) if part),
-            output=shown.text,
-            note=shown.note,
+            output=excerpt.text,
+            note=excerpt.note,
             run=facts_of(run) | ({"kind": kind} if kind else {}) | ({"notes": list(notes)} if notes else {}),
             notes=notes,
             is_failure=failed and not run.stopped_because,

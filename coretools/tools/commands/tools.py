@@ -207,7 +207,7 @@ class CommandTools:
             if pattern or port or quiet_seconds
             else f"{seconds:g} s are over",
         }
-        return self._report(found, event=events[came], shown=await self._news(found), kind=came)
+        return self._report(found, event=events[came], excerpt=await self._news(found), kind=came)
 
     @tool(Effect.READ, profiles=("dev",))
     async def read_run(
@@ -225,12 +225,12 @@ class CommandTools:
         if tail is not None:
             if head is not None or offset is not None:
                 raise InvalidArguments("tail: goes with neither head nor offset")
-            shown = last_lines(found, tail, most)
+            excerpt = last_lines(found, tail, most)
         elif head is not None or offset is not None:
-            shown = from_offset(found, offset or 0, most, lines=head)
+            excerpt = from_offset(found, offset or 0, most, lines=head)
         else:
-            shown = await self._news(found)
-        return self._report(found, shown=shown)
+            excerpt = await self._news(found)
+        return self._report(found, excerpt=excerpt)
 
     @tool(Effect.CHANGE, open_world=True)
     async def write_run(self, run: str, text: str, *, end: bool = False, call: Call = _NO_CALL) -> RunReport:
@@ -262,7 +262,7 @@ class CommandTools:
         found = self._runs.get(run, call.principal)
         found.stop("stop_run was called")
         await found.ended.wait()
-        return self._report(found, shown=await self._news(found))
+        return self._report(found, excerpt=await self._news(found))
 
     @tool(Effect.READ, profiles=("dev",))
     async def list_runs(self, *, call: Call = _NO_CALL) -> RunList:
@@ -287,7 +287,7 @@ class CommandTools:
         if came == "exit":
             return self._result(run, await self._news(run))
         event = "still running: wait_run, read_run, stop_run"
-        return self._report(run, event=event, shown=await self._news(run), kind=came)
+        return self._report(run, event=event, excerpt=await self._news(run), kind=came)
 
     async def _run_to_end(self, started: _PreparedCommand, call: Call) -> CommandResult:
         """Run to the end within the call."""
@@ -300,7 +300,7 @@ class CommandTools:
             run, await self._screen(run) if run.screen is not None else both_streams(run, self._redactor)
         )
 
-    def _result(self, run: Job, shown: OutputPart) -> CommandResult:
+    def _result(self, run: Job, excerpt: OutputPart) -> CommandResult:
         """Build the result of a command that has ended. The run is kept only if its output was cut.
 
         Raises:
@@ -309,16 +309,16 @@ class CommandTools:
         done = run.completed
         if run.error is not None or done is None:
             raise run.error or Conflict(f"{run.id}: the server ends")
-        summary = ExecutionSummary.of([done], shown.text, self._explanations)
-        if not shown.is_cut:
+        summary = ExecutionSummary.of([done], excerpt.text, self._explanations)
+        if not excerpt.is_cut:
             self._runs.forget(run)
             return CommandResult(summary=summary)
         self._runs.keep_finished(run)
-        return CommandResult(summary=summary, run=run.id, note=shown.note)
+        return CommandResult(summary=summary, run=run.id, note=excerpt.note)
 
-    def _report(self, run: Job, *, shown: OutputPart, event: str = "", kind: str = "") -> RunReport:
+    def _report(self, run: Job, *, excerpt: OutputPart, event: str = "", kind: str = "") -> RunReport:
         """Build the report on a run: its output, and explanations of its failure."""
-        return RunReport.of(run, event=event, shown=shown, kind=kind, notes=notes_of(run, self._explanations))
+        return RunReport.of(run, event=event, excerpt=excerpt, kind=kind, notes=notes_of(run, self._explanations))
 
     async def _news(self, run: Job) -> OutputPart:
         return await self._screen(run) if run.screen is not None else new_output(run, self._limits.output_bytes)

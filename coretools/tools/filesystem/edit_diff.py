@@ -33,7 +33,7 @@ class _Block:
     j2: int
 
 
-def unified_diff(before: str, after: str, hunks: Sequence[Hunk], *, shown: str) -> str:
+def unified_diff(before: str, after: str, hunks: Sequence[Hunk], *, display_path: str) -> str:
     """Return the diff, cut after SHOWN_LINES with the omitted lines counted. Line endings are shown unchanged."""
     if not hunks:
         return ""
@@ -44,7 +44,7 @@ def unified_diff(before: str, after: str, hunks: Sequence[Hunk], *, shown: str) 
     old = _lines(before[start:stop])
     new = _lines(after[start : stop + len(after) - len(before)])
     blocks = list(_refined(_blocks(before, after, hunks, start), old, new))
-    out = [f"--- {shown}\n", f"+++ {shown}\n"]
+    out = [f"--- {display_path}\n", f"+++ {display_path}\n"]
     left_out = 0
     for group in _grouped(blocks):
         for line in _printed(group, old, new, first_line):

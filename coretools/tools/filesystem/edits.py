@@ -49,9 +49,9 @@ def closest_lines(text: str, old: str) -> str:
     found = [line for _, line in zip(wanted, _lines_from(text, start), strict=False)]
     first = text.count("\n", 0, start) + 1
     blank = " (it differs only in white space)" if [line.strip() for line in found] == wanted else ""
-    shown = "\n".join(line[:SHOWN_CHARACTERS].rstrip("\r") for line in found[:SHOWN_LINES])
+    excerpt = "\n".join(line[:SHOWN_CHARACTERS].rstrip("\r") for line in found[:SHOWN_LINES])
     where = f"line {first}" if len(found) == 1 else f"lines {first} to {first + len(found) - 1}"
-    return f"; closest to it{blank}, {where}:\n{shown}"
+    return f"; closest to it{blank}, {where}:\n{excerpt}"
 
 
 def _by_lines(text: str, wanted: list[str]) -> int | None:
@@ -164,7 +164,7 @@ class EditedText:
     hunks: tuple[Hunk, ...]
 
 
-def apply_edits(text: str, edits: Sequence[Edit], *, shown: str, most_characters: int) -> EditedText:
+def apply_edits(text: str, edits: Sequence[Edit], *, display_path: str, most_characters: int) -> EditedText:
     """Apply `edits` in order; each one is applied to the result of those before it.
 
     Raises:
@@ -173,12 +173,12 @@ def apply_edits(text: str, edits: Sequence[Edit], *, shown: str, most_characters
     """
     if len(edits) > EDITS_MOST or len(edits) * len(text) > CHARACTERS_MOST:
         most = min(EDITS_MOST, CHARACTERS_MOST // max(1, len(text)))
-        raise TooLarge(f"{shown}: {len(edits)} edits; at most {most} per call for a text of this size")
+        raise TooLarge(f"{display_path}: {len(edits)} edits; at most {most} per call for a text of this size")
     hunks: tuple[Hunk, ...] = ()
     replaced = 0
     for number, edit in enumerate(edits, 1):
         check_cancelled()
-        label = shown if len(edits) == 1 else f"{shown}: edit {number} of {len(edits)}"
+        label = display_path if len(edits) == 1 else f"{display_path}: edit {number} of {len(edits)}"
         changes = _changes(text, edit, label, most_characters)
         text = _spliced(text, changes)
         hunks = _composed(hunks, changes)

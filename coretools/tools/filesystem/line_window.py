@@ -78,7 +78,7 @@ def count_lines(text: str) -> int:
     return text.count("\n") + (not text.endswith("\n") and text != "")
 
 
-def window(text: str, lines: LineRange, *, shown: str, budget_bytes: int) -> Window:
+def window(text: str, lines: LineRange, *, display_path: str, budget_bytes: int) -> Window:
     """Return the requested lines, at most `budget_bytes` of UTF-8.
 
     Raises:
@@ -90,7 +90,7 @@ def window(text: str, lines: LineRange, *, shown: str, budget_bytes: int) -> Win
     if lines.offset is None and lines.limit is None and lines.head is None:
         return _whole(text, budget_bytes)
     limit = lines.head if lines.head is not None else lines.limit
-    return _range(text, lines.offset or 1, limit, shown, budget_bytes)
+    return _range(text, lines.offset or 1, limit, display_path, budget_bytes)
 
 
 def _whole(text: str, budget_bytes: int) -> Window:
@@ -110,10 +110,12 @@ def _whole(text: str, budget_bytes: int) -> Window:
     return Window(head, gap, tail, tail_first=count_lines(text) - count_lines(tail) + 1)
 
 
-def _range(text: str, offset: int, limit: int | None, shown: str, budget_bytes: int) -> Window:
+def _range(text: str, offset: int, limit: int | None, display_path: str, budget_bytes: int) -> Window:
     total = count_lines(text)
     if offset > max(total, 1):
-        raise InvalidArguments(f"{shown}: offset {offset} lies behind the end; it has {total} lines", lines=total)
+        raise InvalidArguments(
+            f"{display_path}: offset {offset} lies behind the end; it has {total} lines", lines=total
+        )
     start = _after_lines(text, 0, offset - 1)
     stop = len(text) if limit is None else _after_lines(text, start, limit)
     body = _fitting(text[start:stop], budget_bytes)

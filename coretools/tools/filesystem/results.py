@@ -84,7 +84,7 @@ class ListingResult(Result):
     @classmethod
     def of(cls, listing: DirectoryListing) -> "ListingResult":
         """Build the result from a listing."""
-        return cls(path=listing.shown, entries=[_line(entry) for entry in listing.entries], total=listing.total)
+        return cls(path=listing.display_path, entries=[_line(entry) for entry in listing.entries], total=listing.total)
 
     def text(self) -> str:
         """One entry per line; omitted entries are counted."""

@@ -34,7 +34,7 @@ class SeekableFile(Protocol):
         ...
 
     @property
-    def shown(self) -> str:
+    def display_path(self) -> str:
         """Its path, for messages."""
         ...
 
@@ -135,8 +135,8 @@ class _FileWindow:
             data = data[whole or _first_character(data) :]
         if start == self.first and not is_cut and len(data) == self.source.size - self.first:
             return CountedWindow(Window(data.decode()), _count(data))
-        shown = _count(data)
-        where = "end of the last line" if is_cut else "last line" if shown == 1 else f"last {shown} lines"
+        lines = _count(data)
+        where = "end of the last line" if is_cut else "last line" if lines == 1 else f"last {lines} lines"
         return CountedWindow(Window(data.decode(), note=f"{where}, of {self.source.size} bytes"))
 
     def ends(self, budget: int) -> CountedWindow:
@@ -176,12 +176,13 @@ class _FileWindow:
         position = cursor.position
         if not self.first <= position < self.source.size:
             raise InvalidArguments(
-                f"{self.source.shown}: offset {cursor} lies behind the end or before the text; give a line instead"
+                f"{self.source.display_path}: offset {cursor} lies behind the end or before the text; give a"
+                " line instead"
             )
         # A cursor within a line, over which an answer was cut, stands at least between two characters.
         if _is_inside(self._byte(position)):
             raise InvalidArguments(
-                f"{self.source.shown}: the file was changed since offset {cursor} was given; give a line instead"
+                f"{self.source.display_path}: the file was changed since offset {cursor} was given; give a line instead"
             )
         return cursor
 
@@ -192,13 +193,13 @@ class _FileWindow:
 
     def _behind(self, number: int, total: int) -> InvalidArguments:
         return InvalidArguments(
-            f"{self.source.shown}: offset {number} lies behind the end; it has {total} lines", lines=total
+            f"{self.source.display_path}: offset {number} lies behind the end; it has {total} lines", lines=total
         )
 
     def _require_counted(self, count: int) -> None:
         if count >= MOST_COUNTED_BYTES:
             raise TooLarge(
-                f"{self.source.shown}: looked through {count} bytes for that line; "
+                f"{self.source.display_path}: looked through {count} bytes for that line; "
                 "the most is 1 GiB: read from the end with tail, or on from an offset LINE@BYTE",
                 size=self.source.size,
                 limit=MOST_COUNTED_BYTES,
@@ -237,7 +238,9 @@ class _FileWindow:
             size = min(BLOCK_BYTES, position - self.first, budget - (end - position))
             block = self.source.read_at(position - size, size)
             if len(block) < size:
-                raise Conflict(f"{self.source.shown}: shrinks while it is read; try again", path=self.source.shown)
+                raise Conflict(
+                    f"{self.source.display_path}: shrinks while it is read; try again", path=self.source.display_path
+                )
             if ahead is not None:
                 found = block.count(b"\n")
                 if found >= ahead:

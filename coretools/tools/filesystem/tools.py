@@ -79,9 +79,9 @@ class FilesystemTools:
         """The content of a file."""
         with open_file(self._roots, path, is_served=True) as opened:
             data = opened.read(self._limits.read_bytes)
-            shown = opened.shown
+            display_path = opened.display_path
         try:
-            return decode(data, shown).text
+            return decode(data, display_path).text
         except NotText:
             return Embedded(uri="", content=data, mime_type="application/octet-stream")
 
@@ -119,7 +119,7 @@ class FilesystemTools:
                 return found
             with _turn(self._large_reads) if file.size > LARGE_BYTES else nullcontext():
                 data = file.read(self._limits.file_bytes)
-            return self._text(data, file.shown, lines)
+            return self._text(data, file.display_path, lines)
 
     def _in_memory(self, path: str, lines: LineRange) -> FileText:
         """Read a small file that is in the page cache.
@@ -130,12 +130,12 @@ class FilesystemTools:
         content = None if lines.cursor else read_nonblocking(self._roots, path, limit_bytes=self._limits.file_bytes)
         if content is None:
             raise WouldBlock
-        return self._text(content.data, content.shown, lines)
+        return self._text(content.data, content.display_path, lines)
 
     def _sought(self, file: OpenFile, lines: LineRange) -> FileText | None:
         """Return the lines without reading the rest; None if the whole file must be read to detect its encoding."""
         start = file.read_at(0, START_BYTES)
-        found = utf8_by_start(start, file.shown, size=file.size)
+        found = utf8_by_start(start, file.display_path, size=file.size)
         if found is None:
             return None
         encoding, first = found
@@ -145,7 +145,7 @@ class FilesystemTools:
             return None
         text = seen.window.head + seen.window.tail
         if "\0" in text:
-            raise binary_error(start, file.shown, size=file.size)
+            raise binary_error(start, file.display_path, size=file.size)
         return FileText(
             content=seen.window.text(numbered=lines.line_numbers),
             encoding=encoding,
@@ -154,11 +154,11 @@ class FilesystemTools:
             size=file.size,
         )
 
-    def _text(self, data: bytes, shown: str, lines: LineRange) -> FileText:
+    def _text(self, data: bytes, display_path: str, lines: LineRange) -> FileText:
         if lines.cursor is not None:
             lines = replace(lines, offset=Cursor.parse(lines.cursor).line, cursor=None)
-        text = decode(data, shown)
-        seen = window(text.text, lines, shown=shown, budget_bytes=self._limits.read_bytes)
+        text = decode(data, display_path)
+        seen = window(text.text, lines, display_path=display_path, budget_bytes=self._limits.read_bytes)
         return FileText(
             content=seen.text(numbered=lines.line_numbers),
             encoding=text.encoding,
@@ -178,7 +178,7 @@ class FilesystemTools:
             raise TooLarge(f"{path}: content has {len(data)} bytes; the most is {self._limits.write_bytes}")
         written = write_bytes(self._roots, path, data, parents=create_parents)
         did = "created" if written.created else "replaced"
-        message = f"{did} {written.shown}, {written.size} bytes{settings_note(self._roots, path)}"
+        message = f"{did} {written.display_path}, {written.size} bytes{settings_note(self._roots, path)}"
         return ChangeResult(message=message, details={"created": written.created})
 
     @tool(Effect.CHANGE)
@@ -192,15 +192,15 @@ class FilesystemTools:
         """Replace exact text, all edits or none. Each `old` must match once, unless `all` is set."""
         with nullcontext() if dry_run else lock_paths(self._roots, path):
             content = read_bytes(self._roots, path, limit_bytes=self._limits.file_bytes)
-            text = decode(content.data, content.shown)
+            text = decode(content.data, content.display_path)
             most = self._limits.file_bytes
-            edited = apply_edits(text.text, edits, shown=content.shown, most_characters=most)
+            edited = apply_edits(text.text, edits, display_path=content.display_path, most_characters=most)
             changed = edited.text != text.text
             if changed and not dry_run:
                 data = text.encode(edited.text)
                 write_bytes(self._roots, path, data, expected=content.version)
-        diff = unified_diff(text.text, edited.text, edited.hunks, shown=content.shown) if changed else ""
-        return EditResult(path=content.shown, replaced=edited.replaced, dry_run=dry_run, diff=diff)
+        diff = unified_diff(text.text, edited.text, edited.hunks, display_path=content.display_path) if changed else ""
+        return EditResult(path=content.display_path, replaced=edited.replaced, dry_run=dry_run, diff=diff)
 
     @tool(Effect.READ)
     def list_directory(self, path: AnyPath = ".") -> ListingResult:
@@ -219,7 +219,7 @@ class FilesystemTools:
         """Delete a directory with all in it, also files that are hidden from commands and repositories."""
         deleted = delete_directory(self._roots, path)
         hidden = [printable(name) for name in deleted.hidden]
-        message = f"deleted {deleted.shown}, {deleted.entries} entries in it"
+        message = f"deleted {deleted.display_path}, {deleted.entries} entries in it"
         if hidden:
             more = f" and {len(hidden) - _SHOWN_HIDDEN} more" if len(hidden) > _SHOWN_HIDDEN else ""
             message += f"; of them closed: {', '.join(hidden[:_SHOWN_HIDDEN])}{more}"

@@ -55,8 +55,8 @@ class Checkout:
 
 def prefix(checkout: Checkout) -> str:
     """Return what makes a path of one of git's names: empty if the work tree is the first root."""
-    shown = checkout.directory.shown
-    return "" if shown == "." else f"{shown}/"
+    display_path = checkout.directory.display_path
+    return "" if display_path == "." else f"{display_path}/"
 
 
 def path_of(checkout: Checkout, name: bytes) -> bytes:
@@ -113,8 +113,8 @@ def _git_name(roots: Roots, checkout: Checkout, path: str) -> str:
     if wanted.startswith(f"{top}/"):
         return wanted.removeprefix(f"{top}/")
     raise OutsideRoot(
-        f"{path}: not in the work tree {checkout.directory.shown}; paths are relative to the root, as in every tool"
-        f"{_hint(roots, checkout, path)}"
+        f"{path}: not in the work tree {checkout.directory.display_path}; paths are relative to the root, as in every"
+        f" tool{_hint(roots, checkout, path)}"
     )
 
 

@@ -85,10 +85,10 @@ class GitConfigurations:
         known = self._known.get(own.path)
         if known is not None and all(self._is_unchanged(file, reading) for file in known[0]):
             return known[1]
-        self._read(reading, common.path, CONFIG, f"{common.shown}/config", depth=INCLUDE_DEPTH)
+        self._read(reading, common.path, CONFIG, f"{common.display_path}/config", depth=INCLUDE_DEPTH)
         for path, directory in directories.items():
-            self._read(reading, path, CONFIG_WORKTREE, f"{directory.shown}/config.worktree", depth=INCLUDE_DEPTH)
-        policy = git_policy(reading.settings, f"{common.shown}/config")
+            self._read(reading, path, CONFIG_WORKTREE, f"{directory.display_path}/config.worktree", depth=INCLUDE_DEPTH)
+        policy = git_policy(reading.settings, f"{common.display_path}/config")
         policy = replace(
             policy,
             included=tuple((file.directory, file.name) for file in reading.files if file.directory not in directories),
@@ -123,7 +123,7 @@ class GitConfigurations:
         with open_directory(self._roots, path) as directory:
             yield directory.fd
 
-    def _read(self, reading: _ConfigRead, directory: str, name: str, shown: str, *, depth: int) -> None:
+    def _read(self, reading: _ConfigRead, directory: str, name: str, display_path: str, *, depth: int) -> None:
         version = None
         data = b""
         try:
@@ -134,25 +134,27 @@ class GitConfigurations:
         except NotFound:
             version = None
         except CoreError as error:
-            raise unusable(shown, f"can't be read ({error})") from error
+            raise unusable(display_path, f"can't be read ({error})") from error
         reading.files.append(_ConfigFile(directory, name, version))
-        for setting in parse(data, shown):
+        for setting in parse(data, display_path):
             reading.settings.append(setting)
             if setting.variable == "path" and setting.section in ("include", "includeif") and setting.value:
-                self._include(reading, directory, setting, shown, depth=depth - 1)
+                self._include(reading, directory, setting, display_path, depth=depth - 1)
 
-    def _include(self, reading: _ConfigRead, directory: str, setting: Setting, shown: str, *, depth: int) -> None:
+    def _include(
+        self, reading: _ConfigRead, directory: str, setting: Setting, display_path: str, *, depth: int
+    ) -> None:
         """Read an included file whatever its condition. At worst this overrides more settings than necessary."""
         target = setting.value or ""
         if depth < 0:
-            raise unusable(shown, f"nests includes more than {INCLUDE_DEPTH} deep")
+            raise unusable(display_path, f"nests includes more than {INCLUDE_DEPTH} deep")
         if target.startswith(("~", "%(prefix)")):
-            raise unusable(shown, f"sets {setting.key} to a path in a home directory, which is not read")
+            raise unusable(display_path, f"sets {setting.key} to a path in a home directory, which is not read")
         # After a link, `..` is one directory textually and another to the kernel. Accepted only where no link can be.
         plain = target.removeprefix("../") if directory in reading.entries else target
         if ".." in plain.split("/") or not plain.rpartition("/")[2]:
-            raise unusable(shown, f"sets {setting.key} to a path that is not followed here")
-        by = f"{shown} ({setting.key})"
+            raise unusable(display_path, f"sets {setting.key} to a path that is not followed here")
+        by = f"{display_path} ({setting.key})"
         if target.startswith("/") and self._roots.split(target) is None:
             reading.external_includes.setdefault(target, by)
             return
@@ -161,11 +163,11 @@ class GitConfigurations:
         parent, _, name = path.rpartition("/")
         self._read(reading, parent, name, by, depth=depth)
 
-    def _require_open(self, path: str, shown: str) -> None:
+    def _require_open(self, path: str, display_path: str) -> None:
         """Refuse to include a file that is denied: git would act on its content, and a log would show it."""
         try:
             resolve(self._roots, path, follow=False).close()
         except DeniedPath as error:
-            raise unusable(shown, f"includes a file that is denied ({error})") from error
+            raise unusable(display_path, f"includes a file that is denied ({error})") from error
         except CoreError:
             return  # any other error is raised when the file is read

@@ -37,7 +37,7 @@ class GitDirectory:
     handle: int
     path: str
     """Absolute, for git."""
-    shown: str
+    display_path: str
     root: Root
     is_entry: bool = False
     """The last name of the path is the directory itself and no link, so `..` after it is the directory before it."""
@@ -61,18 +61,18 @@ def open_target(roots: Roots, pointer: str, target: str, start: str) -> Iterator
         raise unusable(pointer, f"names a directory that can't be used ({error})") from error
     # Opened again: the handle of `open_directory` may not permit listing.
     with directory, directory_access.open_subdirectory(directory.fd, ".") as handle:
-        yield GitDirectory(handle, directory.path, directory.shown, directory.place.root)
+        yield GitDirectory(handle, directory.path, directory.display_path, directory.place.root)
 
 
-def read_pointer(handle: int, name: str, shown: str) -> str:
+def read_pointer(handle: int, name: str, display_path: str) -> str:
     """Return the single line of a pointer file."""
     try:
         data = directory_access.read_file(handle, name, limit_bytes=POINTER_BYTES)
         text = data.decode("utf-8").rstrip("\r\n")
     except (CoreError, UnicodeDecodeError) as error:
-        raise unusable(f"{shown}/{name}", f"can't be read ({error})") from error
+        raise unusable(f"{display_path}/{name}", f"can't be read ({error})") from error
     if not text or not text.isprintable():
-        raise unusable(f"{shown}/{name}", "contains no path")
+        raise unusable(f"{display_path}/{name}", "contains no path")
     return text
 
 
@@ -83,11 +83,11 @@ def examine(directory: GitDirectory) -> dict[str, str]:
         GitRefused: one is; the message names it.
     """
     entries = directory_access.entry_kinds(directory.handle)
-    _refuse_links({name: kind for name, kind in entries.items() if name not in _HARMLESS_LINKS}, directory.shown)
+    _refuse_links({name: kind for name, kind in entries.items() if name not in _HARMLESS_LINKS}, directory.display_path)
     if entries.get("HEAD") != "file":
-        raise unusable(directory.shown, "has no HEAD, so it is not a git directory")
+        raise unusable(directory.display_path, "has no HEAD, so it is not a git directory")
     if "info" in entries:
-        _refuse_links(directory_access.special_entries(directory.handle, "info"), f"{directory.shown}/info")
+        _refuse_links(directory_access.special_entries(directory.handle, "info"), f"{directory.display_path}/info")
     return entries
 
 
@@ -99,8 +99,10 @@ def examine_shared(roots: Roots, directory: GitDirectory, entries: dict[str, str
     """
     for name in ("objects", "refs"):
         if entries.get(name) != "directory":
-            raise unusable(f"{directory.shown}/{name}", "is missing, so this is not a git directory")
-    objects = GitDirectory(directory.handle, f"{directory.path}/objects", f"{directory.shown}/objects", directory.root)
+            raise unusable(f"{directory.display_path}/{name}", "is missing, so this is not a git directory")
+    objects = GitDirectory(
+        directory.handle, f"{directory.path}/objects", f"{directory.display_path}/objects", directory.root
+    )
     stores = _ObjectStores(roots, stack)
     _examine_objects(stores, objects, "objects", ALTERNATES_DEPTH)
     return stores.borrowed
@@ -111,31 +113,31 @@ def examine_references(directory: GitDirectory, entries: dict[str, str]) -> None
     count = 0
     for name in ("refs", "logs"):
         if entries.get(name) == "directory":
-            for _ in _examined_tree(directory.handle, name, directory.shown):
+            for _ in _examined_tree(directory.handle, name, directory.display_path):
                 count += 1
                 if count > MAX_REFERENCES:
                     raise TooLarge(
-                        f"{directory.shown}: more than {MAX_REFERENCES} loose references; run `git pack-refs`"
+                        f"{directory.display_path}: more than {MAX_REFERENCES} loose references; run `git pack-refs`"
                     )
 
 
-def unusable(shown: str, what: str) -> GitRefused:
+def unusable(display_path: str, what: str) -> GitRefused:
     """Return the error for a repository in which git is not run."""
-    return GitRefused(f"{shown} {what}; git is not run in this repository", found=shown)
+    return GitRefused(f"{display_path} {what}; git is not run in this repository", found=display_path)
 
 
 def _examine_objects(stores: _ObjectStores, objects: GitDirectory, name: str, depth: int) -> None:
     """Examine the store `name` of a handle. Each component of a path is found to be no link before the path is used."""
     handle = objects.handle
-    _refuse_links(directory_access.special_entries(handle, name), objects.shown)
-    _refuse_links(directory_access.special_entries(handle, f"{name}/pack"), f"{objects.shown}/pack")
-    _refuse_links(directory_access.special_entries(handle, f"{name}/info"), f"{objects.shown}/info")
+    _refuse_links(directory_access.special_entries(handle, name), objects.display_path)
+    _refuse_links(directory_access.special_entries(handle, f"{name}/pack"), f"{objects.display_path}/pack")
+    _refuse_links(directory_access.special_entries(handle, f"{name}/info"), f"{objects.display_path}/info")
     if directory_access.entry_version(handle, f"{name}/info/alternates") is not None:
         _examine_alternates(stores, objects, f"{name}/info/alternates", depth)
 
 
 def _examine_alternates(stores: _ObjectStores, objects: GitDirectory, name: str, depth: int) -> None:
-    pointer = f"{objects.shown}/info/alternates"
+    pointer = f"{objects.display_path}/info/alternates"
     if depth == 0:
         raise unusable(pointer, "is one of a chain of alternates that is too long")
     try:
@@ -155,18 +157,20 @@ def _examine_alternates(stores: _ObjectStores, objects: GitDirectory, name: str,
         _examine_objects(stores, borrowed, ".", depth - 1)
 
 
-def _examined_tree(parent: int, name: str, shown: str) -> Iterator[str]:
+def _examined_tree(parent: int, name: str, display_path: str) -> Iterator[str]:
     with directory_access.open_subdirectory(parent, name) as handle:
         entries = directory_access.entry_kinds(handle)
-        _refuse_links(entries, f"{shown}/{name}")
+        _refuse_links(entries, f"{display_path}/{name}")
         for entry, kind in entries.items():
             yield entry
             if kind == "directory":
-                yield from _examined_tree(handle, entry, f"{shown}/{name}")
+                yield from _examined_tree(handle, entry, f"{display_path}/{name}")
 
 
-def _refuse_links(entries: Mapping[str, str] | None, shown: str) -> None:
+def _refuse_links(entries: Mapping[str, str] | None, display_path: str) -> None:
     # git's file system monitor leaves a socket there; nothing opens it as a file.
     for name, kind in (entries or {}).items():
         if kind not in ("file", "directory", "socket"):
-            raise unusable(f"{shown}/{name}", "is a link" if kind == "link" else "is neither a file nor a directory")
+            raise unusable(
+                f"{display_path}/{name}", "is a link" if kind == "link" else "is neither a file nor a directory"
+            )

@@ -140,8 +140,10 @@ class Checkouts:
             entries = shared = examine(own)
             common = own
             if "commondir" in entries:
-                pointer = read_pointer(own.handle, "commondir", own.shown)
-                common = stack.enter_context(open_target(self._roots, f"{own.shown}/commondir", pointer, own.path))
+                pointer = read_pointer(own.handle, "commondir", own.display_path)
+                common = stack.enter_context(
+                    open_target(self._roots, f"{own.display_path}/commondir", pointer, own.path)
+                )
                 environment["GIT_COMMON_DIR"] = common.path
                 shared = examine(common)
             borrowed = examine_shared(self._roots, common, shared, stack)
@@ -190,20 +192,20 @@ class Checkouts:
 
     def _git_directory(self, stack: ExitStack, directory: Directory) -> tuple[GitDirectory, dict[str, str]]:
         """Return the git directory, and the environment variables that name it."""
-        shown = f"{directory.shown}/.git".removeprefix("./")
+        display_path = f"{directory.display_path}/.git".removeprefix("./")
         kind = directory_access.entry_kind(directory.fd, GIT)
         if kind == "directory":
             handle = stack.enter_context(directory_access.open_subdirectory(directory.fd, GIT))
-            own = GitDirectory(handle, f"{directory.path}/.git", shown, directory.place.root, is_entry=True)
+            own = GitDirectory(handle, f"{directory.path}/.git", display_path, directory.place.root, is_entry=True)
             # Relative to the handle that git runs in, so it names the examined work tree even after a rename.
             return own, {"GIT_DIR": ".git", "GIT_WORK_TREE": "."}
         if kind != "file":
-            raise unusable(shown, "is a link" if kind == "link" else "is neither a file nor a directory")
-        pointer = read_pointer(directory.fd, ".git", directory.shown)
+            raise unusable(display_path, "is a link" if kind == "link" else "is neither a file nor a directory")
+        pointer = read_pointer(directory.fd, ".git", directory.display_path)
         if not pointer.startswith("gitdir: "):
-            raise unusable(shown, "is a file that names no git directory")
+            raise unusable(display_path, "is a file that names no git directory")
         target = pointer.removeprefix("gitdir: ")
-        own = stack.enter_context(open_target(self._roots, shown, target, directory.path))
+        own = stack.enter_context(open_target(self._roots, display_path, target, directory.path))
         return own, {"GIT_DIR": own.path, "GIT_WORK_TREE": "."}
 
 
@@ -216,7 +218,9 @@ def _require_writable(roots: Roots, directory: Directory, *places: GitDirectory)
         found += [root for root in roots if root.path.startswith(f"{place.path}/")]
     for root in found:
         if not root.writable:
-            raise ReadOnly(f"{directory.shown}: the root {root.name} is read-only, so nothing is staged or committed")
+            raise ReadOnly(
+                f"{directory.display_path}: the root {root.name} is read-only, so nothing is staged or committed"
+            )
 
 
 def _hooks(common: GitDirectory, entries: Mapping[str, str]) -> tuple[str, ...]:

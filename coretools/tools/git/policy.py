@@ -131,7 +131,7 @@ class GitPolicy:
     """What includes the first of them, for messages."""
 
 
-def git_policy(settings: Iterable[Setting], shown: str) -> GitPolicy:
+def git_policy(settings: Iterable[Setting], display_path: str) -> GitPolicy:
     """Return what to override for a repository with these settings, and what to report.
 
     Raises:
@@ -144,7 +144,7 @@ def git_policy(settings: Iterable[Setting], shown: str) -> GitPolicy:
             continue  # an alias can't replace a built-in command, and only those are called
         override = _override(setting)
         if override is not None:
-            overrides[_exact(override[0], shown)] = override[1]
+            overrides[_exact(override[0], display_path)] = override[1]
         if _is_reported(setting):
             not_used.add(setting.key)
     words = tuple(word for key, value in sorted(overrides.items()) for word in ("-c", f"{key}={value}"))
@@ -198,11 +198,11 @@ def _is_reported(setting: Setting) -> bool:
     return setting.section == "hook" or setting.variable in NEUTRAL_VALUES
 
 
-def _exact(key: str, shown: str) -> str:
+def _exact(key: str, display_path: str) -> str:
     """Return the key if it can be overridden by its exact name."""
     if not _is_exact(key):
         raise GitRefused(
-            f"{shown}: git is not run in this repository: its key {key!a} can't be overridden; remove that key"
+            f"{display_path}: git is not run in this repository: its key {key!a} can't be overridden; remove that key"
         )
     return key
 

@@ -153,7 +153,7 @@ class RipgrepEngine:
         size = f"--max-filesize={self._limits.file_bytes}"
         pattern = f"--regexp={query.pattern.ripgrep}"
         argv = ("rg", *_OPTIONS, *order_words, *ignored, size, *_type_options(query.glob), pattern, "--", "./")
-        path = self._roots.shown(query.top)
+        path = self._roots.display_path(query.top)
         try:
             with ExitStack() as stack:
                 directory, confined_thread = await anyio.to_thread.run_sync(

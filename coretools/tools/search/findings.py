@@ -63,7 +63,7 @@ def _characters(data: bytes) -> tuple[str, bool]:
         return data.decode("utf-8", "surrogateescape"), True
 
 
-def matching_lines(file: SearchedText, pattern: Pattern, *, deadline: float, shown: str) -> Iterator["Match"]:
+def matching_lines(file: SearchedText, pattern: Pattern, *, deadline: float, display_path: str) -> Iterator["Match"]:
     """Yield the matching lines in order. Reaching `deadline` (monotonic clock) ends the search without an error.
 
     Raises:
@@ -84,7 +84,7 @@ def matching_lines(file: SearchedText, pattern: Pattern, *, deadline: float, sho
             if remaining < MATCH_SECONDS:
                 return
             raise DeadlinePassed(
-                f"{shown}: the pattern takes too long on this file; simplify nested repetitions like (a+)+"
+                f"{display_path}: the pattern takes too long on this file; simplify nested repetitions like (a+)+"
             ) from None
         if found is None or found.start() >= len(text):
             return
@@ -117,14 +117,14 @@ def with_context(file: SearchedText, matches: list[Match], context: int) -> list
         if not groups or match.number - len(before) > last_number + 1:
             groups.append([])
         groups[-1] += before
-        groups[-1].append(MatchedLine(match.number, _shown(text[match.start : match.end]), match.column))
+        groups[-1].append(MatchedLine(match.number, _display_path(text[match.start : match.end]), match.column))
         following = matches[index + 1].start if index + 1 < len(matches) else len(text)
         last_number, last_end = match.number, match.end
         while last_number - match.number < context and last_end + 1 < following:
             end = text.find("\n", last_end + 1)
             end = len(text) if end < 0 else end
             last_number += 1
-            groups[-1].append(MatchedLine(last_number, _shown(text[last_end + 1 : end]), None))
+            groups[-1].append(MatchedLine(last_number, _display_path(text[last_end + 1 : end]), None))
             last_end = end
     return groups
 
@@ -136,11 +136,11 @@ def _lines_before(text: str, match: Match, context: int, *, after: int) -> list[
     while len(lines) < context and start - 1 > after:
         end = start - 1
         start = text.rfind("\n", 0, end) + 1
-        lines.append(MatchedLine(match.number - len(lines) - 1, _shown(text[start:end]), None))
+        lines.append(MatchedLine(match.number - len(lines) - 1, _display_path(text[start:end]), None))
     return lines[::-1]
 
 
-def _shown(line: str) -> str:
+def _display_path(line: str) -> str:
     try:
         line.encode()
     except UnicodeEncodeError:
@@ -177,7 +177,7 @@ class Query:
 
     def path(self, roots: Roots, relative: str) -> str:
         """Return a path relative to `top` as a caller writes it."""
-        return roots.shown(RootedPath(self.top.root, beneath(self.top, relative)))
+        return roots.display_path(RootedPath(self.top.root, beneath(self.top, relative)))
 
 
 @dataclass(slots=True)
@@ -244,7 +244,7 @@ class Findings:
 
     def _match(self, path: str, file: SearchedText) -> None:
         found: list[Match] = []
-        for match in matching_lines(file, self.query.pattern, deadline=self.query.deadline, shown=path):
+        for match in matching_lines(file, self.query.pattern, deadline=self.query.deadline, display_path=path):
             if self.matches + len(found) == self.query.limit:
                 self.more = True
                 break

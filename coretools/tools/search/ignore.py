@@ -187,7 +187,7 @@ def ignore_rules(roots: Roots, top: RootedPath) -> IgnoreRules:
 
     def read_ignore_files(relative: str) -> tuple[str | None, ...]:
         try:
-            with open_directory(roots, roots.shown(RootedPath(top.root, relative))) as directory:
+            with open_directory(roots, roots.display_path(RootedPath(top.root, relative))) as directory:
                 return tuple(_ignore_file(directory.fd, kind) for kind in KINDS)
         except CoreError:
             return (None,) * len(KINDS)
@@ -218,7 +218,7 @@ def runs_beneath(roots: Roots, top: RootedPath, *, include_ignored: bool) -> Ite
     if not include_ignored:
         choose = ignore_rules(roots, top).chosen
     length = 0 if top.relative == "." else len(top.relative) + 1
-    for above, run in walk_batches(roots, roots.shown(top), choose=choose, most=ENTRIES_MOST):
+    for above, run in walk_batches(roots, roots.display_path(top), choose=choose, most=ENTRIES_MOST):
         yield above[length:], run
 
 

@@ -157,8 +157,8 @@ class SearchTools:
             found = wanted(above, run)
             total += len(found)
             for name, kind in found[: limit - len(paths)]:
-                shown = self._roots.shown(RootedPath(top.root, beneath(top, above + name)))
-                paths.append(f"{shown}/" if kind == "directory" else shown)
+                display_path = self._roots.display_path(RootedPath(top.root, beneath(top, above + name)))
+                paths.append(f"{display_path}/" if kind == "directory" else display_path)
             if time.monotonic() >= deadline:
                 notes.append(f"stopped after {self._limits.search_seconds:g} s; there may be more")
                 break

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from coretools.tools.ci.parse import parse
-from coretools.tools.ci.read_native import go_text, shown
+from coretools.tools.ci.read_native import displayed, go_text
 from coretools.tools.ci.results import Failure
 
 CARGO = """\
@@ -382,8 +382,8 @@ def test_the_events_of_go_are_read_as_the_text_they_carry() -> None:
     assert (report.passed, report.failed) == (1, 1)
     assert report.failures == (Failure("TestB", "m/b/b_test.go", 3, "bad"),)
     assert "not an event" in text
-    assert "=== RUN" not in shown(text)
-    assert "b_test.go:3: bad" in shown(text)
+    assert "=== RUN" not in displayed(text)
+    assert "b_test.go:3: bad" in displayed(text)
 
 
 def test_text_that_is_no_event_of_go_stays_as_it_is() -> None:

@@ -10,8 +10,8 @@ from coretools.tools.filesystem.edits import Edit, apply_edits
 
 
 def diff_of(before: str, *edits: Edit) -> tuple[str, str]:
-    found = apply_edits(before, edits, shown="f", most_characters=10_000_000)
-    return unified_diff(before, found.text, found.hunks, shown="f"), found.text
+    found = apply_edits(before, edits, display_path="f", most_characters=10_000_000)
+    return unified_diff(before, found.text, found.hunks, display_path="f"), found.text
 
 
 def applied(before: str, diff: str) -> str:
@@ -105,7 +105,7 @@ def test_a_diff_applied_to_the_text_before_gives_the_text_after() -> None:
                     all=True,
                 )
             )
-            text = apply_edits(text, edits[-1:], shown="f", most_characters=10_000_000).text
+            text = apply_edits(text, edits[-1:], display_path="f", most_characters=10_000_000).text
         if text == before:
             return
         diff, after = diff_of(before, *edits)

@@ -11,7 +11,7 @@ MOST = 1_000_000
 
 
 def edited(text: str, *edits: Edit) -> EditedText:
-    return apply_edits(text, edits, shown="a.py", most_characters=MOST)
+    return apply_edits(text, edits, display_path="a.py", most_characters=MOST)
 
 
 @pytest.mark.parametrize(
@@ -198,6 +198,6 @@ def test_more_edits_than_one_call_may_make_are_refused_with_the_number_that_may(
     edits = [Edit(old=f"line {number}\n", new="x\n") for number in range(1_001)]
     text = "".join(edit.old for edit in edits)
     with pytest.raises(TooLarge, match="1001 edits; at most 1000 per call for a text of this size"):
-        apply_edits(text, edits, shown="f", most_characters=1_000_000)
+        apply_edits(text, edits, display_path="f", most_characters=1_000_000)
     with pytest.raises(TooLarge, match="1000 edits; at most 16 per call for a text of this size"):
-        apply_edits("x" * 128 * 1024**2, edits[:1_000], shown="f", most_characters=1_000_000_000)
+        apply_edits("x" * 128 * 1024**2, edits[:1_000], display_path="f", most_characters=1_000_000_000)

@@ -11,7 +11,7 @@ TEN = "".join(f"line {number}\n" for number in range(1, 11))
 
 
 def window_text(text: str, budget_bytes: int = 100_000, **lines: int) -> str:
-    return window(text, LineRange(**lines), shown="a.txt", budget_bytes=budget_bytes).text()
+    return window(text, LineRange(**lines), display_path="a.txt", budget_bytes=budget_bytes).text()
 
 
 @pytest.mark.parametrize("text", ["", "\n", "a", "a\n", "a\r\nb\r\n", "a\n\n\nb", "é\u2028\x0c\x85b\n", TEN])
@@ -126,7 +126,7 @@ def test_reading_on_where_each_answer_says_gives_the_whole_text() -> None:
         read = ""
         offset = 1
         while offset <= count_lines(text):
-            seen = window(text, LineRange(offset=offset), shown="a", budget_bytes=50)
+            seen = window(text, LineRange(offset=offset), display_path="a", budget_bytes=50)
             read += seen.head
             offset += count_lines(seen.head)
         assert read == text, seed

@@ -30,7 +30,7 @@ NUMBERED = b"".join(b"line %d\n" % number for number in range(1, 100_001))
 class Bytes:
     """A source in memory that counts the bytes read."""
 
-    shown = "a.txt"
+    display_path = "a.txt"
 
     def __init__(self, data: bytes, *, size: int | None = None) -> None:
         self.data = data
@@ -122,7 +122,7 @@ def test_the_lines_are_those_of_the_whole_text() -> None:
             ranges = [{"head": number}, {"tail": number}, {"offset": number, "limit": chance.randint(1, 9)}, {}]
             lines = LineRange(**chance.choice(ranges))
             try:
-                expected = window(text, lines, shown="a.txt", budget_bytes=budget)
+                expected = window(text, lines, display_path="a.txt", budget_bytes=budget)
             except InvalidArguments as error:
                 with pytest.raises(InvalidArguments, match=re.escape(str(error))):
                     seek_window(Bytes(data), lines, first_byte=0, budget_bytes=budget)

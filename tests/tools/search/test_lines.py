@@ -14,7 +14,7 @@ def found(data: bytes, pattern: str, context: int = 0) -> list[list[MatchedLine]
     file = decode_text(data)
     assert file is not None
     parsed = parse_pattern(pattern, literal=False, ignore_case=False)
-    return with_context(file, list(matching_lines(file, parsed, deadline=math.inf, shown="a")), context)
+    return with_context(file, list(matching_lines(file, parsed, deadline=math.inf, display_path="a")), context)
 
 
 def numbers(data: bytes, pattern: str, context: int = 0) -> list[list[int]]:
@@ -109,4 +109,4 @@ def test_a_search_that_is_late_ends_with_what_it_has() -> None:
     file = decode_text(b"a\n")
     assert file is not None
     parsed = parse_pattern("a", literal=False, ignore_case=False)
-    assert list(matching_lines(file, parsed, deadline=-math.inf, shown="a")) == []
+    assert list(matching_lines(file, parsed, deadline=-math.inf, display_path="a")) == []
