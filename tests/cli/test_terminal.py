@@ -45,7 +45,7 @@ def test_questions_are_asked_at_the_terminal(tmp_path: Path) -> None:
         assert "must be true or false, or yes or no" in at.output
 
 
-def test_a_secret_is_not_shown_and_the_terminal_is_whole_again(tmp_path: Path) -> None:
+def test_a_secret_is_not_echoed_and_the_terminal_is_restored(tmp_path: Path) -> None:
     """cli-13: typed without echo."""
     with terminal(*CONTACTS, "contact ask secret", "contact ask word", cwd=tmp_path) as at:
         answered(at, "Say it: ", "xyzzy")
@@ -56,7 +56,7 @@ def test_a_secret_is_not_shown_and_the_terminal_is_whole_again(tmp_path: Path) -
         assert "echoed" in at.wait_for("word: 'echoed'").partition("word:")[0]
 
 
-def test_three_wrong_answers_or_the_end_of_input_end_a_question(tmp_path: Path) -> None:
+def test_three_invalid_answers_or_the_end_of_input_end_a_question(tmp_path: Path) -> None:
     """cli-13: exit codes 64 and 77; nothing is done."""
     with terminal(*CONTACTS, "contact ask sure", "contact ask sure", "contact ask sure", cwd=tmp_path) as at:
         answered(at, "Are you sure [yes/no]: ", "a", "b", "c")
@@ -67,8 +67,8 @@ def test_three_wrong_answers_or_the_end_of_input_end_a_question(tmp_path: Path) 
         at.wait_for("= 77")
 
 
-def test_a_bar_is_drawn_on_a_terminal_and_taken_away(tmp_path: Path) -> None:
-    """cli-14: with the message as it stands; messages stand above it."""
+def test_a_progress_bar_is_drawn_on_a_terminal_and_removed(tmp_path: Path) -> None:
+    """cli-14: with the current message; log messages are printed above it."""
     with terminal(*CONTACTS, "contact walk 3", cwd=tmp_path) as at:
         assert at.end() == 0
     assert "walking [bold]" in at.output
@@ -77,7 +77,7 @@ def test_a_bar_is_drawn_on_a_terminal_and_taken_away(tmp_path: Path) -> None:
 
 
 def test_the_real_command_is_coloured_and_confirms_at_the_terminal(tmp_path: Path) -> None:
-    """cli-13, cli-15: what the operator wants asked is asked; NO_COLOR takes the colour away."""
+    """cli-13, cli-15: the confirmations of the policy are asked; NO_COLOR removes the colour."""
     project = tmp_path / "project"
     project.mkdir()
     policy = tmp_path / "policy.toml"
@@ -95,7 +95,7 @@ def test_the_real_command_is_coloured_and_confirms_at_the_terminal(tmp_path: Pat
         assert "a.txt" in at.output
 
 
-def test_ctrl_c_at_a_question_or_a_command_ends_all(tmp_path: Path) -> None:
+def test_ctrl_c_at_a_question_or_a_command_ends_the_process(tmp_path: Path) -> None:
     """cli-8, cli-13: exit code 130, and no process left."""
     (tmp_path / "policy.toml").write_text('[tools]\nask = ["write_file"]\n')
     (tmp_path / "root").mkdir()
@@ -113,8 +113,8 @@ def test_ctrl_c_at_a_question_or_a_command_ends_all(tmp_path: Path) -> None:
     assert processes_with(f"sleep {seconds}") == []
 
 
-def test_what_a_tool_says_of_a_name_does_not_drive_the_terminal(tmp_path: Path) -> None:
-    """cli-15: nor what it prints, by `coretools call`: control characters of 8 bits (ECMA-48) are escaped too."""
+def test_names_and_output_do_not_control_the_terminal(tmp_path: Path) -> None:
+    """cli-15: with `coretools call` too: 8-bit control characters (ECMA-48) are escaped as well."""
     (tmp_path / "notes.txt").write_text("a\x9b2Jb\n")
     call = ("-m", "coretools.cli.main", "call", "read_file")
     with terminal(*call, "path=no\x1b[31mthing", cwd=tmp_path) as at:

@@ -38,7 +38,7 @@ def typed(*words: str) -> int:
 
 
 def test_create_prints_the_token_alone(file: str, capsys: Captured) -> None:
-    """auth-8: so that a script takes it as it is; everything else is on standard error."""
+    """auth-8: scripts can use it as it is; everything else is on standard error."""
     assert typed("create", "--name", "ci", "--role", "dev", "--expires", "90d", "--file", file) == 0
     captured = capsys.readouterr()
     assert re.fullmatch(r"ct_[A-Za-z0-9_-]{43}\n", captured.out)
@@ -49,7 +49,7 @@ def test_create_prints_the_token_alone(file: str, capsys: Captured) -> None:
     assert captured.out.strip() not in captured.err
 
 
-def test_a_token_may_say_as_whom_its_owner_commits(file: str, capsys: Captured) -> None:
+def test_a_token_may_name_the_commit_author(file: str, capsys: Captured) -> None:
     """auth-31."""
     assert typed("create", "--name", "ci", "--author", " CI <ci@example.com>", "--file", file) == 0
     (entry,), _ = read_tokens(file)
@@ -64,7 +64,7 @@ def test_a_token_may_say_as_whom_its_owner_commits(file: str, capsys: Captured) 
         read_tokens(file)
 
 
-def test_list_shows_whose_tokens_there_are_and_none_of_them(file: str, capsys: Captured) -> None:
+def test_list_shows_owners_and_no_token(file: str, capsys: Captured) -> None:
     """auth-8: nor their hashes."""
     tokens = []
     for name in ("ci", "bob"):
@@ -83,7 +83,7 @@ def test_list_shows_whose_tokens_there_are_and_none_of_them(file: str, capsys: C
 
 
 def test_revoke_takes_an_id_or_a_name(file: str, capsys: Captured) -> None:
-    """auth-8: 66 when there is none."""
+    """auth-8: 66 if there is none."""
     for name in ("ci", "ci", "bob"):
         typed("create", "--name", name, "--file", file)
     first = read_tokens(file)[0][0]
@@ -99,7 +99,7 @@ def test_revoke_takes_an_id_or_a_name(file: str, capsys: Captured) -> None:
 
 
 def test_the_variable_of_the_server_names_the_file(file: str, capsys: Captured) -> None:
-    """auth-8: the flag wins over it; one of the two is required."""
+    """auth-8: the flag overrides it; one of the two is required."""
     assert typed("list") == 78
     assert f"--file FILE or {FILE_VARIABLE}" in capsys.readouterr().err
     with variables(**{FILE_VARIABLE: file}):
@@ -122,10 +122,10 @@ def test_the_variable_of_the_server_names_the_file(file: str, capsys: Captured) 
         ((), 64, "the following arguments are required: ACTION"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_a_sentence(
+def test_errors_are_reported_in_one_sentence(
     file: str, capsys: Captured, words: tuple[str, ...], code: int, expected: str
 ) -> None:
-    """auth-8: nothing is printed that a script could take for a token, and nothing is made."""
+    """auth-8: nothing is printed that a script could take for a token, and no token is created."""
     assert typed(*words, *(("--file", file) if words else ())) == code
     captured = capsys.readouterr()
     assert captured.out == ""
@@ -133,8 +133,8 @@ def test_what_cannot_be_done_is_said_in_a_sentence(
     assert not os.path.exists(file)
 
 
-def test_a_token_that_nobody_could_see_is_revoked(file: str) -> None:
-    """auth-8: when standard output takes nothing."""
+def test_a_token_that_could_not_be_printed_is_revoked(file: str) -> None:
+    """auth-8: if standard output is closed or full."""
     command = [sys.executable, "-m", "coretools.cli.main", "token", "create", "--name", "ci", "--file", file]
     with open("/dev/full", "w") as full:
         done = subprocess.run(command, cwd=TREE, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)

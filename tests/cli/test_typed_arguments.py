@@ -1,4 +1,4 @@
-"""Words behind a command become its arguments (docs/specs/cli.md)."""
+"""Words behind a command as its arguments (docs/specs/cli.md)."""
 
 import json
 import random
@@ -20,7 +20,7 @@ def taken(line: str, name: str = "contact_add", **route_values: str) -> dict[str
     return parse_arguments(PAGES[name], route_values, shlex.split(line), stdin=lambda: '{"name": "piped"}')
 
 
-def test_options_become_what_the_schema_asks_for() -> None:
+def test_options_are_converted_by_the_schema() -> None:
     """cli-12: numbers, flags, lists, objects; text stays text."""
     for line, rest in (
         ("", {}),
@@ -55,8 +55,8 @@ def test_options_become_what_the_schema_asks_for() -> None:
         assert taken(f"ada t1 friend {line}") == {"name": "ada", "tags": ["t1"], "role": "friend", **rest}, (line, rest)
 
 
-def test_behind_the_name_of_a_tool_an_option_needs_no_dashes() -> None:
-    """cli-2: `coretools call` reads words as every line does, and `name=value` as `--name=value`."""
+def test_behind_a_tool_name_options_need_no_dashes() -> None:
+    """cli-2: `coretools call` parses words like every line, and `name=value` like `--name=value`."""
 
     def called(line: str) -> dict[str, Any]:
         words = shlex.split(line)
@@ -108,8 +108,8 @@ def test_behind_the_name_of_a_tool_an_option_needs_no_dashes() -> None:
         ("ada --tags t1 --tags t2 friend", ("ada", ["t1", "t2"], "friend")),
     ],
 )
-def test_what_must_be_given_stands_in_order(line: str, expected: tuple[object, ...]) -> None:
-    """cli-12: a list takes what the ones behind it leave; behind -- every word is a value."""
+def test_required_arguments_are_positional(line: str, expected: tuple[object, ...]) -> None:
+    """cli-12: a list takes what the arguments behind it leave; behind -- every word is a value."""
     found = taken(line)
     assert (found["name"], found["tags"], found["role"]) == expected
 
@@ -138,30 +138,30 @@ def test_what_must_be_given_stands_in_order(line: str, expected: tuple[object, .
     ],
     ids=lambda value: value[:40],
 )
-def test_words_that_do_not_fit_are_refused(line: str, expected_text: str) -> None:
-    """cli-12: names the word at fault, and what would do."""
+def test_invalid_words_are_refused(line: str, expected_text: str) -> None:
+    """cli-12: the message names the word and what would work."""
     with pytest.raises(InvalidArguments) as caught:
         taken(line)
     assert expected_text in str(caught.value)
     assert str(caught.value).startswith("contact add: ")
 
 
-def test_files_hold_json_and_text(tmp_path: Path) -> None:
-    """cli-12: `@FILE` where JSON is asked for, `--name@=FILE` for text."""
+def test_files_contain_json_or_text(tmp_path: Path) -> None:
+    """cli-12: `@FILE` for JSON, `--name@=FILE` for text."""
     file = tmp_path / "entries.json"
     file.write_text('[{"name": "x"}]')
     found = taken(f"ada t1 friend --entries @{file} --network@={file}")
     assert (found["entries"], found["network"]) == ([{"name": "x"}], '[{"name": "x"}]')
 
 
-def test_standard_input_that_holds_the_commands_is_not_read() -> None:
+def test_standard_input_with_the_commands_is_not_read() -> None:
     """cli-16: in the REPL."""
     with pytest.raises(InvalidArguments, match="standard input contains the commands"):
         parse_arguments(PAGES["contact_add"], {}, ["a", "b", "friend", "--network@=-"], stdin=None)
 
 
 def test_the_words_of_a_route_are_parsed_like_the_others() -> None:
-    """cli-12: and are not asked for again."""
+    """cli-12: and are not required again."""
     assert taken("--verbose", "contact_show", id="42") == {"id": 42, "verbose": True}
     with pytest.raises(InvalidArguments, match="one word too many"):
         taken("43", "contact_show", id="42")
@@ -173,8 +173,8 @@ def any_text(chance: random.Random) -> str:
     return "".join(chance.choice("ab-_=@:' \"\\\n{}[]1é,") for _ in range(chance.randrange(6)))
 
 
-def test_what_is_written_out_is_read_back() -> None:
-    """cli-12: every value can be typed, whatever it holds; the order of options does not matter."""
+def test_written_arguments_are_parsed_back() -> None:
+    """cli-12: any value can be typed; the order of options does not matter."""
     for seed in range(100):
         chance = random.Random(seed)
         arguments: dict[str, Any] = {

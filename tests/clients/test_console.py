@@ -34,7 +34,7 @@ PICTURES = ("login", "desk", "desk-errors", "desk-dark", "phone-busy", "phone", 
 Drawn = dict[str, Any]
 
 
-class Stage:
+class StagedApp:
     """The app behind the page, and the events that the browser's script triggers in it."""
 
     def __init__(self, tokens: str) -> None:
@@ -121,7 +121,7 @@ def drawn(tmp_path_factory: pytest.TempPathFactory, pictures: Path) -> Drawn:
     tokens = str(folder / "tokens.json")
     _, token = create_token(tokens, name="operator", role="default")
     order = {"chromium": chromium, "profile": str(folder / "profile"), "token": token, "pictures": str(pictures)}
-    found: Drawn = anyio.run(Stage(tokens).serve, partial(browsed, order))
+    found: Drawn = anyio.run(StagedApp(tokens).serve, partial(browsed, order))
     return found
 
 

@@ -42,7 +42,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprec
 ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
 BOUND_SECONDS = 10
 
-Told = Callable[[], Awaitable[str]]
+NextNotification = Callable[[], Awaitable[str]]
 """The next notification of a client: the name of a list, or a URI."""
 
 
@@ -97,7 +97,7 @@ def named(event: object) -> str:
 
 
 @asynccontextmanager
-async def subscribed(target: Any, mode: str, *uris: str) -> AsyncIterator[tuple[Client, Told]]:
+async def subscribed(target: Any, mode: str, *uris: str) -> AsyncIterator[tuple[Client, NextNotification]]:
     """A client subscribed to every list and to these resources, as its era does it."""
     send, receive = anyio.create_memory_object_stream[object](100)
 

@@ -142,7 +142,7 @@ def served(talkative: Talkative) -> Server[Any]:
     return build_server(catalog, Dispatcher(threads=2), ServerInfo())
 
 
-class Heard:
+class ReceivedMessages:
     """What a client received."""
 
     def __init__(self) -> None:
@@ -165,7 +165,7 @@ class Heard:
 
 
 @asynccontextmanager
-async def client(mode: str, heard: Heard, **given: Any) -> AsyncIterator[Client]:
+async def client(mode: str, heard: ReceivedMessages, **given: Any) -> AsyncIterator[Client]:
     server = served(given.pop("talkative", Talkative()))
     async with Client(server, mode=mode, logging_callback=heard.message, cache=None, **given) as connected:
         yield connected
@@ -183,7 +183,7 @@ async def test_a_client_that_does_not_take_progress_blocks_no_call() -> None:
         await anyio.sleep_forever()
 
     talkative = Talkative()
-    async with client("auto", Heard(), talkative=talkative) as connected, anyio.create_task_group() as tasks:
+    async with client("auto", ReceivedMessages(), talkative=talkative) as connected, anyio.create_task_group() as tasks:
 
         async def advance() -> None:
             await connected.call_tool("advance", {}, progress_callback=step)
@@ -221,7 +221,7 @@ async def test_a_client_that_does_not_read_blocks_no_command(mode: str) -> None:
 @ERAS
 async def test_the_last_progress_is_sent_before_the_result(mode: str) -> None:
     """workstation-14: however soon after the one before it."""
-    heard = Heard()
+    heard = ReceivedMessages()
     async with client(mode, heard) as connected:
         for steps in (1, 2, 50):
             await connected.call_tool("advance", {"steps": steps}, progress_callback=heard.step)
@@ -231,7 +231,7 @@ async def test_the_last_progress_is_sent_before_the_result(mode: str) -> None:
 @ERAS
 async def test_a_cancelled_call_sends_no_more_progress(mode: str) -> None:
     """workstation-14: its sending task ends with it."""
-    heard, was_notified = Heard(), anyio.Event()
+    heard, was_notified = ReceivedMessages(), anyio.Event()
 
     async def step(done: float, total: float | None, message: str | None) -> None:
         await heard.step(done, total, message)
@@ -254,7 +254,7 @@ async def test_a_cancelled_call_sends_no_more_progress(mode: str) -> None:
 @ERAS
 async def test_invalid_numbers_and_odd_names_break_nothing(mode: str) -> None:
     """workstation-14, workstation-7: NaN and infinity are no progress; odd names are escaped."""
-    heard = Heard()
+    heard = ReceivedMessages()
     async with client(mode, heard, log_level="debug") as connected:
         await connected.call_tool("say_odd", {}, progress_callback=heard.step)
     assert heard.steps[0][:2] == (1, 2)
@@ -268,7 +268,7 @@ async def test_invalid_numbers_and_odd_names_break_nothing(mode: str) -> None:
 @ERAS
 async def test_log_messages_are_the_message_of_the_progress(mode: str) -> None:
     """workstation-15: which then increases by the smallest step, and not at all once the work is complete."""
-    heard, talkative = Heard(), Talkative()
+    heard, talkative = ReceivedMessages(), Talkative()
 
     async def step(done: float, total: float | None, message: str | None) -> None:
         await heard.step(done, total, message)
@@ -290,7 +290,7 @@ async def test_log_messages_are_the_message_of_the_progress(mode: str) -> None:
 
 async def test_a_handshake_client_gets_messages_from_its_level_on() -> None:
     """workstation-16: `info` until it sets one (logging/setLevel); its own level, not that of another session."""
-    heard, other = Heard(), Heard()
+    heard, other = ReceivedMessages(), ReceivedMessages()
     server = served(Talkative())
     async with (
         Client(server, mode="legacy", logging_callback=heard.message) as one,
@@ -313,7 +313,7 @@ async def test_a_stateless_client_gets_messages_only_if_its_request_asks(
     level: types.LoggingLevel | None,
 ) -> None:
     """workstation-16: by `_meta`, from that level on."""
-    heard = Heard()
+    heard = ReceivedMessages()
     async with client("auto", heard, log_level=level) as connected:
         await connected.call_tool("say_levels", {})
     wanted = () if level is None else LEVELS[LEVELS.index(level) :]
@@ -340,7 +340,7 @@ async def test_unread_messages_are_bounded_and_counted() -> None:
 
 async def test_serving_shows_no_deprecation_warnings(recwarn: pytest.WarningsRecorder) -> None:
     """workstation-16: whoever runs the server cannot change the eras of its clients."""
-    heard = Heard()
+    heard = ReceivedMessages()
     async with client("auto", heard, log_level="debug") as connected:
         await connected.call_tool("say_levels", {})
     async with client("legacy", heard) as connected:
@@ -386,20 +386,20 @@ async def test_an_unread_response_does_not_block_its_session() -> None:
     async with listening(served(talkative).streamable_http_app()) as url:
         address = urlsplit(url)
         assert address.port is not None
-        async with Posted(address.port) as first:
+        async with RawPost(address.port) as first:
             session = await first.start()
-        async with Posted(address.port, session) as initialized:
+        async with RawPost(address.port, session) as initialized:
             await initialized.notify("notifications/initialized")
-        async with Posted(address.port, session) as unread:
+        async with RawPost(address.port, session) as unread:
             await unread.send(7, "tools/call", {"name": "shout", "arguments": {}})
             with anyio.fail_after(4 * BOUND_SECONDS):
                 await talkative.finished.wait()
-            async with Posted(address.port, session) as other:
+            async with RawPost(address.port, session) as other:
                 await other.send(8, "tools/call", {"name": "answer", "arguments": {}})
                 assert b"here" in await other.receive_until(b"here")
 
 
-class Posted:
+class RawPost:
     """One POST over its own socket, written by hand: what is not requested is not read."""
 
     def __init__(self, port: int, session: str = "") -> None:

@@ -33,7 +33,7 @@ RULES = CommandPolicy(
 )
 
 
-class Someone:
+class ConsistentPerson:
     """Answers each form in the same way, records the answer, and checks the disk while it is asked."""
 
     def __init__(self, directory: Path, answer: Any = True) -> None:
@@ -50,7 +50,12 @@ class Someone:
 
 @asynccontextmanager
 async def serving(
-    directory: Path, era: str, someone: Someone | None, *, tools: ToolPolicy | None = None, profile: str = "dev"
+    directory: Path,
+    era: str,
+    someone: ConsistentPerson | None,
+    *,
+    tools: ToolPolicy | None = None,
+    profile: str = "dev",
 ) -> Any:
     policy = OperatorPolicy(
         commands=RULES, tools=tools or ToolPolicy(), confinement=ConfinementPolicy(allow_unconfined=True)
@@ -82,7 +87,7 @@ def kind(result: Any) -> str | None:
 async def test_a_command_waits_for_its_confirmation(tmp_path: Path, era: str) -> None:
     """questions-16: the form shows every word, the directory, the input and the rule; nothing runs before it."""
     (tmp_path / "sub").mkdir()
-    someone = Someone(tmp_path)
+    someone = ConsistentPerson(tmp_path)
     async with serving(tmp_path, era, someone) as client:
         result = await client.call_tool(
             "run_command", {"command": "touch made 'a b' \"it's\"", "directory": ".", "stdin": "x\u202e"}
@@ -102,7 +107,7 @@ async def test_a_command_waits_for_its_confirmation(tmp_path: Path, era: str) ->
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_declined_command_does_not_run(tmp_path: Path, era: str) -> None:
     """questions-16: neither to its end nor as a run."""
-    someone = Someone(tmp_path, answer=False)
+    someone = ConsistentPerson(tmp_path, answer=False)
     async with serving(tmp_path, era, someone) as client:
         for more in ({}, {"wait_seconds": 0}):
             result = await client.call_tool("run_command", {"command": "touch made", **more})
@@ -134,7 +139,7 @@ async def test_the_operator_may_accept_confirmation_by_argument(tmp_path: Path) 
 
 async def test_a_run_is_confirmed_once_and_started_once(tmp_path: Path) -> None:
     """questions-15, questions-16: the same confirmation starts nothing the second time."""
-    async with serving(tmp_path, "auto", Someone(tmp_path)) as client:
+    async with serving(tmp_path, "auto", ConsistentPerson(tmp_path)) as client:
 
         async def call(**more: Any) -> Any:
             arguments = {"command": "sh -c 'echo once >> log'"}
@@ -151,7 +156,7 @@ async def test_a_command_that_becomes_a_task_waits_for_its_confirmation(tmp_path
     """questions-8, questions-16: the question comes before the task; the argument does not confirm."""
     policy = OperatorPolicy(commands=RULES, confinement=ConfinementPolicy(allow_unconfined=True))
     settings = Settings(roots=(str(tmp_path),), policy=policy, limits=Limits(grace_seconds=0.3))
-    someone = Someone(tmp_path)
+    someone = ConsistentPerson(tmp_path)
     with anyio.fail_after(60):
         async with open_assembly(settings, dict(os.environ)) as built:
             questions = QuestionFactory(settings.asking)
@@ -167,7 +172,7 @@ async def test_a_command_that_becomes_a_task_waits_for_its_confirmation(tmp_path
 
 async def test_what_is_too_long_to_show_cannot_be_confirmed(tmp_path: Path) -> None:
     """questions-16: no word is left out of the question, so a longer one is refused."""
-    someone = Someone(tmp_path)
+    someone = ConsistentPerson(tmp_path)
     async with serving(tmp_path, "auto", someone) as client:
         result = await client.call_tool("run_command", {"command": f"touch {'x' * 9000}"})
         assert kind(result) == "invalid-arguments"
@@ -180,7 +185,7 @@ async def test_what_is_too_long_to_show_cannot_be_confirmed(tmp_path: Path) -> N
 async def test_a_tool_waits_for_its_confirmation(tmp_path: Path, era: str) -> None:
     """questions-9: the file exists until the person has confirmed."""
     (tmp_path / "x").touch()
-    no, yes = Someone(tmp_path, answer=False), Someone(tmp_path)
+    no, yes = ConsistentPerson(tmp_path, answer=False), ConsistentPerson(tmp_path)
     tools = ToolPolicy(ask=("delete_*", "git_*"))
     async with serving(tmp_path, era, no, tools=tools) as client:
         assert kind(await client.call_tool("delete_file", {"path": "x"})) == "declined"
@@ -205,7 +210,7 @@ async def test_a_file_resource_waits_like_the_tool_that_reads_it(tmp_path: Path,
         with pytest.raises(MCPError) as caught:
             await client.read_resource("coretools://files/x")
         assert "canary" not in str(caught.value)
-    someone = Someone(tmp_path)
+    someone = ConsistentPerson(tmp_path)
     async with serving(tmp_path, era, someone, tools=tools) as client:
         found = await client.read_resource("coretools://files/x")
     assert (found.contents[0].text, len(someone.seen)) == ("canary", 1)
@@ -216,7 +221,7 @@ async def test_a_directory_is_deleted_like_a_file_after_confirmation(tmp_path: P
     """questions-9: a rule for delete_file covers all deletions."""
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "x").touch()
-    someone = Someone(tmp_path, answer=False)
+    someone = ConsistentPerson(tmp_path, answer=False)
     async with serving(tmp_path, era, someone, tools=ToolPolicy(ask=("delete_file",))) as client:
         assert kind(await client.call_tool("delete_directory", {"path": "d"})) == "declined"
     assert someone.seen == ['Run delete_directory?\npath: "d"']

@@ -175,7 +175,7 @@ class Asker:
 
 
 @dataclass
-class Someone:
+class ScriptedPerson:
     """The person at the client: gives these answers in turn, and records the questions."""
 
     answers: list[Any]
@@ -240,7 +240,7 @@ def kind(result: Any) -> str | None:
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_confirmed_command_goes_on(era: str) -> None:
     """questions-10: the form has one boolean; nothing is done before the answer."""
-    person = Someone([True])
+    person = ScriptedPerson([True])
     async with connected(era, elicitation_callback=person) as (client, asker):
         assert text(await client.call_tool("drop", {"name": "x"})) == "dropped"
     assert asker.done == ["x"]
@@ -257,7 +257,7 @@ async def test_a_confirmed_command_goes_on(era: str) -> None:
 )
 async def test_declining_is_an_answer(era: str, answer: Any, expected: str) -> None:
     """questions-11: final: no model is asked, no default used, nothing done."""
-    callbacks = {"elicitation_callback": Someone([answer]), "sampling_callback": model()}
+    callbacks = {"elicitation_callback": ScriptedPerson([answer]), "sampling_callback": model()}
     async with connected(era, SAMPLING, **callbacks) as (client, asker):
         result = await client.call_tool("drop", {"name": "x"})
         assert (kind(result), asker.done) == ("declined", [])
@@ -267,7 +267,7 @@ async def test_declining_is_an_answer(era: str, answer: Any, expected: str) -> N
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_default_does_not_replace_a_declined_question(era: str) -> None:
     """questions-11: a person who declines did not choose the default."""
-    async with connected(era, elicitation_callback=Someone([decline("decline")])) as (client, _):
+    async with connected(era, elicitation_callback=ScriptedPerson([decline("decline")])) as (client, _):
         assert kind(await client.call_tool("note", {})) == "declined"
 
 
@@ -287,7 +287,7 @@ async def test_without_the_capability_a_default_is_used_or_the_error_names_the_a
 @pytest.mark.parametrize("mode", ["prefilled", "defaults"])
 async def test_a_mode_can_exclude_a_person(era: str, mode: Literal["prefilled", "defaults"]) -> None:
     """questions-2: the operator's setting precedes the client's capabilities."""
-    person = Someone([])
+    person = ScriptedPerson([])
     async with connected(era, Asking(mode=mode), elicitation_callback=person) as (client, _):
         result = await client.call_tool("note", {})
         assert kind(result) == ("answer-needed" if mode == "prefilled" else None)
@@ -316,14 +316,14 @@ async def test_roots_come_from_the_client(era: str) -> None:
     """questions-3, questions-17: requested from clients that have them; others may send them."""
     async with connected(era, list_roots_callback=roots) as (client, _):
         assert text(await client.call_tool("look", {})) == "file:///work"
-    async with connected(era, elicitation_callback=Someone([])) as (client, _):
+    async with connected(era, elicitation_callback=ScriptedPerson([])) as (client, _):
         await unasked(era, client.call_tool("look", {}), "roots")
 
 
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_secret_is_sent_in_no_form_and_to_no_model(era: str) -> None:
     """questions-6: only a value sent beforehand is used."""
-    person = Someone([])
+    person = ScriptedPerson([])
     async with connected(era, SAMPLING, elicitation_callback=person, sampling_callback=model()) as (client, _):
         assert kind(await client.call_tool("sign_in", {})) == "answer-needed"
         assert text(await client.call_tool("sign_in", {"answers": {"token": "abc"}})) == "3 characters"
@@ -333,7 +333,7 @@ async def test_a_secret_is_sent_in_no_form_and_to_no_model(era: str) -> None:
 @pytest.mark.parametrize("era", ERAS)
 async def test_two_questions_in_sequence(era: str) -> None:
     """questions-12: the second round trip carries the answer of the first, and nothing is asked twice."""
-    person = Someone([True, "old"])
+    person = ScriptedPerson([True, "old"])
     async with connected(era, elicitation_callback=person) as (client, asker):
         assert text(await client.call_tool("drop_with_reason", {})) == "dropped: old"
     assert asker.done == ["old"]
@@ -343,7 +343,7 @@ async def test_two_questions_in_sequence(era: str) -> None:
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_repeated_question_is_asked_once(era: str, caplog: pytest.LogCaptureFixture) -> None:
     """questions-5, questions-12: it has the same answer; two concurrent ones with one key are a bug."""
-    person = Someone(["s", "never"])
+    person = ScriptedPerson(["s", "never"])
     async with connected(era, elicitation_callback=person) as (client, _):
         assert kind(await client.call_tool("twice", {})) == "internal"
     assert len(person.seen) == 1
@@ -353,9 +353,9 @@ async def test_a_repeated_question_is_asked_once(era: str, caplog: pytest.LogCap
 @pytest.mark.parametrize("era", ERAS)
 async def test_two_questions_at_once(era: str) -> None:
     """questions-12: one round trip in the stateless era; an invalid answer is asked again, with the reason."""
-    person = Someone(["gree", "toolong", "xl"])
+    person = ScriptedPerson(["gree", "toolong", "xl"])
     if era == "auto":  # the client answers both concurrently, in any order
-        person = Someone([{"answer": "red"}, {"answer": "m"}])
+        person = ScriptedPerson([{"answer": "red"}, {"answer": "m"}])
     async with connected(era, elicitation_callback=person) as (client, asker):
         result = await client.call_tool("paint", {})
     assert text(result) == ("green xl" if era == "legacy" else "red m")
@@ -365,7 +365,7 @@ async def test_two_questions_at_once(era: str) -> None:
 @pytest.mark.parametrize("era", ERAS)
 async def test_an_invalid_answer_is_asked_again(era: str) -> None:
     """questions-13: with the reason in the question; it never counts."""
-    person = Someone([{"other": 1}, "pink", ["red", "grey"]])
+    person = ScriptedPerson([{"other": 1}, "pink", ["red", "grey"]])
     async with connected(era, elicitation_callback=person) as (client, _):
         assert text(await client.call_tool("pick", {})) == "red grey"
     assert [one.message.partition("\n")[0] for one in person.seen] == ["Which?"] * 3
@@ -375,7 +375,7 @@ async def test_an_invalid_answer_is_asked_again(era: str) -> None:
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_form_has_the_fields_of_its_model(era: str) -> None:
     """questions-10: flat, with defaults; the answer is validated by the model."""
-    person = Someone([{"name": "Ann", "age": 3, "size": "xl"}, {"name": "Ann", "age": 3}])
+    person = ScriptedPerson([{"name": "Ann", "age": 3, "size": "xl"}, {"name": "Ann", "age": 3}])
     async with connected(era, elicitation_callback=person) as (client, _):
         assert text(await client.call_tool("greet", {})) == "Ann 3 m"
     properties = person.seen[0].requested_schema["properties"]
@@ -386,7 +386,7 @@ async def test_a_form_has_the_fields_of_its_model(era: str) -> None:
 @pytest.mark.parametrize("era", ERAS)
 async def test_prompts_and_resources_ask_too(era: str) -> None:
     """questions-10: through the same dispatch."""
-    async with connected(era, elicitation_callback=Someone(["rain", "this"])) as (client, _):
+    async with connected(era, elicitation_callback=ScriptedPerson(["rain", "this"])) as (client, _):
         advice = await client.get_prompt("advise", {})
         assert advice.messages[0].content.text == "rain"
         read = await client.read_resource("test://asked")
@@ -396,7 +396,7 @@ async def test_prompts_and_resources_ask_too(era: str) -> None:
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_plain_function_asks_from_its_thread(era: str) -> None:
     """questions-10: `anyio.from_thread.run(call.ask, ...)`, in both eras; a declined question ends it."""
-    async with connected(era, elicitation_callback=Someone([True, "old", False])) as (client, asker):
+    async with connected(era, elicitation_callback=ScriptedPerson([True, "old", False])) as (client, asker):
         assert text(await client.call_tool("drop_in_a_thread", {})) == "dropped"
         assert (asker.done, asker.begun) == (["old"], 1 if era == "legacy" else 3)
         assert kind(await client.call_tool("drop_in_a_thread", {})) == "declined"
@@ -406,7 +406,7 @@ async def test_a_plain_function_asks_from_its_thread(era: str) -> None:
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_question_from_a_child_task_works(era: str) -> None:
     """questions-10: an exception group of a task group is a question, or a declined one, all the same."""
-    async with connected(era, elicitation_callback=Someone([False, True])) as (client, asker):
+    async with connected(era, elicitation_callback=ScriptedPerson([False, True])) as (client, asker):
         assert kind(await client.call_tool("drop_in_a_group", {})) == "declined"
         assert asker.done == []
         assert text(await client.call_tool("drop_in_a_group", {})) == "dropped"
@@ -499,11 +499,11 @@ async def test_after_a_failed_question_the_resolution_continues() -> None:
 
 async def test_a_client_that_always_answers_wrongly_is_not_asked_for_ever() -> None:
     """questions-13: three attempts while a call waits, ten round trips otherwise."""
-    person = Someone(["pink"] * 30)
+    person = ScriptedPerson(["pink"] * 30)
     async with connected("legacy", elicitation_callback=person) as (client, _):
         result = await client.call_tool("pick", {})
         assert (kind(result), len(person.seen)) == ("invalid-arguments", 3)
-    person = Someone(["pink"] * 30)
+    person = ScriptedPerson(["pink"] * 30)
     async with connected("auto", elicitation_callback=person) as (client, _):
         result = await client.call_tool("pick", {})
         assert (kind(result), len(person.seen)) == ("answer-needed", 10)
@@ -512,7 +512,7 @@ async def test_a_client_that_always_answers_wrongly_is_not_asked_for_ever() -> N
 
 async def test_a_call_asks_at_most_ten_times() -> None:
     """questions-13: in the stateless era, whatever is asked."""
-    person = Someone(["x"] * 30)
+    person = ScriptedPerson(["x"] * 30)
     async with connected("auto", elicitation_callback=person) as (client, asker):
         assert kind(await client.call_tool("climb", {})) == "answer-needed"
     assert (len(person.seen), asker.begun) == (10, 11)
@@ -521,7 +521,7 @@ async def test_a_call_asks_at_most_ten_times() -> None:
 @asynccontextmanager
 async def by_hand(asking: Asking | None = None, **declared: Any) -> Any:
     """A client of the stateless era that makes the round trips itself."""
-    callbacks = declared or {"elicitation_callback": Someone([])}
+    callbacks = declared or {"elicitation_callback": ScriptedPerson([])}
     async with connected("auto", asking, **callbacks) as (client, asker):
 
         async def call(name: str, arguments: dict[str, Any], **more: Any) -> Any:
@@ -662,7 +662,7 @@ async def test_a_confirmation_without_a_question_does_not_count() -> None:
 async def test_a_declined_question_stays_declined_without_the_capability() -> None:
     """questions-11: the answer of an earlier round trip precedes the default."""
     server, _ = server_of()
-    async with Client(server, mode="auto", elicitation_callback=Someone([])) as able:
+    async with Client(server, mode="auto", elicitation_callback=ScriptedPerson([])) as able:
         asked = await able.session.call_tool("note", {}, allow_input_required=True)
         assert isinstance(asked, types.InputRequiredResult)
     async with Client(server, mode="auto") as unable:
@@ -701,7 +701,7 @@ async def test_a_client_without_capabilities_is_asked_nothing() -> None:
 async def test_a_tool_of_the_policy_asks_a_person_and_not_the_agent(era: str) -> None:
     """questions-8, questions-9: a confirmation in the arguments does not count; the form shows the call."""
     policy = ToolPolicy(ask=("note",))
-    person = Someone([True])
+    person = ScriptedPerson([True])
     async with connected(era, policy=policy, elicitation_callback=person) as (client, _):
         assert text(await client.call_tool("note", {"answers": {"confirm": True, "text": "x"}})) == "x"
     assert [one.message for one in person.seen] == ["Run note?"]

@@ -18,7 +18,7 @@ from coretools.protocol.stdio.transport import LineWriter, stdio_reader
 
 
 @dataclass
-class Ends:
+class PipeEnds:
     """A pair of pipes: the client's ends are `send_fd` and `answers_fd`."""
 
     read_fd: int
@@ -33,16 +33,16 @@ class Ends:
 
 
 @pytest.fixture
-def ends() -> Iterator[Ends]:
+def ends() -> Iterator[PipeEnds]:
     read_fd, send_fd = os.pipe()
     answers_fd, write_fd = os.pipe()
     os.set_blocking(write_fd, False)
-    ends = Ends(read_fd, send_fd, answers_fd, write_fd)
+    ends = PipeEnds(read_fd, send_fd, answers_fd, write_fd)
     yield ends
     ends.close()
 
 
-def answers(ends: Ends) -> list[dict[str, object]]:
+def answers(ends: PipeEnds) -> list[dict[str, object]]:
     os.set_blocking(ends.answers_fd, False)
     data = b""
     with suppress(BlockingIOError):
@@ -104,7 +104,7 @@ def test_a_line_over_the_limit_is_not_buffered() -> None:
 )
 @pytest.mark.parametrize("ending", [b"\n", b""], ids=["line end", "end of input"])
 async def test_a_request_over_the_limit_gets_its_own_error(
-    ends: Ends, line: bytes, request_id: object, ending: bytes
+    ends: PipeEnds, line: bytes, request_id: object, ending: bytes
 ) -> None:
     """workstation-4: its sender would wait for ever without the id; ids inside the message are ignored."""
     os.write(ends.send_fd, line.replace(b"%s", b"x" * 5000) + ending)
@@ -139,7 +139,7 @@ async def test_a_request_over_the_limit_gets_its_own_error(
     ids=lambda value: str(value)[:40],
 )
 async def test_a_malformed_line_is_answered_and_the_next_one_is_read(
-    ends: Ends, line: bytes, code: int, request_id: object
+    ends: PipeEnds, line: bytes, code: int, request_id: object
 ) -> None:
     """workstation-5: one error each, with the id if it can be read, and the server goes on."""
     limit = 4096 if line.startswith(b"xxx") else 1_000_000
@@ -158,7 +158,7 @@ async def test_a_malformed_line_is_answered_and_the_next_one_is_read(
     assert answer["error"]["code"] == code
 
 
-async def test_a_notification_with_a_nested_id_is_still_one(ends: Ends) -> None:
+async def test_a_notification_with_a_nested_id_is_still_one(ends: PipeEnds) -> None:
     """workstation-5: only an id of the message itself makes it a request."""
     os.write(ends.send_fd, b'{"jsonrpc":"2.0","method":"notifications/x","params":{"id":1}}\n')
     message = await stdio_reader(ends.read_fd, LineWriter(ends.write_fd), line_bytes=1000).receive()
@@ -166,7 +166,7 @@ async def test_a_notification_with_a_nested_id_is_still_one(ends: Ends) -> None:
     assert isinstance(message.message, types.JSONRPCNotification)
 
 
-async def test_the_end_of_input_is_detected_and_an_unterminated_last_line_is_read(ends: Ends) -> None:
+async def test_the_end_of_input_is_detected_and_an_unterminated_last_line_is_read(ends: PipeEnds) -> None:
     """workstation-6: nothing that the client sent is lost."""
     at_end = anyio.Event()
     os.write(ends.send_fd, b'{"jsonrpc":"2.0","id":1,"method":"ping"}')
@@ -178,7 +178,7 @@ async def test_the_end_of_input_is_detected_and_an_unterminated_last_line_is_rea
         await reader.receive()
 
 
-async def test_input_from_a_file_is_read_to_its_end(tmp_path: Path, ends: Ends) -> None:
+async def test_input_from_a_file_is_read_to_its_end(tmp_path: Path, ends: PipeEnds) -> None:
     """workstation-6: a regular file cannot be polled and is read all the same."""
     path = tmp_path / "requests"
     path.write_bytes(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n' * 3)
@@ -190,7 +190,7 @@ async def test_input_from_a_file_is_read_to_its_end(tmp_path: Path, ends: Ends) 
     assert len(read) == 3
 
 
-async def test_responses_are_never_torn_even_if_their_senders_are_cancelled(ends: Ends) -> None:
+async def test_responses_are_never_torn_even_if_their_senders_are_cancelled(ends: PipeEnds) -> None:
     """workstation-7: a slow reader gets whole lines, in the order in which they were sent."""
     line = json.dumps({"jsonrpc": "2.0", "id": 1, "result": {"text": "x" * 200_000}}).encode()
     received = bytearray()
@@ -215,7 +215,7 @@ async def test_responses_are_never_torn_even_if_their_senders_are_cancelled(ends
     assert all(bytes(one) == line for one in whole[:-1])
 
 
-async def test_a_closed_client_is_an_error_for_senders_and_no_hang(ends: Ends) -> None:
+async def test_a_closed_client_is_an_error_for_senders_and_no_hang(ends: PipeEnds) -> None:
     """workstation-7: the server notices that nobody reads."""
     os.close(ends.answers_fd)
     with anyio.fail_after(10):
@@ -225,7 +225,7 @@ async def test_a_closed_client_is_an_error_for_senders_and_no_hang(ends: Ends) -
                 await writer.send_line(b"{}")
 
 
-async def test_unsent_responses_do_not_delay_the_end(ends: Ends) -> None:
+async def test_unsent_responses_do_not_delay_the_end(ends: PipeEnds) -> None:
     """workstation-8: a client that never reads cannot keep the server alive."""
     with anyio.fail_after(10):
         async with LineWriter(ends.write_fd) as writer:

@@ -165,7 +165,7 @@ class Tenant:
         return {**self.headers, "Mcp-Session-Id": session, "MCP-Protocol-Version": LATEST}
 
 
-class Life:
+class TenantActivity:
     """What a tenant does, one thing after the other, in random order."""
 
     def __init__(self, tenant: Tenant, others: Sequence[Tenant], source: random.Random) -> None:

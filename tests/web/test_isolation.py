@@ -14,7 +14,7 @@ import anyio
 import pytest
 
 from tests.web.plans import at_work
-from tests.web.tenants import STEALING, Life, Tenant, plan_for_tenants, tenants_of
+from tests.web.tenants import STEALING, Tenant, TenantActivity, plan_for_tenants, tenants_of
 
 ROUNDS = 2
 HANDS = 2
@@ -36,7 +36,7 @@ async def test_concurrent_tenants_see_nothing_of_each_other(
     seconds = float(os.environ.get("CORETOOLS_ISOLATION_SECONDS", "0"))
     until = time.monotonic() + seconds
 
-    async def live(life: Life) -> None:
+    async def live(life: TenantActivity) -> None:
         rounds = 0
         while rounds < ROUNDS or time.monotonic() < until:
             await life.round()
@@ -46,7 +46,7 @@ async def test_concurrent_tenants_see_nothing_of_each_other(
         for tenant in tenants:
             others = [other for other in tenants if other is not tenant]
             for number in range(HANDS):
-                tasks.start_soon(live, Life(tenant, others, random.Random(f"{tenant.name} {number}")))
+                tasks.start_soon(live, TenantActivity(tenant, others, random.Random(f"{tenant.name} {number}")))
 
     done = sum((tenant.done for tenant in tenants), Counter[str]())
     assert sum(done[f"stole {kind}"] for kind in STEALING) > 0, done
@@ -61,7 +61,7 @@ async def test_a_stolen_id_is_unknown(tenants: list[Tenant], thief: str) -> None
     """http-5, http-8, http-11: exactly the response to an id that does not exist; the owner can still use it."""
     ann, other = tenants[0], next(tenant for tenant in tenants if tenant.name == thief)
     for kind, steal in sorted(STEALING.items()):
-        life = Life(ann, [], random.Random(0))
+        life = TenantActivity(ann, [], random.Random(0))
         for thing in (life.runs, life.tells, life.asks, life.has_tasks):
             await thing()
         await steal(other, ann.ids[kind], ann)

@@ -38,7 +38,7 @@ URL = "https://coretools.example.com/mcp"
 JWT: dict[str, Any] = {"issuer": "https://as.example.com/tenant", "scopes": ("tools:read",)}
 
 
-class Kept:
+class MemoryTokenStorage:
     """Token storage of the SDK's client."""
 
     def __init__(self) -> None:
@@ -102,7 +102,7 @@ async def test_a_client_finds_its_way_from_a_refusal_to_a_call(
     """auth-22, auth-30: the SDK's client reads 401 and both sets of metadata, gets a token, and calls."""
     jwt = authorization_server.section(scopes=("tools:read",)).model_dump()
     async with at_work(root, auth__jwt=jwt) as url:
-        kept = Kept()
+        kept = MemoryTokenStorage()
         provider = ClientCredentialsOAuthProvider(
             server_url=url,
             storage=kept,
@@ -267,7 +267,7 @@ async def test_both_kinds_of_tokens_stand_side_by_side(authorization_server: Aut
     assert found.name == f"{authorization_server.issuer}#sub:ci"
 
 
-def test_what_is_configured_decides_what_judges(file: str) -> None:
+def test_the_configuration_selects_the_verifiers(file: str) -> None:
     """auth-9: nothing, a token file, an issuer; a file that cannot be used ends the start."""
     assert create_verifier(Config()) is None
     with pytest.raises(BadSetting, match="there is no token file"):

@@ -72,7 +72,7 @@ def test_tls_may_end_before_the_server_or_be_waived(instead: dict[str, Any]) -> 
     require_safe(config({**SAFE, "tls_certificate": "", "tls_key": "", **instead}), has_auth=True)
 
 
-def test_behind_a_proxy_loopback_is_no_shelter() -> None:
+def test_behind_a_proxy_loopback_counts_as_exposed() -> None:
     """auth-26: other hosts reach the proxy."""
     message = refused(config({"proxies": ("127.0.0.1",)}), has_auth=False)
     assert "auth.tokens" in message

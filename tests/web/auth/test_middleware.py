@@ -33,7 +33,7 @@ HELLO = b": hello\n\n"
 SECONDS = 30
 
 
-class Behind:
+class GuardedApp:
     """The app behind the middleware: answers with the principal, or streams until it is done or stopped."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ def file(tmp_path: Path) -> Path:
 @asynccontextmanager
 async def guarded(
     verifier: Verifier | None,
-    behind: Behind | None = None,
+    behind: GuardedApp | None = None,
     *,
     metadata_url: str | None = None,
     scopes: Sequence[str] = (),
@@ -78,7 +78,7 @@ async def guarded(
     failures = FailureLimiter(MOST_FAILURES)
 
     gate = AuthMiddleware(
-        behind or Behind(),
+        behind or GuardedApp(),
         verifier,
         failures=failures,
         metadata_url=metadata_url,
@@ -90,7 +90,7 @@ async def guarded(
             yield client
 
 
-class Looked:
+class CountingVerifier:
     """A verifier that reports how often it was asked."""
 
     def __init__(self, verifier: Verifier) -> None:
@@ -128,7 +128,7 @@ def rewrite(file: Path, text: str) -> None:
 async def test_every_method_needs_the_same_token(file: Path, method: str) -> None:
     """auth-21: every request that reaches the app has a principal."""
     token = token_of(file)
-    behind = Behind()
+    behind = GuardedApp()
     async with guarded(TokenFileVerifier(str(file)), behind) as client:
         for headers in ({}, bearing("ct_wrong")):
             refused = await client.request(method, "/mcp", headers=headers)
@@ -141,7 +141,7 @@ async def test_every_method_needs_the_same_token(file: Path, method: str) -> Non
 
 async def test_nobody_is_asked_where_no_tokens_are_configured() -> None:
     """auth-21: every caller is the single principal of a server on loopback, whatever headers are sent."""
-    behind = Behind()
+    behind = GuardedApp()
     async with guarded(None, behind) as client:
         for headers in ({}, bearing("ct_wrong"), {"Authorization": "Basic eDp5"}):
             assert (await client.post("/mcp", headers=headers)).status_code == 200
@@ -182,7 +182,7 @@ async def test_the_challenge_names_where_tokens_are_issued(file: Path) -> None:
 async def test_a_token_is_taken_from_the_header_only(file: Path) -> None:
     """auth-23: URLs are written to logs, and a form is a body."""
     token = token_of(file)
-    behind = Behind()
+    behind = GuardedApp()
     async with guarded(TokenFileVerifier(str(file)), behind) as client:
         elsewhere = [
             await client.post(f"/mcp?access_token={token}"),
@@ -227,7 +227,7 @@ async def test_the_header_is_read_as_it_is_defined(file: Path, lines: tuple[str,
         assert (await client.post("/mcp", headers=headers)).status_code == status
 
 
-class Refuses:
+class RefusingVerifier:
     """A verifier that is unavailable, or that refuses a known principal."""
 
     def __init__(self, error: Exception) -> None:
@@ -242,24 +242,24 @@ class Refuses:
 
 async def test_what_cannot_be_a_token_is_not_verified() -> None:
     """auth-23: too long, or with characters that no token has: the app never sees it."""
-    async with guarded(Refuses(NotEntitled("seen"))) as client:
+    async with guarded(RefusingVerifier(NotEntitled("seen"))) as client:
         for token, status in (("x" * LONGEST_TOKEN, 403), ("x" * LONGEST_TOKEN + "x", 401), ("x,y", 401), ("=x", 401)):
             assert (await client.post("/mcp", headers=bearing(token))).status_code == status
 
 
 async def test_a_token_that_is_not_invalid_is_not_called_invalid() -> None:
     """auth-22: 503 while a token cannot be verified; 403 for a valid one without a scope, and the scopes needed."""
-    async with guarded(Refuses(Unreachable("try again later"))) as client:
+    async with guarded(RefusingVerifier(Unreachable("try again later"))) as client:
         for _ in range(MOST_FAILURES + 1):
             answer = await client.post("/mcp", headers=bearing("x"))
         assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
         assert "www-authenticate" not in answer.headers
-    async with guarded(Refuses(NotEntitled("no", scopes=("a:b", "c"))), metadata_url=METADATA) as client:
+    async with guarded(RefusingVerifier(NotEntitled("no", scopes=("a:b", "c"))), metadata_url=METADATA) as client:
         for _ in range(MOST_FAILURES + 1):
             answer = await client.post("/mcp", headers=bearing("x"))
         challenge = f'Bearer error="insufficient_scope", scope="a:b c", resource_metadata="{METADATA}"'
         assert (answer.status_code, answer.headers["www-authenticate"]) == (403, challenge)
-    async with guarded(Refuses(NotEntitled("no role"))) as client:
+    async with guarded(RefusingVerifier(NotEntitled("no role"))) as client:
         answer = await client.post("/mcp", headers=bearing("x"))
         assert (answer.status_code, "www-authenticate" in answer.headers) == (403, False)
 
@@ -267,7 +267,7 @@ async def test_a_token_that_is_not_invalid_is_not_called_invalid() -> None:
 async def test_guessing_tokens_is_throttled(file: Path) -> None:
     """auth-24: a client with a valid token is not throttled, however many invalid ones come from its address."""
     token = token_of(file)
-    behind = Behind()
+    behind = GuardedApp()
     async with guarded(TokenFileVerifier(str(file)), behind) as client:
         for number in range(MOST_FAILURES):
             assert (await client.post("/mcp", headers=bearing(f"ct_{number}"))).status_code == 401
@@ -330,7 +330,7 @@ def test_the_memory_of_failures_is_bounded() -> None:
     assert failures.record("10.0.0.1", "e") == 0.0
 
 
-class Brief:
+class ExpiringVerifier:
     """A verifier whose tokens end soon after each request."""
 
     async def verify(self, token: str) -> Principal | None:
@@ -343,9 +343,9 @@ class Brief:
 @pytest.mark.parametrize("way", ["GET", "subscriptions/listen"])
 async def test_a_stream_ends_with_the_token_that_opened_it(way: str) -> None:
     """auth-25: the client sees the end of an ordinary stream, and the app is cancelled."""
-    behind = Behind()
+    behind = GuardedApp()
     headers = bearing("x") | ({} if way == "GET" else {"Mcp-Method": way})
-    async with guarded(Brief(), behind) as client:
+    async with guarded(ExpiringVerifier(), behind) as client:
         async with client.stream("GET" if way == "GET" else "POST", "/mcp?stream", headers=headers) as answer:
             assert answer.status_code == 200
             assert b"".join([part async for part in answer.aiter_raw()]) == HELLO
@@ -356,7 +356,7 @@ async def test_a_stream_ends_with_the_token_that_opened_it(way: str) -> None:
 async def test_a_stream_ends_soon_after_its_token_is_revoked(file: Path, how: str) -> None:
     """auth-25, observability-22: even if the token has no expiry; a reload may also name another token file."""
     token = token_of(file)
-    behind = Behind()
+    behind = GuardedApp()
     verifier = ReplaceableVerifier(TokenFileVerifier(str(file)))
     async with guarded(verifier, behind, looking=0.01) as client:
         async with client.stream("GET", "/mcp?stream", headers=bearing(token)) as answer:
@@ -376,8 +376,8 @@ async def test_a_stream_ends_soon_after_its_token_is_revoked(file: Path, how: st
 
 async def test_a_stream_goes_on_while_its_token_is_valid(file: Path) -> None:
     """auth-25: every check finds the token, also in a file that was rewritten."""
-    token, behind = token_of(file), Behind()
-    looked = Looked(TokenFileVerifier(str(file)))
+    token, behind = token_of(file), GuardedApp()
+    looked = CountingVerifier(TokenFileVerifier(str(file)))
     async with (
         guarded(looked, behind, looking=0.01) as client,
         client.stream("GET", "/mcp?stream", headers=bearing(token)) as answer,
@@ -390,16 +390,16 @@ async def test_a_stream_goes_on_while_its_token_is_valid(file: Path) -> None:
 
 async def test_a_stream_that_has_not_begun_is_refused_when_its_token_ends() -> None:
     """auth-25: like a request that came too late."""
-    async with guarded(Brief()) as client:
+    async with guarded(ExpiringVerifier()) as client:
         answer = await client.get("/mcp?silent", headers=bearing("x"))
     assert (answer.status_code, "invalid_token" in answer.headers["www-authenticate"]) == (401, True)
 
 
 async def test_a_call_goes_on_when_its_token_ends() -> None:
     """auth-25: it was authorized when it came, and has a deadline of its own."""
-    behind = Behind()
+    behind = GuardedApp()
     async with (
-        guarded(Brief(), behind) as client,
+        guarded(ExpiringVerifier(), behind) as client,
         client.stream("POST", "/mcp?stream", headers=bearing("x")) as call,
     ):
         async with client.stream("GET", "/mcp?stream", headers=bearing("x")) as listened:
@@ -418,7 +418,7 @@ async def test_a_websocket_is_refused(file: Path) -> None:
     async def receive() -> dict[str, str]:
         return {"type": "websocket.connect"}
 
-    behind = Behind()
+    behind = GuardedApp()
     token_of(file)
     for verifier in (None, TokenFileVerifier(str(file))):
         await AuthMiddleware(behind, verifier, failures=FailureLimiter(1))(

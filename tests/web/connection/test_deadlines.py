@@ -416,7 +416,7 @@ async def test_bytes_behind_a_request_are_bounded_and_do_not_hide_a_disconnect()
 
 async def test_an_early_response_to_a_large_request_arrives_and_closes_the_connection() -> None:
     """validation-9: the client gets it although it goes on sending; the rest is dropped, and bounded."""
-    app = _Early()
+    app = _EarlyResponder()
     async with served(app, LimitsSection(body_bytes=200_000)) as running:
         for framing in (b"Content-Length: 100000", b"Transfer-Encoding: chunked", b"Content-Length: 9\r\n" + EXPECT):
             async with connected(running.port) as raw:
@@ -441,7 +441,7 @@ EXPECT = b"Expect: 100-continue"
 async def test_a_connection_goes_on_after_an_early_response_to_a_small_request(seed: int) -> None:
     """validation-9: the rest of a body is not parsed as a request, what follows is, wherever the bytes are split."""
     chance = random.Random(seed)
-    app = _Early()
+    app = _EarlyResponder()
     async with served(app) as running, connected(running.port) as raw:
         rest = b""
         for count in range(1, 6):
@@ -461,7 +461,7 @@ async def test_a_connection_goes_on_after_an_early_response_to_a_small_request(s
 
 async def test_the_rest_of_a_small_body_and_an_idle_connection_have_their_deadlines() -> None:
     """validation-9, validation-2: a client that was answered keeps its slot no longer than others."""
-    async with served(_Early(), QUICK) as running:
+    async with served(_EarlyResponder(), QUICK) as running:
         for behind in (b"", b"abc"):
             async with connected(running.port) as raw:
                 await raw.send(POST % b"x" + b"Content-Length: 3\r\n\r\n")
@@ -471,7 +471,7 @@ async def test_the_rest_of_a_small_body_and_an_idle_connection_have_their_deadli
         await until(lambda: running.connections == 0)
 
 
-class _Early:
+class _EarlyResponder:
     """Responds without reading."""
 
     def __init__(self) -> None:
@@ -559,7 +559,7 @@ async def test_no_state_of_a_connection_is_left() -> None:
         assert await serves(running.port)
 
 
-def _held(*kinds: type) -> int:
+def _referenced(*kinds: type) -> int:
     """Objects of these types that are still referenced."""
     return sum(isinstance(one, kinds) for one in gc.get_objects())
 
@@ -598,14 +598,14 @@ async def test_connections_are_freed_without_the_garbage_collector(
                 await until(lambda: other.connections == 1)
                 await asked(other.port, b"")  # is refused
             await until(lambda: not running.connections and not other.connections)
-            await until(lambda: not _held(running.protocol, other.protocol, SSLProtocol, RequestResponseCycle))
+            await until(lambda: not _referenced(running.protocol, other.protocol, SSLProtocol, RequestResponseCycle))
         finally:
             gc.enable()
 
 
 async def test_the_server_ends_although_a_client_keeps_sending() -> None:
     """validation-9: the shutdown does not wait for bytes that are only dropped."""
-    async with served(_Early()) as running, connected(running.port) as raw:
+    async with served(_EarlyResponder()) as running, connected(running.port) as raw:
         await raw.send(POST % b"x" + b"Content-Length: 50000\r\n\r\n")
         assert (await raw.answer()).status == 413
         for one in list(running.state.connections):

@@ -28,7 +28,7 @@ SECRET = "ghp_" + "A1b2" * 9
 BIDI = "\u202eniam\u202c"
 
 
-class Told:
+class ServerStateSource:
     """The state of a server, hostile where a client or a repository chooses the text."""
 
     def __init__(self, draining: Draining) -> None:
@@ -87,7 +87,7 @@ class Operated:
 
     def __init__(self) -> None:
         self.draining = Draining()
-        self.server_state = Told(self.draining)
+        self.server_state = ServerStateSource(self.draining)
         self.metrics = Metrics(replica="replica-1")
         self.metrics.collect_from(self.server_state)
         self.console_state = ConsoleState(self.server_state, Redactor(["correct-horse-battery"]))

@@ -27,7 +27,7 @@ PATHS = ("/console/state", "/console/events")
 
 
 @dataclass
-class House:
+class ServedConsole:
     """A console, its tokens, and a client that follows no redirect."""
 
     client: httpx2.AsyncClient
@@ -52,7 +52,9 @@ class House:
 
 
 @asynccontextmanager
-async def house(folder: Path, *, per_minute: int = 30, is_secure: bool = False) -> AsyncIterator[House]:
+async def served_console(
+    folder: Path, *, per_minute: int = 30, is_secure: bool = False
+) -> AsyncIterator[ServedConsole]:
     inside, now = Operated(), [0.0]
     path = folder / "tokens.json"
     _, token = create_token(str(path), name="operator", role="default")
@@ -60,7 +62,7 @@ async def house(folder: Path, *, per_minute: int = 30, is_secure: bool = False) 
     console = Console(inside.console_state, operators, inside.draining, is_secure=is_secure)
     async with listening(router(*console.routes())) as url, httpx2.AsyncClient(timeout=SECONDS) as client:
         client.base_url = httpx2.URL(url.removesuffix("/mcp"))
-        yield House(client, inside, path, token, now)
+        yield ServedConsole(client, inside, path, token, now)
 
 
 async def events(answer: httpx2.Response) -> AsyncIterator[tuple[str, str]]:
@@ -77,7 +79,7 @@ async def events(answer: httpx2.Response) -> AsyncIterator[tuple[str, str]]:
 @pytest.mark.parametrize("path", PATHS)
 async def test_nothing_is_shown_without_a_token(tmp_path: Path, path: str) -> None:
     """console-2: no cookie, an invented one, a wrong token, another scheme: 401, and no data of the server."""
-    async with house(tmp_path) as one:
+    async with served_console(tmp_path) as one:
         for headers in (
             {},
             {"Cookie": f"{COOKIE}="},
@@ -96,14 +98,14 @@ async def test_nothing_is_shown_without_a_token(tmp_path: Path, path: str) -> No
 
 async def test_a_token_in_a_header_opens_the_data(tmp_path: Path) -> None:
     """console-2: for programs; the same data as the page shows."""
-    async with house(tmp_path) as one:
+    async with served_console(tmp_path) as one:
         answer = await one.client.get("/console/state", headers={"Authorization": f"Bearer {one.token}"})
     assert answer.json()["server"]["replica"] == "replica-1"
 
 
 async def test_the_page_itself_has_no_data_before_the_login(tmp_path: Path) -> None:
     """console-2: the form; with a cookie the page, which holds no data either."""
-    async with house(tmp_path) as one:
+    async with served_console(tmp_path) as one:
         form = await one.client.get("/console")
         page = await one.client.get("/console", headers=await one.cookie())
     assert 'name="token"' in form.text
@@ -114,7 +116,7 @@ async def test_the_page_itself_has_no_data_before_the_login(tmp_path: Path) -> N
 @pytest.mark.parametrize("is_secure", [True, False])
 async def test_the_cookie_is_hidden_from_scripts_and_other_sites(tmp_path: Path, is_secure: bool) -> None:
     """console-3: random, for an hour, for this path only; `Secure` behind TLS."""
-    async with house(tmp_path, is_secure=is_secure) as one:
+    async with served_console(tmp_path, is_secure=is_secure) as one:
         answers = [await one.log_in() for _ in range(2)]
     cookies = [answer.headers["set-cookie"] for answer in answers]
     assert [answer.status_code for answer in answers] == [303, 303]
@@ -127,7 +129,7 @@ async def test_the_cookie_is_hidden_from_scripts_and_other_sites(tmp_path: Path,
 
 async def test_a_cookie_ends_with_its_hour_its_logout_or_its_token(tmp_path: Path) -> None:
     """console-4: whichever comes first; then it gives no access."""
-    async with house(tmp_path) as one:
+    async with served_console(tmp_path) as one:
         late, left, revoked = [await one.cookie() for _ in range(3)]
         assert await one.state(late) == 200
         await one.client.post("/console/logout", headers=left)
@@ -143,7 +145,7 @@ async def test_a_cookie_ends_with_its_hour_its_logout_or_its_token(tmp_path: Pat
 
 async def test_cookies_are_bounded(tmp_path: Path) -> None:
     """console-10: the oldest login ends, and its stream too."""
-    async with house(tmp_path) as one:
+    async with served_console(tmp_path) as one:
         first = await one.cookie()
         async with one.client.stream("GET", "/console/events", headers=first) as answer:
             received = events(answer)
@@ -159,7 +161,7 @@ async def test_cookies_are_bounded(tmp_path: Path) -> None:
 
 async def test_guessing_tokens_is_throttled(tmp_path: Path) -> None:
     """console-3: for the form and the header together; the right token still works."""
-    async with house(tmp_path, per_minute=4) as one:
+    async with served_console(tmp_path, per_minute=4) as one:
         inside = await one.cookie()
         for number in range(2):
             assert (await one.log_in(f"wrong-{number}")).status_code == 401
@@ -175,7 +177,7 @@ async def test_guessing_tokens_is_throttled(tmp_path: Path) -> None:
 
 async def test_another_site_can_neither_log_in_nor_log_out(tmp_path: Path) -> None:
     """console-3: decided by the headers in which browsers name the origin of a form."""
-    async with house(tmp_path) as one:
+    async with served_console(tmp_path) as one:
         cookie = await one.cookie()
         for headers in (
             {"Origin": "https://evil.example"},
@@ -207,7 +209,7 @@ async def test_another_site_can_neither_log_in_nor_log_out(tmp_path: Path) -> No
 )
 async def test_what_is_no_form_is_refused(tmp_path: Path, kind: str, body: bytes, status: int) -> None:
     """console-2: with a 4xx status, and nothing of what was sent in the response."""
-    async with house(tmp_path) as one:
+    async with served_console(tmp_path) as one:
         answer = await one.client.post("/console/login", content=body, headers={"Content-Type": kind})
     assert answer.status_code == status
     assert "alert(1)" not in answer.text
@@ -216,7 +218,7 @@ async def test_what_is_no_form_is_refused(tmp_path: Path, kind: str, body: bytes
 
 async def test_tokens_that_cannot_be_verified_give_no_access(tmp_path: Path) -> None:
     """console-4: a broken token file lets nobody in, and ends the sessions that exist."""
-    async with house(tmp_path) as one:
+    async with served_console(tmp_path) as one:
         cookie = await one.cookie()
         async with one.client.stream("GET", "/console/events", headers=cookie) as answer:
             received = events(answer)
@@ -234,7 +236,7 @@ async def test_tokens_that_cannot_be_verified_give_no_access(tmp_path: Path) -> 
 
 async def test_a_stream_reports_what_happens(tmp_path: Path) -> None:
     """console-5: a snapshot each second, with the running call, and without it when it has ended."""
-    async with house(tmp_path) as one:
+    async with served_console(tmp_path) as one:
         headers = {"Authorization": f"Bearer {one.token}"}
         async with one.client.stream("GET", "/console/events", headers=headers) as answer:
             assert answer.headers["content-type"].startswith("text/event-stream")
@@ -257,7 +259,7 @@ async def test_a_stream_reports_what_happens(tmp_path: Path) -> None:
 
 async def test_a_stream_ends_when_the_server_does(tmp_path: Path) -> None:
     """console-4: with an event for it, at once; no new stream begins."""
-    async with house(tmp_path) as one:
+    async with served_console(tmp_path) as one:
         headers = {"Authorization": f"Bearer {one.token}"}
         async with one.client.stream("GET", "/console/events", headers=headers) as answer:
             received = events(answer)
@@ -270,7 +272,7 @@ async def test_a_stream_ends_when_the_server_does(tmp_path: Path) -> None:
 
 async def test_logging_out_ends_the_stream(tmp_path: Path) -> None:
     """console-4: at once, in every window."""
-    async with house(tmp_path) as one:
+    async with served_console(tmp_path) as one:
         cookie = await one.cookie()
         async with one.client.stream("GET", "/console/events", headers=cookie) as answer:
             received = events(answer)
@@ -284,7 +286,7 @@ async def test_logging_out_ends_the_stream(tmp_path: Path) -> None:
 
 async def test_viewers_are_bounded_and_release_their_slot(tmp_path: Path) -> None:
     """console-10: one more is refused; when one disconnects there is room again."""
-    async with house(tmp_path) as one:
+    async with served_console(tmp_path) as one:
         headers = {"Authorization": f"Bearer {one.token}"}
         async with anyio.create_task_group() as many:
             ready = [anyio.Event() for _ in range(MOST_VIEWERS)]
@@ -312,7 +314,7 @@ async def test_viewers_are_bounded_and_release_their_slot(tmp_path: Path) -> Non
 
 async def test_every_response_is_for_the_page_alone(tmp_path: Path) -> None:
     """console-8: a policy without inline script, no frame, no cache, no referrer, on each path."""
-    async with house(tmp_path) as one:
+    async with served_console(tmp_path) as one:
         cookie = await one.cookie()
         answers = [
             await one.client.get("/console"),

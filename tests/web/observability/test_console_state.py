@@ -20,7 +20,7 @@ from coretools.web.observability.console_state import (
     ConsoleState,
     RateWindow,
 )
-from tests.web.observability.operated import MARKUP, SECRET, Operated, Told
+from tests.web.observability.operated import MARKUP, SECRET, Operated, ServerStateSource
 
 SECONDS = 20
 
@@ -33,8 +33,8 @@ class Clock:
         return self.now
 
 
-def board_at(clock: Clock) -> ConsoleState:
-    return ConsoleState(Told(Draining()), Redactor(), clock)
+def console_state_at(clock: Clock) -> ConsoleState:
+    return ConsoleState(ServerStateSource(Draining()), Redactor(), clock)
 
 
 def test_a_rate_is_the_mean_of_the_last_full_seconds() -> None:
@@ -110,7 +110,7 @@ async def test_errors_are_shown_newest_first_without_credentials() -> None:
 
 def test_a_token_at_the_cut_is_removed_whole() -> None:
     """console-7: the last word is dropped as a whole."""
-    console_state = board_at(Clock())
+    console_state = console_state_at(Clock())
     call = ActiveCall(command="echo", principal="x")
     error = NotFound(f"{'word ' * 57}{'x' * 12} {SECRET}")
     console_state.calls("default").ended(call, Outcome(text=str(error), error=error))
@@ -119,7 +119,7 @@ def test_a_token_at_the_cut_is_removed_whole() -> None:
 
 def test_a_question_is_no_error() -> None:
     """console-7: the call goes on when it is answered."""
-    console_state = board_at(Clock())
+    console_state = console_state_at(Clock())
     error = InputNeeded({"sure": "Sure?"}, "state")
     console_state.calls("default").ended(ActiveCall(command="echo", principal="x"), Outcome(text="", error=error))
     assert console_state.snapshot()["errors"]["count"] == 0
@@ -127,7 +127,7 @@ def test_a_question_is_no_error() -> None:
 
 def test_everything_is_bounded() -> None:
     """console-10: any number of calls and errors, names of any length; the totals are exact."""
-    console_state = board_at(Clock())
+    console_state = console_state_at(Clock())
     watcher = console_state.calls("default")
     error = NotFound("x" * 100_000)
     for number in range(500):
@@ -141,14 +141,14 @@ def test_everything_is_bounded() -> None:
 
 def test_sessions_are_shown_by_a_part_of_their_ids() -> None:
     """console-5: two sessions can be distinguished, and neither id can be used."""
-    state = board_at(Clock()).snapshot()["sessions"]
+    state = console_state_at(Clock()).snapshot()["sessions"]
     assert state["count"] == 3
     assert [one["id"] for one in state["shown"]] == ["0abcdefa", "1abcdefa", "2abcdefa"]
 
 
 def test_roots_are_shown_by_name() -> None:
     """console-5: with the protections of each role."""
-    default, pipeline = board_at(Clock()).snapshot()["tenants"]
+    default, pipeline = console_state_at(Clock()).snapshot()["tenants"]
     assert default["roots"][0] == {"name": "project", "is_writable": True}
     assert (default["tier"], default["children"], default["runs"]) == ("full", 3, 1)
     assert pipeline["missing"] == ["git-confinement", "watchdog"]
@@ -158,7 +158,7 @@ def test_roots_are_shown_by_name() -> None:
 def test_refusals_are_counted(refused: str, count: int) -> None:
     """console-5: a refused request is counted as a request, an answered one as a call."""
     clock = Clock()
-    console_state = board_at(clock)
+    console_state = console_state_at(clock)
 
     async def nothing(*_: object) -> None:
         return None

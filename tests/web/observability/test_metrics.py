@@ -34,7 +34,7 @@ def inside() -> Operated:
     return Operated()
 
 
-class Waiting:
+class WaitingApp:
     """An ASGI app that waits."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -168,7 +168,7 @@ async def test_a_disconnect_is_counted_without_a_status(inside: Operated) -> Non
         over.set()
 
     async with (
-        served(inside, None, Route("/wait", endpoint=Waiting(wait))) as client,
+        served(inside, None, Route("/wait", endpoint=WaitingApp(wait))) as client,
         anyio.create_task_group() as tasks,
     ):
         tasks.start_soon(client.get, "/wait")

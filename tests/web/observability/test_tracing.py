@@ -41,7 +41,7 @@ def parent(trace: str, span: str = CALLER, flags: str = "01") -> dict[str, str]:
     return {"traceparent": f"00-{trace}-{span}-{flags}", "tracestate": "vendor=1"}
 
 
-class Kept:
+class MemorySpanExporter:
     """Spans of this process, as an exporter gets them."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Kept:
         return list(self._exporter.get_finished_spans())
 
 
-async def asked(kept: Kept, path: str, headers: dict[str, str]) -> ReadableSpan:
+async def asked(kept: MemorySpanExporter, path: str, headers: dict[str, str]) -> ReadableSpan:
     app = ObservabilityMiddleware(router(), [], tracing=kept.tracing)
     async with listening(app) as url, httpx2.AsyncClient(base_url=url.removesuffix("/mcp")) as client:
         await client.get(path, headers=headers)
@@ -65,7 +65,7 @@ async def asked(kept: Kept, path: str, headers: dict[str, str]) -> ReadableSpan:
 
 async def test_a_request_is_a_part_of_its_caller_s_trace() -> None:
     """observability-11: `traceparent` and `tracestate`; the span has method, route and status."""
-    span = await asked(Kept(), "/mcp", parent(STATELESS))
+    span = await asked(MemorySpanExporter(), "/mcp", parent(STATELESS))
     assert span.parent is not None
     assert f"{span.parent.trace_id:032x}" == STATELESS
     assert f"{span.parent.span_id:016x}" == CALLER
@@ -80,13 +80,13 @@ async def test_a_request_is_a_part_of_its_caller_s_trace() -> None:
 @pytest.mark.parametrize("value", ["", "garbage", f"00-{'0' * 32}-{CALLER}-01", f"ff-{STATELESS}-{CALLER}-01"])
 async def test_an_invalid_traceparent_begins_a_trace(value: str) -> None:
     """observability-11: W3C Trace Context, 3.2.2."""
-    span = await asked(Kept(), "/mcp", {"traceparent": value})
+    span = await asked(MemorySpanExporter(), "/mcp", {"traceparent": value})
     assert span.parent is None
 
 
 async def test_a_caller_that_does_not_sample_is_not_sampled() -> None:
     """observability-11: OpenTelemetry's default sampler; OTEL_TRACES_SAMPLER changes it."""
-    kept = Kept()
+    kept = MemorySpanExporter()
     app = ObservabilityMiddleware(router(), [], tracing=kept.tracing)
     async with listening(app) as url, httpx2.AsyncClient() as client:
         await client.get(url, headers=parent(STATELESS, flags="00"))
@@ -95,10 +95,10 @@ async def test_a_caller_that_does_not_sample_is_not_sampled() -> None:
 
 async def test_unknown_paths_and_queries_are_not_recorded() -> None:
     """observability-12: a client may request any path; a failure is known by its status."""
-    span = await asked(Kept(), f"/nowhere/{CANARY}?token={CANARY}", {})
+    span = await asked(MemorySpanExporter(), f"/nowhere/{CANARY}?token={CANARY}", {})
     assert span.name == "GET"
     assert CANARY not in span.to_json()
-    broken = await asked(Kept(), "/broken", {})
+    broken = await asked(MemorySpanExporter(), "/broken", {})
     assert broken.status.status_code is StatusCode.ERROR
     assert (broken.attributes or {})["error.type"] == "500"
     assert broken.events == ()
@@ -106,7 +106,7 @@ async def test_unknown_paths_and_queries_are_not_recorded() -> None:
 
 async def test_a_call_has_a_span_that_names_its_tool_and_its_end() -> None:
     """observability-11: `execute_tool NAME`, with the id in the log; an error by its kind."""
-    kept, inside = Kept(), Operated()
+    kept, inside = MemorySpanExporter(), Operated()
     inside.dispatcher = Dispatcher(threads=2, observer=kept.tracing.calls())
     await inside.call("echo", "alice", text=CANARY)
     await inside.call("lose", "alice", path=CANARY)
@@ -129,7 +129,7 @@ async def test_a_call_has_a_span_that_names_its_tool_and_its_end() -> None:
 
 async def test_spans_of_a_tool_are_children_of_its_call() -> None:
     """observability-11: and are exported without names or attributes, which are not ours."""
-    kept, inside = Kept(), Operated()
+    kept, inside = MemorySpanExporter(), Operated()
 
     @inside.registry.tool(Effect.READ)
     async def traced() -> str:

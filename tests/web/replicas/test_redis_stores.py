@@ -46,7 +46,7 @@ class Clock:
         return time.monotonic() + self.ahead
 
 
-class Place:
+class SharedRedis:
     """The Redis database that the replicas of one test share."""
 
     def __init__(self, server: RedisServer, prefix: str) -> None:
@@ -69,17 +69,17 @@ class Place:
 
 
 @pytest.fixture
-def place(shared_redis: RedisServer, request: pytest.FixtureRequest) -> Place:
-    return Place(shared_redis, f"{request.node.nodeid}:")
+def place(shared_redis: RedisServer, request: pytest.FixtureRequest) -> SharedRedis:
+    return SharedRedis(shared_redis, f"{request.node.nodeid}:")
 
 
 @pytest.fixture
-def own_place(own_redis: RedisServer) -> Place:
-    return Place(own_redis, "coretools:")
+def own_place(own_redis: RedisServer) -> SharedRedis:
+    return SharedRedis(own_redis, "coretools:")
 
 
 @pytest.fixture
-async def pair(place: Place) -> AsyncIterator[tuple[RedisStores, RedisStores]]:
+async def pair(place: SharedRedis) -> AsyncIterator[tuple[RedisStores, RedisStores]]:
     async with place.replica("a") as one, place.replica("b") as other:
         yield one, other
 
@@ -124,7 +124,7 @@ async def test_another_replica_neither_writes_to_a_session_nor_ends_it(pair: Pai
     assert await data(other.events("one"), first) == []
 
 
-async def test_what_a_session_missed_is_read_elsewhere_when_its_replica_has_ended(place: Place) -> None:
+async def test_what_a_session_missed_is_read_elsewhere_when_its_replica_has_ended(place: SharedRedis) -> None:
     """replicas-6: the record says that the replica is gone; ids of other sessions name no event there either."""
     async with place.replica("b") as other:
         async with place.replica("a") as one:
@@ -140,7 +140,7 @@ async def test_what_a_session_missed_is_read_elsewhere_when_its_replica_has_ende
         assert await other.events("ann").after(of_ben) is None
 
 
-async def test_a_killed_replica_is_gone_when_its_lease_expires(own_place: Place) -> None:
+async def test_a_killed_replica_is_gone_when_its_lease_expires(own_place: SharedRedis) -> None:
     """replicas-5: without any message."""
     async with own_place.replica("b") as other, own_place.replica("a", lease_seconds=3600) as one:
         await one.sessions.claim("one", principal="ann", role="reader")
@@ -154,7 +154,7 @@ async def test_a_killed_replica_is_gone_when_its_lease_expires(own_place: Place)
         assert not owner.is_alive
 
 
-async def test_a_lease_not_renewed_in_time_ends_every_session_of_its_replica(place: Place) -> None:
+async def test_a_lease_not_renewed_in_time_ends_every_session_of_its_replica(place: SharedRedis) -> None:
     """replicas-5: by the replica's own clock, without Redis, and for good; new sessions are its own again."""
     clock = Clock()
     async with place.replica("a", clock=clock) as one, place.replica("b") as other:
@@ -180,7 +180,7 @@ async def test_a_lease_not_renewed_in_time_ends_every_session_of_its_replica(pla
         assert one.sessions.holds("new")
 
 
-async def test_a_lease_that_redis_lost_ends_every_session_too(own_place: Place) -> None:
+async def test_a_lease_that_redis_lost_ends_every_session_too(own_place: SharedRedis) -> None:
     """replicas-5: other replicas may have seen this one as gone."""
     async with own_place.replica("a") as one:
         await one.sessions.claim("one", principal="ann", role="reader")
@@ -190,7 +190,7 @@ async def test_a_lease_that_redis_lost_ends_every_session_too(own_place: Place) 
         await one.check()
 
 
-async def test_a_session_record_that_redis_lost_ends_the_session(own_place: Place) -> None:
+async def test_a_session_record_that_redis_lost_ends_the_session(own_place: SharedRedis) -> None:
     """replicas-5: the other replicas do not know that session any more; the rest are kept."""
     clock = Clock()
     async with own_place.replica("a", clock=clock, lease_seconds=7200) as one:
@@ -206,7 +206,9 @@ async def test_a_session_record_that_redis_lost_ends_the_session(own_place: Plac
         assert own_place.redis.pttl(kept) > 100_000
 
 
-async def test_of_two_replicas_of_one_name_the_later_owns_it(place: Place, caplog: pytest.LogCaptureFixture) -> None:
+async def test_of_two_replicas_of_one_name_the_later_owns_it(
+    place: SharedRedis, caplog: pytest.LogCaptureFixture
+) -> None:
     """replicas-13: a killed one can restart at once; a misnamed one is not ready, and logs why."""
     async with place.replica("a") as one:
         await one.sessions.claim("one", principal="ann", role="reader")
@@ -226,7 +228,7 @@ async def test_of_two_replicas_of_one_name_the_later_owns_it(place: Place, caplo
         assert not one.sessions.holds("one")
 
 
-async def test_a_suspended_replica_does_not_take_its_name_back(place: Place) -> None:
+async def test_a_suspended_replica_does_not_take_its_name_back(place: SharedRedis) -> None:
     """replicas-13: one that was stopped for a while and replaced finds itself replaced."""
     clock = Clock()
     async with place.replica("a", clock=clock) as one:
@@ -241,7 +243,7 @@ async def test_a_suspended_replica_does_not_take_its_name_back(place: Place) -> 
             assert later.sessions.holds("one")
 
 
-async def test_replicas_know_which_others_are_alive(place: Place) -> None:
+async def test_replicas_know_which_others_are_alive(place: SharedRedis) -> None:
     """replicas-14: a name that is not configured is random."""
     async with place.replica("a") as one:
         async with place.replica("") as other:
@@ -269,7 +271,7 @@ async def test_a_state_that_is_too_old_counts_as_used(pair: Pair) -> None:
         assert not await pair[0].used_states.take(f"at {minted}", minted)
 
 
-async def test_a_state_from_before_redis_was_restarted_counts_as_used(own_place: Place) -> None:
+async def test_a_state_from_before_redis_was_restarted_counts_as_used(own_place: SharedRedis) -> None:
     """replicas-8: it may have been used, and Redis have lost that."""
     async with own_place.replica("a") as one:
         before = time.time()
@@ -286,7 +288,7 @@ async def test_every_replica_seals_with_the_same_key(pair: Pair) -> None:
     assert len(pair[0].sealing_keys) == 1
 
 
-async def test_keys_are_changed_by_adding_one(place: Place) -> None:
+async def test_keys_are_changed_by_adding_one(place: SharedRedis) -> None:
     """replicas-9: as the operator does it: the new one opens everywhere before it seals anywhere."""
     name = f"{place.prefix}sealing-keys"
     async with place.replica("a") as one:
@@ -300,7 +302,7 @@ async def test_keys_are_changed_by_adding_one(place: Place) -> None:
 
 
 @pytest.mark.parametrize("stored", ["ab" * 31, "zz" * 32, "passw0rd", ""], ids=["short", "no hex", "a word", "empty"])
-async def test_an_invalid_key_ends_the_start(place: Place, stored: str) -> None:
+async def test_an_invalid_key_ends_the_start(place: SharedRedis, stored: str) -> None:
     """replicas-9: the value is not in the message, because it may be part of a real key."""
     place.redis.rpush(f"{place.prefix}sealing-keys", "ab" * 32, stored)
     with pytest.raises(BadSetting, match="sealing-keys") as caught:
@@ -309,7 +311,7 @@ async def test_an_invalid_key_ends_the_start(place: Place, stored: str) -> None:
     assert not stored or stored not in "".join(traceback.format_exception(caught.value))
 
 
-async def test_keys_outlive_the_redis_that_had_them(own_place: Place) -> None:
+async def test_keys_outlive_the_redis_that_had_them(own_place: SharedRedis) -> None:
     """replicas-9: replicas that start later get the keys that are in use."""
     async with own_place.replica("a") as one:
         await own_place.server.restart()
@@ -318,7 +320,7 @@ async def test_keys_outlive_the_redis_that_had_them(own_place: Place) -> None:
             assert other.sealing_keys == one.sealing_keys
 
 
-class Heard:
+class ReceivedEvents:
     """The events that one listener received."""
 
     def __init__(self, stores: RedisStores, role: str = "reader") -> None:
@@ -356,8 +358,8 @@ async def listens(stores: RedisStores) -> None:
 async def test_a_change_is_published_to_every_replica_exactly_once(opened: Pair) -> None:
     """replicas-10: also to the one where it happened; listeners of another role get nothing."""
     one, other = opened
-    heard = [Heard(one), Heard(one), Heard(other), Heard(other)]
-    elsewhere = Heard(other, "writer")
+    heard = [ReceivedEvents(one), ReceivedEvents(one), ReceivedEvents(other), ReceivedEvents(other)]
+    elsewhere = ReceivedEvents(other, "writer")
     events = [ToolsListChanged(), ResourceUpdated(uri="file:///ü%20\n"), PromptsListChanged(), ResourcesListChanged()]
     for event in (*events, LAST):
         await one.bus("reader").publish(event)
@@ -368,21 +370,21 @@ async def test_a_change_is_published_to_every_replica_exactly_once(opened: Pair)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", "{}", '{"from":"x","role":"reader"}', "\udc80", "x" * 100_000])
-async def test_malformed_messages_are_ignored(place: Place, opened: Pair, text: str) -> None:
+async def test_malformed_messages_are_ignored(place: SharedRedis, opened: Pair, text: str) -> None:
     """replicas-10: the valid message behind them arrives."""
-    heard = Heard(opened[1])
+    heard = ReceivedEvents(opened[1])
     place.redis.publish(f"{place.prefix}changes", text.encode("utf-8", "surrogatepass"))
     await opened[0].bus("reader").publish(LAST)
     await heard.until(LAST)
     assert heard.events == [LAST]
 
 
-async def test_after_a_gap_every_list_may_have_changed(own_place: Place) -> None:
+async def test_after_a_gap_every_list_may_have_changed(own_place: SharedRedis) -> None:
     """replicas-10: the changes meanwhile are unknown; local changes still arrive meanwhile."""
     async with own_place.replica("a") as one, own_place.replica("b") as other:
         await listens(one)
         await listens(other)
-        heard = [Heard(one), Heard(other)]
+        heard = [ReceivedEvents(one), ReceivedEvents(other)]
         own_place.server.kill()
         await one.bus("reader").publish(LAST)
         assert (heard[0].events, heard[1].events) == ([LAST], [])
@@ -393,11 +395,11 @@ async def test_after_a_gap_every_list_may_have_changed(own_place: Place) -> None
         await heard[1].until(LAST)
 
 
-async def test_a_publisher_repeats_what_it_could_not_publish(own_place: Place) -> None:
+async def test_a_publisher_repeats_what_it_could_not_publish(own_place: SharedRedis) -> None:
     """replicas-10: also if the listeners never lost Redis and so know of no gap."""
     async with own_place.replica("a") as one, own_place.replica("b") as other:
         await listens(other)
-        heard = Heard(other)
+        heard = ReceivedEvents(other)
         own_place.server.hold()
         one._engine.timeout_seconds = 0.05
         await one.bus("reader").publish(ToolsListChanged())
@@ -436,7 +438,7 @@ async def asked(stores: RedisStores) -> list[str]:
 EVERYTHING = ["claim", "owner", "release", "add", "after", "clear", "take", "use", "check", "beat"]
 
 
-async def test_without_redis_every_store_fails_and_with_it_every_store_recovers(own_place: Place) -> None:
+async def test_without_redis_every_store_fails_and_with_it_every_store_recovers(own_place: SharedRedis) -> None:
     """replicas-11: killed in the middle of use, and back without data; no replica is restarted."""
     async with own_place.replica("a") as one:
         await one.sessions.claim("one", principal="ann", role="reader")
@@ -453,7 +455,7 @@ async def test_without_redis_every_store_fails_and_with_it_every_store_recovers(
         assert await one.events("one").after(first) is None
 
 
-async def test_a_redis_that_does_not_answer_delays_nobody(own_place: Place) -> None:
+async def test_a_redis_that_does_not_answer_delays_nobody(own_place: SharedRedis) -> None:
     """replicas-11: suspended, not gone: each call fails in time, and later each gets its own answer."""
     async with own_place.replica("a") as one:
         own_place.server.hold()
@@ -474,7 +476,7 @@ async def test_a_redis_that_does_not_answer_delays_nobody(own_place: Place) -> N
             assert owner.principal == f"of {session}"
 
 
-async def test_cancelled_calls_lose_no_connection(place: Place) -> None:
+async def test_cancelled_calls_lose_no_connection(place: SharedRedis) -> None:
     """replicas-11: clients disconnect at any moment; redis-py alone loses a connection of its pool each time."""
     async with place.replica("a") as one:
         for _ in range(100):
@@ -487,7 +489,7 @@ async def test_cancelled_calls_lose_no_connection(place: Place) -> None:
         assert await asked(one) == []
 
 
-async def test_many_callers_share_the_connections(place: Place) -> None:
+async def test_many_callers_share_the_connections(place: SharedRedis) -> None:
     """replicas-11: none is refused because others ask as well."""
     async with place.replica("a") as one:
         answers: list[float] = []
@@ -502,7 +504,7 @@ async def test_many_callers_share_the_connections(place: Place) -> None:
         assert len(place.redis.client_list()) < 100
 
 
-async def test_every_key_has_the_prefix_and_expires(own_place: Place) -> None:
+async def test_every_key_has_the_prefix_and_expires(own_place: SharedRedis) -> None:
     """replicas-2: a server that is gone leaves nothing for long, and one Redis serves several."""
     async with own_place.replica("a", prefix="mine:") as one:
         await one.sessions.claim("one", principal="ann", role="reader")
@@ -520,7 +522,7 @@ async def test_every_key_has_the_prefix_and_expires(own_place: Place) -> None:
         assert not own_place.redis.keys("*:events:*") + own_place.redis.keys("*:log:*")
 
 
-async def test_the_events_of_a_session_are_bounded_in_redis(own_place: Place) -> None:
+async def test_the_events_of_a_session_are_bounded_in_redis(own_place: SharedRedis) -> None:
     """replicas-3: whatever ids a client gives its requests, and however much is sent."""
     limits = LimitsSection(events=100, event_bytes=50_000)
     stores = RedisStores(own_place.section("a"), limits)
@@ -586,7 +588,7 @@ async def test_a_wrong_password_ends_the_start_and_the_right_one_is_used(caplog:
         server.close()
 
 
-async def test_a_user_of_redis_with_the_rights_of_the_docs_is_enough(own_place: Place) -> None:
+async def test_a_user_of_redis_with_the_rights_of_the_docs_is_enough(own_place: SharedRedis) -> None:
     """replicas-12: those of docs/deploy/replicas.md: its prefix, its channels, and one command for operators."""
     rights = re.search(r"`(\+@all [^`]+)`[^`]*`(~[^`]+)`", (TREE / "docs/deploy/replicas.md").read_text())
     assert rights is not None
@@ -594,7 +596,7 @@ async def test_a_user_of_redis_with_the_rights_of_the_docs_is_enough(own_place: 
     url = f"unix://mcp:{SECRET}@{own_place.server.socket}"
     async with own_place.replica("a", url=url) as one, own_place.replica("b", url=url) as other:
         await listens(other)
-        heard = Heard(other)
+        heard = ReceivedEvents(other)
         await one.sessions.claim("one", principal="ann", role="reader")
         assert await asked(one) == []
         await one.bus("reader").publish(LAST)
@@ -666,7 +668,7 @@ async def test_with_tls_the_server_needs_a_trusted_certificate(certificate: Path
         server.close()
 
 
-async def test_an_event_that_cannot_be_stored_is_sent_and_leaves_no_gap(own_place: Place) -> None:
+async def test_an_event_that_cannot_be_stored_is_sent_and_leaves_no_gap(own_place: SharedRedis) -> None:
     """replicas-11: the session goes on without its history; the SDK would never answer in it again."""
     async with own_place.replica("a") as one:
         await one.sessions.claim("one", principal="ann", role="reader")
@@ -684,7 +686,7 @@ async def test_an_event_that_cannot_be_stored_is_sent_and_leaves_no_gap(own_plac
         assert [await data(events.log, one) for one in (first, lost, kept)] == [None, None, ["kept too"]]
 
 
-async def test_a_session_of_the_previous_lease_is_not_deleted_by_its_replica(place: Place) -> None:
+async def test_a_session_of_the_previous_lease_is_not_deleted_by_its_replica(place: SharedRedis) -> None:
     """replicas-6: its client may be reading on another replica what it missed."""
     clock = Clock()
     async with place.replica("a", clock=clock) as one, place.replica("b") as other:

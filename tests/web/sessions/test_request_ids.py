@@ -12,7 +12,7 @@ from coretools.web.validation.request_body import BodyMiddleware
 from tests.web.raw_peer import Raw, connected, respond, served, until
 
 
-class Waiting:
+class WaitingApp:
     """An app that answers when the test lets it."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ async def ended(raw: Raw) -> int:
 @pytest.mark.parametrize("other", [5, "5"])
 async def test_an_id_that_is_in_use_is_refused_and_free_afterwards(other: object) -> None:
     """validation-26: the first is answered; a number and its text are one id."""
-    app = Waiting()
+    app = WaitingApp()
     async with (
         served(BodyMiddleware(RequestIdMiddleware(app), LimitsSection())) as running,
         connected(running.port) as first,
@@ -60,7 +60,7 @@ async def test_ids_of_other_sessions_and_of_no_session_are_independent(
     one: tuple[int, str], other: tuple[int, str]
 ) -> None:
     """validation-26: in the stateless era any id may be used at any time."""
-    app = Waiting()
+    app = WaitingApp()
     async with (
         served(BodyMiddleware(RequestIdMiddleware(app), LimitsSection())) as running,
         connected(running.port) as first,

@@ -148,7 +148,7 @@ async def test_a_stream_that_ends_without_a_response_stays_one() -> None:
         assert messages_in(answer) == []
 
 
-class Sent:
+class RecordedResponse:
     """An app that sends given bytes, and the messages that come out of the middleware."""
 
     def __init__(self, *bodies: bytes, status: int = 200, kind: bytes = b"text/event-stream") -> None:
@@ -195,17 +195,17 @@ ASKING = b'event: message\r\ndata: {"jsonrpc":"2.0","method":"ping","id":1}\r\n\
 )
 async def test_what_is_not_exactly_one_response_is_sent_unchanged(bodies: tuple[bytes, ...]) -> None:
     """http-3: no byte is changed or lost for the sake of the format."""
-    assert await Sent(*bodies).run() == b"".join(bodies)
+    assert await RecordedResponse(*bodies).run() == b"".join(bodies)
 
 
 async def test_a_response_behind_the_priming_event_is_json() -> None:
     """http-2: what follows it is not sent."""
-    sent = Sent(PRIMING, ANSWER, ASKING)
+    sent = RecordedResponse(PRIMING, ANSWER, ASKING)
     assert await sent.run() == b'{"jsonrpc":"2.0","id":1,"result":{}}'
     assert dict(sent.out[0]["headers"]) == {b"content-type": b"application/json", b"content-length": b"36"}
 
 
 async def test_other_responses_are_unchanged() -> None:
     """http-2: refusals, and what is JSON already."""
-    assert await Sent(b"no", status=404).run() == b"no"
-    assert await Sent(b"{}", kind=b"application/json").run() == b"{}"
+    assert await RecordedResponse(b"no", status=404).run() == b"no"
+    assert await RecordedResponse(b"{}", kind=b"application/json").run() == b"{}"

@@ -32,7 +32,7 @@ from tests.web.plans import at_work, plan_of
 SECONDS = 20.0
 
 
-class Counted:
+class SessionRecorder:
     """An observer that records the events of sessions."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Counted:
         self.events.append(f"{role} {reason}")
 
 
-class Named:
+class NamedApp:
     """An app that takes the principal from a header; authentication is tested elsewhere."""
 
     def __init__(self, endpoint: ASGIApp) -> None:
@@ -57,7 +57,7 @@ class Named:
         await self._endpoint(scope, receive, send)
 
 
-class Place:
+class ServedEndpoint:
     """An endpoint on a socket."""
 
     def __init__(self, endpoint: Endpoint, url: str, http: httpx2.AsyncClient) -> None:
@@ -102,8 +102,8 @@ def greet(name: str) -> str:
 
 @asynccontextmanager
 async def place(
-    limits: SessionLimits | None = None, stores: MemoryStores | None = None, watcher: Counted | None = None
-) -> AsyncIterator[Place]:
+    limits: SessionLimits | None = None, stores: MemoryStores | None = None, watcher: SessionRecorder | None = None
+) -> AsyncIterator[ServedEndpoint]:
     registry = Registry()
     registry.add(wait)
     registry.add(greet)
@@ -117,10 +117,10 @@ async def place(
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            await Named(BodyMiddleware(endpoint, LimitsSection()))(scope, receive, send)
+            await NamedApp(BodyMiddleware(endpoint, LimitsSection()))(scope, receive, send)
 
     async with endpoint.running(), listening(app) as url, httpx2.AsyncClient(timeout=SECONDS) as http:
-        yield Place(endpoint, url, http)
+        yield ServedEndpoint(endpoint, url, http)
 
 
 @asynccontextmanager
@@ -150,7 +150,7 @@ async def test_each_principal_has_a_share_and_all_together_have_a_limit() -> Non
 
 async def test_abandoned_sessions_lock_nobody_out() -> None:
     """http-6: the least recently used session of the same principal without a stream is evicted."""
-    watcher = Counted()
+    watcher = SessionRecorder()
     async with place(SessionLimits(sessions=4, per_principal=3), watcher=watcher) as here:
         other, live = here.hand("ben"), here.hand()
         await other.initialize()
@@ -181,7 +181,7 @@ def test_the_share_is_a_sixteenth_and_at_least_one(limits: tuple[int, int], shar
 
 async def test_a_request_that_opens_nothing_takes_no_slot() -> None:
     """http-6: only `initialize` opens a session, and no other response has a session id."""
-    watcher = Counted()
+    watcher = SessionRecorder()
     async with place(SessionLimits(sessions=1, per_principal=1), watcher=watcher) as here:
         only, stranger = here.hand(), here.hand()
         broken = await stranger.http.post(stranger.url, json=HANDSHAKE, headers={**stranger.headers(), "Accept": "x/y"})
@@ -227,7 +227,7 @@ async def test_another_principal_s_session_is_unknown() -> None:
 
 async def test_an_idle_session_ends_and_releases_its_slot() -> None:
     """http-7: a client that comes back to it has to initialize again."""
-    watcher = Counted()
+    watcher = SessionRecorder()
     async with place(SessionLimits(sessions=1, per_principal=1, idle_seconds=0.2), watcher=watcher) as here:
         hand = here.hand()
         await hand.initialize()
@@ -240,7 +240,7 @@ async def test_an_idle_session_ends_and_releases_its_slot() -> None:
 async def test_a_deleted_session_cancels_its_calls() -> None:
     """http-7: before the response to the request that follows DELETE."""
     cancelled.clear()
-    watcher = Counted()
+    watcher = SessionRecorder()
     async with place(watcher=watcher) as here:
         hand = here.hand()
         await hand.initialize()
@@ -262,7 +262,7 @@ async def test_a_deleted_session_cancels_its_calls() -> None:
     assert watcher.events == ["dev opened", "dev deleted"]
 
 
-class Deaf(MemorySessions):
+class UnreachableIndex(MemorySessions):
     """A session index that cannot be reached."""
 
     async def claim(self, session: str, *, principal: str, role: str) -> None:
@@ -272,7 +272,7 @@ class Deaf(MemorySessions):
 async def test_a_session_that_cannot_be_registered_is_not_opened() -> None:
     """http-10: no client learns its id, its slot is free again, and the client may retry."""
     stores = MemoryStores()
-    stores.sessions = Deaf("")
+    stores.sessions = UnreachableIndex("")
     async with place(SessionLimits(sessions=1, per_principal=1), stores) as here:
         for _ in range(3):
             answer = await here.hand().initialize()
@@ -295,7 +295,7 @@ async def test_streams_without_an_end_end_with_the_server() -> None:
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            await Named(BodyMiddleware(endpoint, LimitsSection()))(scope, receive, send)
+            await NamedApp(BodyMiddleware(endpoint, LimitsSection()))(scope, receive, send)
 
     async with endpoint.running(), listening(app) as url, httpx2.AsyncClient(timeout=SECONDS) as http:
         hand = Hand(http, url)

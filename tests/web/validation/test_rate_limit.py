@@ -27,7 +27,7 @@ RATES = {
 }
 
 
-class Limited:
+class LimitedApp:
     """The limiter of the server around an app. `X-Name` names the principal, `X-Role` its role."""
 
     def __init__(self, app: ASGIApp, limiter: Any = None) -> None:
@@ -64,7 +64,7 @@ async def asked(raw: Raw, data: bytes) -> Answer:
 async def test_too_many_requests_get_retry_after_and_others_are_served() -> None:
     """validation-28: 429 with Retry-After and a JSON-RPC error; the same connection can be used later."""
     app = Recorder()
-    async with served(Limited(app)) as running, connected(running.port) as raw:
+    async with served(LimitedApp(app)) as running, connected(running.port) as raw:
         statuses = [(await asked(raw, request(role="default"))).status for _ in range(3)]
         refused = await asked(raw, request(role="default"))
         other = await asked(raw, request(role="default", name="ben"))
@@ -80,7 +80,7 @@ async def test_each_message_of_a_batch_is_counted() -> None:
     """http-26: as if it had come alone; a batch above the limit is refused as a whole."""
     app = Recorder()
     session = "default\r\nMcp-Session-Id: s"
-    async with served(Limited(app)) as running, connected(running.port) as raw:
+    async with served(LimitedApp(app)) as running, connected(running.port) as raw:
         many = await asked(raw, request(b"[" + b",".join([NOTE] * 4) + b"]", role=session))
         assert (many.status, len(app.seen)) == (429, 0)
         three = request(b"[" + b",".join([NOTE] * 3) + b"]", name="ben", role=session)
@@ -91,14 +91,14 @@ async def test_each_message_of_a_batch_is_counted() -> None:
 @pytest.mark.parametrize("method", ["GET", "DELETE", "POST"])
 async def test_every_method_is_counted(method: str) -> None:
     """validation-28: streams and the end of sessions too."""
-    async with served(Limited(Recorder())) as running, connected(running.port) as raw:
+    async with served(LimitedApp(Recorder())) as running, connected(running.port) as raw:
         statuses = [(await asked(raw, request(method=method, role="default"))).status for _ in range(5)]
     assert statuses == [200] * 3 + [429] * 2
 
 
 async def test_a_refused_body_is_not_read() -> None:
     """validation-28: a refused request costs nothing more."""
-    app = Limited(Recorder())
+    app = LimitedApp(Recorder())
     async with served(app) as running, connected(running.port) as raw:
         for _ in range(3):
             await asked(raw, request(role="default"))
@@ -114,7 +114,7 @@ async def test_without_the_engine_requests_are_refused() -> None:
             raise Unreachable("secret address of the engine")
 
     app = Recorder()
-    async with served(Limited(app, Gone())) as running, connected(running.port) as raw:
+    async with served(LimitedApp(app, Gone())) as running, connected(running.port) as raw:
         answer = await asked(raw, request())
     assert (answer.status, answer.headers["retry-after"]) == (503, "1")
     assert b"secret" not in answer.body
@@ -147,7 +147,7 @@ class GatedApp:
 async def test_concurrent_requests_are_bounded_and_what_frees_slots_is_let_through() -> None:
     """validation-30: requests take slots; session streams, notifications, responses and DELETE do not."""
     app = GatedApp()
-    limited = Limited(app)
+    limited = LimitedApp(app)
     async with (
         served(limited) as running,
         connected(running.port) as first,
@@ -176,7 +176,7 @@ async def test_concurrent_requests_are_bounded_and_what_frees_slots_is_let_throu
 async def test_open_streams_are_bounded_and_leave_slots_for_calls() -> None:
     """validation-30: otherwise a client with one event id could take every connection of the server."""
     app = GatedApp()
-    limited = Limited(app)
+    limited = LimitedApp(app)
     async with AsyncExitStack() as stack:
         running = await stack.enter_async_context(served(limited))
         raws = [await stack.enter_async_context(connected(running.port)) for _ in range(6)]
@@ -207,7 +207,7 @@ async def test_a_slot_is_released_however_a_request_ends() -> None:
         raise RuntimeError("a bug, later")
 
     for app in (Recorder(), fails, half):
-        limited = Limited(app)
+        limited = LimitedApp(app)
         async with served(limited) as running:
             for _ in range(5):
                 async with connected(running.port) as raw:
@@ -215,7 +215,7 @@ async def test_a_slot_is_released_however_a_request_ends() -> None:
                     assert await raw.some()
             await until(lambda limited=limited: limited.slots.taken == {})
     gated = GatedApp()
-    limited = Limited(gated)
+    limited = LimitedApp(gated)
     async with served(limited) as running:
         for _ in range(5):
             async with connected(running.port) as raw:
@@ -233,7 +233,7 @@ async def test_a_slot_is_released_however_a_request_ends() -> None:
 
 async def test_the_state_kept_of_principals_is_bounded() -> None:
     """validation-31: thousands of names leave no slots behind."""
-    limited = Limited(Recorder())
+    limited = LimitedApp(Recorder())
     async with served(limited) as running, connected(running.port) as raw:
         for number in range(300):
             assert (await asked(raw, request(name=f"n{number}"))).status == 200

@@ -17,7 +17,7 @@ from tests.web.raw_peer import Answer, Recorder, connected, respond, served, unt
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{}}}'
 
 
-class Read:
+class BodyReadingApp:
     """The body reader around an app; the header `X-Name` names the principal."""
 
     def __init__(self, app: Any, limits: LimitsSection | None = None) -> None:
@@ -55,7 +55,7 @@ async def test_an_app_gets_the_body_in_one_message_and_later_the_disconnect() ->
         heard.append(await receive())
         ended.set()
 
-    async with served(Read(app)) as running:
+    async with served(BodyReadingApp(app)) as running:
         async with connected(running.port) as raw:
             await raw.send(chunked(CALL[:10]))
             await raw.send(b"%x\r\n%s\r\n0\r\n\r\n" % (len(CALL) - 10, CALL[10:]))
@@ -69,7 +69,7 @@ async def test_an_app_gets_the_body_in_one_message_and_later_the_disconnect() ->
 async def test_a_disconnect_within_the_body_reaches_no_app() -> None:
     """validation-21: no call is begun, and no bytes stay in memory."""
     app = Recorder()
-    read = Read(app)
+    read = BodyReadingApp(app)
     async with served(read) as running:
         async with connected(running.port) as raw:
             await raw.send(post(CALL[:20], length=1000))
@@ -82,7 +82,7 @@ async def test_a_disconnect_within_the_body_reaches_no_app() -> None:
 async def test_a_body_in_chunks_is_counted_as_it_comes() -> None:
     """validation-15: 413 without a declared length, and no more than the limit is buffered."""
     app = Recorder()
-    read = Read(app, LimitsSection(body_bytes=100_000))
+    read = BodyReadingApp(app, LimitsSection(body_bytes=100_000))
     async with served(read) as running, connected(running.port) as raw:
         await raw.send(chunked())
         await raw.push(chunked(*[b" " * 10_000] * 1000).partition(b"\r\n\r\n")[2])
@@ -95,7 +95,7 @@ async def test_a_body_in_chunks_is_counted_as_it_comes() -> None:
 
 async def test_all_bodies_together_have_a_limit_and_one_principal_a_share_of_it() -> None:
     """validation-22: a principal that sends much at once is refused, and others are not; later there is room again."""
-    read = Read(Recorder(), LimitsSection(body_bytes=50_000, bodies_bytes=200_000))
+    read = BodyReadingApp(Recorder(), LimitsSection(body_bytes=50_000, bodies_bytes=200_000))
     half = post(b" " * 40_000, length=50_000)
     async with served(read) as running:
         async with connected(running.port) as first:
@@ -126,7 +126,7 @@ async def test_a_body_stays_counted_until_the_response_is_sent() -> None:
         await go_on.wait()
         await respond(send)
 
-    read = Read(app)
+    read = BodyReadingApp(app)
     async with served(read) as running, connected(running.port) as raw:
         await raw.send(post(CALL))
         with anyio.fail_after(10):
@@ -198,7 +198,7 @@ async def test_json_that_can_be_read_in_two_ways_or_costs_too_much_is_refused() 
     """validation-23, validation-24, validation-25: 400, a short answer, and the app never sees it."""
     for body in REFUSED.values():
         app = Recorder()
-        answer = await posted(Read(app), post(body))
+        answer = await posted(BodyReadingApp(app), post(body))
         assert answer.status == 400, body
         assert len(answer.body) < 300, body
         error = json.loads(answer.body)
@@ -227,7 +227,7 @@ async def test_json_that_can_be_read_in_two_ways_or_costs_too_much_is_refused() 
 async def test_plain_json_is_passed_on_unchanged(body: bytes) -> None:
     """validation-23: brackets and commas within strings do not count; no byte is changed."""
     app = Recorder()
-    assert (await posted(Read(app), post(body))).status == 200
+    assert (await posted(BodyReadingApp(app), post(body))).status == 200
     assert app.seen == [("POST", "/mcp", body)]
 
 
@@ -248,14 +248,14 @@ async def test_the_kind_of_message_is_passed_on(body: bytes, is_call: bool) -> N
         found.append(scope[IS_CALL_KEY])
         await respond(send)
 
-    await posted(Read(app), post(body))
+    await posted(BodyReadingApp(app), post(body))
     assert found == [is_call]
 
 
 async def test_other_methods_have_no_body_to_read() -> None:
     """validation-21: a stream that is opened with GET begins at once."""
     app = Recorder()
-    async with served(Read(app)) as running, connected(running.port) as raw:
+    async with served(BodyReadingApp(app)) as running, connected(running.port) as raw:
         await raw.send(b"GET /mcp HTTP/1.1\r\nHost: a\r\n\r\n")
         assert (await raw.answer()).status == 200
 

@@ -16,7 +16,7 @@ SERVER = ServerSection(
 JSON = b"Content-Type: application/json\r\n"
 
 
-class Guarded(Recorder):
+class ValidatedApp(Recorder):
     """The request validator around an app that records what reached it."""
 
     def __init__(self, limits: LimitsSection | None = None) -> None:
@@ -45,7 +45,7 @@ class Guarded(Recorder):
 )
 async def test_a_name_of_the_server_is_served(host: bytes) -> None:
     """validation-11: case does not matter; `NAME:*` allows any port."""
-    assert (await Guarded().asked(host=host)).status == 200
+    assert (await ValidatedApp().asked(host=host)).status == 200
 
 
 async def test_any_other_name_is_refused() -> None:
@@ -77,14 +77,14 @@ async def test_any_other_name_is_refused() -> None:
         b"any.example.com:\xb2",
         b"http://tools.example.com",
     ):
-        app = Guarded()
+        app = ValidatedApp()
         assert (await app.asked(host=host)).status == 421, host
         assert not app.seen, host
 
 
 async def test_a_request_without_a_name_is_refused() -> None:
     """validation-11: HTTP/1.0 may omit it."""
-    app = Guarded()
+    app = ValidatedApp()
     async with served(app) as running, connected(running.port) as raw:
         await raw.send(b"GET /mcp HTTP/1.0\r\n\r\n")
         assert (await raw.answer()).status == 421
@@ -112,7 +112,7 @@ async def test_pages_of_other_origins_may_not_call() -> None:
     """validation-12: 403 for every method, for streams and the end of sessions too; the page can read no response."""
     for method in METHODS:
         for origin in BAD_ORIGINS:
-            app = Guarded()
+            app = ValidatedApp()
             answer = await app.asked(b"Origin: " + origin + b"\r\n" + JSON, line=method + b" /mcp")
             assert answer.status == 403, (method, origin)
             assert not [name for name in answer.headers if name.startswith("access-control")], (method, origin)
@@ -123,7 +123,7 @@ async def test_pages_of_other_origins_may_not_call() -> None:
 @pytest.mark.parametrize("method", METHODS[:-1])
 async def test_pages_of_listed_origins_and_our_own_may_call(method: bytes, origin: bytes) -> None:
     """validation-12: origins of the list, and of the server's public address."""
-    app = Guarded()
+    app = ValidatedApp()
     answer = await app.asked(b"Origin: " + origin + b"\r\n" + JSON, line=method + b" /mcp")
     assert answer.status == 200
     assert len(app.seen) == 1
@@ -131,16 +131,20 @@ async def test_pages_of_listed_origins_and_our_own_may_call(method: bytes, origi
 
 async def test_a_page_of_the_server_itself_may_call() -> None:
     """validation-12: by any name of the server, with the same scheme; it needs no CORS."""
-    answer = await Guarded().asked(b"Origin: http://127.0.0.1:8765\r\n", host=b"127.0.0.1:8765", line=b"GET /console")
+    answer = await ValidatedApp().asked(
+        b"Origin: http://127.0.0.1:8765\r\n", host=b"127.0.0.1:8765", line=b"GET /console"
+    )
     assert answer.status == 200
     assert "access-control-allow-origin" not in answer.headers
-    answer = await Guarded().asked(b"Origin: https://127.0.0.1:8765\r\n", host=b"127.0.0.1:8765", line=b"GET /console")
+    answer = await ValidatedApp().asked(
+        b"Origin: https://127.0.0.1:8765\r\n", host=b"127.0.0.1:8765", line=b"GET /console"
+    )
     assert answer.status == 403
 
 
 async def test_a_preflight_of_a_listed_origin_is_answered() -> None:
     """validation-13: by the validator itself; `*` and credentials are never allowed."""
-    app = Guarded()
+    app = ValidatedApp()
     answer = await app.asked(
         b"Origin: https://console.example.com\r\nAccess-Control-Request-Method: POST\r\n"
         b"Access-Control-Request-Headers: authorization, Mcp-Param-Path, x-evil, mcp-param-,mcp-param-a b\r\n",
@@ -162,21 +166,23 @@ async def test_a_preflight_of_a_listed_origin_is_answered() -> None:
 async def test_only_a_listed_origin_can_read_its_response() -> None:
     """validation-13: refusals too, so that a page learns that it needs a token; only the headers meant for clients."""
     headers = b"Origin: https://console.example.com\r\n"
-    answer = await Guarded().asked(headers)
+    answer = await ValidatedApp().asked(headers)
     assert answer.headers["access-control-allow-origin"] == "https://console.example.com"
     exposed = answer.headers["access-control-expose-headers"]
     assert exposed.split(", ") == ["mcp-session-id", "www-authenticate", "retry-after"]
-    assert (await Guarded().posted(headers)).status == 415
-    assert (await Guarded().posted(headers)).headers["access-control-allow-origin"] == "https://console.example.com"
+    assert (await ValidatedApp().posted(headers)).status == 415
+    assert (await ValidatedApp().posted(headers)).headers[
+        "access-control-allow-origin"
+    ] == "https://console.example.com"
     for path in (b"/metrics", b"/console", b"/healthz"):
-        answer = await Guarded().asked(headers, line=b"GET " + path)
+        answer = await ValidatedApp().asked(headers, line=b"GET " + path)
         assert "access-control-allow-origin" not in answer.headers
         assert answer.headers["vary"] == "Origin"
 
 
 async def test_options_without_an_origin_lists_the_methods() -> None:
     """validation-13: without CORS headers."""
-    answer = await Guarded().asked(line=b"OPTIONS /mcp")
+    answer = await ValidatedApp().asked(line=b"OPTIONS /mcp")
     assert (answer.status, answer.headers["allow"]) == (204, "GET, HEAD, POST, DELETE, OPTIONS")
     assert not [name for name in answer.headers if name.startswith("access-control")]
 
@@ -196,7 +202,7 @@ def test_an_invalid_origin_ends_the_start(entry: str) -> None:
 )  # fmt: skip
 async def test_only_json_is_posted_to_the_endpoint(kind: str) -> None:
     """validation-14: a form of any page can be sent without a preflight, so it is refused: 415."""
-    app = Guarded()
+    app = ValidatedApp()
     assert (await app.posted(f"Content-Type: {kind}\r\n".encode())).status == 415
     assert not app.seen
 
@@ -207,27 +213,27 @@ async def test_only_json_is_posted_to_the_endpoint(kind: str) -> None:
 )
 async def test_json_in_utf_8_is_json(kind: str) -> None:
     """validation-14: whatever the case."""
-    assert (await Guarded().posted(f"Content-Type: {kind}\r\n".encode())).status == 200
+    assert (await ValidatedApp().posted(f"Content-Type: {kind}\r\n".encode())).status == 200
 
 
 async def test_forms_are_for_other_paths() -> None:
     """validation-14: the rule is the endpoint's; the console's pages post a form."""
     form = b"Content-Type: application/x-www-form-urlencoded\r\n"
-    assert (await Guarded().posted(form, b"a=b", path=b"/console/login")).status == 200
-    assert (await Guarded().posted(form, b"a=b", path=b"/mcp")).status == 415
+    assert (await ValidatedApp().posted(form, b"a=b", path=b"/console/login")).status == 200
+    assert (await ValidatedApp().posted(form, b"a=b", path=b"/mcp")).status == 415
 
 
 @pytest.mark.parametrize("coding", [b"gzip", b"deflate", b"br", b"gzip, identity", b"x"])
 async def test_a_body_in_a_content_coding_is_refused(coding: bytes) -> None:
     """validation-14: a kilobyte of gzip is a megabyte of zeros."""
-    app = Guarded()
+    app = ValidatedApp()
     assert (await app.posted(JSON + b"Content-Encoding: " + coding + b"\r\n")).status == 415
     assert not app.seen
 
 
 async def test_a_body_declared_too_large_is_not_read() -> None:
     """validation-15: 413 before a byte of it; `Expect: 100-continue` is not answered with 100."""
-    app = Guarded()
+    app = ValidatedApp()
     answer = await app.asked(JSON + b"Content-Length: 100000000\r\nExpect: 100-continue\r\n", line=b"POST /mcp")
     assert (answer.status, answer.headers["connection"]) == (413, "close")
     assert not app.seen
@@ -247,7 +253,7 @@ async def test_a_body_declared_too_large_is_not_read() -> None:
 )
 async def test_a_request_of_ambiguous_length_is_refused(headers: bytes, line: bytes) -> None:
     """validation-16: 400, and the connection ends; the bytes behind it are ignored."""
-    app = Guarded()
+    app = ValidatedApp()
     async with served(app) as running, connected(running.port) as raw:
         smuggled = b"0\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: tools.example.com\r\n\r\n"
         await raw.send(line + b" HTTP/1.1\r\nHost: tools.example.com\r\n" + headers + b"\r\n" + smuggled)
@@ -260,7 +266,7 @@ async def test_a_request_of_ambiguous_length_is_refused(headers: bytes, line: by
 
 async def test_chunks_are_of_http_1_1() -> None:
     """validation-16: a proxy that speaks HTTP/1.0 passes them on unchanged."""
-    app = Guarded()
+    app = ValidatedApp()
     async with served(app) as running, connected(running.port) as raw:
         await raw.send(
             b"POST /mcp HTTP/1.0\r\nHost: tools.example.com\r\n" + JSON + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
@@ -276,7 +282,7 @@ async def test_chunks_are_of_http_1_1() -> None:
 )  # fmt: skip
 async def test_a_header_that_decides_something_may_not_be_repeated(name: str) -> None:
     """validation-17: equal ones too; two parsers may choose different ones."""
-    app = Guarded()
+    app = ValidatedApp()
     twice = f"{name}: x\r\n{name.lower()}: x\r\n".encode()
     assert (await app.asked(twice)).status == 400
     assert not app.seen
@@ -285,7 +291,7 @@ async def test_a_header_that_decides_something_may_not_be_repeated(name: str) ->
 
 async def test_header_fields_and_bytes_are_bounded() -> None:
     """validation-10: also behind another HTTP server than ours."""
-    app = Guarded(LimitsSection(headers=10, header_bytes=1000))
+    app = ValidatedApp(LimitsSection(headers=10, header_bytes=1000))
     assert (await app.asked(b"X: y\r\n" * 9)).status == 200
     assert (await app.asked(b"X: y\r\n" * 10)).status == 431
     assert (await app.asked(b"X: " + b"y" * 990 + b"\r\n")).status == 431
@@ -294,7 +300,7 @@ async def test_header_fields_and_bytes_are_bounded() -> None:
 @pytest.mark.parametrize("method", [b"PUT", b"PATCH", b"TRACE", b"CONNECT", b"PROPFIND", b"get", b"X" * 200])
 async def test_other_methods_are_refused(method: bytes) -> None:
     """validation-18: 405, with the allowed methods; TRACE would send headers back."""
-    app = Guarded()
+    app = ValidatedApp()
     answer = await app.asked(b"X-Secret: s3cret\r\n", line=method + b" /mcp")
     assert (answer.status, answer.headers["allow"]) == (405, "GET, HEAD, POST, DELETE, OPTIONS")
     assert b"s3cret" not in answer.body
@@ -309,7 +315,7 @@ async def test_other_methods_are_refused(method: bytes) -> None:
 )  # fmt: skip
 async def test_an_ambiguous_path_is_refused(path: bytes) -> None:
     """validation-18: 404 for what a proxy and this server could read as different paths, absolute forms included."""
-    app = Guarded()
+    app = ValidatedApp()
     assert (await app.asked(line=b"GET " + path)).status == 404
     assert not app.seen
 
@@ -319,7 +325,7 @@ async def test_an_ambiguous_path_is_refused(path: bytes) -> None:
 )
 async def test_plain_paths_are_let_through(path: bytes) -> None:
     """validation-18: also with a query, and with segments that only begin with a dot."""
-    assert (await Guarded().asked(line=b"GET " + path)).status == 200
+    assert (await ValidatedApp().asked(line=b"GET " + path)).status == 200
 
 
 async def test_every_response_forbids_sniffing_and_caching() -> None:
@@ -330,7 +336,7 @@ async def test_every_response_forbids_sniffing_and_caching() -> None:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body"})
 
-    guarded = Guarded()
+    guarded = ValidatedApp()
     answers = [await guarded.asked(), await guarded.asked(host=b"evil"), await guarded.asked(line=b"TRACE /mcp")]
     guarded.guard = RequestValidator(app, hosts=HOSTS, server=SERVER, limits=LimitsSection())
     answers.append(await guarded.asked())
@@ -344,12 +350,12 @@ async def test_every_response_forbids_sniffing_and_caching() -> None:
 async def test_no_refusal_repeats_what_was_sent() -> None:
     """validation-19: a marker in every position of a request comes back from none."""
     for answer in (
-        await Guarded().asked(host=b"MARK"),
-        await Guarded().asked(b"Origin: https://MARK\r\n"),
-        await Guarded().asked(line=b"MARK /mcp"),
-        await Guarded().asked(line=b"GET /MARK//"),
-        await Guarded().posted(b"Content-Type: MARK\r\n"),
-        await Guarded().asked(b"Mcp-MARK: a\r\nMcp-MARK: a\r\n"),
+        await ValidatedApp().asked(host=b"MARK"),
+        await ValidatedApp().asked(b"Origin: https://MARK\r\n"),
+        await ValidatedApp().asked(line=b"MARK /mcp"),
+        await ValidatedApp().asked(line=b"GET /MARK//"),
+        await ValidatedApp().posted(b"Content-Type: MARK\r\n"),
+        await ValidatedApp().asked(b"Mcp-MARK: a\r\nMcp-MARK: a\r\n"),
     ):
         assert answer.status >= 400
         assert b"mark" not in (str(answer.headers).encode() + answer.body).lower()
