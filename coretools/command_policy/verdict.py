@@ -78,6 +78,7 @@ def is_refused_program(pattern: str, program: str) -> bool:
 def is_refused(patterns: Words | None, subcommand: Subcommand) -> bool:
     """Whether each pattern matches some word, in any order, or may match an unseen one."""
     words = subcommand.argv[1:]
+    # A rule that refuses has to hold for words that this policy cannot see, so unseen words match.
     if patterns is None or subcommand.has_unseen_words:
         return True
     if not patterns:
@@ -244,11 +245,13 @@ class ProgramPolicy:
         words = tuple(argv)
         if not words or not words[0]:
             raise InvalidArguments("the command is empty; name a program")
+        # Without rules nothing can be refused, so the command is not unwrapped.
         if self._allows_everything:
             return Decision(words, (Step(words, (), "allow", "there are no rules for commands"),))
         command = unwrap(words)
         steps = [step for program in command.programs for step in self._steps(program)]
         if not command.is_complete:
+            # Fail closed: what was not examined may start anything.
             steps.append(Step(words, (), "deny", TOO_MANY_PROGRAMS, is_nameable=False))
         return Decision(words, tuple(steps))
 
@@ -296,6 +299,7 @@ class ProgramPolicy:
         allowing = [] if subcommand.is_guess else self._allowing(subcommand)
         if refusing is not None:
             number, rule = refusing
+            # A rule that allows exactly this argv outweighs `ask`, never `deny`.
             if rule.verdict == "ask" and (exact := next((a for a in allowing if is_exact(a[1].arguments)), None)):
                 return _step(program, "allow", f"rule {exact[0]} allows exactly this", rule=exact[0])
             return _step(program, rule.verdict, _describe_rule(number, rule), rule=number)

@@ -100,6 +100,7 @@ class MemoryValues:
         entry = self._entries.get(key)
         if entry is None or entry.until > self._clock():
             return None if entry is None else entry.value
+        # There is no timer: an expired entry goes when it is read, or when its room is needed.
         self._drop(key)
         return None
 
@@ -108,6 +109,7 @@ class MemoryValues:
         if not self._fits(key, size):
             self._drop_expired()
         if not self._fits(key, size):
+            # Never evicted: a value that silently disappears would be a bug in the command that stored it (api-23).
             limit = f"{self._limits.keys} keys and {self._limits.kept_bytes} bytes"
             raise Busy(f"{key}: no room for another value; at most {limit}. Delete some, or set ttl_seconds")
         self._drop(key)
@@ -207,7 +209,7 @@ class MemoryTopics:
 class _Queue:
     waiting: deque[WorkItem] = field(default_factory=deque)
     leased: dict[str, tuple[WorkItem, float]] = field(default_factory=dict)
-    """Jobs by id, with the end of their lease."""
+    """Items by id, with the end of their lease."""
     getters: int = 0
     changed: anyio.Event = field(default_factory=anyio.Event)
 

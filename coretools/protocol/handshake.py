@@ -57,6 +57,7 @@ class HandshakeConnection:
         """Send notifications as changes are noted, until cancelled or stopped."""
         while True:
             await self._has_changes.wait()
+            # Cleared before the sets are taken: what is noted while this sends wakes the loop again.
             self._has_changes.clear()
             if self._is_replaced:
                 return
@@ -93,6 +94,7 @@ class HandshakeConnections:
         connection = self._connections.get(id(parameters))
         if connection is None:
             connection = self._connections[id(parameters)] = HandshakeConnection()
+            # Not at exit, when nothing is left to stop.
             weakref.finalize(parameters, self._forget, id(parameters)).atexit = False
         return connection
 

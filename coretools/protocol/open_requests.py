@@ -88,9 +88,11 @@ class OpenRequests:
 
     def cancel(self, request_id: object) -> bool:
         """Cancel a request, which is then never answered; False if no open request has exactly this id."""
+        # bool is an int in Python: `true` would cancel request 1.
         if isinstance(request_id, bool) or not isinstance(request_id, str | int):
             return False
         found = self._open.get(coerce_request_id(request_id))
+        # The table takes 73 and "73" for one id, as the SDK does; a cancellation has to name the id as it was sent.
         if found is None or type(found.id) is not type(request_id) or found.id != request_id:
             return False
         self._remove(found.id)
@@ -109,8 +111,10 @@ class OpenRequests:
         """
         with anyio.move_on_after(seconds):
             while any(request.method != LISTEN for request in self._open.values()):
+                # A new event for each wait, since one that is set stays set.
                 self._settled = anyio.Event()
                 await self._settled.wait()
+        # From here on `ResponseWriter` drops what requests still answer; the responses below do not pass through it.
         self.is_over = True
         with anyio.move_on_after(LAST_ANSWER_SECONDS, shield=True):
             for request in tuple(self._open.values()):

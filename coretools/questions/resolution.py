@@ -64,11 +64,13 @@ class AnswerResolution:
         """
         if self._asks is not None and question.key not in self._asks:
             raise LookupError(f"the question {question.key!r} is not declared; add it to @asks(...)")
+        # What the caller sent comes first, then somebody who can be asked, then the default.
         if question.key in self._answers and self.accepts_prefilled(question):
             return ResolvedAnswer(question.accept(self._answers[question.key]))
         for channel in channels_for(question, self._mode):
             if channel in available:
                 return channel
+        # In mode `prefilled` even a default has to be sent by the caller.
         if not isinstance(question.default, Missing) and self._mode != "prefilled":
             return ResolvedAnswer(question.default)
         raise self.answer_needed(question)
@@ -102,6 +104,7 @@ def answer_resolution(asking: Asking) -> AnswerResolution:
 
 def channels_for(question: Question[Any], mode: AskMode) -> tuple[AskChannel, ...]:
     """The channels on which this may be asked, best first."""
+    # Modes are ordered: each allows everything that the ones before it allow.
     if ASK_MODES.index(mode) < ASK_MODES.index("elicitation"):
         return ()
     if isinstance(question, AskRoots):
@@ -109,6 +112,7 @@ def channels_for(question: Question[Any], mode: AskMode) -> tuple[AskChannel, ..
     by_model = (AskChannel.MODEL,) if mode == "sampling" and question.can_be_sampled else ()
     if isinstance(question, AskModel):
         return by_model
+    # questions-6: what passes through a form or a model is seen by the client.
     if question.is_secret:
         return (AskChannel.TERMINAL,)
     return (AskChannel.TERMINAL, AskChannel.FORM, *by_model)

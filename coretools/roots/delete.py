@@ -106,6 +106,7 @@ class _TreeDeletion:
     def delete(self, above: int, name: str) -> None:
         """Delete the directory of this name. Holds at most two descriptors, at any depth."""
         levels: list[_Level] = []
+        # A copy, because `_enter` and `_leave` close the descriptor that they leave, and `above` is the caller's.
         here = os.dup(above)
         try:
             here = self._enter(levels, here, name, "")
@@ -136,6 +137,7 @@ class _TreeDeletion:
                     entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in scan]
                 levels.append(_Level(name, beneath, identity_of(os.fstat(here)), entries))
                 undo.pop_all()
+        # Only now: after an error above, `delete` closes it.
         os.close(here)
         return below
 
@@ -143,6 +145,7 @@ class _TreeDeletion:
         """Go up, and close and delete the directory that was left."""
         display_path = self._display_path(level.beneath)
         with translate_errors(display_path):
+            # Through `..`: a kept descriptor for each level would reach the limit of the process in a deep tree.
             above = os.open("..", _ABOVE, dir_fd=here)
             with ExitStack() as undo:
                 undo.callback(os.close, above)
@@ -164,6 +167,7 @@ class _TreeDeletion:
         place = RootedPath(self._place.root, join_path(self._place.relative, beneath))
         display_path = self._display_path(beneath)
         with translate_errors(display_path):
+            # Truncated first, so that a command from which the overmount disappears finds nothing (filesystem-36).
             if self._roots.hidden(place) and _truncate(here, name, display_path, spares_links=self._spares_links):
                 self._deleted.hidden.append(beneath)
             os.unlink(name, dir_fd=here)
@@ -188,6 +192,7 @@ def _truncate(here: int, name: str, display_path: str, *, spares_links: bool) ->
     found = os.stat(name, dir_fd=here, follow_symlinks=False)
     if not stat.S_ISREG(found.st_mode) or (found.st_nlink > 1 and not spares_links):
         return False
+    # Checked before anything is truncated: `unlink` would fail only after the content is gone.
     if not os.access(".", os.W_OK | os.X_OK, dir_fd=here, effective_ids=True):
         raise PermissionRefused(f"{display_path}: its directory is write-protected", path=display_path)
     if found.st_nlink > 1:

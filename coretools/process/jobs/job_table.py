@@ -147,6 +147,7 @@ class Job:
             self._notify()
 
     def _notify(self) -> None:
+        # Replaced before it is set: a waiter that wakes and waits again gets the next change.
         changed, self.changed = self.changed, anyio.Event()
         changed.set()
 
@@ -185,6 +186,7 @@ class JobTable:
             check.cancel()
         for run in self._runs.values():
             run.stop("the server shuts down")
+        # Also while the server is cancelled: programs end before their outputs are closed.
         with anyio.CancelScope(shield=True):
             if self._tasks:
                 await asyncio.wait(self._tasks, timeout=self._limits.grace_seconds + KILL_SECONDS)
@@ -232,6 +234,7 @@ class JobTable:
         except anyio.get_cancelled_exc_class():
             run.stop("its call was cancelled")
             raise
+        # It never ran: the caller gets the error, and `list_runs` does not list it.
         if run.error is not None and not run.has_started:
             self.forget(run)
             raise run.error
@@ -351,6 +354,7 @@ class JobTable:
         try:
             with cwd:
                 environment = {**UNBUFFERED, **options.environment, JOB_VARIABLE: run.id}
+                # `keep_bytes=0`: the job records the output itself, so the runner keeps no copy.
                 mine = replace(options, recorder=run, halt=run.halt, keep_bytes=0, environment=environment)
                 run.completed = await self._runner.run(run.argv, cwd=cwd, options=mine)
         except CoreError as error:
@@ -382,6 +386,7 @@ class JobTable:
             check.add_done_callback(self._idle_checks.discard)
 
     async def _check_idle(self) -> None:
+        # Ends with the last job; the next one starts it again.
         while self._runs:
             await asyncio.sleep(IDLE_CHECK_SECONDS)
             self.stop_idle()

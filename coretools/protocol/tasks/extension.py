@@ -133,6 +133,7 @@ class TaskCall:
     ) -> tuple[Any, ...]:
         asked: list[InputRequest | None] = []
         try:
+            # All are requested before the first is awaited, so a client can show them together.
             for question, (channel, problem) in zip(questions, known, strict=True):
                 asked.append(
                     None if isinstance(channel, ResolvedAnswer) else self._request_input(question, channel, problem)
@@ -247,6 +248,7 @@ class TaskExtension(Extension):
         try:
             with anyio.move_on_after(self._tasks.limits.answer_seconds):
                 await task.ended.wait()
+            # `hand_out` refuses while the task ends with a question: the question is then the response to this request.
             if not task.ended.is_set() and not task.hand_out():
                 await task.ended.wait()
         except anyio.get_cancelled_exc_class():

@@ -203,6 +203,7 @@ class TaskStore:
         with anyio.CancelScope(shield=True):
             if self._running:
                 await asyncio.wait(self._running, timeout=self.limits.end_seconds)
+        # These did not end within the time although their scope was cancelled above.
         for running in self._running:
             running.cancel()
 
@@ -270,6 +271,8 @@ class TaskStore:
             with task.scope:
                 answer = self._check_size(task, await work(task))
         finally:
+            # After a cancellation too: whoever waits for the task goes on, and without an answer it counts as
+            # cancelled.
             task.end(answer)
 
     def _check_size(self, task: Task, answer: TaskAnswer) -> TaskAnswer:
@@ -284,6 +287,7 @@ class TaskStore:
     def _on_done(self, task: Task, running: "asyncio.Task[None]") -> None:
         self._running.discard(running)
         if not running.cancelled() and (failure := running.exception()) is not None:
+            # `_run` has ended the task without an answer; this replaces "cancelled" by the failure.
             message = f"{task.id} failed inside the server; its log has the reason"
             task.end(TaskAnswer(error={"code": INTERNAL_ERROR, "message": message}))
             logger.error("%s failed inside", task.id, exc_info=failure)

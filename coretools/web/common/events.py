@@ -143,6 +143,7 @@ def era_of(scope: Scope, endpoint: str) -> Era:
     for name, value in scope["headers"]:
         if name == REVISION_HEADER:
             return "handshake" if value in HANDSHAKE_REVISIONS else "stateless"
+    # No header: revisions before 2025-06-18 did not have it.
     return "handshake"
 
 

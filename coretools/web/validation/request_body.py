@@ -99,6 +99,7 @@ def parse(body: bytes) -> Any:
     """
     try:
         message = (_DECODER if len(body) > LONGEST_KEY else _SHORT_DECODER).decode(body.decode("utf-8"))
+        # Python decodes an escaped lone surrogate without an error; encoding the result is what fails.
         if b"\\u" in body and any(escape in body for escape in _SURROGATES):
             json.dumps(message, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError as error:
@@ -113,6 +114,7 @@ def _check_shape(body: bytes, depth: int) -> None:
     opened = body.count(b"[") + body.count(b"{")
     if opened <= depth and body.count(b",") + opened < MOST_VALUES:
         return
+    # The counts above are upper bounds, as strings may contain brackets; only now strings are removed.
     bare = _STRING.sub(b"", body)
     if bare.count(b",") + bare.count(b"[") + bare.count(b"{") > MOST_VALUES:
         raise BadJson(f"there are more than {MOST_VALUES} values in the message")
@@ -145,6 +147,7 @@ def _is_outcome(message: dict[str, Any]) -> bool:
 
 
 def _is_id(value: Any) -> bool:
+    # `type`, not isinstance: `true` is no id.
     return isinstance(value, str) or type(value) is int
 
 
@@ -189,6 +192,7 @@ def _short_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = _short_object(pairs)
+    # A body shorter than one key (`_SHORT_DECODER`) needs no such check.
     if max(map(len, found), default=0) > LONGEST_KEY:
         raise BadJson(f"a key is longer than {LONGEST_KEY} characters")
     return found
@@ -286,6 +290,7 @@ class BodyMiddleware:
             if counted.count + len(part) > self._limits.body_bytes:
                 reason = f"the body is over {self._limits.body_bytes} bytes"
                 return error_response(413, reason, kind="body-too-large")
+            # Counted part by part while it arrives: a Content-Length is a promise, and chunked bodies have none.
             if not counted.add(len(part)):
                 reason = "the bodies of active requests reach the limit; try again later"
                 return error_response(503, reason, kind="busy", headers={"Retry-After": RETRY_SECONDS})
