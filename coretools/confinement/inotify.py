@@ -61,6 +61,8 @@ class InotifyWatches:
         Raises:
             OSError: ENOSPC when the user has too many watches, EACCES when the directory cannot be read.
         """
+        # By descriptor: a name could lead elsewhere by now. inotify takes paths only, and this one is a link to the
+        # directory.
         path = b"/proc/self/fd/%d" % directory
         return _checked(_libc.inotify_add_watch(self._fd, path, events | _ONLY_DIRECTORY))
 
@@ -128,6 +130,7 @@ class MountTable:
         self._tops = tops
         self._fd = os.open(_MOUNTS, os.O_RDONLY | os.O_CLOEXEC)
         self._poll = select.poll()
+        # The kernel reports a changed mount table as POLLPRI and POLLERR (proc(5), mounts).
         self._poll.register(self._fd, select.POLLPRI)
         self._found: tuple[Mount, ...] = ()
         self._is_read = False
@@ -149,6 +152,7 @@ class MountTable:
         self.names = {}
         for point in self.kinds:
             self.names.setdefault(os.path.dirname(point), []).append(os.path.basename(point))
+        # Mounts above a root matter only by the file system of the root itself.
         beneath = [kind for point, kind in self.kinds.items() if any(_lies_in(point, top) for top in self._tops)]
         self.has_foreign = not LOCAL.issuperset([*beneath, *(self.kind_of(top) for top in self._tops)])
         return is_other
@@ -174,7 +178,9 @@ def _mounts(fd: int) -> Iterator[Mount]:
         data += piece
     for line in data.splitlines():
         words = line.split(b" ")
+        # Space, tab, line feed and backslash are written as octal numbers (proc(5), mountinfo).
         point = os.fsdecode(_ESCAPED.sub(lambda match: bytes([int(match[1], 8)]), words[4]))
+        # The number of optional fields varies; a hyphen ends them, and the type follows (proc(5), mountinfo).
         yield Mount(int(words[0]), point, words[words.index(b"-") + 1].decode())
 
 

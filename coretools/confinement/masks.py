@@ -112,6 +112,7 @@ class MaskFinder:
             if self._classification is None:
                 if not self._tree.advance(until - time.monotonic()):
                     return None
+                # Nothing moved during the second scan, so what is missing is gone.
                 if self._unconfirmed is not None and self._tree.is_stable:
                     return self._accept(self._unconfirmed)
                 self._classification = self._classify()
@@ -119,6 +120,7 @@ class MaskFinder:
                 if time.monotonic() > until:
                     return None
             assert self._found is not None
+            # All that was protected before was met again, under whatever name.
             if not self._protected_before - self._identities_seen(self._found):
                 return self._accept(self._found)
             if time.monotonic() > self._deadline:
@@ -223,6 +225,7 @@ class MaskFinder:
             path = node.join(name)
             inode = inode_of(path, node.root.fd)
             kind = "" if inode is None else known.kind_of(node.root.fd, path, inode.number)
+            # `os.DirEntry` reports the inode below the mount, and commands see the mounted one.
             if kind and all(one.path != path for one in listing.suspects):
                 listing.suspects.append(Suspect(path, kind))
                 listing.children.pop(name, None)

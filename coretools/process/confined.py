@@ -92,6 +92,7 @@ def _elf_interpreter(file: str) -> str | None:
         )
         if magic != b"\x7fELF" or bits != _SIXTY_FOUR_BITS or byte_order != _LOW_FIRST or count > _MOST_SEGMENTS:
             raise ValueError(file)
+        # `count` is from the file and bounded above: a hostile header must not make this loop long.
         for number in range(count):
             stream.seek(offset + number * size)
             kind, _, where, _, _, length = _SEGMENT.unpack(stream.read(_SEGMENT.size))
@@ -155,6 +156,7 @@ class ConfinedRunner:
             if await self._can_start(program, cwd):
                 raise
         else:
+            # A failure may be the program's own or the confinement's; `--version` tells which.
             if completed.ok or await self._can_start(program, cwd):
                 self._starts[program] = True
                 return completed

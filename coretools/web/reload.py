@@ -114,6 +114,7 @@ class Reloader:
         preparing = asyncio.get_running_loop().create_task(self._prepared())
         try:
             await asyncio.wait({preparing})
+        # No effect after its end; without this a cancelled reload would go on alone.
         finally:
             preparing.cancel()
         failure = preparing.exception()
@@ -188,6 +189,7 @@ class Reloader:
                     opened.successors.append((before, role, assembly))
                 elif role != before.role:
                     opened.successors.append((before, role, before.assembly))
+            # Every role can be served: what was opened now belongs to the caller.
             undo.pop_all()
         return opened
 

@@ -111,6 +111,7 @@ class Tenant:
             Unreachable: access can't be verified now.
         """
         runs, tasks = self.assembly.runs, self.assembly.tasks
+        # Only what runs without a call has to be stopped: a call passes authentication each time.
         for name in sorted(runs.principals | tasks.principals):
             if verifier.admits(name, self.role.name):
                 continue
@@ -229,6 +230,7 @@ async def open_tenants(roles: Mapping[str, Role], context: ServerContext) -> Asy
             except CoreError as error:  # raised without an exception group: it ends the start
                 failure = error
             background.cancel_scope.cancel()
+        # After `_retire` in the background: a replaced assembly is closed before the first one of its tenant ends.
         found.close()
     if failure is not None:
         raise failure

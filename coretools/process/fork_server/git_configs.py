@@ -95,6 +95,7 @@ class GitConfigs:
         Returns sentences about its changes for the result.
         """
         self._running -= 1
+        # A process that is left may still write to its copy, so the file waits for its end.
         self._uncertain = [client for client in {*self._uncertain, *uncertain} if not client.is_gone]
         return self._collect()
 

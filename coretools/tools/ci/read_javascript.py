@@ -37,6 +37,7 @@ def _jest_failures(lines: Sequence[str]) -> Iterator[Failure]:
             file = found[1].removeprefix("./")
         elif (found := _JEST_TITLE.match(line)) and found[1] != "Console":
             message_lines = _until(block(lines, position + 1), _JEST_END)
+            # A stack may lie in packages only; then the file of the test is all that is known.
             where, number = _own_place(message_lines) or (file, 0)
             yield Failure(found[1], where, number, message(_before_stack(message_lines)))
 
@@ -162,6 +163,7 @@ def read_bun(lines: Sequence[str]) -> ParsedReport | None:
     errors = counts.get("error", 0)
     return ParsedReport(
         passed=counts.get("pass", 0),
+        # A file that could not be loaded counts once, as an error.
         failed=max(0, counts.get("fail", 0) - errors),
         skipped=counts.get("skip", 0) + counts.get("todo", 0),
         errors=errors,

@@ -51,6 +51,7 @@ def read_pytest(lines: Sequence[str]) -> tuple[ParsedReport | None, Sequence[str
                 start = position
             depth += 1
         elif _is_summary(line):
+            # Also at depth 0: a summary whose header was cut off ends a session that began at `start`.
             if depth <= 1:
                 session = _session(lines[start : position + 1])
                 report = session if report is None else report + session
@@ -78,6 +79,7 @@ def _session(lines: Sequence[str]) -> ParsedReport:
         _unlisted(one) for one in sections
     ]
     return ParsedReport(
+        # xpassed makes pytest fail only if it is strict, and then pytest prints it as failed.
         passed=counts["passed"] + counts["xpassed"],
         failed=counts["failed"],
         skipped=counts["skipped"] + counts["xfailed"],
@@ -147,6 +149,7 @@ def _node(line: str) -> tuple[str, str] | None:
         text = found[1]
     else:
         return None
+    # Before a bracket a dash ends the node id; within one it belongs to a parameter.
     bracket, dash = text.find("["), text.find(" - ")
     if 0 <= bracket < dash or dash < 0 <= bracket:
         dash = text.find("] - ", bracket) + 1 or -1
@@ -207,6 +210,7 @@ def read_unittest(lines: Sequence[str]) -> ParsedReport | None:
     skipped = counts["skipped"] + counts["expected failures"]
     others = failed + skipped + counts["errors"] - _beside_tests(failures)
     return ParsedReport(
+        # unittest prints no count of passed tests.
         passed=max(0, ran - others),
         failed=failed,
         skipped=skipped,
