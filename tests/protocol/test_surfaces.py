@@ -3,6 +3,7 @@
 import base64
 from datetime import date, datetime, time, timedelta
 from enum import Enum
+from itertools import permutations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from uuid import UUID
@@ -461,6 +462,14 @@ def many(count: int) -> Registry:
     for number in range(count):
         name = f"one_{number:03}"
         registry.add(named(name, tool(Effect.READ), prompt(), resource(f"x://{number:03}")))
+
+        @resource(f"x://{number:03}/{{name}}")
+        @at(f"page_{number:03}")
+        def page(name: str) -> str:
+            """Be one of many."""
+            return name
+
+        registry.add(page)
     return registry
 
 
@@ -468,6 +477,7 @@ LISTS = [
     pytest.param("list_tools", "tools", id="tools"),
     pytest.param("list_resources", "resources", id="resources"),
     pytest.param("list_prompts", "prompts", id="prompts"),
+    pytest.param("list_resource_templates", "resource_templates", id="templates"),
 ]
 
 
@@ -487,28 +497,9 @@ async def test_a_list_comes_in_pages_with_every_item_once(mode: str, method: str
             cursor = found.next_cursor
             if cursor is None:
                 break
-    assert names == [f"one_{number:03}" for number in range(count)]
+    prefix = "page" if field == "resource_templates" else "one"
+    assert names == [f"{prefix}_{number:03}" for number in range(count)]
     assert sizes == [PAGE_SIZE] * (count // PAGE_SIZE) + ([count % PAGE_SIZE] if count % PAGE_SIZE else [])
-
-
-@ERAS
-async def test_templates_come_in_pages_too(mode: str) -> None:
-    """catalog-11: like every list."""
-    registry = Registry()
-    for number in range(PAGE_SIZE + 1):
-
-        @resource(f"x://{number}/{{name}}")
-        @at(f"t{number}")
-        def one(name: str) -> str:
-            """Be one of many."""
-            return name
-
-        registry.add(one)
-    async with client(registry, mode) as connected:
-        first = await connected.list_resource_templates()
-        second = await connected.list_resource_templates(cursor=first.next_cursor)
-    assert (len(first.resource_templates), len(second.resource_templates)) == (PAGE_SIZE, 1)
-    assert second.next_cursor is None
 
 
 @ERAS
@@ -524,11 +515,16 @@ async def test_an_unknown_cursor_is_refused(mode: str, method: str, field: str, 
 
 @ERAS
 async def test_a_cursor_of_another_list_is_refused(mode: str) -> None:
-    """catalog-11: a cursor of tools is not valid for prompts."""
+    """catalog-11: for every pair of lists, but for lists of the same names, as tools and prompts are here."""
+    methods = [one.values[0] for one in LISTS]
     async with client(many(PAGE_SIZE + 1), mode) as connected:
-        cursor = (await connected.list_tools()).next_cursor
-        with pytest.raises(MCPError, match="cursor"):
-            await connected.list_resources(cursor=cursor)
+        cursors = {method: (await getattr(connected, method)()).next_cursor for method in methods}
+        assert len(set(cursors.values())) >= 3
+        for given, asked in permutations(methods, 2):
+            if cursors[given] == cursors[asked]:
+                continue
+            with pytest.raises(MCPError, match="cursor"):
+                await getattr(connected, asked)(cursor=cursors[given])
 
 
 @pytest.mark.parametrize(("same", "scope"), [(True, "public"), (False, "private")])
@@ -538,7 +534,6 @@ async def test_lists_and_reads_have_cache_hints(same: bool, scope: str) -> None:
     server = build_server(catalog, Dispatcher(threads=2), ServerInfo())
     async with Client(server, mode="auto", cache=None) as connected:
         lists = [await getattr(connected, each.values[0])() for each in LISTS]
-        lists.append(await connected.list_resource_templates())
         read = await connected.read_resource("x://000")
     assert [(one.ttl_ms, one.cache_scope) for one in lists] == [(LIST_TTL_SECONDS * 1000, scope)] * 4
     assert (read.ttl_ms, read.cache_scope) == (0, "private")
