@@ -198,7 +198,7 @@ class Conversation:
 
     @tool(Effect.READ)
     async def test_reconnection(self, call: Call) -> str:
-        """Close the stream in the middle: the rest is for who comes back with Last-Event-ID."""
+        """Close the stream in the middle: a client that resumes with Last-Event-ID gets the rest."""
         await call.log("info", "before the stream is closed")
         await call.close_stream()
         await call.log("info", "after the stream was closed")

@@ -40,7 +40,7 @@ class Jobs:
 
     @tool(Effect.READ, long_running=True)
     async def failing_job(self, call: Call) -> str:
-        """Fail after a while; only for who knows tasks."""
+        """Fail after a while; only for clients with tasks."""
         if not call.has_capability(TASKS):
             raise CapabilityMissing(TASKS)
         await pause(LEAST_SECONDS)
