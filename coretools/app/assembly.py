@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from coretools.command_policy.verdict import ProgramPolicy, safe_variables
 from coretools.config.settings import Limits, Settings
+from coretools.confinement.command_confinement import ConfinementStatus
 from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.operations.call import LOCAL
 from coretools.operations.catalog import Selection, require_known, selection_of, surfaces_of
@@ -21,7 +22,7 @@ from coretools.operations.dispatch import CallObserver, Dispatcher
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry, merge_registries
 from coretools.process.environment import child_environment, login_variables
-from coretools.process.fork_server.pool import ConfinementStatus, SandboxPool
+from coretools.process.fork_server.pool import SandboxPool
 from coretools.process.jobs.job_table import JobTable
 from coretools.process.runner import Runner
 from coretools.protocol.tasks.store import TaskStore

@@ -10,11 +10,12 @@ import resource
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from coretools.config.operator_policy import CONTAINER_DIRECTORIES, ConfinementPolicy
 from coretools.confinement import allowed_paths, landlock, namespaces, seccomp
 from coretools.confinement.allowed_paths import Grant
-from coretools.confinement.protected_paths import Masks
+from coretools.confinement.protected_paths import HiddenPath, Masks
 from coretools.roots.root import Root
 from coretools.roots.root_set import Roots
 
@@ -377,3 +378,21 @@ def _is_bound(path: str) -> bool:
 
 def _directories(paths: Sequence[str]) -> list[str]:
     return [path for path in (os.path.realpath(given) for given in paths) if os.path.exists(path)]
+
+
+class ConfinementStatus(NamedTuple):
+    """How commands are confined here."""
+
+    tier: str
+    missing: Mapping[str, str]
+    """Stronger tiers, and why each is unavailable."""
+    is_permitted: bool
+    """Whether commands may run in this tier, as configured by the operator."""
+    is_whole: bool
+    """Whether the scan of the roots for hidden files is complete."""
+    bounds: Mapping[str, bool] | None = None
+    """Whether a control group limits all commands together, by controller; None without a group."""
+    polled: tuple[str, ...] = ()
+    """Why directories are polled for changes; empty if all are watched."""
+    hidden: tuple[HiddenPath, ...] = ()
+    """Files in the roots that commands can't read; only known in tier `full`."""

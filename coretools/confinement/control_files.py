@@ -12,8 +12,7 @@ import stat
 from collections.abc import Iterable
 from contextlib import suppress
 
-from coretools.confinement.protected_paths import ControlFiles
-from coretools.confinement.scan import DirectoryNode, ScannedDirectory
+from coretools.confinement.protected_paths import ControlFiles, DirectoryNode, ScannedDirectory
 from coretools.roots.file_version import version_of
 from coretools.roots.hidden_files import inode_of
 from coretools.roots.root import identity_of

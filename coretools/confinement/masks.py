@@ -9,20 +9,26 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+
+import anyio.lowlevel
+from anyio import CapacityLimiter, to_thread
 
 from coretools.confinement.control_files import ControlFileCollector, control_files
 from coretools.confinement.hidden import Classifier, HiddenFiles, RootRules
-from coretools.confinement.protected_paths import GIT_CONFIG_NAMES, ControlFiles, HiddenPath, Masks, Suspect
-from coretools.confinement.scan import (
-    MAX_DIRECTORIES,
+from coretools.confinement.protected_paths import (
+    GIT_CONFIG_NAMES,
+    ControlFiles,
     DirectoryNode,
-    DirectoryTree,
+    HiddenPath,
+    Masks,
     ProtectedPath,
     ScannedDirectory,
     SubdirectoryEntry,
+    Suspect,
 )
+from coretools.confinement.scan import MAX_DIRECTORIES, DirectoryTree
 from coretools.roots.editor_settings import NAMES
 from coretools.roots.git_directories import entry_exists, is_git_directory
 from coretools.roots.hidden_files import Inode, inode_of
@@ -34,6 +40,14 @@ GIT_CONTROL_ENTRIES = (*GIT_CONFIG_NAMES, "hooks")
 
 MAX_SCAN_SECONDS = 2.0
 """How long a scan is repeated while paths that commands must not read or change keep moving."""
+
+SLICE_SECONDS = 0.005
+"""Part of a scan between which the event loop runs. A worker thread would need the interpreter lock after each of
+thousands of system calls; beside a busy event loop that takes seconds."""
+
+LONG_SECONDS = 0.1
+"""After a slice that took this long the scan ends in a thread: one suspect file, or a large git index, can take half a
+second."""
 
 _POINTER_BYTES = 8192
 _WORKTREE = re.compile(rb"gitdir: [^\n]*/worktrees/[^/\n]+\n?\Z")
@@ -142,6 +156,30 @@ class MaskFinder:
         while (found := self.advance(1.0)) is None:
             pass
         return found
+
+    async def scan_in_slices(self, complete: Callable[[Masks], Masks], limiter: CapacityLimiter) -> Masks:
+        """Do a whole scan while the event loop runs; return what `complete` makes of the result. It may block too.
+
+        Raises:
+            PathsKeepMoving: there were changes until the deadline.
+        """
+        is_slow = self.may_block
+        self.begin()
+        while not is_slow:
+            began = time.monotonic()
+            if (found := self.advance(SLICE_SECONDS)) is not None:
+                return complete(found)
+            is_slow = time.monotonic() - began > LONG_SECONDS
+            await anyio.lowlevel.checkpoint()
+        return await to_thread.run_sync(lambda: complete(self.finish()), limiter=limiter)
+
+    async def list_in_slices(self, limiter: CapacityLimiter) -> None:
+        """Do the first half of a scan, which `control_files` needs, while the event loop runs."""
+        self.begin()
+        if self.may_block:
+            await to_thread.run_sync(self.advance_listing, limiter=limiter)
+        while not self.advance_listing(SLICE_SECONDS):
+            await anyio.lowlevel.checkpoint()
 
     def links(self) -> list[tuple[str, str]]:
         """Return the absolute paths of configurations that are links, with their targets."""

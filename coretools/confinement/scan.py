@@ -10,14 +10,11 @@ import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from coretools.confinement.inotify import LOCAL, InotifyWatches, MountTable
-from coretools.confinement.protected_paths import Suspect
-from coretools.roots.file_version import Version, version_of
-from coretools.roots.hidden_files import Inode
-from coretools.roots.root import Root, identity_of
+from coretools.confinement.protected_paths import DirectoryNode, ScannedDirectory, SubdirectoryEntry
+from coretools.roots.file_version import version_of
+from coretools.roots.root import identity_of
 from coretools.roots.root_set import Roots
 
 MAX_DIRECTORIES = 50_000
@@ -28,76 +25,6 @@ UNREADABLE = "a directory that can't be searched for secrets"
 MOVED = "a directory that was moved while it was searched for secrets"
 
 _OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-class SubdirectoryEntry(NamedTuple):
-    """A subdirectory in a listing, to be scanned too."""
-
-    inode: int
-    role: str
-    """What the `read` callback takes it for."""
-
-
-class ProtectedPath(NamedTuple):
-    """A file or directory that commands may not change or move, or that needs a check for credentials."""
-
-    path: str
-    """Relative to the root."""
-    identity: Inode
-    """A replaced file needs a new overmount."""
-
-
-@dataclass(slots=True)
-class ScannedDirectory:
-    """What the scan found in one directory."""
-
-    children: dict[str, SubdirectoryEntry] = field(default_factory=dict)
-    pinned: list[ProtectedPath] = field(default_factory=list)
-    read_only: list[ProtectedPath] = field(default_factory=list)
-    suspects: list[Suspect] = field(default_factory=list)
-    control: tuple[str, ...] = ()
-    """Names of entries that git acts on."""
-    is_git: bool = False
-    """Whether it is a git directory."""
-    links: list[tuple[str, str]] = field(default_factory=list)
-    """Configurations that are absolute links, with their targets."""
-    credential_files: list[ProtectedPath] = field(default_factory=list)
-    """Files that may hold credentials for git."""
-
-    @property
-    def is_plain(self) -> bool:
-        """Whether nothing in it matters."""
-        is_relevant = self.pinned or self.read_only or self.suspects or self.credential_files or self.links
-        return not (is_relevant or self.control or self.is_git)
-
-
-@dataclass(slots=True, eq=False)
-class DirectoryNode:
-    """A known directory."""
-
-    root: Root
-    path: str
-    """Relative to the root, `.` for the root."""
-    inode: int
-    """Inode from the parent's listing, which for a mount point is that of the directory beneath."""
-    role: str
-    kind: str
-    """File system type."""
-    parent: "DirectoryNode | None" = None
-    children: dict[str, "DirectoryNode"] = field(default_factory=dict)
-    listing: ScannedDirectory | None = None
-    """None before it was read, and while it cannot be read."""
-    closed_reason: str = ""
-    """Why it cannot be scanned; empty if it can."""
-    identity: tuple[int, int] = (0, 0)
-    version: Version | None = None
-    is_settled: bool = False
-    watch: int | None = None
-    is_gone: bool = False
-
-    def join(self, name: str) -> str:
-        """Return the path of an entry."""
-        return name if self.path == "." else f"{self.path}/{name}"
 
 
 class DirectoryTree:

@@ -34,7 +34,8 @@ from coretools.operations.live_catalog import LiveCatalog, Unsubscribe
 from coretools.process.jobs.job_table import Job
 from coretools.protocol.call_adapter import principal_of
 from coretools.protocol.handshake import HandshakeConnections
-from coretools.protocol.resources import RunResources, find_resource, no_resource
+from coretools.protocol.resource_addresses import find_resource, no_resource
+from coretools.protocol.resources import RunResources
 
 MAX_SUBSCRIPTIONS = 64
 """Resources that one handshake session, or one `subscriptions/listen`, may subscribe to."""

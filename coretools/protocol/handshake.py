@@ -18,7 +18,7 @@ from mcp.server.session import ServerSession
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from coretools.operations.declare import Surface
-from coretools.protocol.resources import NoResource
+from coretools.protocol.resource_addresses import NoResource
 
 DEFAULT_LOG_LEVEL: types.LoggingLevel = "info"
 """Log level of a connection until its client sets one (`logging/setLevel`)."""

@@ -31,6 +31,7 @@ from coretools.protocol.live_questions import (
 )
 from coretools.questions.kinds import AskConfirmation, Question
 from coretools.questions.resolution import (
+    AnswerResolution,
     AskChannel,
     ResolvedAnswer,
     answer_resolution,
@@ -139,10 +140,9 @@ class RoundTripQuestions:
         asking: Asking,
         used_states: UsedStates,
     ) -> None:
-        self._possible_channels = supported_channels(context.session)
-        self._revision = context.session.protocol_version
+        self._session = context.session
         self._asking = asking
-        self._resolution = answer_resolution(asking)
+        self._prefilled: tuple[Mapping[str, Any], Sequence[str] | None] = ({}, None)
         self._used_states = used_states
         self._state = RequestState.read(params.request_state)
         self._is_used = False
@@ -158,7 +158,14 @@ class RoundTripQuestions:
 
     def prefill(self, answers: Mapping[str, Any], asks: Sequence[str] | None = None) -> None:
         """Keep these answers for the questions of this call."""
-        self._resolution.prefill(answers, asks)
+        self._prefilled = (answers, asks)
+
+    @property
+    def _resolution(self) -> AnswerResolution:
+        """Answer resolution with the prefilled answers."""
+        resolution = answer_resolution(self._asking)
+        resolution.prefill(*self._prefilled)
+        return resolution
 
     async def ask_all(self, *questions: Question[Any]) -> tuple[Any, ...]:
         """Return the answers in the order of the questions.
@@ -193,7 +200,9 @@ class RoundTripQuestions:
                 continue
             if self._state.round >= MAX_ROUND_TRIPS:
                 raise self._resolution.answer_needed(question, f"asked {MAX_ROUND_TRIPS} times without an answer")
-            requests[question.key] = request_of(question, found, problem=problem, revision=self._revision)
+            requests[question.key] = request_of(
+                question, found, problem=problem, revision=self._session.protocol_version
+            )
             asked[question.key] = (digest_of(question), found.value)
         following = RequestState(self._state.round + 1, secrets.token_hex(16), time.time(), asked, self._answers)
         return InputNeeded(requests, following.to_text())
@@ -225,7 +234,7 @@ class RoundTripQuestions:
 
     def _settle(self, question: Question[Any]) -> ResolvedAnswer[Any] | AskChannel:
         try:
-            return self._resolution.resolve(question, self._possible_channels)
+            return self._resolution.resolve(question, supported_channels(self._session))
         except AnswerNeeded as error:
             missing = [
                 _CAPABILITIES[channel]

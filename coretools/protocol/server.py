@@ -34,7 +34,8 @@ from coretools.protocol.extensions import attach_extensions
 from coretools.protocol.handshake import HandshakeConnections, HandshakeRules
 from coretools.protocol.listing import LIST_TTL_SECONDS, CatalogListing, CatalogListings, page, tools_for
 from coretools.protocol.process_exit import Draining
-from coretools.protocol.resources import MAX_SHOWN_URI, TEMPLATE, NoResource, RunResources, find_resource, no_resource
+from coretools.protocol.resource_addresses import MAX_SHOWN_URI, NoResource, find_resource, no_resource
+from coretools.protocol.resources import TEMPLATE, RunResources
 from coretools.protocol.results import as_contents, as_messages, as_result
 from coretools.protocol.round_trip_questions import STATE_TTL_SECONDS, QuestionFactory, as_input_required
 

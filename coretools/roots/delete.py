@@ -15,8 +15,7 @@ from typing import NamedTuple
 from coretools.cancellation import check_cancelled
 from coretools.errors import Conflict, InvalidPath, PermissionRefused, Unsupported, WrongType
 from coretools.roots.directory_access import DIRECTORY, translate_errors
-from coretools.roots.resolve import ResolvedPath
-from coretools.roots.root import RootedPath, identity_of, join_path
+from coretools.roots.root import ResolvedPath, RootedPath, identity_of, join_path
 from coretools.roots.root_set import Roots
 from coretools.roots.write import require_name, resolve_for_change
 

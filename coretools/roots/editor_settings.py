@@ -9,8 +9,7 @@ import os
 
 from coretools.errors import DeniedPath
 from coretools.roots.path_text import printable
-from coretools.roots.resolve import ResolvedPath, resolve
-from coretools.roots.root_set import Roots
+from coretools.roots.root import ResolvedPath
 
 NAMES = frozenset(
     (
@@ -43,12 +42,3 @@ def require_no_existing_settings(resolved: ResolvedPath) -> None:
         "change nothing that is there; ask the user to change it, or to delete it if it may be replaced",
         path=resolved.display_path,
     )
-
-
-def settings_note(roots: Roots, path: str) -> str:
-    """The note to add to the answer of a change that created such settings; usually empty."""
-    with resolve(roots, path, follow=False) as resolved:
-        relative = resolved.place.relative
-    if not is_setting(relative):
-        return ""
-    return f"; editors and agents act on {printable(relative.partition('/')[0])} when they open the root: tell the user"

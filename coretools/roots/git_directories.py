@@ -18,8 +18,7 @@ from coretools.cancellation import check_cancelled
 from coretools.errors import DeniedPath, TooLarge
 from coretools.roots.directory_access import DIRECTORY
 from coretools.roots.path_text import printable
-from coretools.roots.resolve import ResolvedPath
-from coretools.roots.root import join_path
+from coretools.roots.root import ResolvedPath, join_path
 from coretools.roots.root_set import Roots
 
 MAX_DIRECTORIES = 50_000

@@ -20,8 +20,8 @@ from coretools.roots.directory_access import translate_errors
 from coretools.roots.file_version import Kind, Version, kind_of, version_of
 from coretools.roots.git_directories import may_be_git_object, require_not_git_object, require_servable
 from coretools.roots.open_beneath import HANDLE, open_cached, statx_identity
-from coretools.roots.resolve import ResolvedPath, refuse_secret, reopen, resolve
-from coretools.roots.root import Directory, Root, RootedPath
+from coretools.roots.resolve import refuse_secret, reopen, resolve
+from coretools.roots.root import Directory, ResolvedPath, Root, RootedPath
 from coretools.roots.root_set import Roots
 
 # O_NONBLOCK and O_NOCTTY protect against a file that is replaced by a FIFO or a terminal between check and open.

@@ -14,7 +14,7 @@ from coretools.cancellation import check_cancelled
 from coretools.errors import Conflict
 from coretools.roots import open_beneath
 from coretools.roots.file_version import Version, version_of
-from coretools.roots.resolve import ResolvedPath
+from coretools.roots.root import ResolvedPath
 
 TEMPORARY_PREFIX = ".coretools-"
 """Prefix of temporary files; a leftover one is from a server that was killed during a write."""

@@ -9,119 +9,24 @@ Every link on the way, and the final path, is checked against the deny globs. Fo
 its content decides; code that opens a file repeats that check on the opened file.
 """
 
-import difflib
 import errno
 import os
 import posixpath
 import stat
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass
-from itertools import islice
-from types import TracebackType
-from typing import Self
+from contextlib import ExitStack
 
 from coretools.errors import NotFound
 from coretools.roots.directory_access import translate_errors
 from coretools.roots.open_beneath import HANDLE
-from coretools.roots.path_text import printable
-from coretools.roots.root import Root, RootedPath, identity_of, join_path
+from coretools.roots.root import ResolvedPath, RootedPath, identity_of
 from coretools.roots.root_set import Roots, hidden_error
 
 MAX_LINKS = 40
 """Links followed for one path, as Linux does (path_resolution(7))."""
 
-NEAR_NAMES = 3
-"""Similar names that an error suggests for a missing one."""
-_NAMES_COMPARED = 2_000
-"""Directory entries compared with a missing name; takes about 20 ms."""
 
 _MAY_BE_LINK = (errno.ELOOP, errno.ENOTDIR)
 _WALK_INSTEAD = (*_MAY_BE_LINK, errno.ENOENT)
-
-
-@dataclass(slots=True)
-class ResolvedPath:
-    """The end of a path: an open directory and a name in it. Use as a context manager: it may own a descriptor."""
-
-    root: Root
-    display_path: str
-    """The path as the caller wrote it."""
-    fd: int
-    """Descriptor of the last existing directory on the way."""
-    above: str
-    """That directory, relative to the root; `.` for the root."""
-    name: str
-    """The last name of the path; `.` when the path ends in the directory itself."""
-    missing: tuple[str, ...] = ()
-    """Directories between `fd` and `name` that do not exist."""
-    found: os.stat_result | None = None
-    """Status of the entry with that name, links not followed; None if there is none."""
-
-    @property
-    def place(self) -> RootedPath:
-        """The resolved location, without links and `..`."""
-        return RootedPath(
-            self.root, "/".join(part for part in (self.above, *self.missing, self.name) if part != ".") or "."
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close the descriptor, unless it is the root's own."""
-        if self.fd != self.root.fd:
-            os.close(self.fd)
-            self.fd = self.root.fd
-
-    def enter(self, name: str) -> None:
-        """Enter the directory of this name: the first of `missing`, which exists by now."""
-        below = os.open(name, HANDLE, dir_fd=self.fd)
-        self.close()
-        self.fd = below
-        self.above = join_path(self.above, name)
-        self.missing = self.missing[1:]
-
-    def require_found(self) -> os.stat_result:
-        """The status of the entry at the path.
-
-        Raises:
-            NotFound: there is none.
-        """
-        if self.found is None:
-            near = self._similar_paths()
-            hint = f"; did you mean {' or '.join(near)}?" if near else ""
-            what = "there is nothing at this path"
-            if self._is_behind_link():
-                what = f"a link leads to {printable(self.place.relative)}, where there is nothing"
-            raise NotFound(f"{self.display_path}: {what}{hint}", path=self.display_path)
-        return self.found
-
-    def _is_behind_link(self) -> bool:
-        """Whether a link led somewhere else than the path as written."""
-        written = posixpath.normpath(self.display_path).removeprefix("/")
-        return not posixpath.join(self.root.path, self.place.relative).endswith(f"/{written}")
-
-    def _similar_paths(self) -> list[str]:
-        """Existing paths that differ slightly in the first missing name."""
-        wanted = (*self.missing, self.name)[0]
-        parts = self.display_path.split("/")
-        above = "/".join(parts[: -1 - len(self.missing)])
-        with suppress(OSError):
-            fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.fd)
-            try:
-                with os.scandir(fd) as scan:
-                    names = [printable(entry.name) for entry in islice(scan, _NAMES_COMPARED)]
-            finally:
-                os.close(fd)
-            same = [name for name in names if name.casefold() == wanted.casefold()]
-            near = same or difflib.get_close_matches(wanted, names, n=NEAR_NAMES, cutoff=0.7)
-            return [join_path(above, name) if above else name for name in near[:NEAR_NAMES]]
-        return []
 
 
 def resolve(roots: Roots, path: str, *, follow: bool = True) -> ResolvedPath:

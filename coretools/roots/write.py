@@ -29,8 +29,8 @@ from coretools.roots.replace import (
     temporary_file,
     write_all,
 )
-from coretools.roots.resolve import ResolvedPath, reopen, resolve
-from coretools.roots.root import identity_of, join_path
+from coretools.roots.resolve import reopen, resolve
+from coretools.roots.root import ResolvedPath, identity_of, join_path
 from coretools.roots.root_set import Roots, deny_error
 
 LockKey = tuple[str | int, ...]

@@ -10,12 +10,12 @@ from dataclasses import asdict
 from coretools import __version__
 from coretools.config.settings import Limits
 from coretools.confinement import landlock
+from coretools.confinement.command_confinement import ConfinementStatus
 from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.errors import CannotStart, CoreError
 from coretools.operations.content import Result
 from coretools.operations.declare import Effect, tool
 from coretools.process.confined import ConfinedRunner
-from coretools.process.fork_server.pool import ConfinementStatus
 from coretools.process.run import RunOptions
 from coretools.process.runner import Runner
 from coretools.roots.read import open_directory

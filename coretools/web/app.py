@@ -127,10 +127,10 @@ class TenantRouter:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         tenant = self._tenants.get(principal_role(scope))
-        endpoint: ASGIApp = error_response(403, "your role is not served here", kind="no-role")
-        if tenant is not None:
-            endpoint = tenant.endpoint
-        await endpoint(scope, receive, send)
+        if tenant is None:
+            await error_response(403, "your role is not served here", kind="no-role")(scope, receive, send)
+        else:
+            await tenant.endpoint(scope, receive, send)
 
     def revision_of(self, scope: Scope) -> str:
         """Return the revision that the session of a request negotiated; empty if its principal has no such session."""

@@ -19,9 +19,9 @@ import anyio
 
 import coretools
 from coretools.process.children import reaper
-from coretools.process.fork_server import server
+from coretools.process.fork_server import messages
 from coretools.process.fork_server.cgroup import ControlGroup
-from coretools.process.fork_server.server import ForkServerConfig
+from coretools.process.fork_server.messages import ForkServerConfig
 
 MIN_WAITING = 2
 """Preforked processes that wait for their argv: one for the next call, one for the call after it."""
@@ -154,7 +154,7 @@ class ForkServerClient:
             reply, handles, _, _ = socket.recv_fds(self._control, 512, 1, socket.MSG_CMSG_CLOEXEC)
             self._exit_handle = next(iter(handles), None)
             reply = reply or b"it ended at its start"
-        if reply != server.READY:
+        if reply != messages.READY:
             number, _, why = reply.decode("utf-8", "replace").partition(" ")
             raise (
                 ForkServerFailed(why, int(number))
@@ -191,7 +191,7 @@ class ForkServerClient:
         with contextlib.suppress(OSError):  # no more for now
             while word := self._control.recv(_PATH_BYTES, socket.MSG_DONTWAIT):
                 self._cover_reports += 1
-                self._replaced[os.fsdecode(word[1:])] = self._cover_reports, word[:1] == server.COVER_RESTORED
+                self._replaced[os.fsdecode(word[1:])] = self._cover_reports, word[:1] == messages.COVER_RESTORED
         return self._cover_reports
 
     def replaced(self, since: int) -> dict[str, bool]:
@@ -212,7 +212,7 @@ class ForkServerClient:
         self._is_retired = True
         self._close_waiting()
         with contextlib.suppress(OSError):
-            self._control.send(server.RETIRE)
+            self._control.send(messages.RETIRE)
 
     def kill_all(self) -> bool:
         """Kill the fork server with its control group or namespaces; False if it has neither."""
@@ -236,7 +236,7 @@ class ForkServerClient:
                 if end is not None:
                     ours.callback(os.close, end)
                 with contextlib.suppress(OSError):  # it has ended
-                    socket.send_fds(self._control, [server.REPORT_WHEN_EMPTY], [writing.fileno()])
+                    socket.send_fds(self._control, [messages.REPORT_WHEN_EMPTY], [writing.fileno()])
             with anyio.move_on_after(reaper.EXIT_SECONDS):
                 await anyio.wait_readable(reading)
                 is_certain = bool(reading.recv(1))
@@ -295,7 +295,7 @@ class ForkServerClient:
             process = PreforkedProcess(control, requests, self)
             with command:
                 try:
-                    socket.send_fds(self._control, [server.COMMAND], [theirs.fileno(), command.fileno()])
+                    socket.send_fds(self._control, [messages.COMMAND], [theirs.fileno(), command.fileno()])
                 except OSError:
                     process.close()
                     raise

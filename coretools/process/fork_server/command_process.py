@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from coretools.confinement import landlock, seccomp, syscalls
 from coretools.process.fork_server.listeners import ListenerTable
-from coretools.process.fork_server.sockets import SocketRules
+from coretools.process.fork_server.messages import SocketRules, SpawnRequest
 
 _HANDLES = 6
 """Descriptors that come with a request: its file, the three standard streams, the working directory, and the status
@@ -44,20 +44,6 @@ class Restrictions(NamedTuple):
     impossible."""
     sockets: tuple[SocketRules, ListenerTable] | None
     """What sockets may reach if the supervisor creates them; None if the command does."""
-
-
-class SpawnRequest(NamedTuple):
-    """What a command is started with; passed through `marshal`, since both ends are the same interpreter."""
-
-    argv: tuple[bytes, ...]
-    environment: tuple[tuple[bytes, bytes], ...]
-    directory: bytes
-    identity: tuple[int, int]
-    """Device and inode of the directory."""
-    terminal: bool
-    """Standard input is a terminal that becomes the controlling one."""
-    program: bytes
-    """Path of the program; empty: search the PATH of the environment."""
 
 
 def run_command(

@@ -14,26 +14,29 @@ from contextlib import suppress
 from functools import partial
 from itertools import count
 from secrets import token_hex
-from typing import NamedTuple
 
 import anyio
 from anyio import CapacityLimiter, to_thread
 
 from coretools.config.operator_policy import TIERS, ConfinementPolicy
 from coretools.confinement import landlock
-from coretools.confinement.command_confinement import CommandConfinement, ScratchDirectories, command_confinement
+from coretools.confinement.command_confinement import (
+    CommandConfinement,
+    ConfinementStatus,
+    ScratchDirectories,
+    command_confinement,
+)
 from coretools.confinement.git_copies import ConfigCopies
-from coretools.confinement.masks import MaskFinder
+from coretools.confinement.masks import MaskFinder, PathsKeepMoving
+from coretools.confinement.mount_points import KEEPS_MOVING
 from coretools.confinement.protected_paths import ControlFiles, HiddenPath, Masks
 from coretools.errors import Unconfined
 from coretools.process.children.reaper import CONTROL_GROUPS_FILE
 from coretools.process.fork_server.cgroup import ControlGroup, own_group
 from coretools.process.fork_server.client import ForkServerClient, ForkServerFailed, PreforkedProcess
-from coretools.process.fork_server.file_scan import list_changed, scan_in_slices
 from coretools.process.fork_server.git_configs import GitConfigs
+from coretools.process.fork_server.messages import ForkServerConfig, SocketRules
 from coretools.process.fork_server.scratch import create, directory_outside_roots, remove
-from coretools.process.fork_server.server import ForkServerConfig
-from coretools.process.fork_server.sockets import SocketRules
 from coretools.roots.root_set import Roots
 
 PERMANENT_ERRORS = frozenset({errno.EPERM, errno.ENOSYS, errno.EINVAL, errno.ENOSPC, errno.EACCES, errno.EUSERS})
@@ -44,24 +47,6 @@ MAX_REBUILDS = 8
 
 REFILL_SECONDS = 0.05
 """Delay before a new process is preforked after one was taken; most commands have exited by then."""
-
-
-class ConfinementStatus(NamedTuple):
-    """How commands are confined here."""
-
-    tier: str
-    missing: Mapping[str, str]
-    """Stronger tiers, and why each is unavailable."""
-    is_permitted: bool
-    """Whether commands may run in this tier, as configured by the operator."""
-    is_whole: bool
-    """Whether the scan of the roots for hidden files is complete."""
-    bounds: Mapping[str, bool] | None = None
-    """Whether a control group limits all commands together, by controller; None without a group."""
-    polled: tuple[str, ...] = ()
-    """Why directories are polled for changes; empty if all are watched."""
-    hidden: tuple[HiddenPath, ...] = ()
-    """Files in the roots that commands can't read; only known in tier `full`."""
 
 
 class SandboxPool:
@@ -206,7 +191,7 @@ class SandboxPool:
             async with self._lock:
                 if self._listed_ns <= asked:  # calls that waited share one scan
                     began = time.monotonic_ns()
-                    await list_changed(self._masks, self._limiter)
+                    await self._masks.list_in_slices(self._limiter)
                     self._control, self._listed_ns = self._masks.control_files(), began
                     self._configs.replace_links(self._masks.links())
                 return self._configs.without_own(self._control)
@@ -388,7 +373,10 @@ class SandboxPool:
         if tier != "full":
             return None
         self.scans += 1
-        return await scan_in_slices(self._masks, self._configs.apply_to, self._limiter)
+        try:
+            return await self._masks.scan_in_slices(self._configs.apply_to, self._limiter)
+        except PathsKeepMoving as error:
+            raise ForkServerFailed(KEEPS_MOVING, errno.EBUSY) from error
 
     def _drop_retired(self) -> None:
         gone = [client for client in self._retired if client.is_gone]

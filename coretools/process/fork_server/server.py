@@ -15,7 +15,7 @@ import socket
 import sys
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any
 
 from coretools.confinement import landlock, namespaces, seccomp, syscalls
 from coretools.confinement.overmounts import Overmounts
@@ -23,35 +23,17 @@ from coretools.process.children import reaper
 from coretools.process.fork_server import descendants, supervisor
 from coretools.process.fork_server.command_process import Restrictions
 from coretools.process.fork_server.listeners import ListenerTable
-from coretools.process.fork_server.sockets import SocketRules
-
-READY = b"ready"
-
-COMMAND, RETIRE, REPORT_WHEN_EMPTY = b"C", b"R", b"S"
-"""Requests of the server: prefork a command; exit after the last command; report when nothing is left of commands whose
-supervisors have exited."""
-
-COVER_RESTORED, COVER_LOST = b"A", b"L"
-"""Reports about a cover, followed by its path: it was lost and restored, or it can't be restored."""
-
-PAIR = 2
-"""Sockets that come with a request for a command: one for its supervisor, one for the command."""
-
-
-class ForkServerConfig(NamedTuple):
-    """Config of a fork server, passed through `marshal`."""
-
-    view: namespaces.NamespacePlan | None
-    """None for no namespaces."""
-    rules: Sequence[landlock.Rule | landlock.EntryGrants] | None
-    """Landlock rules; None for none. Descriptors in them are inherited."""
-    tcp: bool
-    families: Sequence[int] | None
-    """Socket families that the seccomp filter allows; None for no filter."""
-    socket_rules: SocketRules | None
-    """What sockets may reach if supervisors create them; None if commands do."""
-    limits: Sequence[tuple[int, int]]
-    processes: int
+from coretools.process.fork_server.messages import (
+    COMMAND,
+    COVER_LOST,
+    COVER_RESTORED,
+    PAIR,
+    READY,
+    REPORT_WHEN_EMPTY,
+    RETIRE,
+    ForkServerConfig,
+    SocketRules,
+)
 
 
 def main() -> None:

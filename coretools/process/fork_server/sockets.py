@@ -21,6 +21,7 @@ from typing import NamedTuple
 
 from coretools.confinement import syscalls
 from coretools.process.fork_server.listeners import ListenerTable
+from coretools.process.fork_server.messages import SocketRules
 from coretools.process.fork_server.socket_paths import open_pinned
 
 _RECEIVE, _ANSWER, _IS_VALID, _GIVE = 0xC0502100, 0xC0182101, 0x40082102, 0x40182103
@@ -37,15 +38,6 @@ _RETRY_SECONDS = 0.02
 _PATH_BYTES = 108
 _SYN_SENT = 2
 """Socket state in the first byte of TCP_INFO (tcp(7))."""
-
-
-class SocketRules(NamedTuple):
-    """What sockets of commands may reach; part of the config."""
-
-    loopback: bool
-    """Only TCP listeners of commands of this server; otherwise the whole network."""
-    places: Sequence[str]
-    """Directories beneath which Unix sockets may be connected to."""
 
 
 class _InterceptedCall(NamedTuple):

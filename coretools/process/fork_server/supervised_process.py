@@ -8,22 +8,24 @@ import errno
 import fcntl
 import marshal
 import os
+import shutil
 import signal
 import socket
 import struct
 import termios
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 
 import anyio
 
+from coretools.errors import CannotStart, CoreError
 from coretools.process.children import reaper
-from coretools.process.children.spawn import find_program, pipe
+from coretools.process.children.spawn import find_program, pipe, start_error
 from coretools.process.children.streams import TerminalSize
-from coretools.process.fork_server import supervisor
+from coretools.process.fork_server import messages
 from coretools.process.fork_server.client import PreforkedProcess
-from coretools.process.fork_server.command_process import SpawnRequest
+from coretools.process.fork_server.messages import SpawnRequest
 from coretools.roots.path_text import printable
 from coretools.roots.root import Directory
 
@@ -121,13 +123,24 @@ class SupervisedProcess:
             what, number = marshal.loads(reply)  # noqa: S302  # from our own child, before it became another program
             raise SpawnFailed(what, number)
 
+    async def failure(self) -> SpawnFailed | None:
+        """Why the program does not start; None when it runs. Otherwise our descriptors are closed."""
+        with ExitStack() as undo:
+            undo.callback(self.close)
+            try:
+                await self.wait_started()
+            except SpawnFailed as failure:
+                return failure
+            undo.pop_all()
+        return None
+
     async def wait(self) -> None:
         """Wait until the program itself exits, whoever else holds its pipes."""
         if not self.has_exited:
             with anyio.move_on_after(WATCH_SECONDS):
                 await self._wait_for_exit()
         if not self.has_exited:
-            self._send(supervisor.WATCH)
+            self._send(messages.WATCH)
             await self._wait_for_exit()
 
     def reap(self) -> bool:
@@ -137,7 +150,7 @@ class SupervisedProcess:
 
     async def signal(self, number: int) -> None:
         """Have the supervisor send SIGTERM or SIGKILL to every process of the tree."""
-        self._send(supervisor.TERM if number == signal.SIGTERM else supervisor.KILL)
+        self._send(messages.TERM if number == signal.SIGTERM else messages.KILL)
 
     async def wait_empty(self, seconds: float) -> bool:
         """Wait until the supervisor reports that nothing of the tree is left; False after `seconds`."""
@@ -210,12 +223,12 @@ class SupervisedProcess:
 
     def _handle_message(self, words: tuple[str | int, ...]) -> None:
         match words:
-            case (supervisor.EXITED, int(status), int(peak), int(left), int(ended)):
+            case (messages.EXITED, int(status), int(peak), int(left), int(ended)):
                 self._status, self._stopped = status, ended
                 self.duration_seconds = time.monotonic() - self._started
                 self.peak_memory_bytes = peak * 1024
                 self._is_gone = left == 0
-            case (supervisor.GONE, int(peak), int(ended), str(why)):
+            case (messages.GONE, int(peak), int(ended), str(why)):
                 self._stopped, self.stopped_for, self._is_gone = ended, why, True
                 self.peak_memory_bytes = max(self.peak_memory_bytes, peak * 1024)
             case _:
@@ -301,3 +314,25 @@ def _terminal(ours: ExitStack, theirs: ExitStack, size: TerminalSize) -> tuple[t
     ours.callback(os.close, nothing)
     os.set_blocking(nothing, False)
     return (writing, master, nothing), [slave, slave, slave]
+
+
+def start_failure(
+    failure: SpawnFailed,
+    argv: Sequence[str],
+    cwd: Directory,
+    *,
+    environment: Mapping[str, str],
+    sees: Callable[[str], bool],
+) -> CoreError:
+    """The error for a program that could not be started; `sees` states whether commands can see a path."""
+    if failure.what == "directory":
+        return CannotStart(f"{cwd.display_path}: can't be the working directory: {os.strerror(failure.number)}")
+    error = OSError(failure.number, os.strerror(failure.number))
+    found = argv[0] if os.path.isabs(argv[0]) else shutil.which(argv[0], path=environment.get("PATH"))
+    is_hidden = failure.number in (errno.ENOENT, errno.EACCES) and found is not None and os.path.exists(found)
+    if is_hidden and found is not None and not sees(found):
+        return CannotStart(
+            f"{argv[0]}: is {found}, which is hidden from commands;"
+            " the operator can grant it (readable, in the policy file)"
+        )
+    return start_error(error, argv, cwd, place="", environment=environment)

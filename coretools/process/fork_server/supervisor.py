@@ -24,15 +24,8 @@ from coretools.process.fork_server.descendants import (
     reap,
     send_signal,
 )
+from coretools.process.fork_server.messages import EXITED, GONE, TERM, WATCH
 from coretools.process.fork_server.sockets import SocketBroker
-
-TERM, KILL, WATCH = b"T", b"K", b"W"
-"""Messages of the server. End of file means KILL."""
-
-EXITED, GONE = "exited", "gone"
-"""Messages to the server. EXITED: the command has exited; with its wait status, its peak memory in KiB if known, and
-how many processes it left and how many were stopped so far. GONE: nothing of the tree is left; with the peak memory,
-how many processes were stopped, and why, if not at the request of the server."""
 
 TOO_MANY = "too many processes"
 """Why a supervisor stops a tree by itself."""

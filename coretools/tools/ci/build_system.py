@@ -1,11 +1,9 @@
-"""Input and result of build system detection, and what a restore needs besides its commands. Pure."""
+"""Input and result of build system detection. Pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Literal, Protocol
-
-from coretools.roots.undo import SavedEntries
 
 Action = Literal["restore", "build", "test"]
 
@@ -60,56 +58,3 @@ def matching_names(names: Iterable[str], *patterns: str) -> list[str]:
 def first_of(names: frozenset[str], *wanted: str) -> str | None:
     """Return the first of the wanted names that exists."""
     return next((name for name in wanted if name in names), None)
-
-
-RESTORE_ENVIRONMENT = {"NODE_ENV": "development", "npm_config_include": "dev"}
-"""Installs development dependencies too, whatever other variables or configuration say: tests need them."""
-
-OFFLINE_ENVIRONMENT = {
-    "PIP_RETRIES": "0",
-    "UV_OFFLINE": "1",
-    "POETRY_REQUESTS_MAX_RETRIES": "0",
-    "npm_config_offline": "true",
-    "YARN_ENABLE_NETWORK": "false",
-    "CARGO_NET_OFFLINE": "true",
-    "GOPROXY": "off",
-    "MAVEN_ARGS": "--offline",
-}
-"""Set if the network is denied: each tool uses what is available locally (vendored, cached) or fails at once.
-
-Only the tool knows whether it needs the network. Without these variables it would retry for 10 to 60 s before it fails.
-"""
-
-_FOLDERS = (".venv", "node_modules")
-_FILES = (
-    *(
-        "package.json",
-        "package-lock.json",
-        "npm-shrinkwrap.json",
-        "yarn.lock",
-        "pnpm-lock.yaml",
-        "bun.lock",
-        "bun.lockb",
-    ),
-    *("uv.lock", "poetry.lock", "pdm.lock", "Cargo.lock", "go.mod", "go.sum", "packages.lock.json"),
-)
-"""Manifests and lock files that an installation may modify."""
-
-ALL_ENTRIES = SavedEntries(moved=_FOLDERS, copied=_FILES)
-"""All entries that a restore may have saved."""
-
-
-def is_new_environment(argv: Argv) -> bool:
-    """Whether this command creates the virtual environment of a project."""
-    return argv[1:] == ("-m", "venv", ".venv")
-
-
-def entries_of(alternatives: Sequence[Steps]) -> SavedEntries:
-    """What these commands may change. `npm ci` and a new virtual environment replace what is there."""
-    steps = [argv for steps in alternatives for argv in steps]
-    moved = []
-    if any(argv[:2] == ("npm", "ci") for argv in steps):
-        moved.append("node_modules")
-    if any(is_new_environment(argv) for argv in steps):
-        moved.append(".venv")
-    return SavedEntries(moved=tuple(moved), made=tuple(name for name in _FOLDERS if name not in moved), copied=_FILES)

@@ -26,20 +26,18 @@ from coretools.roots.root import Directory
 from coretools.roots.root_set import Roots
 from coretools.roots.undo import Undo
 from coretools.shell_words import split
-from coretools.tools.ci.build_system import (
-    ALL_ENTRIES,
-    OFFLINE_ENVIRONMENT,
-    RESTORE_ENVIRONMENT,
-    Action,
-    Argv,
-    Steps,
-    entries_of,
-    is_new_environment,
-)
+from coretools.tools.ci.build_system import Action, Argv, Steps
 from coretools.tools.ci.detect import LOOKED_FOR, choose, detect, system_of
 from coretools.tools.ci.parse import gradle_results, parse
 from coretools.tools.ci.read_native import displayed as go_displayed
 from coretools.tools.ci.read_native import go_text
+from coretools.tools.ci.restore import (
+    ALL_ENTRIES,
+    OFFLINE_ENVIRONMENT,
+    RESTORE_ENVIRONMENT,
+    entries_of,
+    is_new_environment,
+)
 from coretools.tools.ci.results import Failure, StepsResult, SuiteReport
 from coretools.tools.execution_result import (
     ExecutionSummary,

@@ -22,10 +22,11 @@ from coretools.operations.content import Embedded
 from coretools.operations.declare import Effect, nonblocking, resource, same_policy_as, tool
 from coretools.roots.delete import delete_directory
 from coretools.roots.directory_listing import complete_path, list_directory
-from coretools.roots.editor_settings import settings_note
+from coretools.roots.editor_settings import is_setting
 from coretools.roots.file_version import Version
 from coretools.roots.path_text import printable
 from coretools.roots.read import OpenFile, file_status, kind_at, open_file, read_bytes, read_nonblocking
+from coretools.roots.resolve import resolve
 from coretools.roots.root_set import Roots
 from coretools.roots.text import binary_error, decode, newline_of, utf8_by_start
 from coretools.roots.write import create_directory, delete_file, lock_paths, move, write_bytes
@@ -178,7 +179,7 @@ class FilesystemTools:
             raise TooLarge(f"{path}: content has {len(data)} bytes; the most is {self._limits.write_bytes}")
         written = write_bytes(self._roots, path, data, parents=create_parents)
         did = "created" if written.created else "replaced"
-        message = f"{did} {written.display_path}, {written.size} bytes{settings_note(self._roots, path)}"
+        message = f"{did} {written.display_path}, {written.size} bytes{_settings_note(self._roots, path)}"
         return ChangeResult(message=message, details={"created": written.created})
 
     @tool(Effect.CHANGE)
@@ -229,7 +230,7 @@ class FilesystemTools:
     def create_directory(self, path: AnyPath) -> ChangeResult:
         """Create a directory and its parents."""
         created = create_directory(self._roots, path)
-        message = f"created {path}{settings_note(self._roots, path)}" if created else f"{path} was there already"
+        message = f"created {path}{_settings_note(self._roots, path)}" if created else f"{path} was there already"
         return ChangeResult(message=message, details={"created": created})
 
     @tool(Effect.READ, structured=False)
@@ -246,7 +247,7 @@ class FilesystemTools:
     def move_path(self, source: AnyPath, destination: AnyPath, *, overwrite: bool = False) -> ChangeResult:
         """Move or rename. Replaces only with `overwrite`."""
         old, new = move(self._roots, source, destination, overwrite=overwrite)
-        return ChangeResult(message=f"moved {old} to {new}{settings_note(self._roots, destination)}")
+        return ChangeResult(message=f"moved {old} to {new}{_settings_note(self._roots, destination)}")
 
 
 def _lines(
@@ -270,3 +271,12 @@ def _turn(turns: threading.Semaphore) -> Iterator[None]:
         yield
     finally:
         turns.release()
+
+
+def _settings_note(roots: Roots, path: str) -> str:
+    """The note to add to the answer of a change that created settings of editors or agents; usually empty."""
+    with resolve(roots, path, follow=False) as resolved:
+        relative = resolved.place.relative
+    if not is_setting(relative):
+        return ""
+    return f"; editors and agents act on {printable(relative.partition('/')[0])} when they open the root: tell the user"

@@ -1,0 +1,66 @@
+"""What the server, its fork servers and their supervisors send each other."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from coretools.confinement import landlock, namespaces
+
+READY = b"ready"
+"""First message of a fork server, once it is set up."""
+
+COMMAND, RETIRE, REPORT_WHEN_EMPTY = b"C", b"R", b"S"
+"""Requests of the server to a fork server: prefork a command; exit after the last command; report when nothing is left
+of commands whose supervisors have exited."""
+
+COVER_RESTORED, COVER_LOST = b"A", b"L"
+"""Reports about a cover, followed by its path: it was lost and restored, or it can't be restored."""
+
+PAIR = 2
+"""Sockets that come with a request for a command: one for its supervisor, one for the command."""
+
+TERM, KILL, WATCH = b"T", b"K", b"W"
+"""Messages of the server to a supervisor. End of file means KILL."""
+
+EXITED, GONE = "exited", "gone"
+"""Messages of a supervisor to the server. EXITED: the command has exited; with its wait status, its peak memory in KiB
+if known, and how many processes it left and how many were stopped so far. GONE: nothing of the tree is left; with the
+peak memory, how many processes were stopped, and why, if not at the request of the server."""
+
+
+class SpawnRequest(NamedTuple):
+    """What a command is started with; passed through `marshal`, since both ends are the same interpreter."""
+
+    argv: tuple[bytes, ...]
+    environment: tuple[tuple[bytes, bytes], ...]
+    directory: bytes
+    identity: tuple[int, int]
+    """Device and inode of the directory."""
+    terminal: bool
+    """Standard input is a terminal that becomes the controlling one."""
+    program: bytes
+    """Path of the program; empty: search the PATH of the environment."""
+
+
+class SocketRules(NamedTuple):
+    """What sockets of commands may reach; part of the config."""
+
+    loopback: bool
+    """Only TCP listeners of commands of this server; otherwise the whole network."""
+    places: Sequence[str]
+    """Directories beneath which Unix sockets may be connected to."""
+
+
+class ForkServerConfig(NamedTuple):
+    """Config of a fork server, passed through `marshal`."""
+
+    view: namespaces.NamespacePlan | None
+    """None for no namespaces."""
+    rules: Sequence[landlock.Rule | landlock.EntryGrants] | None
+    """Landlock rules; None for none. Descriptors in them are inherited."""
+    tcp: bool
+    families: Sequence[int] | None
+    """Socket families that the seccomp filter allows; None for no filter."""
+    socket_rules: SocketRules | None
+    """What sockets may reach if supervisors create them; None if commands do."""
+    limits: Sequence[tuple[int, int]]
+    processes: int
