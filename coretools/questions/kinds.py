@@ -312,16 +312,16 @@ SHOWN_CHARACTERS = 4_096
 
 def call_confirmation(name: str, arguments: Mapping[str, Any]) -> AskConfirmation:
     """The question whether a call with these arguments may run."""
-    lines = [f"{_name(argument)}: {_display_path(value)}" for argument, value in arguments.items()]
+    lines = [f"{_name(argument)}: {_displayed_value(value)}" for argument, value in arguments.items()]
     return AskConfirmation(key=CONFIRM, message="\n".join([f"Run {name}?", *lines]), is_for_operator=True)
 
 
 def _name(argument: str) -> str:
     """A name, quoted unless it is an identifier: a command that accepts any name lets the caller choose it."""
-    return argument if argument.isascii() and argument.isidentifier() else _display_path(argument)
+    return argument if argument.isascii() and argument.isidentifier() else _displayed_value(argument)
 
 
-def _display_path(value: Any) -> str:
+def _displayed_value(value: Any) -> str:
     """A value as JSON in printable ASCII, so that no character can hide another."""
     text = json.dumps(value, default=str)
     if len(value if isinstance(value, str) else text) <= SHOWN_CHARACTERS:

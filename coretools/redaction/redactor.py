@@ -225,7 +225,7 @@ class StreamRedactor:
         self._redactor = redactor
         self._buffer = ""
         """Text from the last line break on, or from the start of a private key. Latin-1: one character per byte."""
-        self._display_path = 0
+        self._passed_on = 0
         """Characters of the buffer that were already passed on."""
         self._in_key = False
         self._is_skipping = False
@@ -239,14 +239,14 @@ class StreamRedactor:
         if not self._in_key:
             if any(mark in text for mark in BREAKS):
                 out += self._pass_on_words()
-            if len(self._buffer) - self._display_path > MAX_HELD_BYTES:
+            if len(self._buffer) - self._passed_on > MAX_HELD_BYTES:
                 out += self._pass_on_excess()
         return out.encode("latin-1")
 
     def end(self) -> bytes:
         """Return the rest at the end of the output."""
         out = self._pass_on(len(self._buffer), self._spans())
-        self._buffer, self._display_path, self._in_key = "", 0, False
+        self._buffer, self._passed_on, self._in_key = "", 0, False
         return out.encode("latin-1")
 
     def _after_long_credential(self, text: str) -> str:
@@ -262,52 +262,52 @@ class StreamRedactor:
 
     def _pass_on(self, upto: int, spans: list[Span]) -> str:
         """Pass on the buffer up to `upto`, redacted. No span may cross either end."""
-        start = self._display_path
-        self._display_path = max(start, upto)
+        start = self._passed_on
+        self._passed_on = max(start, upto)
         inside = [_moved(span, start) for span in spans if start <= span.start and span.end <= upto]
         return replace_spans(self._buffer[start:upto], inside)
 
     def _pass_on_lines(self) -> str:
         """Pass on complete lines, except those that a private key may continue from."""
         border = _last_line_end(self._buffer)
-        if border <= self._display_path:
+        if border <= self._passed_on:
             return ""
         lines, rest = self._buffer[:border], self._buffer[border:]
         key = find_open_key(lines)
-        upto = max(key.start, self._display_path) if key else border
+        upto = max(key.start, self._passed_on) if key else border
         spans = self._redactor.byte_spans(lines)
         out = self._pass_on(upto, [span for span in spans if span.end <= upto])
         self._buffer = (key.kept if key else "") + rest
-        self._display_path, self._in_key = 0, key is not None
+        self._passed_on, self._in_key = 0, key is not None
         if self._in_key and len(self._buffer) > 2 * MAX_HELD_BYTES:
             out += self._pass_on_excess()
         return out
 
     def _pass_on_words(self) -> str:
         """Pass on words of an unfinished line that no later text can turn into a credential."""
-        upto = max(self._display_path, *(self._buffer.rfind(blank) + 1 for blank in _BLANKS))
+        upto = max(self._passed_on, *(self._buffer.rfind(blank) + 1 for blank in _BLANKS))
         if _PROMPT.fullmatch(self._buffer, upto):
             upto = len(self._buffer)
-        dashes = self._buffer.find("-----", self._display_path)
+        dashes = self._buffer.find("-----", self._passed_on)
         if dashes >= 0:
             upto = min(upto, dashes)
         upto = self._redactor.value_start(self._buffer, upto)
-        if upto <= self._display_path:
+        if upto <= self._passed_on:
             return ""
         spans = self._spans()
         upto = min([upto, *(span.start for span in spans if span.end > upto or span.end == len(self._buffer))])
-        if upto <= self._display_path:
+        if upto <= self._passed_on:
             return ""
         out = self._pass_on(upto, spans)
         self._forget()
         return out
 
     def _forget(self) -> None:
-        """Drop the shown part of a long line, except the last words before the rest."""
-        if self._display_path > 2 * CONTEXT:
-            blanks = (self._buffer.find(blank, self._display_path - CONTEXT) for blank in _BLANKS)
-            cut = min(at for at in (self._display_path, *blanks) if at >= 0)
-            self._buffer, self._display_path = self._buffer[cut:], self._display_path - cut
+        """Drop the part of a long line that was passed on, except the last words before the rest."""
+        if self._passed_on > 2 * CONTEXT:
+            blanks = (self._buffer.find(blank, self._passed_on - CONTEXT) for blank in _BLANKS)
+            cut = min(at for at in (self._passed_on, *blanks) if at >= 0)
+            self._buffer, self._passed_on = self._buffer[cut:], self._passed_on - cut
 
     def _pass_on_excess(self) -> str:
         """Pass on a part of what is too long to hold back, except what is needed to recognise a credential."""
@@ -315,12 +315,12 @@ class StreamRedactor:
         last = spans[-1] if spans else None
         if last is not None and last.end == len(self._buffer) and last.end - last.start > RECOGNISED:
             out = self._pass_on(last.end, spans)
-            self._buffer, self._display_path, self._in_key, self._is_skipping = "", 0, False, True
+            self._buffer, self._passed_on, self._in_key, self._is_skipping = "", 0, False, True
             return out
         upto = len(self._buffer) - RECOGNISED
         upto = min([upto, *(span.start for span in spans if span.start < upto < span.end)])
-        out = self._pass_on(max(upto, self._display_path), spans)
-        self._buffer, self._display_path, self._in_key = self._buffer[self._display_path :], 0, False
+        out = self._pass_on(max(upto, self._passed_on), spans)
+        self._buffer, self._passed_on, self._in_key = self._buffer[self._passed_on :], 0, False
         return out
 
 

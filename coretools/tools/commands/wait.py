@@ -78,7 +78,7 @@ class OutputMatcher:
         try:
             found = self._pattern.search(text, 0, timeout=MATCH_SECONDS)
             if found is None and self._run.terminal is not None:
-                text = "\n".join(map(_display_path, text.split("\n")))
+                text = "\n".join(map(_as_displayed, text.split("\n")))
                 found = self._pattern.search(text, 0, timeout=MATCH_SECONDS)
         except TimeoutError:
             raise InvalidArguments("pattern: takes too long on this output; make it simpler") from None
@@ -94,7 +94,7 @@ class OutputMatcher:
         return position
 
 
-def _display_path(line: str) -> str:
+def _as_displayed(line: str) -> str:
     """Return a line as a terminal shows it: text after a carriage return overwrites the start of the line."""
     covered = ""
     for part in line.split(_RETURN):

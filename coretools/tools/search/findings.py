@@ -117,14 +117,14 @@ def with_context(file: SearchedText, matches: list[Match], context: int) -> list
         if not groups or match.number - len(before) > last_number + 1:
             groups.append([])
         groups[-1] += before
-        groups[-1].append(MatchedLine(match.number, _display_path(text[match.start : match.end]), match.column))
+        groups[-1].append(MatchedLine(match.number, _displayed_line(text[match.start : match.end]), match.column))
         following = matches[index + 1].start if index + 1 < len(matches) else len(text)
         last_number, last_end = match.number, match.end
         while last_number - match.number < context and last_end + 1 < following:
             end = text.find("\n", last_end + 1)
             end = len(text) if end < 0 else end
             last_number += 1
-            groups[-1].append(MatchedLine(last_number, _display_path(text[last_end + 1 : end]), None))
+            groups[-1].append(MatchedLine(last_number, _displayed_line(text[last_end + 1 : end]), None))
             last_end = end
     return groups
 
@@ -136,11 +136,11 @@ def _lines_before(text: str, match: Match, context: int, *, after: int) -> list[
     while len(lines) < context and start - 1 > after:
         end = start - 1
         start = text.rfind("\n", 0, end) + 1
-        lines.append(MatchedLine(match.number - len(lines) - 1, _display_path(text[start:end]), None))
+        lines.append(MatchedLine(match.number - len(lines) - 1, _displayed_line(text[start:end]), None))
     return lines[::-1]
 
 
-def _display_path(line: str) -> str:
+def _displayed_line(line: str) -> str:
     try:
         line.encode()
     except UnicodeEncodeError:
