@@ -146,6 +146,7 @@ class ChangeNotifications:
         release = await self._watch(params.uri, principal_of(context))
         if connection.is_notified and len(connection.subscriptions) < MAX_SUBSCRIPTIONS:
             connection.subscriptions.setdefault(params.uri, release)
+        # Not taken: subscribed already, or refused below.
         if connection.subscriptions.get(params.uri) is not release:
             release()
         if not connection.is_notified:
@@ -180,6 +181,7 @@ class ChangeNotifications:
         loop = asyncio.get_running_loop()
 
         def notify(uri: str) -> None:
+            # Announced from any thread, even while the loop ends.
             if not loop.is_closed():
                 loop.call_soon_threadsafe(lambda: self._start_task(self._updated(uri)))
 
@@ -237,6 +239,7 @@ class ChangeNotifications:
             return self._add_watcher(uri, lambda: _WatchedResource(task=self._start_task(self._follow_run(uri, run))))
         read_version = self._version_reader(uri, principal)
         version = None if read_version is None else (await self._dispatcher.versions([read_version]))[0]
+        # A resource that has versions, but none now, does not exist.
         if read_version is not None and version is None:
             raise no_resource(uri)
         watching = self._add_watcher(uri, lambda: _WatchedResource(read_version, version, principal))
@@ -298,6 +301,7 @@ class ChangeNotifications:
         news, is_alive = run.changed, run.is_alive
         while is_alive:
             await news.wait()
+            # Taken before the notification is sent, so a change meanwhile is not missed.
             news, is_alive = run.changed, run.is_alive
             await self._updated(uri)
             await self._catalog.sleep(NOTIFY_SECONDS)

@@ -80,6 +80,7 @@ class LiveQuestions:
     async def ask_all(self, *questions: Question[Any]) -> tuple[Any, ...]:
         """Return the answers in order. Nothing is asked unless every question can be asked or has an answer."""
         require_distinct_keys(questions)
+        # Every question is resolved before the first is sent: a person is not asked in vain.
         for question in questions:
             self._resolution.resolve(question, self._possible_channels)
         return tuple([await self._answer(question) for question in questions])

@@ -49,6 +49,7 @@ class Redactor:
         # A value that is only the name of a credential ("password") would hide names that the other passes need.
         telling = [value for value in values if not (value.isalpha() and is_credential_name(value))]
         spellings = {spelling for value in telling[:MAX_VALUES] for spelling in _spellings(value)}
+        # The longest first: a value may begin with another one, and the rest of it must not stay.
         self._in_text = sorted(spellings, key=len, reverse=True)
         self._in_bytes = [_as_bytes(spelling) for spelling in self._in_text]
         self._broken = [spelling for spelling in self._in_bytes if set(spelling) & set(BREAKS)]
@@ -84,6 +85,7 @@ class Redactor:
         found = [Span(*match.span(), "") for match in compiled(_MARK).finditer(text)] if "[redacted:" in text else []
         text = _blank_out(text, found)
         values = merge_overlapping(list(_occurrences(text, spellings)))
+        # Blanked out before the next pass, so that no two spans overlap; offsets stay.
         text = _blank_out(text, values)
         known = find_credentials(text)
         named = find_assignments(_blank_out(text, known))
@@ -253,6 +255,7 @@ class StreamRedactor:
         """The text after a credential that was too long to hold back."""
         if not self._is_skipping:
             return text
+        # A credential ends at a line break or a quote.
         ends = [at for at in map(text.find, "\n\r\"'") if at >= 0]
         self._is_skipping = not ends
         return text[min(ends) :] if ends else ""
@@ -288,6 +291,7 @@ class StreamRedactor:
         upto = max(self._passed_on, *(self._buffer.rfind(blank) + 1 for blank in _BLANKS))
         if _PROMPT.fullmatch(self._buffer, upto):
             upto = len(self._buffer)
+        # May be the beginning of a private key, which is recognised by its first line.
         dashes = self._buffer.find("-----", self._passed_on)
         if dashes >= 0:
             upto = min(upto, dashes)

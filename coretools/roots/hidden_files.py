@@ -179,6 +179,7 @@ class DenyRules:
         parts = relative_path.split("/")
         if not any(map(self._is_suspect, parts)):
             return None
+        # From the top: what lies in a denied directory is denied, whatever later rules say of it.
         for end in range(1, len(parts) + 1):
             glob = self._verdict(parts[:end])
             if glob is not None:
@@ -212,6 +213,7 @@ class DenyRules:
         return f"{names[-1]}/*" if self._is_by_content and is_significant_directory(names[-1]) else None
 
     def _verdict(self, names: list[str]) -> str | None:
+        # The last rule that matches decides, as in gitignore(5).
         for rule in reversed(self._rules):
             if components_match(names, rule.whole):
                 return rule.glob if rule.denies else None
@@ -281,6 +283,7 @@ class HiddenInodes:
 
     def remember(self, inode: Inode, kind: str) -> None:
         """Record a hidden file with its kind."""
+        # Moved to the end: the first entry is the one that was seen least recently.
         self._kinds.pop(inode, None)
         self._kinds[inode] = kind
         self._numbers.add(inode.number)

@@ -106,6 +106,7 @@ class Undo:
         while not self._open_existing():
             with suppress(FileExistsError):
                 os.mkdir(UNDO_DIRECTORY, dir_fd=self._directory.fd)
+        # `roll_back` left something behind, perhaps the only copy.
         if os.listdir(self._fd):
             self._release()
             raise Conflict(
@@ -120,6 +121,7 @@ class Undo:
             return
         with suppress(OSError, CoreError):
             self._remove(_DROPPED)
+            # Renamed first: a server that is killed while it deletes must not restore half of it.
             os.rename(UNDO_DIRECTORY, _DROPPED, src_dir_fd=self._directory.fd, dst_dir_fd=self._directory.fd)
             self._remove(_DROPPED)
         self._release()
@@ -152,6 +154,7 @@ class Undo:
             return False
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Another call may have removed it between `open` and `flock`; the lock is then on nothing.
             is_same = os.path.samestat(os.fstat(self._fd), os.stat(UNDO_DIRECTORY, dir_fd=self._directory.fd))
         except BlockingIOError:
             self._release()
@@ -196,6 +199,7 @@ class Undo:
                 kept.write(file.read(found.st_size))  # and no more: a command may be appending
                 kept.flush()
                 os.utime(copy, ns=(found.st_atime_ns, found.st_mtime_ns))
+        # Complete before it gets its name: `_restore` deletes a part.
         os.rename(f"{_PART}{name}", name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
 
     def _restore(self, kept: str) -> None:

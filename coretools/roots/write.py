@@ -87,6 +87,7 @@ class PathLocks:
         keys = find_keys()
         for _ in range(_TRIES):
             with self._lock(keys):
+                # Resolved again under the lock: a link on the way may have changed while this waited.
                 found = find_keys()
                 if found <= keys:
                     yield
@@ -102,6 +103,7 @@ class PathLocks:
         try:
             with self._changed:
                 while self._is_blocked(waiter):
+                    # With a timeout only because a cancelled call has to be noticed; a release notifies.
                     self._changed.wait(_CANCEL_CHECK_SECONDS)
                     check_cancelled()
             yield
@@ -156,6 +158,7 @@ def write_bytes(
             write_all(fd, data)
             if found is not None:
                 advance_modification_time(fd, found)
+            # Before the rename: after a crash the name must not lead to an empty file.
             os.fsync(fd)
             commit(resolved, name, overwrite=overwrite, expected=expected)
         return WrittenFile(resolved.display_path, found is None, len(data))
@@ -230,6 +233,7 @@ def move(roots: Roots, source: str, destination: str, *, overwrite: bool = False
         try:
             _rename(origin, target, overwrite=overwrite)
         except OSError as error:
+            # EXDEV: another file system, or another mount of the same one (rename(2)).
             if error.errno != errno.EXDEV:
                 raise
             _copy_and_delete(origin, target, overwrite=overwrite)

@@ -249,6 +249,7 @@ class CommandTools:
                 f"{found.id}: {INPUT_BUFFER_BYTES - feed.room} bytes wait to be read by it;"
                 f" {INPUT_BUFFER_BYTES} is the most"
             )
+        # A later `wait_run` must not match what was printed before this input.
         found.match_offset = found.output.end
         is_terminal = found.terminal is not None
         feed.write(data + (_END_OF_TRANSMISSION if end and is_terminal else b""))

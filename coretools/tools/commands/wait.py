@@ -69,6 +69,7 @@ class OutputMatcher:
             self._run.match_offset = start + length
             return True
         whole = data.rfind(b"\n") + 1
+        # The unfinished line is searched again with what follows it, up to a limit.
         self._at = start + max(whole, len(data) - LINE_BYTES)
         return False
 
@@ -198,6 +199,7 @@ async def wait(run: Job, until: WaitConditions, pulse: ProgressReporter) -> Wait
 
 async def _check(run: Job, until: WaitConditions, began: float) -> tuple[WaitOutcome | None, float]:
     """Return the event that occurred, or the latest time for the next check."""
+    # Taken first: output that comes with the end must be searched before "exit" is reported.
     was_alive = run.is_alive
     met = await _condition_met(until, was_alive=was_alive)
     if met is not None:
