@@ -196,6 +196,7 @@ class Dispatcher:
             arguments[name] = call if kind is Call else self._services
         if command.is_async:
             return await command.function(**arguments)
+        # On the event loop first, which saves the change of threads; `WouldBlock` means that a thread is needed.
         if command.declaration.nonblocking:
             try:
                 return run_nonblocking(command.function, arguments)
@@ -231,6 +232,7 @@ def _expected_error(error: BaseException) -> CoreError | None:
         return None
     found = [_expected_error(inner) for inner in error.exceptions]
     expected = [inner for inner in found if inner is not None]
+    # One unexpected exception makes the whole group a bug.
     if len(expected) < len(found):
         return None
     # An answer would not help a call in which something else failed.
@@ -259,6 +261,7 @@ def _result_outcome(result: Result, data: dict[str, Any] | None) -> Outcome:
     if not isinstance(text, str):
         raise TypeError(f"{type(result).__qualname__}.text() returned {type(text).__name__}")
     if not all(map(_is_plain, facts.values())):
+        # Raises for what is no JSON, here where it becomes the error of this call.
         json.dumps(facts, allow_nan=False)
     return Outcome(text=text, data=data, facts=facts, failed=result.failed)
 

@@ -88,6 +88,7 @@ class LiveCatalog:
         selection = self.selection_of(principal)
         found = self._catalogs.get(selection)
         if found is None:
+            # The older one, so that `follow` rebuilds all if any was built before a change.
             self._version = min(self._version, self.registry.version) if self._catalogs else self.registry.version
             found = self._catalogs[selection] = self._build(selection)
         return found
@@ -166,6 +167,7 @@ class LiveCatalog:
         try:
             while True:
                 await changed.wait()
+                # Several changes become one; bounded, so that a registry that never rests is followed too.
                 for _ in range(MAX_DEBOUNCES):
                     changed.clear()
                     await self.sleep(DEBOUNCE_SECONDS)
@@ -176,6 +178,7 @@ class LiveCatalog:
             stop()
 
     async def _replace(self) -> None:
+        # Read before building: a change during it makes another round.
         registry, version = self.registry, self.registry.version
         # In its own task: an author's type may raise anything, which must not end `follow`.
         building = asyncio.get_running_loop().create_task(self._rebuild())

@@ -230,6 +230,7 @@ class Registry:
         matches = any(fnmatchcase(name, pattern) for pattern in self._policy.ask for name in names)
         if declared.needs_confirmation or not matches:
             return command
+        # A caller whose confirmation does not count is not told of the argument for it.
         unlisted = declared.unlisted_asks if self._policy.trusts_answers else (*declared.unlisted_asks, CONFIRM)
         asks = dict.fromkeys((*declared.asks, CONFIRM))
         return replace(
@@ -248,6 +249,7 @@ class Registry:
                 raise BadSetting(f"[tools] ask holds {pattern!r}, which matches no tool")
 
     def _notify(self) -> None:
+        # Outside the lock, and a copy: a listener may change this registry or unsubscribe.
         for listener in tuple(self._change_listeners):
             listener()
 
