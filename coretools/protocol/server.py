@@ -100,10 +100,10 @@ def _require(name: str, known: tuple[str, ...]) -> None:
 
 
 def _shown(values: list[str]) -> types.CompleteResult:
-    shown = values[:MAX_RETURNED]
+    returned = values[:MAX_RETURNED]
     # No more than MAX_VALUES values were collected, so the total is unknown.
     total = len(values) if len(values) < MAX_VALUES else None
-    completion = types.Completion(values=shown, total=total, has_more=len(shown) < len(values))
+    completion = types.Completion(values=returned, total=total, has_more=len(returned) < len(values))
     return types.CompleteResult(completion=completion)
 
 

@@ -53,8 +53,8 @@ def redacted_command_line(argv: Sequence[str], redactor: Redactor | None = None)
     """The command as one printable line of at most `MAX_LINE_CHARACTERS` characters; omitted ones are counted."""
     redactor = redactor or Redactor()
     words = _Words(redactor).redacted([word[:_EXAMINED] for word in argv[:MAX_WORDS]])
-    shown = [_cut(shorter, len(whole)) for shorter, whole in zip(words, argv, strict=False)]
-    line = escape_unprintable(join([word.replace("\0", "\\x00") for word in shown]))
+    display_words = [_cut(shorter, len(whole)) for shorter, whole in zip(words, argv, strict=False)]
+    line = escape_unprintable(join([word.replace("\0", "\\x00") for word in display_words]))
     if len(argv) > MAX_WORDS:
         line += f" [... {len(argv) - MAX_WORDS} more words ...]"
     if len(line) > MAX_LINE_CHARACTERS:

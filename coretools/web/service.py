@@ -315,5 +315,5 @@ def _log_addresses(config: Config, listening: Sequence[socket.socket]) -> None:
     scheme = "https" if config.server.tls_certificate else "http"
     for one in listening:
         host, port = one.getsockname()[:2]
-        shown = f"[{host}]" if one.family == socket.AF_INET6 else host
-        logger.info("listening on %s://%s:%s%s", scheme, shown, port, PATH)
+        display_host = f"[{host}]" if one.family == socket.AF_INET6 else host
+        logger.info("listening on %s://%s:%s%s", scheme, display_host, port, PATH)

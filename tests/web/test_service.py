@@ -237,6 +237,7 @@ async def test_a_call_that_does_not_end_in_time_gets_a_response(tmp_path: Path, 
                     await until((root / "up").exists)
                     server.process.send_signal(signal.SIGTERM)
             assert (answers[0].status_code, answers[0].json()["error"]["data"]["kind"]) == (503, "ending")
+            assert answers[0].headers["x-content-type-options"] == "nosniff"
         assert server.process.wait(SECONDS) == 128 + signal.SIGTERM
         assert "Traceback" not in server.log.read_text()
 

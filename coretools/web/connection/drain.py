@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from coretools.protocol.process_exit import Draining
 from coretools.web.common.error_response import error_response
 from coretools.web.common.events import ResponseState
+from coretools.web.common.headers import RESPONSE_HEADERS
 from coretools.web.sessions.batches import IS_CALL_KEY
 from coretools.web.sessions.response_format import MESSAGE_KEY
 
@@ -99,7 +100,8 @@ class DrainMiddleware:
         if answer.is_stream:
             await answer.send({"type": "http.response.body", "body": _last_event(scope), "more_body": False})
         elif not answer.is_begun:
-            await error_response(503, CUT, kind=KIND, headers={"Retry-After": RETRY_SECONDS})(
+            # The validator, which adds the headers of every response, is within this middleware.
+            await error_response(503, CUT, kind=KIND, headers={"Retry-After": RETRY_SECONDS, **RESPONSE_HEADERS})(
                 scope, receive, answer.send
             )
 
