@@ -50,8 +50,10 @@ def require_profile(name: str) -> str:
 class Limits:
     """Resource limits of one call, or of the whole server. Sizes in bytes, times in seconds."""
 
+    answer_bytes: int = 20_000
+    """Most bytes of text in the answer of a tool: about 5,000 tokens, what a model reads in one turn."""
     read_bytes: int = 256 * 1024
-    """Most bytes of file text in one answer: about 64,000 tokens, more than a client shows a model."""
+    """Most bytes of a file, or of the output of a run, in one read of a resource."""
     file_bytes: int = 64 * 1024 * 1024
     """Largest file that is read into memory to find lines in it or to edit it."""
     write_bytes: int = 16 * 1024 * 1024

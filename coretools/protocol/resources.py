@@ -13,7 +13,8 @@ from coretools.errors import CoreError, InvalidArguments, NotFound
 from coretools.operations.completion import with_prefix
 from coretools.process.jobs.job_table import Job, JobTable
 from coretools.protocol.resource_addresses import MAX_SHOWN_URI, NoResource, match_template
-from coretools.tools.commands.results import from_offset, line_of, resource_of
+from coretools.tools.commands.results import line_of
+from coretools.tools.commands.run_output import from_offset, resource_of
 
 TEMPLATE = "coretools://runs/{run}/output{?offset}"
 MIME_TYPE = "text/plain"

@@ -59,10 +59,12 @@ def without_escapes(text: str) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """Shorten a text over `most` characters to its start (a quarter) and its end, at line boundaries if possible."""
-    if len(text) <= most:
+    """Shorten a text over `most` bytes to its start (a quarter) and its end, in whole lines if possible."""
+    data = text.encode("utf-8", "replace")
+    if len(data) <= most:
         return text
-    head, tail = text[: most // 4], text[-(most - most // 4) :]
+    head = data[: most // 4].decode("utf-8", "ignore")
+    tail = data[-(most - most // 4) :].decode("utf-8", "ignore")
     head = head[: head.rfind("\n") + 1] or head
     tail = tail[tail.find("\n") + 1 :] or tail
     return f"{head.rstrip()}\n[... {len(text) - len(head) - len(tail)} characters left out ...]\n{tail}"
@@ -116,10 +118,17 @@ class ExecutionSummary:
     """Explanations of a failure whose own message does not name the cause."""
 
     @classmethod
-    def of(cls, runs: Sequence[Completed], output: str, explanations: Explanations = NONE) -> Self:
-        """Summarise a sequence of runs; the last one decides."""
+    def of(
+        cls,
+        runs: Sequence[Completed],
+        output: str,
+        explanations: Explanations = NONE,
+        *,
+        examined: str | None = None,
+    ) -> Self:
+        """Summarise a sequence of runs; the last one decides. `examined`: more of the output, for the explanations."""
         last = runs[-1]
-        notes = explanations.of(argv=last.argv, tier=last.tier, failed=not last.ok, output=output)
+        notes = explanations.of(argv=last.argv, tier=last.tier, failed=not last.ok, output=examined or output)
         return cls(
             command="; ".join(join(run.argv) for run in runs),
             exit_code=None if last.signal else last.exit_code,
@@ -132,7 +141,7 @@ class ExecutionSummary:
             stopped_for=last.stopped_for,
             made=tuple(path for run in runs for path in run.made),
             output=output,
-            dropped_bytes=sum(run.stdout.dropped_bytes + run.stderr.dropped_bytes for run in runs),
+            dropped_bytes=sum(map(_dropped_bytes, runs)),
             notes=(*notes, *chain.from_iterable(run.remarks for run in runs)),
         )
 
@@ -169,6 +178,10 @@ class ExecutionSummary:
     def remarks(self) -> list[str]:
         """Lines between the first line and the output."""
         return lines_of([*self.notes, *([made_text(self.made)] if self.made else [])])
+
+
+def _dropped_bytes(run: Completed) -> int:
+    return run.stdout.dropped_bytes + run.stderr.dropped_bytes
 
 
 # Where a program starts, and its timeout: the same for commands, builds and tests.

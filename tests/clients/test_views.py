@@ -107,7 +107,7 @@ async def results(folder: Path) -> dict[str, dict[str, Any]]:
         "error": ("git_diff", {"repository": "nowhere"}),
         "tests": ("ci_test", {"project": "project", "command": "python3 -m unittest -v"}),
     }
-    settings = Settings(roots=(str(folder),), limits=Limits(output_bytes=4096))
+    settings = Settings(roots=(str(folder),), limits=Limits(answer_bytes=4096))
     async with open_assembly(settings, dict(os.environ)) as assembly:
         extensions = assembly.extensions(QuestionFactory(Asking()))
         server = build_server(

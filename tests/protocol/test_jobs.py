@@ -124,7 +124,7 @@ def test_the_output_of_a_run_is_a_resource(client: Peer) -> None:
 
 
 def test_a_read_of_a_resource_is_bounded(tmp_path: Path) -> None:
-    """runs-13: with the offset of the rest; a truncated result names it."""
+    """runs-13, answers-4: with the offset of the rest; a truncated result names it."""
     with peer(tmp_path, "--limit", "read_bytes=1000", "--limit", "output_bytes=500") as client:
         client.start_session()
         result = client.call("run_command", command="seq 1 1000")

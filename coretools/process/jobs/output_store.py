@@ -1,16 +1,28 @@
 """Stores the output of a job within limits: the end in memory, the part before it in a file, the oldest dropped.
 
-Every byte has an offset that never changes, counted from the first byte of the output. Used on the event loop; nothing
-here waits.
+Every byte has an offset that never changes, counted from the first byte of the output, and every line a number, counted
+from 1. Used on the event loop; nothing here waits.
 """
 
 import os
 import tempfile
+from bisect import bisect_left
+from typing import NamedTuple
 
 from coretools.errors import InputOutput
 
 MEMORY_BYTES = 128 * 1024
 """Part of each output in memory; up to twice as much before it is spilled."""
+
+
+CHECKPOINT_BYTES = 64 * 1024
+"""Distance of the offsets at which the number of the line is remembered."""
+
+
+class _Checkpoint(NamedTuple):
+    offset: int
+    newlines: int
+    """Newlines before the offset."""
 
 
 class DiskQuota:
@@ -50,6 +62,8 @@ class OutputStore:
         """Offset of the oldest byte that is kept, and so the number of dropped bytes."""
         self.end = 0
         """Offset after the last byte, and so the length of the output."""
+        self._newlines = 0
+        self._checkpoints = [_Checkpoint(0, 0)]
 
     @property
     def kept_bytes(self) -> int:
@@ -60,6 +74,11 @@ class OutputStore:
         """Append a chunk. On a full disk the older part of the output is lost, never the newest."""
         self._memory += data
         self.end += len(data)
+        self._newlines += data.count(b"\n")
+        if self.end - self._checkpoints[-1].offset >= CHECKPOINT_BYTES:
+            self._checkpoints.append(_Checkpoint(self.end, self._newlines))
+            if len(self._checkpoints) > 2 * self._file_bytes // CHECKPOINT_BYTES + 2:  # of output that is dropped
+                del self._checkpoints[: bisect_left(self._checkpoints, self.first, key=lambda one: one.offset)]
         # Not for every chunk: many small ones cost one copy in all.
         if len(self._memory) > 2 * self._memory_bytes:
             self._spill(len(self._memory) - self._memory_bytes)
@@ -81,6 +100,37 @@ class OutputStore:
         if stop > border:
             parts.append(bytes(self._memory[max(0, start - border) : stop - border]))
         return b"".join(parts)
+
+    @property
+    def lines(self) -> int:
+        """Lines written so far, an incomplete last one included."""
+        is_complete = self.end == 0 or self.read(self.end - 1, 1) == b"\n"
+        return self._newlines + (not is_complete)
+
+    def line_start(self, number: int) -> int:
+        """The offset at which a line begins; `end` beyond the last line, and no less than `first`."""
+        # The last checkpoint before the newline that ends the line above.
+        at = max(0, bisect_left(self._checkpoints, number - 1, key=lambda one: one.newlines) - 1)
+        offset, newlines = self._checkpoints[at]
+        missing = number - 1 - newlines
+        while missing > 0 and offset < self.end:
+            block = self.read(offset, CHECKPOINT_BYTES)
+            offset = max(offset, self.first)
+            found = block.count(b"\n")
+            if found >= missing:
+                return offset + _after_newlines(block, missing)
+            missing -= found
+            offset += len(block)
+        return max(offset, self.first)
+
+    def line_number(self, offset: int) -> int:
+        """The number of the line that contains an offset. Of dropped output only the checkpoints are known."""
+        at = max(0, bisect_left(self._checkpoints, offset + 1, key=lambda one: one.offset) - 1)
+        start, newlines = self._checkpoints[at]
+        while start < offset and (block := self.read(start, min(CHECKPOINT_BYTES, offset - start))):
+            newlines += block.count(b"\n")
+            start = max(start, self.first) + len(block)
+        return newlines + 1
 
     def close(self) -> None:
         """Drop everything. Idempotent."""
@@ -133,3 +183,11 @@ class OutputStore:
             parts.append(part)
             start += len(part)
         return b"".join(parts)
+
+
+def _after_newlines(data: bytes, count: int) -> int:
+    """Return the offset after `count` newlines; the data must contain that many."""
+    end = 0
+    for _ in range(count):
+        end = data.index(b"\n", end) + 1
+    return end

@@ -9,6 +9,7 @@ from typing import Annotated, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from coretools.operations.content import Result
+from coretools.tools.answer_budget import cut_lines, fitting_values
 from coretools.tools.execution_result import ExecutionSummary, plain, shortened
 
 # The report that every output reader produces: counts, and each failure with its location.
@@ -130,6 +131,10 @@ SHOWN_WITH_REPORT = 4_000
 """Characters shown of the output besides a list of failures."""
 
 
+FAILURES_BYTES = 8_000
+"""Bytes of the failures listed."""
+
+
 class StepsResult(Result):
     """Result of `ci_build` and `ci_restore`."""
 
@@ -148,7 +153,7 @@ class StepsResult(Result):
 
     def text(self) -> str:
         """Verdict and command, what was detected, and the output, which is shortened after success."""
-        shown = shortened(self.summary.output, SHOWN_IF_FAILED if self.failed else SHOWN_IF_OK)
+        shown = shortened(cut_lines(self.summary.output), SHOWN_IF_FAILED if self.failed else SHOWN_IF_OK)
         head = f"{self.summary.verdict()} in {self.summary.duration_seconds:.1f} s ({self.summary.command})"
         dropped = f"[{self.summary.dropped_bytes} bytes of output not kept]" if self.summary.dropped_bytes else ""
         return "\n".join(part for part in (head, self.chosen, dropped, *self.summary.remarks(), shown) if part)
@@ -217,7 +222,7 @@ class SuiteReport(Result):
             timed_out=summary.timed_out,
             seconds=summary.duration_seconds,
             counts=_counts(report) if report else {},
-            failures=[FailedTest.of(failure) for failure in report.failures] if report else [],
+            failures=_that_fit([FailedTest.of(failure) for failure in report.failures]) if report else [],
         )
 
     def text(self) -> str:
@@ -235,7 +240,7 @@ class SuiteReport(Result):
             lines.append(f"[... {unlisted} more failures not listed ...]")
         if self.failed or not self.counts:
             most = SHOWN_WITH_REPORT if self.failures else SHOWN_IF_FAILED
-            lines += ["[output]", shortened(self.summary.output, most)]
+            lines += ["[output]", shortened(cut_lines(self.summary.output), most)]
         return "\n".join(lines)
 
     def _headline(self) -> str:
@@ -245,6 +250,11 @@ class SuiteReport(Result):
         errors = f", {self.counts['errors']} errors" if self.counts["errors"] else ""
         summary = ", ".join(f"{self.counts[name]} {name}" for name in ("passed", "failed", "skipped"))
         return f"{summary}{errors} {seconds}"
+
+
+def _that_fit(failures: Sequence[FailedTest]) -> list[FailedTest]:
+    fields = fitting_values([failure.model_dump() for failure in failures], FAILURES_BYTES)
+    return [*failures[: len(fields)]]
 
 
 def _counts(report: ParsedReport) -> dict[str, int]:

@@ -1,25 +1,18 @@
 """Results of the run tools: the state of a run, and a part of its output."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from pydantic import Field
 
 from coretools.operations.content import Result
 from coretools.process.jobs.job_table import Job
-from coretools.redaction.redactor import Redactor
 from coretools.shell_words import join
-from coretools.tools.execution_result import ExecutionSummary, plain, printed, streams, visible, without_escapes
+from coretools.tools.commands.run_output import OutputPart
+from coretools.tools.execution_result import ExecutionSummary, plain, without_escapes
 from coretools.tools.failure_explanations import EXAMINED_CHARACTERS, Explanations, lines_of, made_text
-from coretools.truncation import HEAD_SHARE, Excerpt
 
 ARGV_CHARACTERS = 80
 """Characters shown of a command line in a list."""
-
-
-def resource_of(run: Job) -> str:
-    """Return the URI of the resource with the complete output of a run."""
-    return f"coretools://runs/{run.id}/output"
 
 
 def state_of(run: Job) -> str:
@@ -65,19 +58,6 @@ def facts_of(run: Job) -> dict[str, object]:
     return facts
 
 
-@dataclass(frozen=True, slots=True)
-class OutputPart:
-    """A part of an output, ready to be shown."""
-
-    text: str
-    note: str = ""
-    """What is missing and how to get it."""
-    is_cut: bool = False
-    """Whether something was omitted because of its length."""
-    stop: int = 0
-    """Offset after the shown part."""
-
-
 class RunReport(Result):
     """Result of a tool about one run."""
 
@@ -101,7 +81,7 @@ class RunReport(Result):
         kind: str = "",
         notes: tuple[str, ...] = (),
     ) -> "RunReport":
-        """Build the report and mark the shown output as reported. `kind` is the event that ended a wait."""
+        """Build the report and mark the excerpt as reported. `kind` is the event that ended a wait."""
         excerpt = excerpt or OutputPart("")
         run.reported_end = max(run.reported_end, excerpt.stop)
         failed = kind == "exit" and not (run.completed is not None and run.completed.ok)
@@ -128,13 +108,18 @@ class RunReport(Result):
         return "\n".join(part for part in (f"[{self.headline}]", *lines_of(self.notes), self.output, self.note) if part)
 
 
-def notes_of(run: Job, explanations: Explanations) -> tuple[str, ...]:
-    """Return the explanations for a failed run, or for what a running one has met so far."""
+def examined_text(run: Job) -> str:
+    """Return the start and the end of an output, for the explanations."""
     output = run.output
     head = output.read(output.first, EXAMINED_CHARACTERS)
     stop = output.first + len(head)
     tail = output.read(max(stop, output.end - EXAMINED_CHARACTERS), EXAMINED_CHARACTERS)
-    text = without_escapes((head + b"\n" + tail).decode("utf-8", "replace"))
+    return without_escapes((head + b"\n" + tail).decode("utf-8", "replace"))
+
+
+def notes_of(run: Job, explanations: Explanations) -> tuple[str, ...]:
+    """Return the explanations for a failed run, or for what a running one has met so far."""
+    text = examined_text(run)
     is_well = run.completed is not None and run.completed.ok
     tier = run.tier if run.completed is None else run.completed.tier
     remarks = () if run.completed is None else run.completed.remarks
@@ -161,77 +146,6 @@ def line_of(run: Job) -> str:
     shown = command if len(command) <= ARGV_CHARACTERS else command[: ARGV_CHARACTERS - 4] + " ..."
     terminal = f" {run.terminal.columns}x{run.terminal.rows}" if run.terminal else ""
     return f"{run.id} {state_of(run)}, {run.seconds:.0f} s, {run.output.end} bytes{terminal}: {shown}"
-
-
-def both_streams(run: Job, redactor: Redactor | None = None) -> OutputPart:
-    """Return the kept output of a run that ended within its call; standard error is marked."""
-    done = run.completed
-    if done is None:
-        return OutputPart("")
-    text = streams(printed(done.stdout, redactor), printed(done.stderr, redactor))
-    if not done.stdout.dropped_bytes + done.stderr.dropped_bytes:
-        return OutputPart(text)
-    return OutputPart(text, _bracketed([_how_to_read(run, run.output.first)]), is_cut=True)
-
-
-def new_output(run: Job, most: int) -> OutputPart:
-    """Return the output that no call has reported yet: its head and tail if it exceeds `most` bytes."""
-    output = run.output
-    start = max(run.reported_end, output.first)
-    left = output.end - start
-    if left <= most:
-        excerpt = Excerpt(output.read(start, left), b"", 0)
-    else:
-        head = int(most * HEAD_SHARE)
-        tail = most - head
-        excerpt = Excerpt(output.read(start, head), output.read(output.end - tail, tail), left - most)
-    text = _shown(run, excerpt.text())
-    notes = []
-    if start > 0 and start == output.first:
-        notes.append(f"{output.first} bytes before this are gone")
-    if excerpt.dropped_bytes:
-        notes.append(_how_to_read(run, start))
-    return OutputPart(text.rstrip("\n"), _bracketed(notes), excerpt.dropped_bytes > 0, output.end)
-
-
-def from_offset(run: Job, offset: int, most: int, *, lines: int | None = None) -> OutputPart:
-    """Return at most `most` bytes, or that many lines, from an offset on."""
-    output = run.output
-    start = max(offset, output.first)
-    data = output.read(start, most)
-    if lines is not None:
-        data = b"".join(data.splitlines(keepends=True)[:lines])
-    stop = start + len(data)
-    notes = [f"bytes {start} to {stop} of {output.end}"]
-    if start > offset:
-        notes.append(f"{output.first} bytes before this are gone")
-    if stop < output.end:
-        notes.append(f"goes on at offset={stop}")
-    return OutputPart(_shown(run, data.decode("utf-8", "replace")).rstrip("\n"), _bracketed(notes), stop=stop)
-
-
-def last_lines(run: Job, lines: int, most: int) -> OutputPart:
-    """Return the last lines, at most `most` bytes."""
-    output = run.output
-    data = output.read(output.end - most, most)
-    data = b"".join(data.splitlines(keepends=True)[-lines:])
-    start = output.end - len(data)
-    note = _bracketed([f"bytes {start} to {output.end}"])
-    return OutputPart(_shown(run, data.decode("utf-8", "replace")).rstrip("\n"), note, stop=output.end)
-
-
-def _shown(run: Job, text: str) -> str:
-    """Make escape sequences of a terminal visible, since its output is useless without them; else remove them."""
-    return visible(text) if run.terminal else plain(text)
-
-
-def _how_to_read(run: Job, offset: int) -> str:
-    what = f"the last {run.output.kept_bytes} bytes" if run.output.first else "all"
-    return f"{what}: read_run run={run.id} offset={offset}, or {resource_of(run)}"
-
-
-def _bracketed(notes: list[str]) -> str:
-    return f"[{'; '.join(notes)}]" if notes else ""
 
 
 class CommandResult(Result):

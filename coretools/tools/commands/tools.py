@@ -26,17 +26,16 @@ from coretools.redaction.redactor import Redactor
 from coretools.roots.root import Directory
 from coretools.roots.root_set import Roots
 from coretools.shell_words import split, words
-from coretools.tools.commands.results import (
-    CommandResult,
+from coretools.tools.answer_budget import content_bytes
+from coretools.tools.commands.results import CommandResult, RunList, RunReport, examined_text, line_of, notes_of
+from coretools.tools.commands.run_output import (
     OutputPart,
-    RunList,
-    RunReport,
-    both_streams,
+    finished_output,
     from_offset,
     last_lines,
-    line_of,
+    line_range,
+    matching_lines,
     new_output,
-    notes_of,
 )
 from coretools.tools.commands.wait import OutputMatcher, PortWatch, ProgressReporter, WaitConditions, wait
 from coretools.tools.execution_result import ExecutionSummary, open_to_start, plain, timeout
@@ -213,24 +212,33 @@ class CommandTools:
     async def read_run(
         self,
         run: str,
-        offset: Annotated[int | None, Field(ge=0)] = None,
         *,
-        head: Lines = None,
+        start_line: Lines = None,
+        end_line: Lines = None,
         tail: Lines = None,
+        pattern: str = "",
+        context: Annotated[int, Field(ge=0, le=50)] = 0,
+        offset: Annotated[int | None, Field(ge=0)] = None,
         call: Call = _NO_CALL,
     ) -> RunReport:
-        """What a run printed: what is new (a terminal's screen), from byte `offset`, or `head` or `tail` lines."""
+        """What a run printed: what is new (a terminal's screen), lines by number, `tail`, or matches of `pattern`.
+
+        `context` lines stand around a match. `offset` reads bytes.
+        """
         found = self._runs.get(run, call.principal)
-        most = self._limits.output_bytes
-        if tail is not None:
-            if head is not None or offset is not None:
-                raise InvalidArguments("tail: goes with neither head nor offset")
-            excerpt = last_lines(found, tail, most)
-        elif head is not None or offset is not None:
-            excerpt = from_offset(found, offset or 0, most, lines=head)
+        _require_one(lines=start_line or end_line, tail=tail, pattern=pattern or None, offset=offset)
+        most = content_bytes(self._limits)
+        if pattern:
+            part = await matching_lines(found, pattern, context, most, self._limiter)
+        elif start_line is not None or end_line is not None:
+            part = line_range(found, start_line or 1, end_line, most)
+        elif tail is not None:
+            part = last_lines(found, tail, most)
+        elif offset is not None:
+            part = from_offset(found, offset, most)
         else:
-            excerpt = await self._news(found)
-        return self._report(found, excerpt=excerpt)
+            part = await self._news(found)
+        return self._report(found, excerpt=part)
 
     @tool(Effect.CHANGE, open_world=True)
     async def write_run(self, run: str, text: str, *, end: bool = False, call: Call = _NO_CALL) -> RunReport:
@@ -298,7 +306,10 @@ class CommandTools:
             await self._runs.run_job(run, cwd=started.directory, options=started.options)
             group.cancel_scope.cancel()
         return self._result(
-            run, await self._screen(run) if run.screen is not None else both_streams(run, self._redactor)
+            run,
+            await self._screen(run)
+            if run.screen is not None
+            else await finished_output(run, content_bytes(self._limits), self._limiter, self._redactor),
         )
 
     def _result(self, run: Job, excerpt: OutputPart) -> CommandResult:
@@ -310,7 +321,8 @@ class CommandTools:
         done = run.completed
         if run.error is not None or done is None:
             raise run.error or Conflict(f"{run.id}: the server ends")
-        summary = ExecutionSummary.of([done], excerpt.text, self._explanations)
+        examined = examined_text(run) if excerpt.is_cut else excerpt.text
+        summary = ExecutionSummary.of([done], excerpt.text, self._explanations, examined=examined)
         if not excerpt.is_cut:
             self._runs.forget(run)
             return CommandResult(summary=summary)
@@ -322,7 +334,9 @@ class CommandTools:
         return RunReport.of(run, event=event, excerpt=excerpt, kind=kind, notes=notes_of(run, self._explanations))
 
     async def _news(self, run: Job) -> OutputPart:
-        return await self._screen(run) if run.screen is not None else new_output(run, self._limits.output_bytes)
+        if run.screen is not None:
+            return await self._screen(run)
+        return await new_output(run, content_bytes(self._limits), self._limiter)
 
     async def _screen(self, run: Job) -> OutputPart:
         """Draw the screen of a run's terminal."""
@@ -332,6 +346,19 @@ class CommandTools:
         data = run.output.read(end - MAX_REDRAWN_BYTES, MAX_REDRAWN_BYTES)
         text = await anyio.to_thread.run_sync(run.screen.draw, data, end, limiter=self._limiter)
         return OutputPart(plain(text), stop=end)
+
+
+def _require_one(**ways: object) -> None:
+    """Refuse a request for several parts of an output.
+
+    Raises:
+        InvalidArguments: more than one is given.
+    """
+    given = [name for name, value in ways.items() if value is not None]
+    if len(given) > 1:
+        raise InvalidArguments(
+            f"{' and '.join(given)} together: give lines (start_line, end_line), tail, pattern or offset"
+        )
 
 
 def _feed(stdin: str | None, *, is_open: bool, is_terminal: bool) -> InputBuffer | None:

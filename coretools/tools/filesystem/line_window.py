@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from coretools.errors import InvalidArguments
+from coretools.tools.answer_budget import LINE_CHARACTERS, cut_line
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +24,15 @@ class Window:
     """Number of the line in which `head` begins."""
     tail_first: int = 1
     """Number of the line in which `tail` begins."""
+    is_part: bool = False
+    """Whether `head` is a part of a line that was requested by its offset; it is not cut further."""
 
     def text(self, *, numbered: bool = False) -> str:
         """Return the text to show. Without `gap`, `note` and numbers it is the file, character for character."""
-        head = _numbered(self.head, self.first) if numbered else self.head
-        tail = _numbered(self.tail, self.tail_first) if numbered else self.tail
+        head = self.head if self.is_part else _with_cut_lines(self.head, self.first)
+        tail = _with_cut_lines(self.tail, self.tail_first)
+        head = _numbered(head, self.first) if numbered else head
+        tail = _numbered(tail, self.tail_first) if numbered else tail
         parts = [head]
         for remark, following in ((self.gap, tail), (self.note, "")):
             if remark:
@@ -65,6 +70,13 @@ class LineRange:
         given = [name for name, value in {**ranges, "limit": self.limit}.items() if value is not None]
         if len(given) > 1 and given != ["offset", "limit"]:
             raise InvalidArguments(f"{' and '.join(given)} together: give head, or tail, or offset with limit")
+
+
+def _with_cut_lines(text: str, first: int) -> str:
+    if len(text) <= LINE_CHARACTERS:
+        return text
+    lines = text.split("\n")
+    return "\n".join(cut_line(line, f"offset={first + at}, limit=1 shows it") for at, line in enumerate(lines))
 
 
 def _numbered(text: str, first: int) -> str:
@@ -131,10 +143,10 @@ def _range(text: str, offset: int, limit: int | None, display_path: str, budget_
             stop = start + len(body)
     last = offset + count_lines(text[start:stop]) - 1
     if offset == 1 and stop == len(text) and not omitted:
-        return Window(body)
+        return Window(body, is_part=limit == 1)
     where = f"line {offset}" if last <= offset else f"lines {offset} to {last}"
     more = f"; offset={last + 1} reads on" if last < total else ""
-    return Window(body, note=f"{where} of {total}{omitted}{more}", first=offset)
+    return Window(body, note=f"{where} of {total}{omitted}{more}", first=offset, is_part=limit == 1)
 
 
 def _last(text: str, count: int, budget_bytes: int) -> Window:

@@ -6,6 +6,7 @@ from pydantic import Field
 
 from coretools.operations.content import Result
 from coretools.roots.directory_listing import DirectoryEntry, DirectoryListing
+from coretools.tools.answer_budget import cut_line, fitting
 from coretools.tools.execution_result import escaped_name
 
 _MARKS = {"directory": "/", "link": "@"}
@@ -82,14 +83,15 @@ class ListingResult(Result):
     total: int
 
     @classmethod
-    def of(cls, listing: DirectoryListing) -> "ListingResult":
-        """Build the result from a listing."""
-        return cls(path=listing.display_path, entries=[_line(entry) for entry in listing.entries], total=listing.total)
+    def of(cls, listing: DirectoryListing, budget: int) -> "ListingResult":
+        """Build the result from a listing, with the entries that fit into `budget` bytes."""
+        lines = fitting((cut_line(_line(entry)) for entry in listing.entries), budget)
+        return cls(path=listing.display_path, entries=lines, total=listing.total)
 
     def text(self) -> str:
         """One entry per line; omitted entries are counted."""
         left_out = self.total - len(self.entries)
-        notes = [f"[{left_out} of {self.total} entries left out]"] if left_out else []
+        notes = [f"[{left_out} of {self.total} entries left out; search_files finds them by name]"] if left_out else []
         if not self.total:
             notes = ["[empty]"]
         return "\n".join([*self.entries, *notes])

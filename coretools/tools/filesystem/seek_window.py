@@ -102,18 +102,22 @@ class _FileWindow:
 
     def lines_from(self, start: Cursor, limit: int | None, budget: int) -> CountedWindow:
         data, is_end = self._forward(start.position, limit, budget)
+        is_part = limit == 1 or self._is_within_line(start)
         if data and not data.endswith(b"\n") and not is_end:
-            return self._part(start, data)
+            return self._part(start, data, is_part=is_part)
         last = start.line + data.count(b"\n") - data.endswith(b"\n")
         total = last if is_end else None
         if start.position == self.first and is_end:
-            return CountedWindow(Window(data.decode()), total if data else 0)
-        where = f"line {start.line}" if last <= start.line else f"lines {start.line} to {last}"
+            return CountedWindow(Window(data.decode(), is_part=is_part), total if data else 0)
+        where = _lines_text(start.line, last)
         stop = start.position + len(data)
         more = f" of {last}" if is_end else f", to byte {stop} of {self.source.size}; offset={last + 1}@{stop} reads on"
-        return CountedWindow(Window(data.decode(), note=where + more, first=start.line), total)
+        return CountedWindow(Window(data.decode(), note=where + more, first=start.line, is_part=is_part), total)
 
-    def _part(self, start: Cursor, data: bytes) -> CountedWindow:
+    def _is_within_line(self, cursor: Cursor) -> bool:
+        return cursor.position > self.first and self._byte(cursor.position - 1) != b"\n"
+
+    def _part(self, start: Cursor, data: bytes, *, is_part: bool) -> CountedWindow:
         """Return a part of a line that exceeds the budget. The rest of it can be read or skipped."""
         stop = start.position + len(data)
         remark = f"part of line {start.line}, to byte {stop} of {self.source.size}; offset={start.line}@{stop} reads on"
@@ -123,7 +127,7 @@ class _FileWindow:
             remark += f", offset={start.line + 1}@{stop + end} after {end} bytes that are left of it"
         elif len(block) == COUNT_BYTES:
             remark += f", offset={start.line + 1} after it"
-        return CountedWindow(Window(data.decode(), note=remark, first=start.line))
+        return CountedWindow(Window(data.decode(), note=remark, first=start.line, is_part=is_part))
 
     def last(self, count: int, budget: int) -> CountedWindow:
         data, start = self._backward(count, budget)
@@ -287,6 +291,10 @@ def _first_character(data: bytes) -> int:
 def _is_inside(byte: bytes) -> bool:
     """Whether this is a continuation byte of UTF-8."""
     return byte != b"" and byte[0] & 0xC0 == 0x80
+
+
+def _lines_text(first: int, last: int) -> str:
+    return f"line {first}" if last <= first else f"lines {first} to {last}"
 
 
 def _count(data: bytes) -> int:

@@ -6,7 +6,7 @@ their own: selecting lines, applying edits, formatting a diff.
 
 import re
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Annotated
@@ -30,14 +30,18 @@ from coretools.roots.resolve import resolve
 from coretools.roots.root_set import Roots
 from coretools.roots.text import binary_error, decode, newline_of, utf8_by_start
 from coretools.roots.write import create_directory, delete_file, lock_paths, move, write_bytes
+from coretools.tools.answer_budget import content_bytes
 from coretools.tools.filesystem.edit_diff import unified_diff
 from coretools.tools.filesystem.edits import Edit, apply_edits
 from coretools.tools.filesystem.line_window import LineRange, count_lines, window
 from coretools.tools.filesystem.results import ChangeResult, EditResult, FileText, ListingResult
-from coretools.tools.filesystem.seek_window import Cursor, seek_window
+from coretools.tools.filesystem.seek_window import CountedWindow, Cursor, seek_window
 
 WHOLE_BYTES = 256 * 1024
 """Largest file that is read whole with its lines counted. Of a larger UTF-8 file only the shown part is read."""
+
+SMALLEST_BUDGET = 256
+"""Bytes of text that an answer has room for, however long the line numbers are."""
 
 START_BYTES = 16 * 1024
 """Bytes examined to detect the encoding of a file that is not read whole."""
@@ -141,27 +145,42 @@ class FilesystemTools:
             return None
         encoding, first = found
         try:
-            seen = seek_window(file, lines, first_byte=first, budget_bytes=self._limits.read_bytes)
+            seen, content = self._within_answer(
+                lines, lambda budget: seek_window(file, lines, first_byte=first, budget_bytes=budget)
+            )
         except UnicodeDecodeError:
             return None
         text = seen.window.head + seen.window.tail
         if "\0" in text:
             raise binary_error(start, file.display_path, size=file.size)
         return FileText(
-            content=seen.window.text(numbered=lines.line_numbers),
+            content=content,
             encoding=encoding,
             newline=newline_of(text),
             lines=seen.lines,
             size=file.size,
         )
 
+    def _within_answer(self, lines: LineRange, select: Callable[[int], CountedWindow]) -> tuple[CountedWindow, str]:
+        """Select lines with the largest budget with which the text, numbers included, fits into an answer."""
+        budget = content_bytes(self._limits)
+        while True:
+            seen = select(budget)
+            content = seen.window.text(numbered=lines.line_numbers)
+            if budget < SMALLEST_BUDGET or len(content.encode("utf-8", "replace")) <= self._limits.answer_bytes:
+                return seen, content
+            budget //= 2
+
     def _text(self, data: bytes, display_path: str, lines: LineRange) -> FileText:
         if lines.cursor is not None:
             lines = replace(lines, offset=Cursor.parse(lines.cursor).line, cursor=None)
         text = decode(data, display_path)
-        seen = window(text.text, lines, display_path=display_path, budget_bytes=self._limits.read_bytes)
+        _, content = self._within_answer(
+            lines,
+            lambda budget: CountedWindow(window(text.text, lines, display_path=display_path, budget_bytes=budget)),
+        )
         return FileText(
-            content=seen.text(numbered=lines.line_numbers),
+            content=content,
             encoding=text.encoding,
             newline=text.newline,
             lines=count_lines(text.text),
@@ -207,7 +226,7 @@ class FilesystemTools:
     def list_directory(self, path: AnyPath = ".") -> ListingResult:
         """List a directory: directories end with /, links with @, files have a size."""
         listing = list_directory(self._roots, path, limit=self._limits.list_entries)
-        return ListingResult.of(listing)
+        return ListingResult.of(listing, content_bytes(self._limits))
 
     @tool(Effect.CHANGE)
     def delete_file(self, path: AnyPath) -> ChangeResult:

@@ -16,6 +16,7 @@ from coretools.errors import GitRefused, InvalidArguments, NotFound, TooLarge
 from coretools.process.confined import ConfinedRunner
 from coretools.process.run import Completed, RunOptions
 from coretools.process.runner import Runner
+from coretools.tools.answer_budget import content_bytes
 from coretools.tools.git.checkout import Checkout
 from coretools.tools.git.policy import FIXED_SETTINGS
 from coretools.tools.git.porcelain import single_line
@@ -87,6 +88,11 @@ class Git:
         self._programs = {name: given[name] for name in ("PATH",) if name in given}
         self._homes = {name: given[name] for name in HOMES if name in given}
         self._identity = {name: given[name] for name in commit_author.VARIABLES if name in given}
+
+    @property
+    def answer_bytes(self) -> int:
+        """The bytes of an answer that text of git may take."""
+        return content_bytes(self._limits)
 
     @property
     def identity(self) -> Mapping[str, str]:

@@ -13,6 +13,7 @@ from coretools.errors import GitRefused, NotFound, TooLarge
 from coretools.process.run import Completed
 from coretools.roots.read import kind_at
 from coretools.roots.root_set import Roots
+from coretools.tools.answer_budget import cut_line, cut_lines, fitting
 from coretools.tools.git.checkout import Checkout, hidden_reason, is_beneath, path_of, prefix, refuse_hidden
 from coretools.tools.git.commands import Git, require_success
 from coretools.tools.git.porcelain import as_text, quoted, read_names, read_raw, read_records
@@ -47,7 +48,7 @@ async def diff(
     """
     refuse_hidden(roots, checkout, names)
     if shape.is_summary:
-        changed, patch = await _names_and_summary(git, checkout, what, names)
+        changed, patch = await _names_and_summary(git, checkout, what, names, most_bytes=shape.most_bytes)
     else:
         changed, patch = await _names_and_patch(git, checkout, what, names, most_bytes=shape.most_bytes)
     if not changed:
@@ -64,7 +65,7 @@ async def diff(
         patch = await _patch(git, checkout, *what, "--", *names, most_bytes=shape.most_bytes)
     if patch.dropped_bytes:
         remarks.append("[for the rest name paths, or use stat to list the files]")
-    body = patch.text().rstrip("\n")
+    body = cut_lines(patch.text().rstrip("\n"))
     details = {"files": len(changed), "dropped_bytes": patch.dropped_bytes}
     return answer(checkout, [body, *remarks] if body else remarks, details=details)
 
@@ -87,12 +88,15 @@ async def _patch(git: Git, checkout: Checkout, *words: str, most_bytes: int) -> 
 
 
 async def _names_and_summary(
-    git: Git, checkout: Checkout, what: Sequence[str], names: Sequence[str]
+    git: Git, checkout: Checkout, what: Sequence[str], names: Sequence[str], *, most_bytes: int
 ) -> tuple[list[bytes], Excerpt | None]:
-    """Return the changed names and a summary."""
+    """Return the changed names and a summary: the files that fit, and the totals."""
     output = await git.output(checkout, "diff", *_SAFE, *_SUMMARY, *what, "--", *names)
     changed = sorted({record.split(b"\t", 2)[2] for record in read_names(output)})
-    return changed, Excerpt("\n".join(_summary(checkout, output)).encode(), b"", 0)
+    *lines, totals = _summary(checkout, output)
+    shown = fitting(map(cut_line, lines), most_bytes)
+    shown += [f"[{len(lines) - len(shown)} more files; name paths]"] if len(shown) < len(lines) else []
+    return changed, Excerpt("\n".join([*shown, totals]).encode("utf-8", "replace"), b"", 0)
 
 
 def _prefixes(checkout: Checkout) -> tuple[str, str]:
@@ -155,10 +159,11 @@ async def log(
     records = read_records(git.complete_output(completed, "log"), 5)
     if not records:
         await refuse_unknown(roots, git, checkout, names, trees=commits)
-    lines = log_lines(records[:limit]) or [f"no commits {'touch this path' if names else 'in this range'}"]
-    if len(records) > limit:
-        lines.append("[more commits; use a larger limit or an older revision]")
-    return answer(checkout, lines, details={"commits": min(len(records), limit)})
+    commits_shown = fitting(map(cut_line, log_lines(records[:limit])), git.answer_bytes)
+    lines = commits_shown or [f"no commits {'touch this path' if names else 'in this range'}"]
+    if len(records) > len(commits_shown):
+        lines = [*lines, "[more commits; use a larger limit or an older revision]"]
+    return answer(checkout, lines, details={"commits": len(commits_shown)})
 
 
 async def head_commit(git: Git, checkout: Checkout) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pydantic import PrivateAttr
 
 from coretools.operations.content import Result
+from coretools.tools.answer_budget import fitting, fitting_values
 from coretools.tools.git.checkout import Checkout, path_of
 from coretools.tools.git.porcelain import GitStatus, StatusEntry, as_text, quoted, single_line
 
@@ -28,9 +29,11 @@ class StatusResult(Result):
     _tier: str = PrivateAttr("none")
 
     @classmethod
-    def of(cls, status: GitStatus, checkout: Checkout, *, most: int) -> "StatusResult":
-        """Build the result with at most `most` entries."""
-        kept = status.entries[:most]
+    def of(cls, status: GitStatus, checkout: Checkout, *, budget: int) -> "StatusResult":
+        """Build the result with the entries that fit into `budget` bytes, as text and as structured content."""
+        shown = fitting((_short(entry, checkout) for entry in status.entries), budget)
+        fields = fitting_values((_fields(entry, checkout) for entry in status.entries), budget)
+        kept = status.entries[: min(len(shown), len(fields))]
         result = cls(
             branch=status.branch,
             head=status.head,
@@ -38,12 +41,12 @@ class StatusResult(Result):
             ahead=status.ahead,
             behind=status.behind,
             clean=not status.entries,
-            entries=[_fields(entry, checkout) for entry in kept],
+            entries=fields[: len(kept)],
             omitted=len(status.entries) - len(kept),
             not_used=list(checkout.policy.not_used),
         )
-        lines = [_where(status, checkout), *(_short(entry, checkout) for entry in kept)]
-        if not kept:
+        lines = [_where(status, checkout), *shown[: len(kept)]]
+        if not status.entries:
             lines.append("clean: nothing to commit")
         if result.omitted:
             lines.append(f"[{result.omitted} more entries; name a smaller repository directory or use git_diff]")

@@ -22,6 +22,7 @@ from coretools.process.confined import ConfinedRunner
 from coretools.process.runner import Runner
 from coretools.roots.file_version import is_harmless_to_open
 from coretools.roots.root_set import Roots
+from coretools.tools.answer_budget import cut_line, fitting
 from coretools.tools.git.checkout import Checkout, git_names
 from coretools.tools.git.commands import Git
 from coretools.tools.git.commit import add, commit
@@ -130,7 +131,7 @@ class GitTools:
         """Branch, distance to upstream, changed paths."""
         async with self._opened(repository) as checkout:
             status = read_status(await self._git.output(checkout, *_STATUS))
-            return StatusResult.of(status, checkout, most=self._limits.list_entries)
+            return StatusResult.of(status, checkout, budget=self._git.answer_bytes)
 
     @tool(Effect.READ)
     async def git_log(
@@ -163,7 +164,7 @@ class GitTools:
                 raise InvalidArguments("target: goes with base, and not with staged; a range is base and target")
             revisions = await self._git.resolved(checkout, *(revision for revision in (base, target) if revision))
             what = [*(["--cached"] if staged else []), *revisions]
-            shape = DiffOptions(is_summary=stat, most_bytes=self._limits.output_bytes)
+            shape = DiffOptions(is_summary=stat, most_bytes=self._git.answer_bytes)
             names = git_names(self._roots, checkout, paths)
             return await diff(self._roots, self._git, checkout, what=what, names=names, shape=shape)
 
@@ -176,10 +177,9 @@ class GitTools:
             # One record per line. No field holds a newline: each is a name, a number or a summary.
             output = (await self._git.output(checkout, *words)).replace(b"\0\n", b"\0")
             records = read_records(output, 7)
-            most = self._limits.list_entries
-            lines = branch_lines(records[:most]) or ["no branches yet"]
-            if len(records) > most:
-                lines.append(f"[{len(records) - most} more branches]")
+            lines = fitting(map(cut_line, branch_lines(records)), self._git.answer_bytes)
+            more = [f"[{len(records) - len(lines)} more branches]"] if len(records) > len(lines) else []
+            lines = [*lines, *more] if records else ["no branches yet"]
             return answer(checkout, lines, details={"branches": len(records)})
 
     async def branches(self, _: str, given: Mapping[str, str]) -> list[str]:

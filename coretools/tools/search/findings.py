@@ -14,6 +14,7 @@ from coretools.errors import CoreError, DeadlinePassed, NotText, TooLarge
 from coretools.roots.read import open_file
 from coretools.roots.root import RootedPath
 from coretools.roots.root_set import Roots
+from coretools.tools.answer_budget import content_bytes
 from coretools.tools.search.ignore import beneath, is_text_path
 from coretools.tools.search.pattern import Pattern
 
@@ -261,7 +262,7 @@ class Findings:
             for line in group:
                 text = cut(line.text, line.column or 0, self.limits.search_line_bytes)
                 self._bytes += len(path) + len(text.encode("utf-8", "replace")) + len(f":{line.number}:\n")
-                if self._bytes > self.limits.read_bytes:
+                if self._bytes > content_bytes(self.limits):
                     self.more = True
                     break
                 lines.append(MatchedLine(line.number, text, line.column))

@@ -19,6 +19,7 @@ from coretools.roots.directory_listing import WalkEntry
 from coretools.roots.read import file_status, open_directory
 from coretools.roots.root import RootedPath
 from coretools.roots.root_set import Roots
+from coretools.tools.answer_budget import content_bytes, fitting
 from coretools.tools.execution_result import escaped_name
 from coretools.tools.search.engines import RipgrepEngine, SearchEngine, WalkEngine
 from coretools.tools.search.findings import Findings, MatchedLine, Query
@@ -162,6 +163,7 @@ class SearchTools:
             if time.monotonic() >= deadline:
                 notes.append(f"stopped after {self._limits.search_seconds:g} s; there may be more")
                 break
+        paths = fitting(paths, content_bytes(self._limits))
         if total > len(paths):
             notes.append(f"{len(paths)} of {total} paths; narrow glob or path")
         elif not paths:

@@ -1,6 +1,7 @@
 """The run tools with real children: what a call can do with a running command (docs/specs/runs.md)."""
 
 import itertools
+import re
 import shlex
 import socket
 import sys
@@ -123,7 +124,7 @@ async def test_a_program_that_goes_on_printing_is_not_quiet(tmp_path: Path) -> N
         assert (await commands.wait_run(run, seconds=LONG, quiet_seconds=0.4)).facts()["kind"] == "quiet"
         await commands.write_run(run, "\n")
         assert (await commands.wait_run(run, seconds=LONG)).facts()["kind"] == "exit"
-        times = [float(line) for line in (await commands.read_run(run, head=1000)).text().split("\n")[1:-1]]
+        times = [float(line) for line in (await commands.read_run(run, start_line=1)).text().split("\n")[1:-1]]
         silences = [later - earlier for earlier, later in itertools.pairwise(times)]
         assert printing == "time" or max(silences) > 0.3  # a busy machine makes a program silent too
 
@@ -234,24 +235,24 @@ async def test_new_output_is_returned_once(tmp_path: Path) -> None:
         assert (await commands.read_run(run)).output == ""
         await commands.write_run(run, "c\n")
         await commands.wait_run(run, seconds=LONG, pattern="got c")
-        assert (await commands.read_run(run, 6)).output == "got b\ngot c"
-        assert (await commands.read_run(run, 6)).note == "[bytes 6 to 18 of 18]"
-        assert (await commands.read_run(run, head=1)).output == "got a"
-        assert (await commands.read_run(run, 6, head=1)).note == "[bytes 6 to 12 of 18; goes on at offset=12]"
+        assert (await commands.read_run(run, offset=6)).output == "got b\ngot c"
+        assert (await commands.read_run(run, offset=6)).note == "[bytes 6 to 18 of 18]"
+        assert (await commands.read_run(run, end_line=1)).output == "got a"
+        assert (await commands.read_run(run, end_line=2)).note == "[lines 1 to 2 of 3; start_line=3 reads on]"
         assert (await commands.read_run(run, tail=2)).output == "got b\ngot c"
-        assert (await commands.read_run(run, 1000)).output == ""
+        assert (await commands.read_run(run, offset=1000)).output == ""
         with pytest.raises(InvalidArguments, match="tail"):
-            await commands.read_run(run, 6, tail=2)
+            await commands.read_run(run, offset=6, tail=2)
 
 
 async def test_a_long_output_is_read_in_parts_and_each_says_where_the_next_begins(tmp_path: Path) -> None:
     """runs-11: the parts add up to the whole."""
-    async with commands_in(tmp_path, limits=Limits(output_bytes=10_000)) as commands:
+    async with commands_in(tmp_path, limits=Limits(answer_bytes=10_000)) as commands:
         run = await started(commands, "sh -c 'seq 1 20000; exec tail -f /dev/null'")
         await commands.wait_run(run, seconds=LONG, pattern="^20000$")
         offset, whole = 0, ""
         while True:
-            report = await commands.read_run(run, offset)
+            report = await commands.read_run(run, offset=offset)
             end = int(report.note.split()[3].rstrip("];"))
             whole += report.output + (
                 "\n" if report.output and report.output[-1] != "\n" and "at" not in report.note else ""
@@ -265,14 +266,15 @@ async def test_a_long_output_is_read_in_parts_and_each_says_where_the_next_begin
 
 async def test_a_cut_answer_has_head_and_tail_and_names_the_rest(tmp_path: Path) -> None:
     """runs-11, runs-13: for a run, and for a command that ended within its call."""
-    async with world_in(tmp_path, limits=Limits(output_bytes=1000)) as world:
+    async with world_in(tmp_path, limits=Limits(answer_bytes=2000)) as world:
         result = await world.commands.run_command("seq 1 10000")
         run = result.facts()["run"]
-        assert f"[all: read_run run={run} offset=0, or coretools://runs/{run}/output]" in result.text()
+        ways = f"read_run run={run} with start_line, tail or pattern, or coretools://runs/{run}/output]"
+        assert result.text().endswith(f"[10000 lines, 48894 bytes in all: {ways}")
         again = await world.commands.read_run(str(run), tail=1)
         assert again.output == "10000"
         going = await world.commands.run_command("sh -c 'seq 1 10000; exec tail -f /dev/null'", wait_seconds=0.3)
-        assert "\n[... 47894 bytes left out ...]\n" in going.text()
+        assert re.search(r"\n\[... lines \d+ to 9\d\d\d left out ...\]\n", going.text())
         assert "read_run" in going.text().split("\n")[-1]
 
 
@@ -370,7 +372,7 @@ async def test_a_terminal_shows_its_screen_and_its_output_on_request(tmp_path: P
         run = str(result.facts()["run"])
         await world.commands.wait_run(run, seconds=LONG, pattern="^10 60$")
         assert (await world.commands.read_run(run)).output == "top\n10 60"
-        assert (await world.commands.read_run(run, 0)).output.startswith("gone\u241b[2J\u241b[Htop\n10 60")
+        assert (await world.commands.read_run(run, offset=0)).output.startswith("gone\u241b[2J\u241b[Htop\n10 60")
         assert "60x10" in (await world.commands.list_runs()).text()
         stopped = await world.commands.stop_run(run)
         assert stopped.output == "top\n10 60"

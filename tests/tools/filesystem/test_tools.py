@@ -53,7 +53,9 @@ def roots(top: Path, request: pytest.FixtureRequest) -> Iterator[Roots]:
 
 @pytest.fixture
 def files(roots: Roots) -> FilesystemTools:
-    return FilesystemTools(roots, Limits(read_bytes=1_000, write_bytes=2_000, file_bytes=100_000, list_entries=5))
+    return FilesystemTools(
+        roots, Limits(answer_bytes=2_000, read_bytes=1_000, write_bytes=2_000, file_bytes=100_000, list_entries=5)
+    )
 
 
 @pytest.mark.parametrize(
@@ -102,7 +104,7 @@ def test_lines_are_numbered_as_in_the_file(files: FilesystemTools, top: Path) ->
     """filesystem-34: in any part, of small files and of files that are read in parts."""
     for count in (300, 80_000):
         (top / "a").write_text("".join(f"line {number}\n" for number in range(1, count + 1)))
-        large = FilesystemTools(files._roots, Limits(read_bytes=1_000))
+        large = FilesystemTools(files._roots, Limits(answer_bytes=2_000))
         parts = [
             large.read_file("a", line_numbers=True),
             large.read_file("a", head=3, line_numbers=True),
@@ -224,7 +226,14 @@ def test_a_long_listing_is_cut_and_the_rest_counted(files: FilesystemTools, top:
     for number in range(8):
         (top / f"f{number}").touch()
     answer = files.list_directory(".").text()
-    assert answer.splitlines() == ["f0\t0", "f1\t0", "f2\t0", "f3\t0", "f4\t0", "[3 of 8 entries left out]"]
+    assert answer.splitlines() == [
+        "f0\t0",
+        "f1\t0",
+        "f2\t0",
+        "f3\t0",
+        "f4\t0",
+        "[3 of 8 entries left out; search_files finds them by name]",
+    ]
 
 
 def test_an_empty_directory_is_reported_as_empty(files: FilesystemTools) -> None:

@@ -88,7 +88,7 @@ async def test_a_long_difference_keeps_head_and_tail(tmp_path: Path) -> None:
     """git-7: the answer counts the omitted part."""
     world = World(tmp_path).filled()
     world.write("a.txt", "".join(f"line {number}\n" for number in range(5000)))
-    async with world.tools(limits=Limits(output_bytes=1000)) as tools:
+    async with world.tools(limits=Limits(answer_bytes=2000)) as tools:
         answer = await tools.git_diff("work")
     assert "bytes left out ...]" in answer.text()
     assert "+line 4999" in answer.text()

@@ -88,7 +88,7 @@ async def test_results_stop_at_the_limit_and_report_that_more_exist(tmp_path: Pa
 async def test_an_answer_stays_inside_its_bytes(tmp_path: Path, engine: str) -> None:
     """search-8, search-9."""
     planted(tmp_path, {"a": "x" * 10_000 + "\n" + "x\n" * 1_000})
-    found = await lines(tmp_path, engine, "x", limits=Limits(read_bytes=1_000, search_line_bytes=100), limit=500)
+    found = await lines(tmp_path, engine, "x", limits=Limits(answer_bytes=2_000, search_line_bytes=100), limit=500)
     assert found[0] == f"a:1:{'x' * 100}[... 9900 characters ...]"
     assert found[-1].endswith("limit (at most 500)]")
     assert len("\n".join(found)) < 1_200

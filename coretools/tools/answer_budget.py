@@ -1,0 +1,64 @@
+"""The size of an answer: 20,000 bytes of text by default, and 2,000 characters of a line.
+
+A model reads every byte of an answer. Each tool names the way to what its answer leaves out.
+"""
+
+import json
+from collections.abc import Iterable
+from typing import TypeVar
+
+from coretools.config.settings import Limits
+
+NOTE_BYTES = 1_000
+"""Part of an answer for its headline and remarks."""
+
+LINE_CHARACTERS = 2_000
+"""Most characters shown of a line."""
+
+
+def content_bytes(limits: Limits) -> int:
+    """The bytes of an answer that its content may take."""
+    return max(limits.answer_bytes - NOTE_BYTES, limits.answer_bytes // 2)
+
+
+def cut_line(line: str, rest: str = "", *, following: int = 0) -> str:
+    """Cut a line after 2,000 characters and count the rest; `rest` says how to read it.
+
+    `following` characters of the line are not in `line`.
+    """
+    if len(line) + following <= LINE_CHARACTERS:
+        return line
+    left_out = max(0, len(line) - LINE_CHARACTERS) + following
+    return f"{line[:LINE_CHARACTERS]} [... {left_out} characters of this line left out{rest and f'; {rest}'}]"
+
+
+def cut_lines(text: str) -> str:
+    """Cut every line of a text."""
+    if len(text) <= LINE_CHARACTERS:
+        return text
+    return "\n".join(map(cut_line, text.split("\n")))
+
+
+Value = TypeVar("Value")
+
+
+def fitting_values(values: Iterable[Value], budget: int) -> list[Value]:
+    """The first values that together have at most `budget` bytes as compact JSON."""
+    found = []
+    for value in values:
+        budget -= len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")) + 1
+        if budget < 0:
+            break
+        found.append(value)
+    return found
+
+
+def fitting(lines: Iterable[str], budget: int) -> list[str]:
+    """The first lines that together have at most `budget` bytes of UTF-8, newlines included."""
+    found = []
+    for line in lines:
+        budget -= len(line.encode("utf-8", "replace")) + 1
+        if budget < 0:
+            break
+        found.append(line)
+    return found
