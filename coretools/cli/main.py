@@ -7,7 +7,7 @@
     coretools docs [--write DIRECTORY]     print or write the reference of all commands
     coretools serve --with MODULE:NAME     serve your own commands over stdio
     coretools doctor                       check this machine, and a real server on it
-    coretools policy explain -- ARGV       show which rule decides about a command, and why
+    coretools policy explain -- LINE       show which rule decides about a command, and why
     coretools policy check [FILE]          check the operator's policy file
     coretools token create|list|revoke     manage the bearer tokens of an HTTP server
     coretools completion bash|zsh|fish     print a shell's completion script
@@ -189,7 +189,7 @@ def _parser() -> argparse.ArgumentParser:
 def _add_policy(policy: argparse.ArgumentParser) -> None:
     actions = policy.add_subparsers(dest="action", required=True, metavar="ACTION")
     explain = actions.add_parser("explain", help="show the rule for a command; exits with 0 for allow, else 77")
-    explain.add_argument("word", nargs="*", metavar="-- ARGV", help="the command, after --")
+    explain.add_argument("word", nargs="*", metavar="-- LINE", help="the command, after --: one line, or its words")
     explain.add_argument("--json", action="store_true", help="print the decision as JSON")
     check = actions.add_parser("check", help="check whether the file can be used; exits with 0 or 78")
     check.add_argument("policy", nargs="?", metavar="FILE")

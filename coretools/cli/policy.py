@@ -6,9 +6,13 @@ Starts no server and runs no command.
 import json
 from collections.abc import Sequence
 
+from coretools.command_policy.line_verdict import LineDecision, judge_line
+from coretools.command_policy.shell_lines.parse import needs_shell
 from coretools.command_policy.unwrap import readers_of
 from coretools.command_policy.verdict import Decision, ProgramPolicy, Step, display_argv, rule_lines
 from coretools.config.operator_policy import CatalogPolicy, CommandPolicy, OperatorPolicy
+from coretools.process.environment import NAMES
+from coretools.shell_words import split
 
 REFUSED = 77
 """EX_NOPERM (sysexits.h): for `deny`, and for `ask`, because a script would otherwise go on without a confirmation."""
@@ -19,15 +23,22 @@ TRUSTED = "a confirmation in `answers` counts, because [tools] trusts_answers is
 
 
 def explain(policy: OperatorPolicy, argv: Sequence[str], *, as_json: bool) -> int:
-    """Print the verdict on an argv, every step of the decision, and the decisive one.
+    """Print the verdict on a command, every step of the decision, and the decisive one.
+
+    A single word is a line, as `run_command` takes it: with shell syntax each of its programs is listed.
 
     Returns:
         0 for `allow`, else 77.
 
     Raises:
-        InvalidArguments: the argv is empty.
+        InvalidArguments: the argv is empty. CommandSyntax: the line can't be read.
     """
-    decision = ProgramPolicy(policy.commands, source=policy.source).decide(argv)
+    programs = ProgramPolicy(policy.commands, source=policy.source)
+    if len(argv) == 1 and needs_shell(argv[0]):
+        line = judge_line(programs, argv[0], inherited=NAMES.union(policy.environment_pass))
+        print(json.dumps(_line_facts(policy, line), indent=2) if as_json else "\n".join(_line_report(policy, line)))
+        return 0 if line.verdict == "allow" else REFUSED
+    decision = programs.decide(split(argv[0]) if len(argv) == 1 else argv)
     if as_json:
         print(json.dumps(_facts(policy, decision), indent=2))
     else:
@@ -36,8 +47,13 @@ def explain(policy: OperatorPolicy, argv: Sequence[str], *, as_json: bool) -> in
 
 
 def check(policy: OperatorPolicy) -> int:
-    """Print a summary of a valid policy file, with notes on what it does not do. Always returns 0."""
+    """Print a summary of a valid policy file, with notes on what it does not do. Always returns 0.
+
+    Raises:
+        BadSetting: a rule fails a test of its own.
+    """
     commands = policy.commands
+    ProgramPolicy(commands, source=policy.source)  # tests the rules
     name = policy.source or "no policy file; these are the defaults"
     rules, network = len(commands.rule), policy.confinement.network
     lines = [f"{name}: {rules} rules, default {commands.default}, opaque {_opaque(commands)}, network {network}"]
@@ -72,12 +88,50 @@ def _report(policy: OperatorPolicy, decision: Decision) -> list[str]:
     for step in decision.steps:
         mark = ">" if step is decisive else " "
         lines.append(f"{mark} {step.verdict:<5}  {'  ' * len(step.chain)}{display_argv(step.argv)}: {step.reason}")
+    return [*lines, *_ending(policy, decision)]
+
+
+def _ending(policy: OperatorPolicy, decision: Decision) -> list[str]:
+    """Return who is asked, where the policy comes from, and how to allow the command."""
+    lines: list[str] = []
     if decision.verdict == "ask":
         lines += ["", ASKS, TRUSTED if policy.tools.trusts_answers else NOT_TRUSTED]
     lines += ["", f"policy: {policy.source or 'none; these are the defaults'}"]
-    if _may_be_allowed(decisive):
-        lines += ["", "to allow exactly this, add:", rule_lines(decisive)]
+    if _may_be_allowed(decision.decisive):
+        lines += ["", "to allow exactly this, add:", rule_lines(decision.decisive)]
     return lines
+
+
+def _line_report(policy: OperatorPolicy, line: LineDecision) -> list[str]:
+    decisive = line.decision.decisive
+    lines = [f"{line.verdict}: {display_argv(line.decision.argv)}", f"because {decisive.reason}", ""]
+    lines.append(f"programs, in order: {len(line.programs)}")
+    for program in line.programs:
+        lines.append(f"  {program.verdict:<5}  {display_argv(program.argv)}: {program.decisive.reason}")
+        lines += [
+            f"  {step.verdict:<5}    {'  ' * len(step.chain)}{display_argv(step.argv)}: {step.reason}"
+            for step in program.steps
+            if step.chain
+        ]
+    if line.opaque:
+        lines += ["", "opaque pieces:"]
+        lines += [f"  {step.verdict:<5}  {display_argv(step.argv)}: {step.reason}" for step in line.opaque]
+    return [*lines, *_ending(policy, line.decision)]
+
+
+def _line_facts(policy: OperatorPolicy, line: LineDecision) -> dict[str, object]:
+    facts = _facts(policy, line.decision)
+    del facts["argv"], facts["steps"]
+    programs = [
+        {"position": command.start, **_without_policy(_facts(policy, program))}
+        for command, program in zip(line.parsed.commands, line.programs, strict=True)
+    ]
+    opaque = [{"text": step.argv[0], "verdict": step.verdict, "because": step.reason} for step in line.opaque]
+    return {"line": line.parsed.line, **facts, "programs": programs, "opaque": opaque}
+
+
+def _without_policy(facts: dict[str, object]) -> dict[str, object]:
+    return {key: value for key, value in facts.items() if key not in ("policy", "allow_with")}
 
 
 def _facts(policy: OperatorPolicy, decision: Decision) -> dict[str, object]:

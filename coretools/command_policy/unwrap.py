@@ -86,12 +86,12 @@ class UnwrappedCommand:
     """False when the argv exceeds one of the limits."""
 
 
-def unwrap(argv: Words) -> UnwrappedCommand:
-    """Return everything that `argv` starts, itself first."""
-    if len(argv) > MAX_WORDS:
-        return UnwrappedCommand((UnwrappedProgram(Subcommand(argv, ""), (), ()),), is_complete=False)
+def unwrap(first: Subcommand) -> UnwrappedCommand:
+    """Return everything that a command starts, itself first."""
+    if len(first.argv) > MAX_WORDS:
+        return UnwrappedCommand((UnwrappedProgram(first, (), ()),), is_complete=False)
     programs: list[UnwrappedProgram] = []
-    pending: deque[tuple[Subcommand, tuple[str, ...]]] = deque([(Subcommand(argv, ""), ())])
+    pending: deque[tuple[Subcommand, tuple[str, ...]]] = deque([(first, ())])
     known = {pending[0][0]}
     certain_programs = 1
     is_complete = True
@@ -113,6 +113,11 @@ def unwrap(argv: Words) -> UnwrappedCommand:
 def readers_of(program: str) -> tuple[tuple[str, Reader], ...]:
     """Return the readers for a program's words, each with the known name; empty when it starts no other program."""
     return _readers(program_names(program))
+
+
+def is_wrapper(program: str) -> bool:
+    """Whether a program starts the command in its words."""
+    return any(reader in (read_wrapper, read_ambiguous_wrapper) for _, reader in readers_of(program))
 
 
 def is_known(program: str) -> bool:

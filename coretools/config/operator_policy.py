@@ -17,6 +17,9 @@ Tier = Literal["full", "landlock", "none"]
 
 Access = Literal["allow", "deny"]
 
+CommandText = str | tuple[str, ...]
+"""A command as a line or as its words."""
+
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 """From mildest to strictest: of several that apply the strictest counts."""
 
@@ -37,6 +40,10 @@ class CommandRule:
     """A pattern for each word after the program; None: any words."""
     reason: str = ""
     """The operator's explanation; shown when the rule decides."""
+    match: tuple[CommandText, ...] = ()
+    """Commands that the rule must match; tested at start."""
+    not_match: tuple[CommandText, ...] = ()
+    """Commands that it must not match."""
 
     def __post_init__(self) -> None:
         """Refuse a rule that cannot match as intended.

@@ -122,3 +122,57 @@ def test_a_server_does_not_start_with_an_invalid_file(rules: Path) -> None:
     done = coretools("tools", "--root", str(rules.parent), "--policy", str(rules), cwd=rules.parent)
     assert done.returncode == 78
     assert "lies beneath" in done.stderr
+
+
+LINE_RULES = """
+[commands]
+opaque = "ask"
+[[commands.rule]]
+program = "rm"
+verdict = "deny"
+match = ["rm x", "cd x && sudo rm y"]
+not_match = ["echo rm", ["ls", "rm"]]
+"""
+
+
+def test_explain_lists_every_program_of_a_line(tmp_path: Path) -> None:
+    """shell-9: with its rule and verdict, and each opaque piece; 77 unless the line would run."""
+    path = tmp_path / "policy.toml"
+    path.write_text(LINE_RULES)
+    path.chmod(0o644)
+    explain = ("policy", "explain", "--policy", str(path))
+    done = coretools(*explain, "--", "cd src && make | tee log; env rm -r x", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (77, "")
+    assert done.stdout.startswith("deny: 'cd src && make | tee log; env rm -r x'\nbecause rule 1 says deny for rm")
+    for part in (
+        "allow  cd src: a builtin",
+        "ask    make: make runs code",
+        "allow  tee log",
+        "deny   env rm -r x: rule 1",
+    ):
+        assert part in done.stdout
+    asked = coretools(*explain, "--json", "--", "ls > f && eval x", cwd=tmp_path)
+    facts = json.loads(asked.stdout)
+    assert (asked.returncode, facts["verdict"], facts["line"]) == (77, "ask", "ls > f && eval x")
+    assert [(one["argv"], one["verdict"], one["rule"], one["position"]) for one in facts["programs"]] == [
+        (["ls"], "allow", None, 0),
+        (["eval", "x"], "allow", None, 10),
+    ]
+    assert [(one["text"], one["verdict"]) for one in facts["opaque"]] == [("eval x", "ask")]
+    assert coretools(*explain, "--", "ls | head -n 3", cwd=tmp_path).returncode == 0
+    assert coretools(*explain, "--", "ls -l", cwd=tmp_path).stdout.startswith("allow: ls -l\n")
+    refused = coretools(*explain, "--", "ls; \x01", cwd=tmp_path)
+    assert (refused.returncode, "control character" in refused.stderr) == (64, True)
+
+
+def test_a_rule_that_fails_its_own_test_is_an_error(tmp_path: Path) -> None:
+    """shell-12: `check` and a server say which rule, which command, and that either can be changed."""
+    path = tmp_path / "policy.toml"
+    path.write_text(LINE_RULES.replace('"echo rm"', '"ls | rm z"'))
+    path.chmod(0o644)
+    expected = f"{path}: commands.rule #1.not_match: 'ls | rm z' is matched by the rule; change the rule or its test"
+    root = tmp_path / "root"
+    root.mkdir()
+    for words in (("policy", "check", str(path)), ("call", "--policy", str(path), "list_runs")):
+        done = coretools(*words, cwd=root)
+        assert (done.returncode, expected in done.stderr) == (78, True), done.stderr

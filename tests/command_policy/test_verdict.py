@@ -5,9 +5,10 @@ import random
 
 import pytest
 
+from coretools.command_policy.rules import is_allowed, is_refused
 from coretools.command_policy.subcommand import Subcommand
 from coretools.command_policy.unwrap import MAX_WORDS
-from coretools.command_policy.verdict import ProgramPolicy, is_allowed, is_refused, rule_lines
+from coretools.command_policy.verdict import ProgramPolicy, rule_lines
 from coretools.config.operator_policy import CommandPolicy, CommandRule, Verdict
 from coretools.config.policy_schema import parse_policy
 from coretools.errors import DeniedCommand, InvalidArguments
