@@ -15,16 +15,16 @@ _SHELL_WORDS = (RESERVED | CODE_BUILTINS | STATE_BUILTINS | {"time", "command", 
 _PLAIN = re.compile(
     r"""
     [ \t\r\n]*+
-    (?:
+    (?>(?:
         [^ \t\r\n'"\\;&|<>`$*?\[(){}\#~]++   # text that means the same to a program
       | [ \t\r]++
       | '[^']*+'
-      | "(?:[^"\\$`]++|\\.)*+"
+      | "(?>(?:[^"\\$`]++|\\.)*)"
       | \\.
       | (?<=[^\s])\#                    # no comment within a word
       | (?<=[^\s=:])~                   # HEAD~1
       | \{[^\s'"\\,.{}$`;&|<>*?\[()]*+\}   # {} and stash@{0}: neither a list nor a sequence
-    )*+
+    )*)
     [ \t\r\n]*+
     """,
     re.VERBOSE | re.DOTALL,
