@@ -17,6 +17,7 @@ PACKAGES = ("coretools", "servers")
 LAYERS = (
     "coretools",
     "coretools.redaction",
+    "coretools.egress",
     "coretools.config",
     "coretools.roots",
     "coretools.command_policy",

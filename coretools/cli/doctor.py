@@ -13,6 +13,7 @@ from mcp import Client, MCPError, StdioServerParameters
 
 from coretools import __version__
 from coretools.cli.list_tools import result_text
+from coretools.config.operator_policy import network_text
 from coretools.config.settings import Limits, Settings
 
 ANSWER_SECONDS = 30.0
@@ -75,7 +76,7 @@ def _flags(settings: Settings) -> list[str]:
 def _policy_flags(settings: Settings) -> list[str]:
     """Return the flags that give a server the confinement of this command line."""
     confinement = settings.policy.confinement
-    words = ["--network", confinement.network]
+    words = ["--network", network_text(confinement.network)]
     words += ["--policy", settings.policy.source] if settings.policy.source else []
     words += ["--require-tier", confinement.require] if confinement.require else []
     words += ["--own-container"] if confinement.own_container else []

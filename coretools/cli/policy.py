@@ -10,7 +10,8 @@ from coretools.command_policy.line_verdict import LineDecision, judge_line
 from coretools.command_policy.shell_lines.parse import needs_shell
 from coretools.command_policy.unwrap import readers_of
 from coretools.command_policy.verdict import Decision, ProgramPolicy, Step, display_argv, rule_lines
-from coretools.config.operator_policy import CatalogPolicy, CommandPolicy, OperatorPolicy
+from coretools.config.operator_policy import CatalogPolicy, CommandPolicy, OperatorPolicy, network_text
+from coretools.egress.allow_list import AllowList
 from coretools.process.environment import NAMES
 from coretools.shell_words import split
 
@@ -55,8 +56,11 @@ def check(policy: OperatorPolicy) -> int:
     commands = policy.commands
     ProgramPolicy(commands, source=policy.source)  # tests the rules
     name = policy.source or "no policy file; these are the defaults"
-    rules, network = len(commands.rule), policy.confinement.network
+    rules, network = len(commands.rule), network_text(policy.confinement.network)
     lines = [f"{name}: {rules} rules, default {commands.default}, opaque {_opaque(commands)}, network {network}"]
+    if not isinstance(policy.confinement.network, str):
+        hosts = AllowList.parse(policy.confinement.network).hosts()
+        lines.append(f"in tier full commands reach {', '.join(hosts)}; in tier landlock they have no network")
     if policy.tools.ask:
         lines.append(f"a person is asked before {', '.join(policy.tools.ask)}")
     lines += _selection_lines(policy.catalog)

@@ -7,7 +7,10 @@ command may be started, in the strongest confinement that the machine supports, 
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
+
+if TYPE_CHECKING:
+    from pydantic_core.core_schema import CoreSchema
 
 Verdict = Literal["allow", "ask", "deny"]
 """The decision about a command. `ask` requires confirmation by a person."""
@@ -19,6 +22,9 @@ Access = Literal["allow", "deny"]
 
 CommandText = str | tuple[str, ...]
 """A command as a line or as its words."""
+
+NetworkAccess = Access | tuple[str, ...]
+"""Whether commands have a network, or the hosts that they may reach (`coretools.egress.allow_list`)."""
 
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 """From mildest to strictest: of several that apply the strictest counts."""
@@ -79,6 +85,40 @@ CONTAINER_DIRECTORIES = ("/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  # only i
 """Shared directories that commands may use when the server has its container to itself."""
 
 
+def network_access(value: object) -> NetworkAccess:
+    """Return the access that a value of the key `network` stands for.
+
+    Raises:
+        ValueError: says what would be valid.
+    """
+    # Imported here: most servers list no hosts.
+    from coretools.egress.allow_list import AllowList
+
+    if isinstance(value, bool):
+        return "allow" if value else "deny"
+    if value == "allow" or value == "deny":
+        return value
+    if not isinstance(value, list | tuple) or not all(isinstance(entry, str) for entry in value):
+        raise ValueError('must be true, false, or a list of hosts, such as ["pypi", "github.com"]')
+    return AllowList.parse(value).entries or "deny"
+
+
+def network_text(access: NetworkAccess) -> str:
+    """Return the access as the option `--network` takes it."""
+    return access if isinstance(access, str) else ",".join(access)
+
+
+class NetworkSchema:
+    """Annotation of a field that `network_access` validates."""
+
+    @staticmethod
+    def __get_pydantic_core_schema__(*_: Any) -> "CoreSchema":
+        """Return the schema for pydantic, in whose files alone the key can have another type."""
+        from pydantic_core import core_schema
+
+        return core_schema.no_info_plain_validator_function(network_access)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfinementPolicy:
     """How commands are confined. Sizes in bytes."""
@@ -87,7 +127,8 @@ class ConfinementPolicy:
     """Weakest tier in which commands run. None: the strongest available, whichever it is."""
     allow_unconfined: bool = False
     """Whether `run_command` works in tier `none`."""
-    network: Access = "deny"
+    network: Annotated[NetworkAccess, NetworkSchema()] = "deny"
+    """`true` and `false` in files."""
     readable: tuple[str, ...] = ()
     """Absolute paths that commands may read, besides the roots and the system directories."""
     writable: tuple[str, ...] = ()

@@ -12,7 +12,14 @@ from pathlib import PurePath
 from typing import TypeVar
 
 from coretools.config.commit_author import Author, read_author
-from coretools.config.operator_policy import ACCESSES, CONTAINER_DIRECTORIES, TIERS, OperatorPolicy
+from coretools.config.operator_policy import (
+    ACCESSES,
+    CONTAINER_DIRECTORIES,
+    TIERS,
+    NetworkAccess,
+    OperatorPolicy,
+    network_access,
+)
 from coretools.config.policy_file import policy_path, read_policy, require_out_of_reach
 from coretools.config.settings import ASK_MODES, LOG_LEVELS, PROFILES, RESOLVERS, Limits, Settings, require_profile
 from coretools.errors import BadSetting
@@ -64,7 +71,9 @@ def add_policy_options(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="the server has this container to itself: commands get its /tmp, /dev/shm and terminals",
     )
-    parser.add_argument("--network", choices=ACCESSES, help="whether commands get a network [deny]")
+    parser.add_argument(
+        "--network", metavar="ACCESS", help="network of commands: allow, deny, or hosts, such as pypi,github.com [deny]"
+    )
     parser.add_argument("--require-tier", choices=TIERS, help="weakest confinement in which commands run")
     parser.add_argument(
         "--allow-unconfined", action="store_true", default=None, help="let commands run where nothing confines them"
@@ -130,7 +139,7 @@ def policy_from(
     writable = [root.removesuffix(":rw") for root in roots if not root.endswith(":ro")]
     policy = OperatorPolicy() if path is None else read_policy(path, environment, writable=writable)
     confinement = policy.confinement
-    network = _one_of(ACCESSES, options.network, environment, "CORETOOLS_NETWORK")
+    network = _network(options.network, environment)
     tier = _one_of(TIERS, options.require_tier, environment, "CORETOOLS_REQUIRE_TIER")
     unconfined, redacted = confinement.allow_unconfined, policy.redact_output
     own = _switch(options.own_container, environment, "CORETOOLS_OWN_CONTAINER", default=confinement.own_container)
@@ -219,6 +228,17 @@ def _one_of(choices: Sequence[Choice], flag: str | None, environment: Mapping[st
     if value is None:
         return None
     raise BadSetting(f"{name}={value}: choose {', '.join(choices[:-1])} or {choices[-1]}")
+
+
+def _network(flag: str | None, environment: Mapping[str, str]) -> NetworkAccess | None:
+    name = "CORETOOLS_NETWORK" if flag is None else "--network"
+    text = environment.get(name, "") if flag is None else flag
+    if text in ("", *ACCESSES):
+        return network_access(text) if text else None
+    try:
+        return network_access([entry.strip() for entry in text.split(",")])
+    except ValueError as error:
+        raise BadSetting(f"{name}={text[:200]}: choose allow or deny, or list hosts: {error}") from error
 
 
 def _assignment(text: str) -> tuple[str, str]:

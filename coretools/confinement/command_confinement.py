@@ -15,56 +15,11 @@ from typing import NamedTuple
 from coretools.config.operator_policy import CONTAINER_DIRECTORIES, ConfinementPolicy
 from coretools.confinement import allowed_paths, landlock, namespaces, seccomp
 from coretools.confinement.allowed_paths import Grant
+from coretools.confinement.memory import memory_bytes
 from coretools.confinement.protected_paths import HiddenPath, Masks
+from coretools.egress.environment import PORT, java_options, proxy_variables
 from coretools.roots.root import Root
 from coretools.roots.root_set import Roots
-
-_MEMORY_LIMIT_FILES = {"cgroup2": "memory.max", "cgroup": "memory.limit_in_bytes"}
-
-
-def memory_bytes(process: str = "/proc/self") -> int:
-    """Return the memory of the machine, or the smallest limit of the process's control group and its ancestors.
-
-    In a container the kernel still reports the memory of the machine. The limit is in the control group, in version 2
-    as `memory.max`, in version 1 as `memory.limit_in_bytes` (cgroups(7)).
-    """
-    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return min([machine, *_memory_limits(process)])
-
-
-def _memory_limits(process: str) -> Iterator[int]:
-    for directory, top, file in _control_groups(process):
-        at = directory
-        while True:
-            with suppress(OSError, ValueError), open(f"{at}/{file}", encoding="ascii") as bound:
-                yield int(bound.read())  # "max" is no limit
-            if at == top or len(at) <= len(top):
-                break
-            at = os.path.dirname(at)
-
-
-def _control_groups(process: str) -> Iterator[tuple[str, str, str]]:
-    """Yield directory, mount point of the hierarchy and limit file for each control group of the process."""
-    own: dict[str, str] = {}
-    with suppress(OSError), open(f"{process}/cgroup", encoding="utf-8", errors="surrogateescape") as file:
-        for line in file:
-            number, controllers, path = line.rstrip("\n").split(":", 2)
-            if number == "0" and not controllers:
-                own["cgroup2"] = path
-            elif "memory" in controllers.split(","):
-                own["cgroup"] = path
-    with suppress(OSError), open(f"{process}/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-        for words in map(str.split, file):
-            kind = words[words.index("-") + 1]
-            # Of the version 1 mounts only the one with the memory controller.
-            if kind not in own or (kind == "cgroup" and "memory" not in words[-1].split(",")):
-                continue
-            root, top = words[3].rstrip("/"), words[4]
-            path = own[kind]
-            # A container may see its own group as the root while it reads its path on the machine.
-            inner = path.removeprefix(root) if f"{path}/".startswith(f"{root}/") else ""
-            yield f"{top}{inner}".rstrip("/"), top, _MEMORY_LIMIT_FILES[kind]
-
 
 CARGO_HOME_NAME = ".cargo-of-commands"
 """Directory in the home of commands."""
@@ -205,6 +160,7 @@ class CommandConfinement:
             masked=masks.masked,
             identities=masks.identities,
             shares_network=self.has_network,
+            proxy_port=PORT if self.has_host_list else 0,
             shared_memory_bytes=_SHARED_MEMORY_BYTES,
             max_tasks=self.max_tasks,
             is_polled=is_polled,
@@ -261,6 +217,11 @@ class CommandConfinement:
         return self.policy.network == "allow"
 
     @property
+    def has_host_list(self) -> bool:
+        """Whether commands reach listed hosts only, through the server's proxy; only in tier `full`."""
+        return not isinstance(self.policy.network, str)
+
+    @property
     def hides_home(self) -> bool:
         """Whether commands get another home: the user's is a directory of its own and in no root."""
         own = bool(self.home) and self.home not in allowed_paths.NEVER_GRANTED - {"/root"}
@@ -315,10 +276,12 @@ class CommandConfinement:
             tools |= _git_variables(self.environment)
         tools |= self._cargo_variables(tier, scratch)
         if tier == "full":
+            java = java_options() if self.has_host_list else []
             if self.home and self.home != os.path.realpath(_home_of_user()):
-                tools |= self._java_variables(home=self.home)
+                java.append(f"-Duser.home={self.home}")
+            tools |= self._java_variables(*java) | (proxy_variables() if self.has_host_list else {})
             return {**tools, "TMPDIR": "/tmp", **({"HOME": self.home} if self.home else {})}
-        tools |= self._java_variables(home=scratch.home, temporary=scratch.temporary)
+        tools |= self._java_variables(f"-Duser.home={scratch.home}", f"-Djava.io.tmpdir={scratch.temporary}")
         return {**tools, "HOME": scratch.home, "TMPDIR": scratch.temporary}
 
     def prepare_home(self, scratch: ScratchDirectories) -> None:
@@ -330,10 +293,9 @@ class CommandConfinement:
     def _cargo_home(self) -> str:
         return os.path.realpath(self.environment.get("CARGO_HOME") or os.path.join(self.home, ".cargo"))
 
-    def _java_variables(self, *, home: str, temporary: str = "") -> dict[str, str]:
-        """Java asks the system for both directories, not the environment. The operator's options come last and win."""
-        own = [f"-Duser.home={home}", *([f"-Djava.io.tmpdir={temporary}"] if temporary else [])]
-        return {JAVA_OPTIONS: " ".join([*own, self.environment.get(JAVA_OPTIONS, "")]).rstrip()}
+    def _java_variables(self, *own: str) -> dict[str, str]:
+        """Java asks the system for directories, not the environment. The operator's options come last and win."""
+        return {JAVA_OPTIONS: " ".join([*own, self.environment.get(JAVA_OPTIONS, "")]).rstrip()} if own else {}
 
     def _cargo_variables(self, tier: str, scratch: ScratchDirectories) -> dict[str, str]:
         is_there = os.path.isdir(f"{scratch.home}/{CARGO_HOME_NAME}")

@@ -68,6 +68,10 @@ _GET_FLAGS, _SET_FLAGS, _UP = 0x8913, 0x8914, 1
 """SIOCGIFFLAGS, SIOCSIFFLAGS and IFF_UP."""
 
 
+_BACKLOG = 128
+"""Connections that wait to be accepted."""
+
+
 class BindMount(NamedTuple):
     """A directory or file of the machine to bind-mount, at the same path unless `source` names another."""
 
@@ -103,6 +107,8 @@ class NamespacePlan(NamedTuple):
     """Device and inode of what is expected at pinned, read-only, masked and linked paths, as far as known."""
     is_polled: bool = False
     """Whether some directories need polling because inotify does not report their changes."""
+    proxy_port: int = 0
+    """Port on loopback where the server accepts connections of commands; 0: none."""
 
 
 def unshare_namespaces(*, network: bool) -> None:
@@ -117,6 +123,22 @@ def unshare_namespaces(*, network: bool) -> None:
     for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
         with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
             file.write(text)
+
+
+def listen_on_loopback(port: int) -> socket.socket:
+    """Make a listener in the network namespace of this process; it stays there, whoever accepts on it.
+
+    Raises:
+        OSError: not permitted, or the port is taken.
+    """
+    listener = socket.socket()
+    try:
+        listener.bind(("127.0.0.1", port))
+        listener.listen(_BACKLOG)
+    except OSError:
+        listener.close()
+        raise
+    return listener
 
 
 def build(plan: NamespacePlan) -> Overmounts:

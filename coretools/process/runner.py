@@ -170,6 +170,8 @@ class Runner:
             return
         with CancelScope(shield=True):
             await self._concurrency.cancel_all(self._limits.grace_seconds + 2 * reaper.KILL_SECONDS)
+            if self._sandbox_pool is not None:
+                await self._sandbox_pool.close_proxies()
             with anyio.move_on_after(CLOSE_SECONDS):
                 await to_thread.run_sync(self._close_processes, limiter=CapacityLimiter(1), abandon_on_cancel=True)
 
@@ -303,6 +305,7 @@ class Runner:
                 if self._sandbox_pool is not None:
                     run.remarks = (
                         *child.replaced_covers(),
+                        *child.refused_connections(),
                         *await self._sandbox_pool.command_ended(is_certain=child.stopped_for != UNCERTAIN_END),
                     )
         finally:

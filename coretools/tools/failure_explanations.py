@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from coretools.config.operator_policy import Access
+from coretools.config.operator_policy import NetworkAccess
 from coretools.confinement.protected_paths import HiddenPath
 from coretools.redaction.argv import escape_unprintable
 from coretools.roots.path_text import printable
@@ -213,28 +213,52 @@ def is_network_failure(output: str) -> bool:
     )
 
 
+LIST_NEEDS_FULL = (
+    "the operator's list of hosts needs tier full: without a network of their own nothing keeps the connections of"
+    " commands to the proxy that compares them with the list"
+)
+"""Why a list of hosts gives commands no network in tier `landlock`, and does not hold them in tier `none`."""
+
+MAX_HOSTS_SHOWN = 20
+
+
 @dataclass(frozen=True, slots=True)
 class NetworkPolicy:
     """The operator's setting for the network of commands."""
 
-    access: Access
+    access: NetworkAccess
+
+    @property
+    def has_list(self) -> bool:
+        """Whether commands reach listed hosts only."""
+        return not isinstance(self.access, str)
 
     def is_denied(self, tier: str | None) -> bool:
-        """Whether a command in this tier has no network. It can't be denied to unconfined commands."""
-        return self.access == "deny" and tier not in (None, "none")
+        """Whether a command in this tier has no network at all. It can't be denied to unconfined commands."""
+        if self.has_list and tier == "full":
+            return False
+        return self.access != "allow" and tier not in (None, "none")
 
     def state(self, tier: str) -> str:
         """Describe the state in one line, with the operator's option."""
         if self.access == "allow":
             return "allowed to commands, by the operator"
+        reason = f" ({LIST_NEEDS_FULL})" if self.has_list else ""
         if tier == "none":
-            return "not denied to commands: nothing confines them here"
-        return f"denied to commands; {OPTION}"
+            return f"not denied to commands: nothing confines them here{reason}"
+        if self.has_list and tier == "full":
+            return f"commands reach only {self._hosts()}, through a proxy, by the operator's list of hosts"
+        return f"denied to commands{reason}; {OPTION}"
 
     def instruction(self, tier: str | None) -> str:
         """Return the instruction for models that connect; the tier may still be unknown then."""
         if self.access == "allow" or tier == "none":
             return "Commands, builds and tests may use the network."
+        if self.has_list and tier != "landlock":
+            return (
+                f"Commands, builds and tests reach only {self._hosts()}, through the proxy in their environment; any "
+                "other host is refused, so do not retry it: the result names what the operator could add."
+            )
         return (
             "Commands, builds and tests have no network: what must be fetched fails, so do not retry it; only the "
             "operator allows it (--network allow)."
@@ -242,6 +266,17 @@ class NetworkPolicy:
 
     def explanation(self, ending: CommandOutcome) -> str | None:
         """Explain a failure to resolve a name or to connect."""
-        if not self.is_denied(ending.tier) or not ending.may_have_failed or not is_network_failure(ending.output):
+        is_limited = self.is_denied(ending.tier) or (self.has_list and ending.tier == "full")
+        if not is_limited or not ending.may_have_failed or not is_network_failure(ending.output):
             return None
+        if not self.is_denied(ending.tier):
+            return (
+                f"{self.state('full')}; a program that does not use the proxy of the variables https_proxy and"
+                " http_proxy has no network"
+            )
         return f"the network is {self.state(ending.tier or '')}"
+
+    def _hosts(self) -> str:
+        entries = () if isinstance(self.access, str) else self.access
+        more = f" and {len(entries) - MAX_HOSTS_SHOWN} more" if len(entries) > MAX_HOSTS_SHOWN else ""
+        return ", ".join(entries[:MAX_HOSTS_SHOWN]) + more

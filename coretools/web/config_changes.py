@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from coretools.config.operator_policy import network_text
 from coretools.web.common.config import Config
 from coretools.web.common.principals import Role
 
@@ -114,7 +115,7 @@ def _policy_of(roles: Mapping[str, Role]) -> dict[str, object]:
     found = {f"policy.{_POLICY_NAMES.get(key, key)}": value for key, value in _flat(asdict(policy))}
     for key in ("policy.confinement.network", "policy.source"):
         found.pop(key, None)
-    networks = {role.settings.policy.confinement.network for role in roles.values()}
+    networks = {network_text(role.settings.policy.confinement.network) for role in roles.values()}
     return {**found, "policy.confinement.network": ", ".join(sorted(networks))}
 
 

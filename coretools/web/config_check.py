@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from coretools.app.assembly import root_specs
+from coretools.config.operator_policy import network_text
 from coretools.errors import BadSetting, CoreError
 from coretools.protocol.process_exit import Draining
 from coretools.roots.hidden_files import DenyRules
@@ -164,7 +165,7 @@ async def _check_policy(server_config: ServerConfig) -> list[str]:
     name = policy.source or "no file, the defaults"
     opaque = commands.opaque or "as default"
     reason = f"policy: {name}: {rules}, default {commands.default}, opaque {opaque}"
-    return [f"{reason}; network {policy.confinement.network}"]
+    return [f"{reason}; network {network_text(policy.confinement.network)}"]
 
 
 async def _check_root(_: ServerConfig, root: RootSpec) -> list[str]:

@@ -101,13 +101,16 @@ def test_explain_without_a_command_is_an_invalid_argument(rules: Path) -> None:
 
 
 def test_check_reports_errors_and_what_a_file_does_not_do(rules: Path) -> None:
-    """policy-18: 78 and the server's message for an error; notes for rules that only look safe."""
+    """policy-18, network-15: 78 and the server's message for an error; notes for rules that only look safe."""
     good = coretools("policy", "check", str(rules), cwd=rules.parent)
     assert (good.returncode, good.stderr) == (0, "")
     assert "4 rules, default deny, opaque deny (as default), network deny" in good.stdout
     assert "note: rule 4 allows env, but not the code or programs that its words may start" in good.stdout
-    rules.write_text('[[commands.rule]]\nprogram = "rm"\nverdict = "deny"\n')
-    assert "note: rules refuse programs, but code" in coretools("policy", "check", str(rules), cwd=rules.parent).stdout
+    network = '[confinement]\nnetwork = ["pypi", "a.example"]\n'
+    rules.write_text(f'[[commands.rule]]\nprogram = "rm"\nverdict = "deny"\n{network}')
+    listed = coretools("policy", "check", str(rules), cwd=rules.parent).stdout
+    assert "note: rules refuse programs, but code" in listed
+    assert "in tier full commands reach a.example, files.pythonhosted.org, pypi.org; " in listed
     beneath = coretools("policy", "check", "--root", str(rules.parent), str(rules), cwd=rules.parent)
     assert (beneath.returncode, beneath.stdout) == (78, "")
     assert "move it out" in beneath.stderr

@@ -13,6 +13,7 @@ from coretools.config.operator_policy import (
     ConfinementPolicy,
     OperatorPolicy,
     ToolPolicy,
+    network_text,
 )
 from coretools.config.options import add_options, settings_from
 from coretools.config.policy_file import policy_path, read_policy
@@ -217,6 +218,42 @@ def test_the_file_is_a_setting_that_flags_override(file: Path, tmp_path: Path) -
     assert settings(CORETOOLS_NETWORK="allow").policy.confinement.network == "allow"
     with pytest.raises(BadSetting, match="CORETOOLS_NETWORK=yes: choose allow or deny"):
         settings(CORETOOLS_NETWORK="yes")
+
+
+@pytest.mark.parametrize(
+    ("text", "access"),
+    [
+        ("true", "allow"),
+        ("false", "deny"),
+        ("'allow'", "allow"),
+        ("[]", "deny"),
+        ("['pypi', 'GitHub.com']", ("pypi", "GitHub.com")),
+        ("'pypi'", 'must be true, false, or a list of hosts, such as \\["pypi", "github.com"\\]'),
+        ("1", "must be true, false, or a list"),
+        ("['pypi', 1]", "must be true, false, or a list"),
+        ("['pipy']", "'pipy': no set of this name; did you mean pypi"),
+        ("['127.1']", "not an address in its usual spelling"),
+    ],
+)
+def test_the_network_is_a_switch_or_a_list_of_hosts(file: Path, text: str, access: str | tuple[str, ...]) -> None:
+    """network-1, network-15: in the file."""
+    file.write_text(f"[confinement]\nnetwork = {text}\n")
+    if access in ("allow", "deny") or isinstance(access, tuple):
+        assert settings(f"--policy={file}", HOME="/").policy.confinement.network == access
+        return
+    with pytest.raises(BadSetting, match=f"confinement.network: .*{access}"):
+        settings(f"--policy={file}", HOME="/")
+
+
+def test_a_list_of_hosts_can_be_given_by_flag_and_variable() -> None:
+    """network-15: with commas; the flag wins."""
+    hosts = settings(CORETOOLS_NETWORK="pypi, example.com:8443").policy.confinement.network
+    assert hosts == ("pypi", "example.com:8443")
+    assert network_text(hosts) == "pypi,example.com:8443"
+    assert settings("--network=npm", CORETOOLS_NETWORK="pypi").policy.confinement.network == ("npm",)
+    for words, variables in ((["--network=pipy"], {}), ([], {"CORETOOLS_NETWORK": "pypi,,npm"})):
+        with pytest.raises(BadSetting, match="choose allow or deny, or list hosts"):
+            settings(*words, **variables)
 
 
 def test_a_named_file_that_is_missing_is_an_error(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from coretools.confinement import command_confinement
+from coretools.confinement import memory
 from tests.checkout import TREE
 from tests.docker_profile import under_profile
 from tests.process.test_command_sockets import Server
@@ -135,12 +135,12 @@ def test_memory_is_that_of_the_control_group(tmp_path: Path, version: int, is_ow
     (tmp_path / "cgroup").write_text(line)
     other = "30 23 0:30 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n"
     (tmp_path / "mountinfo").write_text(f"{other}35 31 0:32 {root} {top} rw - {kind} {kind} rw,memory\n")
-    assert command_confinement.memory_bytes(str(tmp_path)) == 300_000_000
+    assert memory.memory_bytes(str(tmp_path)) == 300_000_000
 
 
 def test_memory_of_this_machine() -> None:
     """confinement-17: without a limit, the machine's memory."""
-    assert 0 < command_confinement.memory_bytes() <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert 0 < memory.memory_bytes() <= os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def test_a_bound_of_a_real_control_group() -> None:
@@ -154,7 +154,7 @@ def test_a_bound_of_a_real_control_group() -> None:
         pytest.skip("needs a writable control group of version 1")
     try:
         (group / "memory.limit_in_bytes").write_text(str(512 * 1024**2))
-        code = "from coretools.confinement.command_confinement import memory_bytes; print(memory_bytes())"
+        code = "from coretools.confinement.memory import memory_bytes; print(memory_bytes())"
         join = f"echo $$ > {group}/cgroup.procs && exec {shlex.join([sys.executable, '-c', code])}"
         assert subprocess.run(["sh", "-c", join], check=True, capture_output=True).stdout.split() == [b"536870912"]
     finally:

@@ -179,3 +179,40 @@ def test_the_variables_of_commands_are_named_and_have_a_user(tmp_path: Path) -> 
         result = text_of(client.call("run_command", command="sh -c 'echo $USER-$LOGNAME-$NODE_ENV-$GIVEN'"))
     name = os.environ.get("USER") or getpass.getuser()
     assert result == f"{name}-{os.environ.get('LOGNAME') or name}--planted-value"
+
+
+@pytest.mark.parametrize("tier", ["full", "landlock"])
+def test_a_list_of_hosts_holds_in_tier_full_and_is_no_network_in_tier_landlock(tmp_path: Path, tier: str) -> None:
+    """network-11, network-14: said in the instructions, the diagnostics and the result, by effect."""
+    before = under_profile() if tier == "landlock" else ()
+    with peer(tmp_path, "--network", "pypi,git.example", before=before) as client:
+        instructions = client.ask("initialize", HANDSHAKE)["result"]["instructions"]
+        client.notify("notifications/initialized")
+        state = text_of(client.call("get_diagnostics"))
+        if f"commands are confined in tier: {tier}" not in state:
+            pytest.skip(f"tier {tier} can't be had here")
+        result = client.call("run_command", command="curl -sS http://unlisted.example/ http://192.0.2.1/")
+        text = text_of(result)
+        client.end()
+    if tier == "full":
+        assert "\nnetwork: commands reach only pypi, git.example, through a proxy" in state
+        assert "reach only pypi, git.example" in instructions
+        assert (
+            "[network: not in the operator's list of hosts: unlisted.example:80, 192.0.2.1:80; the operator allows them"
+            ' with network = [..., "unlisted.example", "192.0.2.1"]]'
+        ) in text
+    else:
+        assert "\nnetwork: denied to commands (the operator's list of hosts needs tier full" in state
+        assert "the operator's list of hosts needs tier full" in text
+
+
+def test_a_list_of_hosts_is_described_for_every_tier() -> None:
+    """network-14"""
+    listed = NetworkPolicy(("pypi", *(f"h{number}.example" for number in range(30))))
+    assert [listed.is_denied(tier) for tier in ("full", "landlock", "none", None)] == [False, True, False, False]
+    assert "and 11 more" in listed.state("full")
+    assert "nothing confines them here (the operator's list" in listed.state("none")
+    assert "no network" in listed.instruction("landlock")
+    assert "reach only pypi" in listed.instruction(None)
+    ending = CommandOutcome(argv=("x",), tier="full", failed=True, output="Could not resolve host: a.example")
+    assert "a program that does not use the proxy" in str(listed.explanation(ending))

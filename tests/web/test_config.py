@@ -192,7 +192,7 @@ def test_requests_are_limited_if_there_are_tokens_or_the_operator_sets_a_rate(
 
 
 def test_the_network_is_set_by_role_or_by_the_flags(tmp_path: Path) -> None:
-    """http-12: a role without the key has the setting of the flags and the policy file."""
+    """http-12, network-15: a role without the key has the setting of the flags and the policy file."""
     text = """\
 [roles.a]
 roots = ['/a']
@@ -201,15 +201,21 @@ network = 'allow'
 roots = ['/b']
 [roles.c]
 roots = ['/c']
-network = 'deny'
+network = false
+[roles.d]
+roots = ['/d']
+network = ['pypi', 'example.com']
 """
     config = read_config(written(tmp_path, text), {}, {})
 
-    def networks(*words: str) -> list[str]:
+    def networks(*words: str) -> list[object]:
         return [role.settings.policy.confinement.network for role in roles(config, tmp_path, *words).values()]
 
-    assert networks() == ["allow", "deny", "deny"]
-    assert networks("--network", "allow") == ["allow", "allow", "deny"]
+    listed = ("pypi", "example.com")
+    assert networks() == ["allow", "deny", "deny", listed]
+    assert networks("--network", "allow") == ["allow", "allow", "deny", listed]
+    with pytest.raises(BadSetting, match=r"roles\.a\.network: 'pipy': no set"):
+        read_config(written(tmp_path, "[roles.a]\nnetwork = ['pipy']"), {}, {})
 
 
 @pytest.mark.parametrize(

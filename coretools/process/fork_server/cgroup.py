@@ -9,7 +9,8 @@ import os
 import time
 from contextlib import suppress
 
-from coretools.process.children.reaper import KILL_ROUND_SECONDS
+from coretools.confinement.command_confinement import CommandConfinement
+from coretools.process.children.reaper import CONTROL_GROUPS_FILE, KILL_ROUND_SECONDS
 
 _PAUSE_SECONDS = 0.005
 
@@ -88,6 +89,19 @@ def own_group() -> str | None:
             relative = next(line.rstrip("\n")[3:] for line in file if line.startswith("0::"))
         path = f"{mount}{relative}".rstrip("/")
         return path if os.path.isdir(path) else None
+    return None
+
+
+def group_for_commands(scratch: str, number: int, commands: CommandConfinement) -> ControlGroup | None:
+    """Create a control group for a fork server, if that is possible. The watchdog gets its name first."""
+    above = own_group()
+    if above is None:
+        return None
+    path = f"{above}/{os.path.basename(scratch)}-{number}"
+    with suppress(OSError):
+        with open(f"{scratch}/{CONTROL_GROUPS_FILE}", "a", encoding="utf-8") as file:
+            file.write(f"{path}\n")
+        return ControlGroup(path, tasks=commands.max_tasks, memory_bytes=commands.memory_bytes)
     return None
 
 

@@ -13,15 +13,18 @@ import subprocess
 import sys
 from collections import deque
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 
 import coretools
+from coretools.config.operator_policy import NetworkAccess
+from coretools.confinement.command_confinement import CommandConfinement, ScratchDirectories
+from coretools.confinement.namespaces import NamespacePlan
 from coretools.process.children import reaper
 from coretools.process.fork_server import messages
 from coretools.process.fork_server.cgroup import ControlGroup
-from coretools.process.fork_server.messages import ForkServerConfig
+from coretools.process.fork_server.messages import ForkServerConfig, SocketRules
 
 MIN_WAITING = 2
 """Preforked processes that wait for their argv: one for the next call, one for the call after it."""
@@ -38,6 +41,10 @@ _PATH_BYTES = 8192
 _SOURCE = str(Path(coretools.__file__).parents[1])
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from coretools.process.fork_server.server import main; main()"
 
+if TYPE_CHECKING:  # loaded only where there is a list of hosts
+    from coretools.egress.proxy import EgressGateway, EgressProxy
+    from coretools.egress.refusals import Refusal
+
 
 class ForkServerFailed(Exception):
     """A fork server could not be started, or could not apply its config; the text says why."""
@@ -51,22 +58,29 @@ class ForkServerFailed(Exception):
 class PreforkedProcess:
     """A preforked process that waits for its argv: our ends of its two sockets. Closing both kills it and its tree."""
 
-    __slots__ = ("_client", "_reports_before", "control", "requests")
+    __slots__ = ("_client", "_refusals_before", "_reports_before", "control", "requests")
 
     def __init__(self, control: socket.socket, requests: socket.socket, client: "ForkServerClient") -> None:
         self.control = control
         self.requests = requests
         self._client = client
         self._reports_before = 0
+        self._refusals_before = 0
 
     def take(self) -> "PreforkedProcess":
-        """Attribute reports about covers to this command from now on."""
+        """Attribute reports about covers and refused connections to this command from now on."""
         self._reports_before = self._client.cover_reports
+        self._refusals_before = 0 if self._client.proxy is None else self._client.proxy.refusals.count
         return self
 
     def replaced(self) -> dict[str, bool]:
         """Covered files that were replaced from outside since `take`, and whether they are covered again."""
         return self._client.replaced(self._reports_before)
+
+    def refused(self) -> "tuple[Refusal, ...]":
+        """Connections that the proxy refused since `take`, of whichever command in it."""
+        proxy = self._client.proxy
+        return () if proxy is None else proxy.refusals.since(self._refusals_before)
 
     def give_back(self) -> None:
         """Return it to the client: only when nothing is left of its command, and its supervisor got no message."""
@@ -95,8 +109,12 @@ class ForkServerClient:
     `close` must be called; it does not block, and may be called from any thread.
     """
 
-    def __init__(self, config: ForkServerConfig, *, group: ControlGroup | None = None) -> None:
+    def __init__(
+        self, config: ForkServerConfig, *, group: ControlGroup | None = None, gateway: "EgressGateway | None" = None
+    ) -> None:
         """Start the fork server, in the control group if there is one; await `ready` afterwards.
+
+        `gateway` serves the connections of commands, if there is a listener for them.
 
         Raises:
             ForkServerFailed: no processes or descriptors left.
@@ -108,6 +126,9 @@ class ForkServerClient:
         """Pidfd of process 1 of its namespace: when it has exited, everything in the view has."""
         self._has_view = config.view is not None
         self._group = group
+        self._gateway = gateway
+        self.proxy: EgressProxy | None = None
+        """Serves the connections of commands, if they may reach listed hosts."""
         self._cover_reports = 0
         self._replaced: dict[str, tuple[int, bool]] = {}
         """Covered files that were replaced from outside: the number of the last report about each, and whether it is
@@ -119,20 +140,8 @@ class ForkServerClient:
         ours.setblocking(False)
         self._control = ours
         try:
-            with theirs, open(os.memfd_create("config"), "w+b") as file:
-                file.write(_marshalled(config))
-                file.flush()
-                # Without environment: the variables of a command are in its spawn request.
-                self._process = subprocess.Popen(
-                    [sys.executable, "-I", "-S", "-c", _PROGRAM, _SOURCE, str(file.fileno())],
-                    stdin=theirs.fileno(),
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    env={name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
-                    cwd="/",
-                    pass_fds=(file.fileno(), *(rule[0] for rule in config.rules or () if isinstance(rule[0], int))),
-                    start_new_session=True,
-                )
+            with theirs:
+                self._process = _start_process(config, theirs)
             if group is not None:
                 with contextlib.suppress(OSError):  # runs without a group, which the protections show
                     group.add(self._process.pid)
@@ -151,8 +160,10 @@ class ForkServerClient:
         reply = b"it did not answer"
         with anyio.move_on_after(START_SECONDS):
             await anyio.wait_readable(self._control)
-            reply, handles, _, _ = socket.recv_fds(self._control, 512, 1, socket.MSG_CMSG_CLOEXEC)
+            reply, handles, _, _ = socket.recv_fds(self._control, 512, 2, socket.MSG_CMSG_CLOEXEC)
             self._exit_handle = next(iter(handles), None)
+            if len(handles) > 1 and self._gateway is not None:
+                self.proxy = self._gateway.serve(socket.socket(fileno=handles[1]))
             reply = reply or b"it ended at its start"
         if reply != messages.READY:
             number, _, why = reply.decode("utf-8", "replace").partition(" ")
@@ -260,6 +271,8 @@ class ForkServerClient:
         self._is_retired = True
         self._close_waiting()
         self._control.close()
+        if self.proxy is not None:
+            self.proxy.close()
 
     def wait(self) -> None:
         """Reap the fork server after `close`. Blocks shortly."""
@@ -302,6 +315,50 @@ class ForkServerClient:
         control.setblocking(False)
         requests.setblocking(False)
         return process
+
+
+def _start_process(config: ForkServerConfig, channel: socket.socket) -> subprocess.Popen[bytes]:
+    with open(os.memfd_create("config"), "w+b") as file:
+        file.write(_marshalled(config))
+        file.flush()
+        # Without environment: the variables of a command are in its spawn request.
+        return subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", _PROGRAM, _SOURCE, str(file.fileno())],
+            stdin=channel.fileno(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
+            cwd="/",
+            pass_fds=(file.fileno(), *(rule[0] for rule in config.rules or () if isinstance(rule[0], int))),
+            start_new_session=True,
+        )
+
+
+def gateway_to(access: NetworkAccess) -> "EgressGateway | None":
+    """Return the gateway to the operator's list of hosts; None without one."""
+    if isinstance(access, str):
+        return None
+    from coretools.egress.proxy import EgressGateway  # imported here: it would slow down every start
+
+    return EgressGateway.of(access)
+
+
+def fork_server_config(
+    commands: CommandConfinement, scratch: ScratchDirectories, tier: str, view: NamespacePlan | None
+) -> ForkServerConfig:
+    """Return the config of a fork server of a tier; `view` is the plan of its namespaces, in tier `full`."""
+    is_confined = tier != "none"
+    return ForkServerConfig(
+        view=view,
+        rules=commands.rules(scratch, in_namespaces=tier == "full") if is_confined else None,
+        tcp=tier == "full" or commands.has_network,
+        families=commands.socket_families(tier) if is_confined else None,
+        socket_rules=SocketRules(not commands.has_network, commands.socket_directories(scratch))
+        if tier == "landlock"
+        else None,
+        limits=commands.limits(tier) if is_confined else (),
+        processes=commands.max_processes,
+    )
 
 
 def _is_ready(handle: int, events: int) -> bool:

@@ -6,7 +6,6 @@ Hidden files and granted paths are looked up before every command; when they hav
 
 import asyncio
 import errno
-import os
 import sys
 import time
 from collections.abc import Mapping
@@ -14,6 +13,7 @@ from contextlib import suppress
 from functools import partial
 from itertools import count
 from secrets import token_hex
+from typing import TYPE_CHECKING
 
 import anyio
 from anyio import CapacityLimiter, to_thread
@@ -31,11 +31,16 @@ from coretools.confinement.masks import MaskFinder, PathsKeepMoving
 from coretools.confinement.mount_points import KEEPS_MOVING
 from coretools.confinement.protected_paths import ControlFiles, HiddenPath, Masks
 from coretools.errors import Unconfined
-from coretools.process.children.reaper import CONTROL_GROUPS_FILE
-from coretools.process.fork_server.cgroup import ControlGroup, own_group
-from coretools.process.fork_server.client import ForkServerClient, ForkServerFailed, PreforkedProcess
+from coretools.process.fork_server.cgroup import group_for_commands
+from coretools.process.fork_server.client import (
+    ForkServerClient,
+    ForkServerFailed,
+    PreforkedProcess,
+    fork_server_config,
+    gateway_to,
+)
 from coretools.process.fork_server.git_configs import GitConfigs
-from coretools.process.fork_server.messages import ForkServerConfig, SocketRules
+from coretools.process.fork_server.messages import ForkServerConfig
 from coretools.process.fork_server.scratch import create, directory_outside_roots, remove
 from coretools.roots.root_set import Roots
 
@@ -49,12 +54,25 @@ REFILL_SECONDS = 0.05
 """Delay before a new process is preforked after one was taken; most commands have exited by then."""
 
 
+if TYPE_CHECKING:
+    from coretools.egress.proxy import EgressGateway
+
+
 class SandboxPool:
     """The sandbox of one server. `close` must be called; it blocks shortly."""
 
-    def __init__(self, roots: Roots, policy: ConfinementPolicy, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        roots: Roots,
+        policy: ConfinementPolicy,
+        environment: Mapping[str, str],
+        *,
+        gateway: "EgressGateway | None" = None,
+    ) -> None:
+        """`gateway` replaces the one that the policy's list of hosts stands for."""
         self._roots = roots
         self._policy = policy
+        self._gateway = gateway or gateway_to(policy.network)
         self._environment = environment
         self._masks = MaskFinder(roots)
         self._configs = GitConfigs(roots)
@@ -62,9 +80,7 @@ class SandboxPool:
         self._lock = anyio.Lock()
         self._limiter = CapacityLimiter(1)
         self._commands: CommandConfinement | None = None
-        self._scratch = ScratchDirectories(
-            os.path.join(directory_outside_roots(roots, policy), f"coretools-{token_hex(8)}")
-        )
+        self._scratch = ScratchDirectories(f"{directory_outside_roots(roots, policy)}/coretools-{token_hex(8)}")
         self._client: ForkServerClient | None = None
         self._masks_in_view: Masks | None = None
         self._scanned_ns = 0
@@ -203,6 +219,11 @@ class SandboxPool:
             return True
         return self._commands.can_see(path)
 
+    async def close_proxies(self) -> None:
+        """End all connections of commands to other hosts."""
+        if self._gateway is not None:
+            await self._gateway.aclose()
+
     def close(self) -> None:
         """End every fork server, and with it every command, and clean up. Blocks shortly."""
         self._is_closed = True
@@ -326,8 +347,9 @@ class SandboxPool:
     async def _start_client(self, tier: str, masks: Masks | None) -> ForkServerClient:
         place = f"{self._scratch.path}/git-{next(self._numbers)}"
         copies = self._configs.make_copies(place, masks) if masks is not None else None
-        group = self._new_group()
-        client = ForkServerClient(self._config(tier, masks, copies), group=group)
+        assert self._commands is not None
+        group = group_for_commands(self._scratch.path, next(self._numbers), self._commands)
+        client = ForkServerClient(self._config(tier, masks, copies), group=group, gateway=self._gateway)
         if copies is not None:
             self._copies[client] = copies
         self.bounds = None if group is None else dict(group.bounds)
@@ -340,34 +362,12 @@ class SandboxPool:
             raise
         return client
 
-    def _new_group(self) -> ControlGroup | None:
-        """A control group for the next fork server, if one can be created. The watchdog gets its name first."""
-        above, commands = own_group(), self._commands
-        if above is None or commands is None:
-            return None
-        path = f"{above}/{os.path.basename(self._scratch.path)}-{next(self._numbers)}"
-        with suppress(OSError):
-            with open(f"{self._scratch.path}/{CONTROL_GROUPS_FILE}", "a", encoding="utf-8") as file:
-                file.write(f"{path}\n")
-            return ControlGroup(path, tasks=commands.max_tasks, memory_bytes=commands.memory_bytes)
-        return None
-
     def _config(self, tier: str, masks: Masks | None, copies: ConfigCopies | None) -> ForkServerConfig:
         commands, scratch = self._commands, self._scratch
         assert commands is not None
-        is_confined = tier != "none"
         plan = None if masks is None else commands.namespace_plan(scratch, masks, is_polled=bool(self._masks.unwatched))
-        return ForkServerConfig(
-            view=plan if plan is None or copies is None else copies.added_to(plan),
-            rules=commands.rules(scratch, in_namespaces=tier == "full") if is_confined else None,
-            tcp=tier == "full" or commands.has_network,
-            families=commands.socket_families(tier) if is_confined else None,
-            socket_rules=SocketRules(not commands.has_network, commands.socket_directories(scratch))
-            if tier == "landlock"
-            else None,
-            limits=commands.limits(tier) if is_confined else (),
-            processes=commands.max_processes,
-        )
+        view = plan if plan is None or copies is None else copies.added_to(plan)
+        return fork_server_config(commands, scratch, tier, view)
 
     async def _scan(self, tier: str | None) -> Masks | None:
         if tier != "full":

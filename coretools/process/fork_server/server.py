@@ -44,6 +44,8 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     try:
         restrictions, overmounts = _confine(config, control)
+        port = 0 if config.view is None else config.view.proxy_port
+        listener = namespaces.listen_on_loopback(port) if port else None
     except OSError as error:
         with suppress(OSError):
             control.send(f"{error.errno or 0} {error.strerror or error}"[:200].encode())
@@ -53,8 +55,10 @@ def main() -> None:
     gc.freeze()
     # The kernel reports the exit of process 1 when nothing is left in its namespace (pid_namespaces(7)).
     handle = os.pidfd_open(os.getpid())
-    socket.send_fds(control, [READY], [handle])
+    socket.send_fds(control, [READY], [handle, *([] if listener is None else [listener.fileno()])])
     os.close(handle)
+    if listener is not None:
+        listener.close()  # only the server accepts on it
     _ForkServer(control, restrictions, overmounts).serve()
 
 

@@ -186,6 +186,15 @@ class SupervisedProcess:
                 reply.append(f"{text}: {', '.join(map(printable, paths[:MAX_NAMED]))}{more}")
         return reply
 
+    def refused_connections(self) -> list[str]:
+        """Sentences about connections to other hosts that were refused while the command ran."""
+        refusals = self._preforked.refused()
+        if not refusals:
+            return []
+        from coretools.egress.refusals import summary  # imported here: only where there is a list of hosts
+
+        return summary(refusals)
+
     def close_stdin(self) -> None:
         """Close the standard input of the program."""
         if self.stdin is not None:

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from pydantic_core import ErrorDetails
 
 from coretools.config.logs import LogFormat
+from coretools.config.operator_policy import NetworkAccess, NetworkSchema
 from coretools.config.toml_file import (
     LONGEST,
     UNKNOWN,
@@ -155,8 +156,8 @@ class RoleSection(_ConfigSection):
     """Commit author of principals without their own, such as `Ada <ada@example.com>`; by default that of the flags."""
     deny: tuple[str, ...] = ()
     """Globs of paths to deny, in addition to those of the flags."""
-    network: Literal["allow", "deny", ""] = ""
-    """Whether commands may use the network; by default as set by the flags and the policy file."""
+    network: Annotated[NetworkAccess, NetworkSchema()] | None = None
+    """Whether commands may use the network, or the hosts; by default as set by the flags and the policy file."""
     requests_per_second: float | None = Field(default=None, ge=0)
     """Average rate of one principal; 0 means no limit. By default 50; without tokens (loopback) no limit."""
     burst: Positive = 100
