@@ -2,6 +2,7 @@
 
 import datetime as dt
 import ipaddress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,8 +22,10 @@ class Certificate:
     serial: int
 
 
-def write_certificate(folder: Path, *, days: int = 2, password: bytes | None = None) -> Certificate:
-    """Write one for 127.0.0.1, replacing any in the folder; with no days left it expired an hour ago."""
+def write_certificate(
+    folder: Path, *, days: int = 2, password: bytes | None = None, hosts: Sequence[str] = ()
+) -> Certificate:
+    """Write one for 127.0.0.1 and the hosts, replacing any in the folder; with no days left it expired an hour ago."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "127.0.0.1")])
     now = dt.datetime.now(dt.UTC)
@@ -30,7 +33,12 @@ def write_certificate(folder: Path, *, days: int = 2, password: bytes | None = N
         x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
         .not_valid_before(now - dt.timedelta(days=1))
         .not_valid_after(now + dt.timedelta(days=days, hours=-1))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
+        .add_extension(
+            x509.SubjectAlternativeName(
+                [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), *(x509.DNSName(host) for host in hosts)]
+            ),
+            critical=False,
+        )
         .sign(key, hashes.SHA256())
     )
     locking = serialization.BestAvailableEncryption(password) if password else serialization.NoEncryption()
