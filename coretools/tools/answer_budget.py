@@ -21,15 +21,15 @@ def content_bytes(limits: Limits) -> int:
     return max(limits.answer_bytes - NOTE_BYTES, limits.answer_bytes // 2)
 
 
-def cut_line(line: str, rest: str = "", *, following: int = 0) -> str:
-    """Cut a line after 2,000 characters and count the rest; `rest` says how to read it.
+def cut_line(line: str, rest: str = "", *, following: int = 0, longest: int = LINE_CHARACTERS) -> str:
+    """Cut a line after `longest` characters and count the rest; `rest` says how to read it.
 
     `following` characters of the line are not in `line`.
     """
-    if len(line) + following <= LINE_CHARACTERS:
+    if len(line) + following <= longest:
         return line
-    left_out = max(0, len(line) - LINE_CHARACTERS) + following
-    return f"{line[:LINE_CHARACTERS]} [... {left_out} characters of this line left out{rest and f'; {rest}'}]"
+    left_out = max(0, len(line) - longest) + following
+    return f"{line[:longest]} [... {left_out} characters of this line left out{rest and f'; {rest}'}]"
 
 
 def cut_lines(text: str) -> str:

@@ -35,6 +35,29 @@ def test_stored_output_is_what_was_printed_and_offsets_never_change() -> None:
         kept.close()
 
 
+def test_lines_have_the_numbers_that_they_were_printed_with() -> None:
+    """runs-26: also when the start is gone, and on a full disk."""
+    for seed in range(40):
+        chance = random.Random(seed)
+        kept = store(
+            file_bytes=chance.choice([300, 5_000, 200_000]),
+            memory_bytes=chance.choice([1, 500]),
+            disk_bytes=chance.choice([200, 1 << 30]),
+        )
+        printed = b""
+        for _ in range(30):
+            line = b"x" * chance.choice([0, 10, 10, 4_000]) + b"\n"
+            piece = line * chance.choice([1, 20])
+            kept.append(piece)
+            printed += piece
+            offset = chance.randrange(kept.first, kept.end)
+            number = printed.count(b"\n", 0, offset) + 1
+            assert kept.line_number(offset) == number, seed
+            assert kept.line_start(number) == max(kept.first, printed.rfind(b"\n", 0, offset) + 1), seed
+        assert kept.line_number(0) == printed.count(b"\n", 0, kept.first) + 1
+        kept.close()
+
+
 def test_the_file_is_bounded_and_has_no_name(tmp_path: Path) -> None:
     """runs-9: the temporary directory contains no entry for it, however the server ends."""
     kept = OutputStore(DiskQuota(1 << 20), file_bytes=10_000, memory_bytes=100, folder=str(tmp_path))

@@ -376,7 +376,8 @@ class JobTable:
         newest_first = reversed([run for run in self.of(principal) if not run.is_alive])
         for count, run in enumerate(newest_first, 1):
             size += run.output.kept_bytes
-            if count > self._limits.runs_kept or size > MAX_FULL_OUTPUTS_KEPT * self._limits.run_output_bytes:
+            is_too_much = size > MAX_FULL_OUTPUTS_KEPT * self._limits.run_output_bytes
+            if count > self._limits.runs_kept or (is_too_much and count > 1):  # the newest has just been named
                 self.forget(run)
 
     def _start_idle_check(self) -> None:

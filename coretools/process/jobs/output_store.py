@@ -77,8 +77,6 @@ class OutputStore:
         self._newlines += data.count(b"\n")
         if self.end - self._checkpoints[-1].offset >= CHECKPOINT_BYTES:
             self._checkpoints.append(_Checkpoint(self.end, self._newlines))
-            if len(self._checkpoints) > 2 * self._file_bytes // CHECKPOINT_BYTES + 2:  # of output that is dropped
-                del self._checkpoints[: bisect_left(self._checkpoints, self.first, key=lambda one: one.offset)]
         # Not for every chunk: many small ones cost one copy in all.
         if len(self._memory) > 2 * self._memory_bytes:
             self._spill(len(self._memory) - self._memory_bytes)
@@ -124,7 +122,7 @@ class OutputStore:
         return max(offset, self.first)
 
     def line_number(self, offset: int) -> int:
-        """The number of the line that contains an offset. Of dropped output only the checkpoints are known."""
+        """The number of the line that contains an offset, and of dropped output that of the oldest kept byte."""
         at = max(0, bisect_left(self._checkpoints, offset + 1, key=lambda one: one.offset) - 1)
         start, newlines = self._checkpoints[at]
         while start < offset and (block := self.read(start, min(CHECKPOINT_BYTES, offset - start))):
@@ -145,12 +143,24 @@ class OutputStore:
     def _spill(self, count: int) -> None:
         """Move the oldest part of the memory to the file, a ring buffer: the newest overwrites the oldest."""
         start = self.end - len(self._memory)
+        first = max(self.first, start + count - self._file_bytes)
+        newlines = self._newlines_before(first)
         try:
             self._to_file(bytes(self._memory[:count]), start)
-            self.first = max(self.first, start + count - self._file_bytes)
         except OSError:  # full, or no temporary directory: drop the part in the file, so that there is no gap
-            self.first = start + count
+            first, newlines = start + count, self._newlines - self._memory.count(b"\n", count)
         del self._memory[:count]
+        if first > self.first:
+            dropped = bisect_left(self._checkpoints, first + 1, key=lambda one: one.offset)
+            self._checkpoints[:dropped] = [_Checkpoint(first, newlines)]
+            self.first = first
+
+    def _newlines_before(self, offset: int) -> int:
+        """Newlines before an offset that is about to be the oldest; the lines that are kept keep their numbers."""
+        try:
+            return self._checkpoints[0].newlines + self.read(self.first, offset - self.first).count(b"\n")
+        except InputOutput:
+            return self._checkpoints[0].newlines
 
     def _to_file(self, data: bytes, offset: int) -> None:
         if self._fd < 0:

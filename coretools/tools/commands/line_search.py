@@ -4,6 +4,7 @@ The output is searched in blocks in a worker thread, so that neither its size no
 """
 
 import re
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,8 +26,10 @@ LINE_BYTES = 64 * 1024
 MAX_FOUND = 1_000
 """Most lines whose numbers are kept; further ones are counted."""
 
-MATCH_SECONDS = 2.0
-"""Time limit for one block; an ordinary pattern takes a hundredth of it."""
+MATCH_SECONDS = 10.0
+"""Time limit for one search; an ordinary pattern takes a tenth of it for the largest output that is kept."""
+
+LEAST_SECONDS = 0.001
 
 LineFinder = Callable[[str, int], int]
 """Return the position of the first match in a text from a position on, or -1."""
@@ -47,12 +50,16 @@ def pattern_finder(pattern: str) -> LineFinder:
         InvalidArguments: the pattern is invalid; the finder: it takes too long.
     """
     compiled = parse_pattern(pattern, literal=False, ignore_case=False).compiled
+    left = MATCH_SECONDS
 
     def find(text: str, start: int) -> int:
+        nonlocal left
+        began = time.monotonic()
         try:
-            found = compiled.search(text, start, timeout=MATCH_SECONDS)
+            found = compiled.search(text, start, timeout=max(left, LEAST_SECONDS))
         except TimeoutError:
             raise InvalidArguments("pattern: takes too long on this output; make it simpler") from None
+        left -= time.monotonic() - began
         return -1 if found is None else found.start()
 
     return find
@@ -90,22 +97,29 @@ def find_failure(text: str, start: int) -> int:
 
 
 async def find_lines(
-    output: OutputStore, finder: LineFinder, limiter: CapacityLimiter, *, start: int = 0
+    output: OutputStore,
+    finder: LineFinder,
+    limiter: CapacityLimiter,
+    *,
+    start: int = 0,
+    stop: int | None = None,
 ) -> FoundLines:
-    """Search a stored output from an offset on, as far as it was written at the call.
+    """Search a stored output between two offsets, as far as it was written at the call.
 
     Raises:
         InvalidArguments: the pattern takes too long. InputOutput: the stored output can't be read.
     """
     found = FoundLines()
-    at, stop = max(start, output.first), output.end
+    at, stop = max(start, output.first), output.end if stop is None else stop
     number = output.line_number(at)
     carry = b""
     while at < stop:
+        if at < output.first:  # dropped during the search of the block before
+            at, number, carry = output.first, output.line_number(output.first), b""
         block = output.read(at, min(BLOCK_BYTES, stop - at))
         if not block:
             break
-        at = max(at, output.first) + len(block)
+        at += len(block)
         data = carry + block
         cut = len(data) if at >= stop else data.rfind(b"\n") + 1
         carry = data[cut:][:LINE_BYTES]

@@ -12,6 +12,7 @@ from coretools.process.jobs.job_table import Job
 from coretools.redaction.redactor import Redactor
 from coretools.tools.answer_budget import LINE_CHARACTERS, cut_line, cut_lines, fitting
 from coretools.tools.commands.line_search import (
+    FoundLines,
     LineFinder,
     find_failure,
     find_lines,
@@ -27,6 +28,20 @@ TAIL_BYTES = 1_800
 
 FAILURE_CONTEXT = 1
 """Lines shown above and below a line that looks like a failure."""
+
+DIGEST_CHARACTERS = 500
+"""Most characters of a line in the digest of a failure, so that no line takes the place of all others."""
+
+CHARACTER_BYTES = 4
+"""Most bytes of a character in UTF-8."""
+
+SHOWN_BYTES = 3
+"""Most bytes shown for one of the output: a control character made visible, or a byte that is not UTF-8."""
+
+REMARK_BYTES = 100
+"""Bytes of the remark on a line that is cut, and of its number."""
+
+NEWLINE = b"\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +80,15 @@ async def new_output(run: Job, budget: int, limiter: CapacityLimiter) -> OutputP
     output = run.output
     start = max(run.reported_end, output.first)
     left = output.end - start
-    if left > budget:
+    data = b"" if left > budget else output.read(start, left)
+    data = _whole_characters(data) if run.is_alive else data  # the rest of a character is still to come
+    text = _shown(run, data.decode("utf-8", "replace"))
+    if left > budget or len(text.encode()) > budget:
         return await digest(run, start, budget, limiter)
     notes = [f"{output.first} bytes before this are gone"] if 0 < start == output.first else []
-    text = _shown(run, output.read(start, left).decode("utf-8", "replace"))
     cut = cut_lines(text)
     notes += [_ways(run)] if cut != text else []
-    return OutputPart(cut.rstrip("\n"), _bracketed(notes), cut != text, output.end)
+    return OutputPart(cut.rstrip("\n"), _bracketed(notes), cut != text, start + len(data))
 
 
 async def digest(run: Job, start: int, budget: int, limiter: CapacityLimiter) -> OutputPart:
@@ -83,16 +100,21 @@ async def digest(run: Job, start: int, budget: int, limiter: CapacityLimiter) ->
     end, last = output.end, output.lines
     first = output.line_number(max(start, output.first))
     has_failed = run.completed is not None and not run.completed.ok
-    head_bytes, tail_bytes = (HEAD_BYTES, TAIL_BYTES) if has_failed else (budget // 4, budget - budget // 4)
-    head = fitting(_lines(run, first, last, most=head_bytes), min(head_bytes, budget // 4))
-    tail = _last_that_fit(run, min(budget // 2, tail_bytes), last, above=first + len(head))
+    head_bytes, tail_bytes = (HEAD_BYTES, TAIL_BYTES) if has_failed else (budget // 4, budget // 2)
+    longest = DIGEST_CHARACTERS if has_failed else LINE_CHARACTERS
+    head = _lines(run, first, last, min(head_bytes, budget // 4), longest)
+    tail = _last_that_fit(run, min(budget // 2, tail_bytes), last, longest, above=first + len(head))
     gap = (first + len(head), last - len(tail))
-    found = await find_lines(output, find_failure, limiter, start=output.line_start(gap[0])) if has_failed else None
-    numbers = [number for number in found.numbers if number <= gap[1]] if found is not None else []
-    failures = _groups(run, numbers, FAILURE_CONTEXT, min(FAILURE_BYTES, budget // 2), gap)
-    about = f"; these of them look like failures ({len(numbers)} in all)" if failures else ""
-    text = [*head, f"[... lines {gap[0]} to {gap[1]} left out{about} ...]", *failures]
-    text += ["[...]", *tail] if failures else tail
+    stop = output.line_start(gap[1] + 1)
+    found = (
+        await find_lines(output, find_failure, limiter, start=output.line_start(gap[0]), stop=stop)
+        if has_failed
+        else FoundLines()
+    )
+    failures = _groups(run, found.numbers, FAILURE_CONTEXT, min(FAILURE_BYTES, budget // 2), gap, longest)
+    about = f"; these of them look like failures ({found.total} in all)" if failures else ""
+    omitted = [f"[... lines {gap[0]} to {gap[1]} left out{about} ...]"] if gap[0] <= gap[1] else []
+    text = [*head, *omitted, *failures, *(["[...]"] if failures else []), *tail]
     notes = [f"{output.first} bytes at the start are gone"] if output.first and not start else []
     return OutputPart("\n".join(text), _bracketed([*notes, _ways(run)]), is_cut=True, stop=end)
 
@@ -108,6 +130,8 @@ async def matching_lines(run: Job, pattern: str, context: int, budget: int, limi
     if not found.numbers:
         return OutputPart("", _bracketed([f"no line of {run.output.lines} matches"]))
     lines = _groups(run, found.numbers, context, budget, (1, run.output.lines))
+    if not _is_shown(found.numbers[0], lines):  # the lines around it are too long
+        lines = _groups(run, found.numbers, 0, budget, (1, run.output.lines))
     shown = sum(_is_shown(number, lines) for number in found.numbers)
     notes = [f"{found.total} of {run.output.lines} lines match"]
     if shown < found.total:
@@ -122,79 +146,126 @@ def line_range(run: Job, first: int, last: int | None, budget: int) -> OutputPar
     Raises:
         InvalidArguments: the first line is beyond the end, or behind the last.
     """
-    total = run.output.lines
+    total, oldest = run.output.lines, run.output.line_number(run.output.first)
     stop = total if last is None else min(last, total)
     if first > max(total, 1):
         raise InvalidArguments(f"start_line {first}: the output has {total} lines")
-    if last is not None and last < first:
-        raise InvalidArguments(f"end_line {last}: is before start_line {first}")
-    lines = fitting(_lines(run, first, stop, most=budget), budget)
-    reached = first + len(lines) - 1
+    if last is not None and last < max(first, oldest):
+        where = f"is before start_line {first}" if last < first else f"the lines before {oldest} are gone"
+        raise InvalidArguments(f"end_line {last}: {where}")
+    begin = max(first, oldest)
+    lines = _lines(run, begin, stop, budget, LINE_CHARACTERS)
+    reached = begin + len(lines) - 1
+    gone = f"; the lines before {oldest} are gone" if first < oldest else ""
     more = f"; start_line={reached + 1} reads on" if reached < total else ""
-    return OutputPart("\n".join(lines), _bracketed([f"lines {first} to {reached} of {total}{more}"]))
+    return OutputPart("\n".join(lines), _bracketed([f"lines {begin} to {reached} of {total}{gone}{more}"]))
 
 
 def last_lines(run: Job, count: int, budget: int) -> OutputPart:
     """Return the last lines, as many as fit into the budget."""
     total = run.output.lines
-    lines = _last_that_fit(run, budget, total, above=max(1, total - count + 1))
-    note = _bracketed([f"lines {total - len(lines) + 1} to {total}"]) if total else ""
+    wanted = max(1, total - count + 1)
+    lines = _last_that_fit(run, budget, total, LINE_CHARACTERS, above=wanted)
+    first = total - len(lines) + 1
+    more = f"; start_line={wanted} reads those before" if first > wanted else ""
+    note = _bracketed([f"lines {first} to {total}{more}"]) if total else ""
     return OutputPart("\n".join(lines), note, stop=run.output.end)
 
 
 def from_offset(run: Job, offset: int, most: int) -> OutputPart:
-    """Return at most `most` bytes from an offset on. Lines are not cut."""
+    """Return the output from an offset on, as much as has `most` bytes when it is shown. Lines are not cut.
+
+    A part ends with a line, or within one that is longer. The newline at its end is not in the text.
+    """
     output = run.output
     start = max(offset, output.first)
     data = output.read(start, most)
+    if start + len(data) < output.end:
+        data = _whole_part(data)
+    elif run.is_alive:
+        data = _whole_characters(data)
+    text = _shown(run, data.decode("utf-8", "replace"))
+    while (size := len(text.encode())) > most:
+        data = _whole_part(data[: max(1, len(data) * most // size)])
+        text = _shown(run, data.decode("utf-8", "replace"))
     stop = start + len(data)
     notes = [f"bytes {start} to {stop} of {output.end}"]
     if start > offset:
         notes.append(f"{output.first} bytes before this are gone")
     if stop < output.end:
-        notes.append(f"goes on at offset={stop}")
-    return OutputPart(_shown(run, data.decode("utf-8", "replace")).rstrip("\n"), _bracketed(notes), stop=stop)
+        notes.append(f"{'' if data.endswith(NEWLINE) else 'this line '}goes on at offset={stop}")
+    return OutputPart(text.removesuffix("\n"), _bracketed(notes), stop=stop)
 
 
-def _lines(run: Job, first: int, last: int, *, most: int) -> list[str]:
-    """Return lines by number; of a long range as many as `most` bytes hold, and at least one."""
-    if first > last:
-        return []
+def _whole_part(data: bytes) -> bytes:
+    """Return the complete lines at the start, or the complete characters of a part of one line."""
+    return data[: data.rfind(NEWLINE) + 1] or _whole_characters(data)
+
+
+def _whole_characters(data: bytes) -> bytes:
+    """Return the data without the start of a character at its end, of which more follows."""
+    for length in range(1, min(CHARACTER_BYTES, len(data))):
+        lead = data[-length]
+        if lead >= 0xC0:
+            size = 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4
+            return data[:-length] if size > length else data
+        if lead < 0x80:
+            return data
+    return data
+
+
+def _lines(run: Job, first: int, last: int, budget: int, longest: int) -> list[str]:
+    """Return lines by number, cut after `longest` characters, as many as fit into the budget."""
+    longest = max(1, min(longest, (budget - REMARK_BYTES) // CHARACTER_BYTES))
     output = run.output
-    start = output.line_start(first)
-    stop = output.line_start(last + 1)
-    data = output.read(start, min(stop - start, most + 1))
-    lines = data.decode("utf-8", "replace").split("\n")
-    if start + len(data) < stop and len(lines) == 1:  # one line, and not all of it
-        end = output.line_start(first + 1)
-        following = end - start - len(data) - (output.read(end - 1, 1) == b"\n")
-        return [cut_line(_shown(run, lines[0]), f"offset={start}", following=following)]
-    if start + len(data) < stop or data.endswith(b"\n"):
-        lines.pop()
-    return [_cut(run, line, number) for number, line in enumerate(lines, first)]
+    found: list[str] = []
+    number, start, stop = first, output.line_start(first), output.line_start(last + 1)
+    while number <= last:
+        data = output.read(start, min(stop - start, max(budget, CHARACTER_BYTES * longest) + 1))
+        complete = data if start + len(data) >= stop else data[: data.rfind(NEWLINE) + 1]
+        if complete:
+            lines, following = complete.removesuffix(NEWLINE).split(NEWLINE), 0
+        else:  # the start of a long line
+            end = output.line_start(number + 1)
+            following = end - start - len(data) - (output.read(end - 1, 1) == NEWLINE)
+            lines = [_whole_characters(data)]
+        for line in lines:
+            shown = _shown(run, line.removesuffix(b"\r").decode("utf-8", "replace"))
+            cut = cut_line(shown, f"offset={start}", following=following, longest=longest)
+            budget -= len(cut.encode()) + 1
+            if budget < 0:
+                return found
+            found.append(cut)
+            start += len(line) + 1
+        number += len(lines)
+        start = start if complete else end
+    return found
 
 
-def _cut(run: Job, line: str, number: int) -> str:
-    shown = _shown(run, line)
-    rest = f"offset={run.output.line_start(number)}" if len(shown) > LINE_CHARACTERS else ""
-    return cut_line(shown, rest)
-
-
-def _last_that_fit(run: Job, budget: int, last: int, *, above: int) -> list[str]:
+def _last_that_fit(run: Job, budget: int, last: int, longest: int, *, above: int) -> list[str]:
     """Return the last lines up to line `last`, none before line `above`."""
     output = run.output
+    longest = max(1, min(longest, (budget - REMARK_BYTES) // CHARACTER_BYTES))
     first = max(above, output.line_number(max(output.first, output.line_start(last + 1) - budget)))
-    lines = _lines(run, first, last, most=2 * budget + LINE_CHARACTERS)
-    return fitting(reversed(lines), budget)[::-1]
+    # The first of them may be long.
+    room = SHOWN_BYTES * budget + CHARACTER_BYTES * longest + REMARK_BYTES
+    return fitting(reversed(_lines(run, first, last, room, longest)), budget)[::-1]
 
 
-def _groups(run: Job, numbers: list[int], context: int, budget: int, within: tuple[int, int]) -> list[str]:
+def _groups(
+    run: Job,
+    numbers: list[int],
+    context: int,
+    budget: int,
+    within: tuple[int, int],
+    longest: int = LINE_CHARACTERS,
+) -> list[str]:
     """Return lines with their numbers, `context` lines around each; the groups that fit."""
     lines: list[str] = []
     first, last = within
     for start, end in groups_of(numbers, context=context, last=last):
         begin = max(start, first)
-        group = _lines(run, begin, end, most=budget)
+        group = _lines(run, begin, end, budget, longest)
         lines += ["[...]"] if lines and context else []
         lines += [f"{number}: {line}" for number, line in enumerate(group, begin)]
         if sum(map(len, lines)) > budget:

@@ -1,5 +1,6 @@
 """What an answer shows of a long output, and how the rest of it is read."""
 
+import itertools
 import random
 import re
 from pathlib import Path
@@ -8,6 +9,8 @@ import pytest
 
 from coretools.config.settings import Limits
 from coretools.errors import InvalidArguments
+from coretools.tools.commands import line_search
+from coretools.tools.execution_result import plain
 from tests.tools.commands.world import commands_in
 
 BUILD = """
@@ -79,6 +82,89 @@ async def test_parts_by_line_number_add_up_to_the_output(tmp_path: Path) -> None
         assert whole[:1_234] + whole[1_235:] == lines[:1_234] + lines[1_235:]
         offset = int(cut.partition("offset=")[2].rstrip("]"))
         assert (await commands.read_run(run, offset=offset)).output.startswith("y" * 15_000)
+
+
+async def test_parts_by_offset_add_up_to_the_output(tmp_path: Path) -> None:
+    """runs-11, answers-1: none is too long, whatever the bytes look like, and no character is split."""
+    chance = random.Random(12)
+    pieces = ["\0\x01\x7f", "\x9b", "abc\n", "\n\n\n", "\u6f22\u5b57", "\U0001f600", "word ", "\t"]
+    text = "".join(chance.choice(pieces) * chance.choice((1, 3, 40, 9_000)) for _ in range(60))
+    (tmp_path / "text").write_text(text)
+    async with commands_in(tmp_path) as commands:
+        run = str((await commands.run_command("cat text")).facts()["run"])
+        offset, whole = 0, ""
+        while True:
+            part = await commands.read_run(run, offset=offset)
+            assert len(part.text().encode()) <= Limits().answer_bytes
+            whole += part.output
+            if (more := re.search(r"(this line )?goes on at offset=(\d+)", part.note)) is None:
+                break
+            whole += "" if more[1] else "\n"
+            offset = int(more[2])
+        assert whole == plain(text).removesuffix("\n")
+
+
+PROGRESS = """
+import sys
+bar = "".join("\\r%d %%" % number for number in range(100_000))
+print("\\n".join([*sys.argv[2:], bar, *sys.argv[2:]]))
+sys.exit(int(sys.argv[1]))
+"""
+
+
+async def test_a_long_line_hides_no_other(tmp_path: Path) -> None:
+    """runs-25, runs-26: neither at the end, nor among failures, nor around a match, nor alone."""
+    (tmp_path / "progress.py").write_text(PROGRESS)
+    around = ["error: it broke", "the reason"]
+    async with commands_in(tmp_path) as commands:
+        for code, texts in itertools.product((0, 1), ([], around, [*around, *["fine"] * 9_000])):
+            result = await commands.run_command(["python3", "progress.py", str(code), *texts])
+            answer, run, total = result.text(), str(result.facts()["run"]), 2 * len(texts) + 1
+            if len(texts) < 3:
+                assert "\u240d20 %" in answer.partition(" characters of this line left out; offset=")[0]
+                assert answer.partition("left out; offset=")[2].split("\n")[1:-1] == texts
+            elif code:
+                assert f"{len(texts) + 2}: {around[0]}\n" in answer
+            found = await commands.read_run(run, pattern="reason|99999", context=1)
+            assert re.match(r"\[(1|3) of \d+ lines match\]", found.note)
+            last = await commands.read_run(run, tail=3)
+            assert last.note == f"[lines {max(1, total - 2)} to {total}]"
+            assert last.output.split("\n")[1:] == texts[-2:]
+            assert (await commands.read_run(run, tail=total)).output.endswith("\n".join(["", *texts[-100:]]))
+
+
+async def test_lines_around_a_match_do_not_displace_it(tmp_path: Path) -> None:
+    """runs-26."""
+    (tmp_path / "text").write_text(("x" * 1_500 + "\n") * 50 + "here\n")
+    async with commands_in(tmp_path) as commands:
+        run = str((await commands.run_command("cat text")).facts()["run"])
+        found = await commands.read_run(run, pattern="here", context=50)
+    assert (found.output, found.note) == ("51: here", "[1 of 51 lines match]")
+
+
+async def test_a_slow_pattern_is_stopped_for_the_whole_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """runs-26: however little time each line takes."""
+    monkeypatch.setattr(line_search, "MATCH_SECONDS", 0.05)
+    (tmp_path / "text").write_text(f"{'a' * 5_000}b\n" * 200)
+    async with commands_in(tmp_path) as commands:
+        run = str((await commands.run_command("cat text")).facts()["run"])
+        with pytest.raises(InvalidArguments, match="takes too long"):
+            await commands.read_run(run, pattern="a*a*a*c|b$")
+
+
+async def test_lines_keep_their_numbers_when_the_oldest_are_gone(tmp_path: Path) -> None:
+    """runs-26: and what is gone is named."""
+    (tmp_path / "print.py").write_text("for number in range(1, 100_001): print('line', number)")
+    async with commands_in(tmp_path, limits=Limits(run_output_bytes=50_000, answer_bytes=4_000)) as commands:
+        run = str((await commands.run_command("python3 print.py")).facts()["run"])
+        found = await commands.read_run(run, pattern="0")
+        assert all(re.fullmatch(r"(\d+): line \1", line) for line in found.output.split("\n")[1:])
+        oldest = await commands.read_run(run, start_line=1)
+        first = int(oldest.note.split()[1])
+        assert oldest.output.split("\n")[1] == f"line {first + 1}"
+        assert f"of 100000; the lines before {first} are gone; start_line=" in oldest.note
+        with pytest.raises(InvalidArguments, match="are gone"):
+            await commands.read_run(run, end_line=7)
 
 
 @pytest.mark.parametrize(
