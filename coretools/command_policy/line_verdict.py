@@ -4,7 +4,7 @@ Reads the line with `shell_lines` and judges each simple command like an argv (`
 does not tell is opaque code.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from coretools.command_policy.shell_lines.line import Assignment, ParsedLine, SimpleCommand
@@ -60,19 +60,18 @@ def judge_line(policy: ProgramPolicy, line: str, *, inherited: Collection[str] =
     return LineDecision(parsed, programs, tuple(opaque))
 
 
-def require_line(
-    policy: ProgramPolicy, line: str, *, inherited: Collection[str] = (), is_confirmed: bool = False
-) -> LineDecision:
-    """Refuse a line that the policy does not allow, and return the decision otherwise.
+def judge_command(
+    policy: ProgramPolicy, argv: Sequence[str], *, line: str, variables: Sequence[str], inherited: Collection[str]
+) -> Decision:
+    """Judge a command as it is started: a shell line, or else an argv, with the variables that its caller sets.
 
     Raises:
-        DeniedCommand: the verdict is `deny`, or `ask` without confirmation. CommandSyntax: the line can't be read.
+        CommandSyntax: the line exceeds a limit. InvalidArguments: there is no word.
     """
-    found = judge_line(policy, line, inherited=inherited)
-    decision = found.decision
-    if decision.verdict == "deny" or (decision.verdict == "ask" and not is_confirmed):
-        raise policy.refusal(decision)
-    return found
+    found = judge_line(policy, line, inherited=inherited).decision if line else policy.decide(argv)
+    changing = [name for name in variables if not HARMLESS_VARIABLES.match(f"{name}=")]
+    steps = [policy.opaque_text(f"{name}=", f"{name} may change which program runs") for name in changing]
+    return Decision(found.argv, (*found.steps, *steps))
 
 
 def _program(policy: ProgramPolicy, command: SimpleCommand, source: bytes) -> Decision:

@@ -113,7 +113,10 @@ class ProgramPolicy:
         Raises:
             DeniedCommand: the verdict is `deny`, or `ask` without confirmation. InvalidArguments: there is no program.
         """
-        decision = self.decide(argv)
+        self.require_decision(self.decide(argv), is_confirmed=is_confirmed)
+
+    def require_decision(self, decision: Decision, *, is_confirmed: bool = False) -> None:
+        """Refuse a command by its decision; see `require`."""
         if decision.verdict == "deny" or (decision.verdict == "ask" and not is_confirmed):
             raise self.refusal(decision)
 

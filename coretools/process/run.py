@@ -7,6 +7,7 @@ import anyio
 
 from coretools.confinement.confined_thread import ConfinedThread
 from coretools.process.children.streams import InputBuffer, OutputListener, OutputRecorder, TerminalSize
+from coretools.shell_words import join
 from coretools.truncation import Excerpt
 
 
@@ -16,8 +17,12 @@ class RunOptions:
 
     is_command: bool = False
     """A program of the project or of the caller: subject to the operator's command policy, and run in the sandbox."""
+    line: str = ""
+    """The shell line that the argv makes a shell run: judged and shown in place of it."""
+    variables: tuple[str, ...] = ()
+    """Names in `environment` that the caller chose; one that may start another program counts as code."""
     is_confirmed: bool = False
-    """A person confirmed this argv; needed where the policy says `ask`."""
+    """A person confirmed this command; needed where the policy says `ask`."""
     timeout_seconds: float | None = None
     """None: the default of the runner."""
     stdin: bytes | None = None
@@ -53,6 +58,8 @@ class Completed:
     """Result of a run: how it ended, and what it wrote."""
 
     argv: tuple[str, ...]
+    line: str = ""
+    """The shell line that it ran, if it did."""
     exit_code: int | None
     """None when a signal terminated the program."""
     signal: str | None
@@ -76,6 +83,11 @@ class Completed:
     """Control files (of git, editors and agents) that were created or changed while a command ran."""
     remarks: tuple[str, ...] = ()
     """Sentences about changes to git's configuration that were not carried over as the command made them."""
+
+    @property
+    def command_line(self) -> str:
+        """The command as text: its shell line, or its words."""
+        return self.line or join(self.argv)
 
     @property
     def ok(self) -> bool:

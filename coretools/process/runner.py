@@ -36,6 +36,7 @@ from coretools.process.fork_server.supervised_process import (
     spawn_supervised,
     start_failure,
 )
+from coretools.process.judge import require
 from coretools.process.run import Completed, RunOptions
 from coretools.process.watchdog import Watchdog
 from coretools.redaction.argv import redacted_command_line
@@ -141,15 +142,15 @@ class Runner:
             Unconfined: commands must not run in the tier that is available here.
         """
         argv = tuple(argv)
-        self._check(argv, options)
+        await self._check(argv, options)
         with self._concurrency.acquire(argv) as run:
             run.control_files = await self._control_files(options)
             return await self._wait_for_exit(run, await self._start(run, argv, cwd, options), argv, options)
 
-    def _check(self, argv: tuple[str, ...], options: RunOptions) -> None:
+    async def _check(self, argv: tuple[str, ...], options: RunOptions) -> None:
         check_argv(argv, options.environment)
         if options.is_command and self._programs is not None:
-            self._programs.require(argv, is_confirmed=options.is_confirmed)
+            await require(self._programs, argv, options, environment=self._environment)
         level = logging.INFO if options.is_command else logging.DEBUG
         if logger.isEnabledFor(level):
             logger.log(level, "run: %s", redacted_command_line(argv))
@@ -258,6 +259,7 @@ class Runner:
             stragglers = await self._terminate(run, child, streams, must_sweep=must_sweep)
         return Completed(
             argv=argv,
+            line=options.line,
             exit_code=child.exit_code,
             signal=child.signal_name,
             stdout=streams.stdout.excerpt(),

@@ -13,7 +13,6 @@ from coretools.redaction.redactor import Redactor, drop_partial_lines
 from coretools.roots.read import open_directory
 from coretools.roots.root import Directory
 from coretools.roots.root_set import Roots
-from coretools.shell_words import join
 from coretools.tools.failure_explanations import NONE, Explanations, lines_of, made_text
 from coretools.truncation import Excerpt
 
@@ -130,7 +129,7 @@ class ExecutionSummary:
         last = runs[-1]
         notes = explanations.of(argv=last.argv, tier=last.tier, failed=not last.ok, output=examined or output)
         return cls(
-            command="; ".join(join(run.argv) for run in runs),
+            command="; ".join(run.command_line for run in runs),
             exit_code=None if last.signal else last.exit_code,
             signal=last.signal,
             timed_out=last.timed_out,

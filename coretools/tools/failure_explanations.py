@@ -9,6 +9,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from types import MappingProxyType
 
 from coretools.config.operator_policy import NetworkAccess
@@ -39,6 +40,12 @@ class CommandOutcome:
     """Whether it did not end with exit code 0, or still runs."""
     output: str
     """Both streams, without terminal escapes; at most `EXAMINED_CHARACTERS` characters of each end."""
+
+    @property
+    def program_names(self) -> frozenset[str]:
+        """The name of the program; of a shell also every word of its line, since one may be a program."""
+        name = self.argv[0].rpartition("/")[2] if self.argv else ""
+        return frozenset(re.findall(r"[\w.+-]+", self.argv[-1])) | {name} if name in _SHELLS else frozenset({name})
 
     @property
     def may_have_failed(self) -> bool:
@@ -127,7 +134,7 @@ class HiddenFileExplanations:
     def explanation(self, ending: CommandOutcome) -> str | None:
         """Name the hidden files that a command met, judging by its output and its program."""
         hidden = self._hidden() if ending.tier == "full" else ()
-        silent = _SILENT.get(ending.argv[0].rpartition("/")[2], frozenset())
+        silent = frozenset(chain.from_iterable(_SILENT.get(name, ()) for name in ending.program_names))
         refusals = "\n".join(line for line in ending.output.splitlines() if _DENIAL.search(line)) if hidden else ""
         met = [one for one in hidden if _name(one) in silent or _is_in(_name(one), refusals)]
         return f"hidden from commands: {self._listed(met)}{_what_works(met)}" if met else None

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from coretools.command_policy.line_verdict import judge_line, require_line
+from coretools.command_policy.line_verdict import judge_command, judge_line
 from coretools.command_policy.shell_lines.grammar import MAX_BYTES
 from coretools.command_policy.shell_lines.parse import needs_shell, parse_line
 from coretools.command_policy.verdict import ProgramPolicy
@@ -341,11 +341,22 @@ def test_the_decision_names_each_program_and_piece() -> None:
 
 def test_a_refusal_names_the_piece() -> None:
     """shell-7: with the reason, and what would work; a person may confirm what is `ask`."""
+    policy = POLICIES["ask"]
+    opaque = judge_line(policy, "ls | eval b").decision
     with pytest.raises(DeniedCommand, match=r"'eval b': needs confirmation: eval runs its words as code"):
-        require_line(POLICIES["ask"], "ls | eval b")
+        policy.require_decision(opaque)
     with pytest.raises(DeniedCommand, match=r"denied a: is denied: rule 1 says deny for denied"):
-        require_line(POLICIES["ask"], "denied a; ls", is_confirmed=True)
-    assert require_line(POLICIES["ask"], "ls | eval b", is_confirmed=True).verdict == "ask"
+        policy.require_decision(judge_line(policy, "denied a; ls").decision, is_confirmed=True)
+    policy.require_decision(opaque, is_confirmed=True)
+
+
+def test_variables_of_the_caller_count_as_those_of_the_line() -> None:
+    """shell-14: one that may make a program start another is opaque, whether a shell runs or not."""
+    policy = POLICIES["deny"]
+    for name, verdict in {"CI": "allow", "LD_PRELOAD": "deny", "PATH": "deny", "BASH_ENV": "deny"}.items():
+        for line in ("", "ls | cat"):
+            found = judge_command(policy, ["ls"], line=line, variables=[name], inherited=())
+            assert found.verdict == verdict, (name, line)
 
 
 def test_rules_are_tested_by_their_own_examples() -> None:

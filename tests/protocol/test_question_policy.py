@@ -104,6 +104,18 @@ async def test_a_command_waits_for_its_confirmation(tmp_path: Path, era: str) ->
     assert len(someone.seen) == 1
 
 
+async def test_a_person_confirms_a_whole_line_with_its_variables(tmp_path: Path) -> None:
+    """shell-7, shell-14, questions-16: the question shows the line as it is run, and what is asked about."""
+    someone = ConsistentPerson(tmp_path, answer=True)
+    call = {"command": "cd . &&\n touch 'a b' > log", "env": {"CI": "x y"}}
+    async with serving(tmp_path, ERAS[0], someone) as client:
+        assert kind(await client.call_tool("run_command", call)) is None
+    assert sorted(os.listdir(tmp_path)) == ["a b", "log"]
+    lines = someone.seen[0].split("\n")
+    assert lines[:3] == ["Run \"cd . &&\\n touch 'a b' > log\"?", "in: .", "with: CI='x y'"]
+    assert (lines[3:], len(someone.seen)) == (["asked because rule 1 says ask for touch (makes files)"], 1)
+
+
 @pytest.mark.parametrize("era", ERAS)
 async def test_a_declined_command_does_not_run(tmp_path: Path, era: str) -> None:
     """questions-16: neither to its end nor as a run."""

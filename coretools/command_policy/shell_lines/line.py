@@ -6,6 +6,9 @@ Positions are offsets in bytes of the line's UTF-8 form.
 from dataclasses import dataclass
 from typing import Literal
 
+UNREADABLE = "the grammar can't read the line"
+"""Reason of the only piece of a line with a fault, or with a form that the grammar lacks."""
+
 Kind = Literal["literal", "pattern", "dynamic"]
 Span = tuple[int, int]
 
@@ -104,3 +107,8 @@ class ParsedLine:
     assignments: tuple[Assignment, ...] = ()
     redirects: tuple[Redirect, ...] = ()
     functions: tuple[str, ...] = ()
+
+    @property
+    def is_readable(self) -> bool:
+        """Whether the grammar could read the line."""
+        return not any(piece.reason == UNREADABLE for piece in self.opaque)

@@ -4,7 +4,7 @@ import re
 
 from coretools.command_policy.shell_lines.findings import Findings
 from coretools.command_policy.shell_lines.grammar import encode, parse_tree
-from coretools.command_policy.shell_lines.line import ParsedLine
+from coretools.command_policy.shell_lines.line import UNREADABLE, ParsedLine
 from coretools.command_policy.shell_lines.names import CODE_BUILTINS, RESERVED, STATE_BUILTINS
 from coretools.command_policy.shell_lines.statements import StatementReader
 
@@ -58,7 +58,7 @@ def parse_line(line: str) -> ParsedLine:
     root = parse_tree(source)
     findings = Findings(source)
     if root.has_error:
-        findings.add_opaque("the grammar can't read the line", (0, len(source)))
+        findings.add_opaque(UNREADABLE, (0, len(source)))
     else:
         StatementReader(findings).line(root)
     return findings.result(line)

@@ -69,6 +69,7 @@ class Job:
     ) -> None:
         self.id = run_id
         self.argv = tuple(argv)
+        self.line = options.line
         self.principal = principal
         self.session = ""
         """The session that it ends with; empty for none."""
@@ -201,6 +202,11 @@ class JobTable:
         found = copy.copy(self)
         found.use(runner, make_filter)
         return found
+
+    @property
+    def runner(self) -> Runner:
+        """The runner that starts new jobs."""
+        return self._runner
 
     def use(self, runner: Runner, make_filter: Callable[[], OutputFilter] | None) -> None:
         """Start new jobs with this runner."""

@@ -142,7 +142,7 @@ class RunList(Result):
 
 def line_of(run: Job) -> str:
     """Format a run as one line."""
-    command = plain(join(run.argv)).replace("\n", " ")
+    command = plain(run.line or join(run.argv)).replace("\n", " ")
     shown = command if len(command) <= ARGV_CHARACTERS else command[: ARGV_CHARACTERS - 4] + " ..."
     terminal = f" {run.terminal.columns}x{run.terminal.rows}" if run.terminal else ""
     return f"{run.id} {state_of(run)}, {run.seconds:.0f} s, {run.output.end} bytes{terminal}: {shown}"

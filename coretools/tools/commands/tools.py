@@ -3,30 +3,35 @@
 What a run is and how it ends is in `coretools.process.jobs.job_table`; here is what a call may do with one.
 """
 
-import re
-from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import anyio
 import anyio.to_thread
 from pydantic import Field
 
-from coretools.command_policy.verdict import Decision, ProgramPolicy
 from coretools.config.settings import Limits
-from coretools.errors import AnswerNeeded, Busy, CapabilityMissing, Conflict, InvalidArguments, Unsupported
-from coretools.operations.call import Call, SilentCall, require_confirmation
+from coretools.errors import Busy, CommandSyntax, Conflict, InvalidArguments, Unsupported
+from coretools.operations.call import Call, SilentCall
 from coretools.operations.declare import Effect, asks, tool
-from coretools.process.children.streams import INPUT_BUFFER_BYTES, InputBuffer, TerminalSize
+from coretools.process.children.streams import INPUT_BUFFER_BYTES
 from coretools.process.jobs.job_table import Job, JobTable
 from coretools.process.jobs.screen import MAX_REDRAWN_BYTES
 from coretools.process.run import RunOptions
-from coretools.questions.kinds import CONFIRM, AskConfirmation
+from coretools.questions.kinds import CONFIRM
 from coretools.redaction.redactor import Redactor
 from coretools.roots.root import Directory
 from coretools.roots.root_set import Roots
-from coretools.shell_words import split, words
 from coretools.tools.answer_budget import content_bytes
+from coretools.tools.commands.prepare import (
+    END_OF_TRANSMISSION,
+    PreparedCommand,
+    StartedCommand,
+    approved,
+    feed_of,
+    prepare_command,
+)
 from coretools.tools.commands.results import CommandResult, RunList, RunReport, examined_text, line_of, notes_of
 from coretools.tools.commands.run_output import (
     OutputPart,
@@ -41,79 +46,14 @@ from coretools.tools.commands.wait import OutputMatcher, PortWatch, ProgressRepo
 from coretools.tools.execution_result import ExecutionSummary, open_to_start, plain, timeout
 from coretools.tools.failure_explanations import NONE, Explanations
 
-# Confirmation by a person before a command starts for which the operator's policy has the verdict `ask`.
-
-
-MOST_CHARACTERS = 8_000
-"""Longest question. A person can't confirm what is too long to read."""
-
-
-async def approved(
-    programs: ProgramPolicy | None, argv: Sequence[str], *, directory: str, stdin: str | None, call: Call
-) -> bool:
-    """Whether a person confirmed the command. False if the policy requires no confirmation, or denies the command.
-
-    Raises:
-        Declined: the person declined. DeniedCommand, CapabilityMissing: nobody can be asked. InvalidArguments: the
-            command is too long to read.
-    """
-    decision = programs.decide(argv) if programs is not None else None
-    if programs is None or decision is None or decision.verdict != "ask":
-        return False
-    try:
-        await require_confirmation(call, confirmation_question(decision, directory, stdin))
-    except AnswerNeeded as error:
-        raise programs.refusal(decision, error.hint) from error
-    except CapabilityMissing as error:
-        raise CapabilityMissing(error.capability, str(programs.refusal(decision, error.hint))) from error
-    return True
-
-
-def confirmation_question(decision: Decision, directory: str, stdin: str | None) -> AskConfirmation:
-    """Build the question: every argument of the command, unabridged, and why it is asked.
-
-    Raises:
-        InvalidArguments: too long to read.
-    """
-    lines = [f"Run {' '.join(map(_word, decision.argv))}?", f"in: {_word(directory)}"]
-    if stdin:
-        lines.append(f"input: {stdin!a}")
-    lines.append(f"asked because {decision.decisive.reason}")
-    message = "\n".join(lines)
-    if len(message) > MOST_CHARACTERS:
-        raise InvalidArguments(f"command: too long for a person to confirm; at most {MOST_CHARACTERS} characters")
-    return AskConfirmation(key=CONFIRM, message=message, is_for_operator=True)
-
-
-def _word(word: str) -> str:
-    """Return an argument unchanged if it has only plain characters, else quoted and escaped."""
-    plain = word.isascii() and word.isprintable() and not set(word) & set(" '\"\\")
-    return word if plain and word else ascii(word)
-
-
 _THREADS = 4
 """Threads for matching patterns and drawing screens."""
-
-_TERMINAL = re.compile(r"([1-9][0-9]{0,2})x([1-9][0-9]{0,2})")
-_END_OF_TRANSMISSION = b"\x04"
-"""Ends the input of a program on a terminal (termios(3), VEOF)."""
-
-TERMINAL_ENVIRONMENT = {"TERM": "linux"}
-"""The terminal type that the emulator of `read_run` implements."""
 
 Seconds = Annotated[float | None, Field(ge=0, allow_inf_nan=False)]
 Lines = Annotated[int | None, Field(ge=1)]
 
 
 _NO_CALL = SilentCall()
-
-
-class _PreparedCommand(NamedTuple):
-    """Everything needed to start a command."""
-
-    argv: list[str]
-    directory: Directory
-    options: RunOptions
 
 
 class CommandTools:
@@ -126,13 +66,10 @@ class CommandTools:
         limits: Limits,
         *,
         redactor: Redactor | None = None,
-        programs: ProgramPolicy | None = None,
         explanations: Explanations = NONE,
     ) -> None:
-        """`programs` decides which commands a person must confirm first."""
         self._explanations = explanations
         self._roots = roots
-        self._programs = programs
         self._redactor = redactor
         self._runs = runs
         self._limits = limits
@@ -147,30 +84,29 @@ class CommandTools:
         *,
         timeout_seconds: Annotated[int | None, Field(ge=1)] = None,
         stdin: str | None = None,
+        env: dict[str, str] | None = None,
         wait_seconds: Seconds = None,
         terminal: str = "",
         call: Call = _NO_CALL,
     ) -> CommandResult | RunReport:
-        """Run one program: quotes as in sh (or a list of words), but no pipes, redirects, &&, $VAR or *.
+        """Run a bash line, or a program with its words as a list. `env`: more variables.
 
         One that is not through after `wait_seconds` goes on as a run. `terminal`: 80x24.
         """
         wants_run = wait_seconds is not None
-        argv = split(command) if isinstance(command, str) else words(command)
-        size = _terminal_size(terminal)
         default = self._limits.run_seconds_most if wants_run else self._limits.run_seconds
-        seconds = timeout(timeout_seconds, default, self._limits)
         waited = timeout(wait_seconds, 0, self._limits, name="wait_seconds")
-        options = RunOptions(
-            is_command=True,
-            is_confirmed=await approved(self._programs, argv, directory=directory, stdin=stdin, call=call),
-            timeout_seconds=seconds,
-            input=_feed(stdin, is_open=wants_run, is_terminal=size is not None),
-            terminal=size,
-            environment=TERMINAL_ENVIRONMENT if size else {},
+        prepared = await prepare_command(command, env=env or {}, terminal=terminal, runner=self._runs.runner)
+        options = replace(
+            prepared.options,
+            timeout_seconds=timeout(timeout_seconds, default, self._limits),
+            input=feed_of(stdin, is_open=wants_run, is_terminal=prepared.options.terminal is not None),
         )
-        opened = await anyio.to_thread.run_sync(partial(open_to_start, self._roots, directory), limiter=self._limiter)
-        started = _PreparedCommand(argv, opened, options)
+        await self._require_syntax(prepared, directory)
+        runner = self._runs.runner
+        is_confirmed = await approved(prepared.argv, options, runner=runner, place=directory, stdin=stdin, call=call)
+        opened = await self._opened(directory)
+        started = StartedCommand(prepared.argv, opened, replace(options, is_confirmed=is_confirmed))
         if wants_run:
             return await self._start_job(started, waited, call)
         return await self._run_to_end(started, call)
@@ -260,7 +196,7 @@ class CommandTools:
         # A later `wait_run` must not match what was printed before this input.
         found.match_offset = found.output.end
         is_terminal = found.terminal is not None
-        feed.write(data + (_END_OF_TRANSMISSION if end and is_terminal else b""))
+        feed.write(data + (END_OF_TRANSMISSION if end and is_terminal else b""))
         if end and not is_terminal:
             feed.end()
         return RunReport.of(found, event=f"{len(data)} bytes given" + (", end of input" if end else ""))
@@ -278,7 +214,29 @@ class CommandTools:
         """Your runs."""
         return RunList(lines=[line_of(run) for run in self._runs.of(call.principal)])
 
-    async def _start_job(self, started: _PreparedCommand, waited: float, call: Call) -> CommandResult | RunReport:
+    async def _opened(self, directory: str) -> Directory:
+        opening = partial(open_to_start, self._roots, directory)
+        return await anyio.to_thread.run_sync(opening, limiter=self._limiter)
+
+    async def _require_syntax(self, prepared: PreparedCommand, directory: str) -> None:
+        """Let the shell check the syntax of a line that the grammar can't read, so that no part of a faulty one runs.
+
+        Raises:
+            CommandSyntax: the shell can't read it either.
+        """
+        if prepared.is_readable:
+            return
+        shell, *_, line = prepared.argv
+        options = RunOptions(is_command=True, line=line, is_confirmed=True)
+        job = self._runs.foreground_job([shell, "-n", "-c", line], options=options, principal="")
+        await self._runs.run_job(job, cwd=await self._opened(directory), options=options)
+        self._runs.forget(job)
+        if job.error is not None:
+            raise job.error
+        if job.completed is not None and (fault := job.completed.stderr.text().strip() or not job.completed.ok):
+            raise CommandSyntax(f"nothing was started: {plain(str(fault)).splitlines()[0]}", 0)
+
+    async def _start_job(self, started: StartedCommand, waited: float, call: Call) -> CommandResult | RunReport:
         """Start a run and wait for its end for a while."""
         run = await self._runs.start(
             started.argv,
@@ -298,7 +256,7 @@ class CommandTools:
         event = "still running: wait_run, read_run, stop_run"
         return self._report(run, event=event, excerpt=await self._news(run), kind=came)
 
-    async def _run_to_end(self, started: _PreparedCommand, call: Call) -> CommandResult:
+    async def _run_to_end(self, started: StartedCommand, call: Call) -> CommandResult:
         """Run to the end within the call."""
         run = self._runs.foreground_job(started.argv, options=started.options, principal=call.principal)
         async with anyio.create_task_group() as group:
@@ -359,32 +317,3 @@ def _require_one(**ways: object) -> None:
         raise InvalidArguments(
             f"{' and '.join(given)} together: give lines (start_line, end_line), tail, pattern or offset"
         )
-
-
-def _feed(stdin: str | None, *, is_open: bool, is_terminal: bool) -> InputBuffer | None:
-    """Return the input of a command: kept open, or closed after `stdin`. None means /dev/null."""
-    data = (stdin or "").encode("utf-8", "surrogatepass")
-    if not is_open and is_terminal:
-        data += _END_OF_TRANSMISSION  # no further input can come
-        is_open = True
-    elif not data and (stdin is None or not is_open) and not is_terminal:
-        return None
-    feed = InputBuffer()
-    feed.write(data)
-    if not is_open:
-        feed.end()
-    return feed
-
-
-def _terminal_size(text: str) -> TerminalSize | None:
-    """Parse the requested size, columns first.
-
-    Raises:
-        InvalidArguments: not a size.
-    """
-    if not text:
-        return None
-    found = _TERMINAL.fullmatch(text)
-    if found is None:
-        raise InvalidArguments(f"terminal: columns x rows, such as 80x24, up to 999x999; got {text[:20]!r}")
-    return TerminalSize(rows=int(found[2]), columns=int(found[1]))

@@ -1,0 +1,70 @@
+"""The shell that runs a line: bash, or sh where bash is not on PATH.
+
+A line without shell syntax needs none: its program is started directly.
+"""
+
+import os
+import re
+import shutil
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from coretools.errors import CannotStart, Unsupported
+
+ONLY_BASH: Mapping[str, re.Pattern[str]] = MappingProxyType(
+    {
+        "[[ ]]": re.compile(r"\[\["),
+        "(( ))": re.compile(r"(?<!\$)\(\("),
+        "process substitution": re.compile(r"[<>]\("),
+        "<<<": re.compile(r"<<<"),
+        "&> and |&": re.compile(r"&>|\|&"),
+        "$'...'": re.compile(r"\$['\"]"),
+        "arrays": re.compile(r"\w\+?=\(|\$\{\w+\["),
+        "brace expansion": re.compile(r"\{[^{}\s]*(?:,|\.\.)[^{}\s]*\}"),
+        "${name//...}": re.compile(r"\$\{!|\$\{\w+[/^,@:](?![-=?+])"),
+        "its builtins": re.compile(
+            r"\b(?:function|source|declare|typeset|local|shopt|mapfile|readarray|select|coproc|pipefail)\b"
+        ),
+    }
+)
+"""What bash has and a POSIX shell lacks, or reads differently. Found in text too: a line is refused once too often."""
+
+
+def _no_editor(what: str) -> str:
+    """Return a command that opens nothing and says so. Programs start it as `sh -c "$EDITOR file"`."""
+    return f"echo 'no terminal, so {what}' >&2; :"
+
+
+WITHOUT_TERMINAL: Mapping[str, str] = MappingProxyType(
+    {
+        "PYTHONUNBUFFERED": "1",
+        "GIT_EDITOR": _no_editor("git opened no editor and the text stays as it is; -m or -F gives another"),
+        "GIT_SEQUENCE_EDITOR": _no_editor("git opened no editor and the list of commits stays as it is"),
+        **dict.fromkeys(("EDITOR", "VISUAL"), _no_editor("no editor was opened and the text stays as it is")),
+        **dict.fromkeys(("PAGER", "GIT_PAGER", "MANPAGER", "SYSTEMD_PAGER", "GH_PAGER"), "cat"),
+        "GIT_TERMINAL_PROMPT": "0",
+        "DEBIAN_FRONTEND": "noninteractive",
+        "PIP_NO_INPUT": "1",
+    }
+)
+"""For a command without a terminal: its output comes at once, and no editor, pager or prompt waits for anybody."""
+
+
+def shell_argv(line: str, environment: Mapping[str, str]) -> list[str]:
+    """Return the argv that makes a shell run a line, without a profile, rc file or history.
+
+    Raises:
+        CannotStart: there is no shell. Unsupported: the line needs bash, which is not there.
+    """
+    path = environment.get("PATH", os.defpath)
+    bash = shutil.which("bash", path=path)
+    if bash is not None:
+        return [bash, "--noprofile", "--norc", "-c", line]
+    shell = shutil.which("sh", path=path)
+    if shell is None:
+        raise CannotStart(f"no bash and no sh on PATH ({path}); give a program and its words, without shell syntax")
+    missing = [name for name, sign in ONLY_BASH.items() if sign.search(line)]
+    if missing:
+        what = ", ".join(missing)
+        raise Unsupported(f"bash is not on PATH, and sh lacks {what}; install bash, or write the line without")
+    return [shell, "-c", line]
