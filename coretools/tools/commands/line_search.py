@@ -3,9 +3,8 @@
 The output is searched in blocks in a worker thread, so that neither its size nor a pattern delays another call.
 """
 
-import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -31,8 +30,8 @@ MATCH_SECONDS = 10.0
 
 LEAST_SECONDS = 0.001
 
-LineFinder = Callable[[str, int], int]
-"""Return the position of the first match in a text from a position on, or -1."""
+LineFinder = Callable[[str], Iterator[int]]
+"""Yield a position in each matching line of a text, in order."""
 
 
 @dataclass(slots=True)
@@ -52,48 +51,22 @@ def pattern_finder(pattern: str) -> LineFinder:
     compiled = parse_pattern(pattern, literal=False, ignore_case=False).compiled
     left = MATCH_SECONDS
 
-    def find(text: str, start: int) -> int:
+    def find(text: str) -> Iterator[int]:
         nonlocal left
-        began = time.monotonic()
-        try:
-            found = compiled.search(text, start, timeout=max(left, LEAST_SECONDS))
-        except TimeoutError:
-            raise InvalidArguments("pattern: takes too long on this output; make it simpler") from None
-        left -= time.monotonic() - began
-        return -1 if found is None else found.start()
+        start = 0
+        while start >= 0:
+            began = time.monotonic()
+            try:
+                found = compiled.search(text, start, timeout=max(left, LEAST_SECONDS))
+            except TimeoutError:
+                raise InvalidArguments("pattern: takes too long on this output; make it simpler") from None
+            left -= time.monotonic() - began
+            if found is None:
+                return
+            yield found.start()
+            start = text.find("\n", found.start()) + 1 or -1
 
     return find
-
-
-_SIGNS = re.compile(
-    r"\berror\b|\bfail(?:ed|ure|ures|ing)?\b|\bfatal\b|\bpanic(?:ked)?\b|exception\b|\btraceback\b|\bassert"
-    r"|undefined (?:reference|symbol)|\bunresolved\b|cannot find|not found\b|no such file|permission denied|\bdenied\b"
-    r"|segmentation fault|core dumped|out of memory|\bkilled\b|\bnot ok\b|\berr!|[\u2717\u2718\u2715\u274c]|^E  ",
-    re.IGNORECASE | re.MULTILINE,
-)
-"""What the lines of a failure contain, in the output of compilers, test runners, package managers and shells."""
-
-_HARMLESS = re.compile(
-    r"\b(?:0|no) (?:errors?|fail(?:ed|ures?)|exceptions?)\b|\b(?:errors?|fail(?:ed|ures?))\s*[:=]\s*0\b"
-    r"|-W(?:no-)?error|\b(?:errors?|exceptions?|failures?)[-_./]\w|[-_./](?:errors?|exceptions?|failures?)\b(?!:)"
-    r"|\bfail[-_]?fast\b|\bon[-_]?error\b",
-    re.IGNORECASE,
-)
-"""What names failures without being one: counts of none, names of files and options."""
-
-
-def find_failure(text: str, start: int) -> int:
-    """Return the position of the first line from `start` on that looks like a failure, or -1."""
-    while found := _SIGNS.search(text, start):
-        begin = text.rfind("\n", 0, found.start()) + 1
-        end = text.find("\n", found.end())
-        line = text[begin : end if end >= 0 else len(text)]
-        if _SIGNS.search(_HARMLESS.sub(" ", line)):
-            return found.start()
-        if end < 0:
-            return -1
-        start = end + 1
-    return -1
 
 
 async def find_lines(
@@ -133,17 +106,13 @@ async def find_lines(
 def _search(text: str, finder: LineFinder, number: int, found: FoundLines) -> None:
     """Add the lines of one block; `number` is that of its first line."""
     text = plain(text)
-    position = counted = 0
-    while (match := finder(text, position)) >= 0:
+    counted = 0
+    for match in finder(text):
         number += text.count("\n", counted, match)
         counted = match
         found.total += 1
         if len(found.numbers) < MAX_FOUND:
             found.numbers.append(number)
-        end = text.find("\n", match)
-        if end < 0:
-            return
-        position = end + 1
 
 
 def groups_of(numbers: Sequence[int], *, context: int, last: int) -> list[tuple[int, int]]:

@@ -11,10 +11,10 @@ from coretools.errors import InvalidArguments
 from coretools.process.jobs.job_table import Job
 from coretools.redaction.redactor import Redactor
 from coretools.tools.answer_budget import LINE_CHARACTERS, cut_line, cut_lines, fitting
+from coretools.tools.commands.failure_lines import find_failures
 from coretools.tools.commands.line_search import (
     FoundLines,
     LineFinder,
-    find_failure,
     find_lines,
     groups_of,
     pattern_finder,
@@ -107,7 +107,7 @@ async def digest(run: Job, start: int, budget: int, limiter: CapacityLimiter) ->
     gap = (first + len(head), last - len(tail))
     stop = output.line_start(gap[1] + 1)
     found = (
-        await find_lines(output, find_failure, limiter, start=output.line_start(gap[0]), stop=stop)
+        await find_lines(output, find_failures, limiter, start=output.line_start(gap[0]), stop=stop)
         if has_failed
         else FoundLines()
     )

@@ -167,28 +167,81 @@ async def test_lines_keep_their_numbers_when_the_oldest_are_gone(tmp_path: Path)
             await commands.read_run(run, end_line=7)
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        "main.c:3:5: error: expected ';'",
-        "E   AssertionError: assert 1 == 2",
-        "FAILED tests/test_a.py::test_b - KeyError",
-        "npm ERR! code ELIFECYCLE",
-        "thread 'main' panicked at src/main.rs:2:5",
-        "Traceback (most recent call last):",
-        "/usr/bin/ld: a.o: undefined reference to `f'",
-        "bash: line 1: nosuch: command not found",
-        "  \u2717 renders the page",
-        "java.lang.IllegalStateException: closed",
-        "fatal: not a git repository",
-    ],
-)
-async def test_lines_of_failures_are_recognised(tmp_path: Path, line: str) -> None:
-    """runs-25: and lines that only name them are not."""
-    harmless = "0 errors, 0 failed\n  CC src/error_log.o\ncc -Werror -c fail-fast.c\nno failures\n"
-    filler = "compiling\n" * 3_000
-    (tmp_path / "text").write_text(f"{filler}{line}\n{harmless}{filler}")
+FAILURES = """
+main.c:3:5: error: expected ';'
+main.c:3:5: fatal error: a.h: No such file or directory
+/usr/bin/ld: a.o: undefined reference to `f'
+/usr/bin/ld: cannot find -lf
+make: *** No rule to make target 'x', needed by 'all'.  Stop.
+E   AssertionError: assert 1 == 2
+E       ValueError: no
+FAILED tests/test_a.py::test_b - KeyError
+ERROR collecting tests/test_error.py
+ValueError: invalid literal for int() with base 10: 'x'
+Traceback (most recent call last):
+a.py:3:80: E501 line too long (88 > 79)
+npm ERR! code ELIFECYCLE
+npm error code E404
+TypeError: Cannot read properties of undefined (reading 'x')
+src/a.ts(3,5): error TS2322: Type 'string' is not assignable to type 'number'.
+  3:5  error  'x' is not defined  no-undef
+  \u2717 renders the page
+./main.go:5:2: undefined: foo
+main.go:4:2: "os" imported and not used
+    a_test.go:7: got 1, want 2
+--- FAIL: TestErrors (0.00s)
+error[E0308]: mismatched types
+thread 'main' panicked at src/main.rs:2:5
+[ERROR] /a/App.java:[3,5] cannot find symbol
+> Task :compileJava FAILED
+java.lang.IllegalStateException: closed
+Program.cs(3,5): error CS1002: ; expected
+ERROR: failed to solve: process "/bin/sh -c npm ci" did not complete successfully: exit code: 1
+The command '/bin/sh -c x' returned a non-zero code: 127
+bash: line 1: nosuch: command not found
+a.sh: line 3: x: unbound variable
+fatal: not a git repository
+CONFLICT (content): Merge conflict in a.txt
+curl: (6) Could not resolve host: example.com
+E: Unable to locate package foo
+tar: x: No space left on device
+     Failure/Error: expect(1).to eq(2)
+Errors: 1, Failures: 0
+3 passed, 1 failed
+not ok 3 - adds
+"""
+
+HARMLESS = """
+0 errors, 0 failed
+Errors: 0, Failures: 0
+Failed: 0
+no failures
+  CC src/error_log.o
+  CC src/assert.o
+cc -Werror -c fail-fast.c
+Compiling thiserror v1.0.50
+Setting up liberror-perl (0.17029-2) ...
+checking for assert.h... yes
+checking for strerror... no
+test error_is_reported ... ok
+tests/test_errors.py::test_fails_on_error PASSED [ 50%]
+--- PASS: TestErrorHandling (0.00s)
+ok 3 - throws an error
+  \u2713 shows an error message
+a.c:3:5: warning: unused variable
+12:30:45: started
+Process exited with code 0
+"""
+
+
+async def test_lines_of_failures_are_recognised(tmp_path: Path) -> None:
+    """runs-25: and lines that only name failures are not."""
+    failures, harmless = (text.strip("\n").split("\n") for text in (FAILURES, HARMLESS))
+    lines = [*["compiling"] * 3_000, *failures, *["linking"] * 5, *harmless, *["compiling"] * 3_000]
+    (tmp_path / "text").write_text("\n".join(lines))
     async with commands_in(tmp_path) as commands:
         result = await commands.run_command(["sh", "-c", "cat text; exit 1"])
-    assert f"\n3001: {line}\n" in result.text()
-    assert "look like failures (1 in all)" in result.text()
+    shown = re.findall(r"^(\d+): (.*)$", result.text(), re.MULTILINE)
+    expected = [(str(number), line) for number, line in enumerate(["compiling", *failures, "linking"], 3_000)]
+    assert shown == expected
+    assert f"look like failures ({len(failures)} in all)" in result.text()
