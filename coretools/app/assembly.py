@@ -303,7 +303,10 @@ def _own_registry(resources: _Resources, settings: Settings, runs: JobTable) -> 
     explanations = Explanations(network.explanation, *closed.explanations(), hidden.explanation)
     ci = CiTools(roots, runner, settings.limits, redactor=redactor, explanations=explanations, network=network)
     registry.add_set("ci", ci, context=("ci",))
-    commands = CommandTools(roots, runs, settings.limits, redactor=redactor, explanations=explanations)
+    approvals = resources.sandbox_pool.approvals
+    commands = CommandTools(
+        roots, runs, settings.limits, redactor=redactor, approvals=approvals, explanations=explanations
+    )
     registry.add_set("commands", commands)
     diagnostics = Diagnostics(
         roots, runner, settings.limits, confined_threads=confined_threads, network=network, closed=closed

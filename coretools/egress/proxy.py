@@ -15,6 +15,7 @@ from typing import Self
 
 from coretools.egress import http_messages
 from coretools.egress.allow_list import AllowList
+from coretools.egress.approvals import HostApprovals
 from coretools.egress.connection import ConnectionLimits, ProxyConnection
 from coretools.egress.connector import Connector
 from coretools.egress.refusals import Refusal, RefusalLog
@@ -44,7 +45,15 @@ class ConnectionSlots:
 class EgressGateway:
     """Opens a proxy for each network namespace; they share the list, the resolver and the limit of connections."""
 
-    def __init__(self, connector: Connector, *, limits: ConnectionLimits | None = None) -> None:
+    def __init__(
+        self,
+        connector: Connector,
+        *,
+        limits: ConnectionLimits | None = None,
+        approvals: HostApprovals | None = None,
+    ) -> None:
+        """`approvals` decides for the connector about hosts that are not listed."""
+        self.approvals = approvals or HostApprovals()
         self._connector = connector
         self._limits = limits
         self._slots = ConnectionSlots()
@@ -57,7 +66,8 @@ class EgressGateway:
         Raises:
             ValueError: an entry is not valid.
         """
-        return cls(Connector(AllowList.parse(entries)))
+        approvals = HostApprovals()
+        return cls(Connector(AllowList.parse(entries), decide=approvals.decide), approvals=approvals)
 
     def serve(self, listener: socket.socket) -> "EgressProxy":
         """Serve a listener from now on, on the running event loop; the proxy takes it over."""

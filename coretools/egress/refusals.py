@@ -16,6 +16,9 @@ MAX_KEPT = 200
 MAX_SHOWN = 5
 """Refusals, or hosts in one, that a result shows."""
 
+ASK_AGAIN = "network: run exactly the same command again, and the user is asked whether to allow it"
+"""Added to a result whose caller can ask a person."""
+
 Reason = Literal["not listed", "not public", "unresolved", "unreachable", "other name", "malformed", "busy"]
 
 _SENTENCES: dict[Reason, str] = {

@@ -29,7 +29,7 @@ from coretools.protocol.live_questions import (
     request_of,
     supported_channels,
 )
-from coretools.questions.kinds import AskConfirmation, Question
+from coretools.questions.kinds import Question
 from coretools.questions.resolution import (
     AnswerResolution,
     AskChannel,
@@ -213,11 +213,7 @@ class RoundTripQuestions:
         # Earlier answers come first: a client with fewer capabilities now must not turn a no into the default.
         if digest not in self._answers:
             found = self._settle(question)
-            if (
-                isinstance(found, ResolvedAnswer)
-                or question.key not in self._unsolicited
-                or isinstance(question, AskConfirmation)
-            ):
+            if isinstance(found, ResolvedAnswer) or question.key not in self._unsolicited or question.is_permission:
                 return found, ""
             # Without a state the response is not tied to a question: it counts like an answer given in advance, but
             # not as a confirmation.
@@ -248,7 +244,7 @@ class RoundTripQuestions:
             raise CapabilityMissing(missing[0], str(needed), hint=needed.hint) from error
 
     async def _read_response(self, question: Question[Any], channel: AskChannel, response: Any) -> Any:
-        if isinstance(question, AskConfirmation):
+        if question.is_permission:
             await self._use_confirmation()
         return answer_in(question, channel, _RESPONSE.validate_python(response, by_name=False))
 

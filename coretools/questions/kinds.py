@@ -36,6 +36,13 @@ class Question(ABC, Generic[T_co]):
     key: str
     message: str
     default: T_co | Missing = MISSING
+    is_for_operator: bool = False
+    """Whether the operator requires the answer of a person. A prefilled one counts only if the operator allows it."""
+
+    @property
+    def is_permission(self) -> bool:
+        """Whether the answer permits one action: valid once, and only in response to the question."""
+        return self.is_for_operator
 
     @property
     def is_secret(self) -> bool:
@@ -44,8 +51,8 @@ class Question(ABC, Generic[T_co]):
 
     @property
     def can_be_sampled(self) -> bool:
-        """Whether a model may answer (sampling). Never for confirmations, which need a person."""
-        return True
+        """Whether a model may answer (sampling). Never for permissions, which need a person."""
+        return not self.is_permission
 
     @abstractmethod
     def schema(self) -> dict[str, Any]:
@@ -165,13 +172,10 @@ class AskChoices(Question[tuple[str, ...]]):
 class AskConfirmation(Question[bool]):
     """A yes or no for one action. Valid once, for the call that asks."""
 
-    is_for_operator: bool = False
-    """Whether the operator requires it of a person. A prefilled yes counts only if the operator allows it."""
-
     @property
-    def can_be_sampled(self) -> bool:
-        """Never: a person must confirm."""
-        return False
+    def is_permission(self) -> bool:
+        """Always."""
+        return True
 
     def schema(self) -> dict[str, Any]:
         """A boolean."""

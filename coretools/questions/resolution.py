@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from coretools.config.settings import ASK_MODES, Asking, AskMode
 from coretools.errors import AnswerNeeded, Declined
-from coretools.questions.kinds import AskConfirmation, AskForm, AskModel, AskRoots, Missing, Question
+from coretools.questions.kinds import AskForm, AskModel, AskRoots, Missing, Question
 
 T = TypeVar("T")
 
@@ -77,7 +77,7 @@ class AnswerResolution:
 
     def accepts_prefilled(self, question: Question[Any]) -> bool:
         """Whether this question may be answered by a prefilled answer."""
-        return self._trusts_answers or not (isinstance(question, AskConfirmation) and question.is_for_operator)
+        return self._trusts_answers or not question.is_for_operator
 
     def answer_needed(self, question: Question[Any], why: str = NOBODY) -> AnswerNeeded:
         """The error for a question without an answer; it names what to send with the next call."""

@@ -264,7 +264,7 @@ class NetworkPolicy:
         if self.has_list and tier != "landlock":
             return (
                 f"Commands, builds and tests reach only {self._hosts()}, through the proxy in their environment; any "
-                "other host is refused, so do not retry it: the result names what the operator could add."
+                "other host is refused, and the result says what would allow it."
             )
         return (
             "Commands, builds and tests have no network: what must be fetched fails, so do not retry it; only the "

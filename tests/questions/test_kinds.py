@@ -46,6 +46,7 @@ YES = AskConfirmation(key="k", message="m")
 FORM = AskForm(key="k", message="m", model=Person)
 MODEL = AskModel(key="k", message="m")
 ROOTS = AskRoots(key="k")
+PERMISSION = AskChoice(key="p", message="m", choices=("once", "never"), is_for_operator=True)
 ALL: tuple[Question[Any], ...] = (TEXT, SECRET, CHOICE, SOME, YES, FORM, MODEL, ROOTS)
 
 
@@ -336,7 +337,11 @@ def test_the_question_shows_the_call() -> None:
 
 def test_secrets_and_confirmations_use_no_forbidden_source() -> None:
     """questions-6, questions-7: for every mode and kind: no secret from a form, and no confirmation from a model."""
-    for mode, question in itertools.product(ASK_MODES, ALL):
+    for mode, question in itertools.product(ASK_MODES, (*ALL, PERMISSION)):
         found = channels_for(question, mode)
         assert not (question.is_secret and {AskChannel.FORM, AskChannel.MODEL} & set(found))
-        assert not (isinstance(question, AskConfirmation) and AskChannel.MODEL in found)
+        assert not (question.is_permission and AskChannel.MODEL in found)
+    assert YES.is_permission
+    resolution = AnswerResolution("sampling")
+    resolution.prefill({"p": "once"}, ("p",))
+    assert resolution.resolve(PERMISSION, set(AskChannel)) is AskChannel.TERMINAL

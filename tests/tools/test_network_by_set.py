@@ -10,7 +10,6 @@ import io
 import json
 import shutil
 import subprocess
-import sys
 import tarfile
 import zipfile
 from collections.abc import Iterator
@@ -22,7 +21,7 @@ import pytest
 from tests.egress.private_internet import METADATA, PUBLIC
 from tests.process.test_sandbox_pool import needs_namespaces
 from tests.protocol.peer import Peer, peer
-from tests.web.certificates import write_certificate
+from tests.tools.internet import Internet
 
 pytestmark = needs_namespaces
 
@@ -121,54 +120,34 @@ print(demo.WORD)
 """
 
 
-class Internet:
-    """The server, and what arrived at the hosts of its internet."""
+class Place:
+    """A server with the network limited to sets and hosts, and the internet around it."""
 
-    def __init__(self, client: Peer, log: Path) -> None:
+    def __init__(self, client: Peer, internet: Internet) -> None:
         self._client = client
-        self._log = log
+        self.internet = internet
 
     def run(self, command: str) -> str:
         result: dict[str, Any] = self._client.call("run_command", command=command, timeout_seconds=120)
         return str(result["content"][0]["text"])
 
-    def events(self) -> list[list[str]]:
-        return [line.split() for line in self._log.read_text().splitlines()]
-
-    def requests(self, host: str) -> list[tuple[str, str]]:
-        """Return address and port of each request for a host."""
-        return [(event[1], event[2]) for event in self.events() if event[0] == "http" and event[3] == host]
-
-    def looked_up(self) -> set[str]:
-        return {event[1] for event in self.events() if event[0] == "dns"}
-
 
 @pytest.fixture(scope="module")
-def internet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Internet]:
-    folder = tmp_path_factory.mktemp("internet")
-    root = tmp_path_factory.mktemp("root")
-    (folder / "names.json").write_text(json.dumps(NAMES))
-    (folder / "log").touch()
-    write_certificate(folder, hosts=list(NAMES))
-    shutil.copy(folder / "certificate.pem", root / "ca.pem")
-    (root / "Cargo.toml").write_text(CARGO)
-    (root / "lib.rs").write_text("")
-    (root / "install.py").write_text(PIP)
-    pages: dict[str, bytes | str] = {f"{host}/page": f"page of {host}\n" for host in NAMES}
-    for name, data in (pages | python_pages() | npm_pages() | cargo_pages()).items():
-        place = folder / "www" / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(data.encode() if isinstance(data, str) else data)
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    folder, root = tmp_path_factory.mktemp("internet"), tmp_path_factory.mktemp("root")
+    internet = Internet(folder, NAMES, python_pages() | npm_pages() | cargo_pages())
     publish_repository(folder / "www" / "github.com" / "demo")
-    before = (sys.executable, "-m", "tests.egress.private_internet", str(folder), "--")
+    shutil.copy(internet.certificate, root / "ca.pem")
+    for name, text in {"Cargo.toml": CARGO, "lib.rs": "", "install.py": PIP}.items():
+        (root / name).write_text(text)
     passed = [word for name in TRUST for word in ("--pass-env", name)]
     allowed = "pypi, npm, crates, github.com, rebind.example, inner.example"
     trust = dict.fromkeys(TRUST, str(root / "ca.pem"))
-    with peer(root, "--network", allowed, *passed, environment=trust, before=before) as client:
+    with peer(root, "--network", allowed, *passed, environment=trust, before=internet.before) as client:
         client.start_session()
         if "commands are confined in tier: full" not in str(client.call("get_diagnostics")):
             pytest.skip("tier full is not available here")
-        yield Internet(client, folder / "log")
+        yield Place(client, internet)
 
 
 JOBS = {
@@ -184,20 +163,20 @@ JOBS = {
 
 
 @pytest.mark.parametrize("job", JOBS)
-def test_a_package_manager_works_with_its_set_and_no_action_of_the_agent(internet: Internet, job: str) -> None:
+def test_a_package_manager_works_with_its_set_and_no_action_of_the_agent(place: Place, job: str) -> None:
     """network-1, network-5, network-12: real names, default registries, TLS."""
     command, shown, hosts = JOBS[job]
     if shutil.which(command.split()[0]) is None:
         pytest.skip(f"needs {command.split()[0]}")
-    before = {host: len(internet.requests(host)) for host in hosts}
-    text = internet.run(command)
+    before = {host: len(place.internet.requests(host)) for host in hosts}
+    text = place.run(command)
     if "No module named pip" in text or "rustup" in text:
         pytest.skip("the program is incompletely installed here")
     assert shown in text, text
     assert "[network:" not in text
     for host in hosts:
-        assert len(internet.requests(host)) > before[host], host
-        assert {address for address, _ in internet.requests(host)} == {PUBLIC}
+        assert len(place.internet.requests(host)) > before[host], host
+        assert {address for address, _ in place.internet.requests(host)} == {PUBLIC}
 
 
 UNLISTED = {
@@ -210,34 +189,34 @@ UNLISTED = {
     "a similar name": "curl -sS https://xgithub.com/page",
     "a redirect's target": f"curl -sS http://{METADATA}/page",
     "a listed name at a private address": "curl -sS http://inner.example/page",
-    "no proxy": f"curl -sS --noproxy * https://github.com/page --resolve github.com:443:{PUBLIC}",
+    "no proxy": f"curl -sS --noproxy '*' https://github.com/page --resolve github.com:443:{PUBLIC}",
     "another port": "curl -sS http://github.com:8080/page",
     "a name server": f"python3 -c \"import socket; socket.create_connection(('{PUBLIC}', 53), 5)\"",
 }
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
-def test_nothing_that_is_not_listed_is_reached_or_looked_up(internet: Internet) -> None:
+def test_nothing_that_is_not_listed_is_reached_or_looked_up(place: Place) -> None:
     """network-3, network-4, network-11, network-13: by what arrives anywhere in the internet."""
-    github = len(internet.requests("github.com"))
+    github = len(place.internet.requests("github.com"))
     for what, command in UNLISTED.items():
-        text = internet.run(command)
+        text = place.run(command)
         assert ("[network: " in text) == (what not in ("another Host", "no proxy", "a name server")), (what, text)
-    assert internet.requests("evil.example") == []
-    assert internet.requests("xgithub.com") == []
-    assert internet.requests("inner.example") == []
-    assert {event[1] for event in internet.events() if event[0] == "http"} <= {PUBLIC}
-    assert not internet.looked_up() & {"evil.example", "xgithub.com"}
-    assert len(internet.requests("github.com")) == github + 1, "the request whose Host was replaced"
-    text = internet.run("curl -sS https://evil.example/page")
+    assert place.internet.requests("evil.example") == []
+    assert place.internet.requests("xgithub.com") == []
+    assert place.internet.requests("inner.example") == []
+    assert place.internet.addresses() <= {PUBLIC}
+    assert not place.internet.looked_up() & {"evil.example", "xgithub.com"}
+    assert len(place.internet.requests("github.com")) == github + 1, "the request whose Host was replaced"
+    text = place.run("curl -sS https://evil.example/page")
     assert '; the operator allows it with network = [..., "evil.example"]]' in text
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
-def test_a_host_that_resolves_differently_the_second_time_is_refused_then(internet: Internet) -> None:
+def test_a_host_that_resolves_differently_the_second_time_is_refused_then(place: Place) -> None:
     """network-4: the metadata service and loopback, as answers of the name server that the machine uses."""
-    assert "page of rebind.example" in internet.run("curl -sS http://rebind.example/page")
+    assert "page of rebind.example" in place.run("curl -sS http://rebind.example/page")
     for address in (METADATA, "127.0.0.1"):
-        text = internet.run("curl -sS http://rebind.example/page")
+        text = place.run("curl -sS http://rebind.example/page")
         assert f"leads to an address that is not public (loopback, private, link-local or special): {address}" in text
-    assert internet.requests("rebind.example") == [(PUBLIC, "80")]
+    assert place.internet.requests("rebind.example") == [(PUBLIC, "80")]

@@ -42,6 +42,7 @@ _SOURCE = str(Path(coretools.__file__).parents[1])
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from coretools.process.fork_server.server import main; main()"
 
 if TYPE_CHECKING:  # loaded only where there is a list of hosts
+    from coretools.egress.approvals import HostApprovals
     from coretools.egress.proxy import EgressGateway, EgressProxy
     from coretools.egress.refusals import Refusal
 
@@ -81,6 +82,11 @@ class PreforkedProcess:
         """Connections that the proxy refused since `take`, of whichever command in it."""
         proxy = self._client.proxy
         return () if proxy is None else proxy.refusals.since(self._refusals_before)
+
+    @property
+    def approvals(self) -> "HostApprovals | None":
+        """What a person decided about hosts; None where commands reach none."""
+        return self._client.approvals
 
     def give_back(self) -> None:
         """Return it to the client: only when nothing is left of its command, and its supervisor got no message."""
@@ -148,6 +154,11 @@ class ForkServerClient:
         except OSError as error:
             ours.close()
             raise ForkServerFailed(f"no fork server: {error.strerror}") from error
+
+    @property
+    def approvals(self) -> "HostApprovals | None":
+        """What a person decided about hosts; None where commands reach none."""
+        return None if self.proxy is None or self._gateway is None else self._gateway.approvals
 
     async def ready(self) -> None:
         """Wait until the fork server has applied its config.

@@ -55,6 +55,7 @@ REFILL_SECONDS = 0.05
 
 
 if TYPE_CHECKING:
+    from coretools.egress.approvals import HostApprovals
     from coretools.egress.proxy import EgressGateway
 
 
@@ -218,6 +219,11 @@ class SandboxPool:
         if self._commands is None or self.tier == "none":
             return True
         return self._commands.can_see(path)
+
+    @property
+    def approvals(self) -> "HostApprovals | None":
+        """What a person decided about hosts; None where there is no list of hosts."""
+        return None if self._gateway is None else self._gateway.approvals
 
     async def close_proxies(self) -> None:
         """End all connections of commands to other hosts."""

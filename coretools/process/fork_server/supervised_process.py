@@ -66,9 +66,14 @@ class SpawnFailed(Exception):
 class SupervisedProcess:
     """One command. Everything that waits is async. `close` must be called."""
 
-    def __init__(self, preforked: PreforkedProcess, pipes: tuple[int | None, int, int], status_pipe: int) -> None:
+    def __init__(
+        self, preforked: PreforkedProcess, argv: Sequence[str], pipes: tuple[int | None, int, int], status_pipe: int
+    ) -> None:
         """End of file on `status_pipe` means that the program runs, a message in it why it does not."""
         self.stdin, self.stdout, self.stderr = pipes
+        self._argv = argv
+        self._approvals = preforked.approvals
+        self._admitted = None if self._approvals is None else self._approvals.started(argv)
         self._preforked = preforked
         self._status_pipe = status_pipe
         self._was_commanded = False
@@ -191,9 +196,10 @@ class SupervisedProcess:
         refusals = self._preforked.refused()
         if not refusals:
             return []
-        from coretools.egress.refusals import summary  # imported here: only where there is a list of hosts
+        from coretools.egress.refusals import ASK_AGAIN, summary  # imported here: only where there is a list of hosts
 
-        return summary(refusals)
+        can_ask = self._approvals is not None and self._approvals.refused(self._argv, refusals)
+        return [*summary(refusals), *([ASK_AGAIN] if can_ask else [])]
 
     def close_stdin(self) -> None:
         """Close the standard input of the program."""
@@ -208,6 +214,8 @@ class SupervisedProcess:
         the next command and is returned to the pool.
         """
         self.close_stdin()
+        if self._approvals is not None and self._admitted is not None:
+            self._approvals.ended(self._admitted)
         for descriptor in (self.stdout, self.stderr, self._status_pipe):
             os.close(descriptor)
         if self._is_gone and not self._was_commanded and not self.stopped_for:
@@ -292,7 +300,7 @@ def spawn_supervised(
             file.write(marshal.dumps(tuple(request)))
         status_pipe, status_writer = pipe(ours, theirs)
         socket.send_fds(preforked.requests, [b"."], [request_file, *ends, cwd.fd, status_writer])
-        started = SupervisedProcess(preforked, pipes, status_pipe)
+        started = SupervisedProcess(preforked, argv, pipes, status_pipe)
         ours.pop_all()
     return started
 

@@ -5,7 +5,7 @@ What a run is and how it ends is in `coretools.process.jobs.job_table`; here is 
 
 from dataclasses import replace
 from functools import partial
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import anyio
 import anyio.to_thread
@@ -24,6 +24,7 @@ from coretools.redaction.redactor import Redactor
 from coretools.roots.root import Directory
 from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import content_bytes
+from coretools.tools.commands.host_questions import HOSTS, ask_about_hosts
 from coretools.tools.commands.prepare import (
     END_OF_TRANSMISSION,
     PreparedCommand,
@@ -46,6 +47,9 @@ from coretools.tools.commands.wait import OutputMatcher, PortWatch, ProgressRepo
 from coretools.tools.execution_result import ExecutionSummary, open_to_start, plain, timeout
 from coretools.tools.failure_explanations import NONE, Explanations
 
+if TYPE_CHECKING:
+    from coretools.egress.approvals import HostApprovals
+
 _THREADS = 4
 """Threads for matching patterns and drawing screens."""
 
@@ -66,8 +70,11 @@ class CommandTools:
         limits: Limits,
         *,
         redactor: Redactor | None = None,
+        approvals: "HostApprovals | None" = None,
         explanations: Explanations = NONE,
     ) -> None:
+        """`approvals` has what a person decided about hosts; None where there is no list of hosts."""
+        self._approvals = approvals
         self._explanations = explanations
         self._roots = roots
         self._redactor = redactor
@@ -76,7 +83,7 @@ class CommandTools:
         self._limiter = anyio.CapacityLimiter(_THREADS)
 
     @tool(Effect.CHANGE, open_world=True, long_running=True)
-    @asks(CONFIRM, is_listed=False)
+    @asks(CONFIRM, HOSTS, is_listed=False)
     async def run_command(
         self,
         command: str | list[str],
@@ -105,6 +112,7 @@ class CommandTools:
         await self._require_syntax(prepared, directory)
         runner = self._runs.runner
         is_confirmed = await approved(prepared.argv, options, runner=runner, place=directory, stdin=stdin, call=call)
+        await ask_about_hosts(self._approvals, prepared.argv, call, line=options.line)
         opened = await self._opened(directory)
         started = StartedCommand(prepared.argv, opened, replace(options, is_confirmed=is_confirmed))
         if wants_run:
