@@ -13,7 +13,13 @@ import sys
 
 from coretools import __version__
 from coretools.config.logs import configure_logging
-from coretools.config.options import add_options, settings_from, working_directory
+from coretools.config.options import (
+    add_login_path_option,
+    add_options,
+    settings_from,
+    with_login_path,
+    working_directory,
+)
 from coretools.config.settings import Settings
 from coretools.errors import CoreError
 from coretools.standard_fds import ensure_standard_error, require_standard_streams
@@ -28,6 +34,7 @@ def main() -> None:
     try:
         require_standard_streams()
         settings = settings_from(options, options.root, os.environ, working_directory())
+        settings = with_login_path(settings, os.environ, is_off=options.no_login_path)
         configure_logging(settings.log_level, os.environ)
         run(settings)
     except CoreError as error:
@@ -57,11 +64,13 @@ def _parser() -> argparse.ArgumentParser:
         epilog="Every flag can also be set by a variable: CORETOOLS_ROOTS, CORETOOLS_PROFILE, "
         "CORETOOLS_READ_ONLY, CORETOOLS_DENY, CORETOOLS_LIMITS, CORETOOLS_PASS_ENV, CORETOOLS_REDACT_OUTPUT, "
         "CORETOOLS_POLICY, CORETOOLS_NETWORK, CORETOOLS_REQUIRE_TIER, CORETOOLS_ALLOW_UNCONFINED, "
-        "CORETOOLS_AUTHOR, CORETOOLS_UMASK, CORETOOLS_LOG_LEVEL. Separate the items of a list by commas.",
+        "CORETOOLS_AUTHOR, CORETOOLS_UMASK, CORETOOLS_LOGIN_PATH, CORETOOLS_LOG_LEVEL. Separate the items of a list "
+        "by commas.",
     )
     parser.add_argument("root", nargs="*", metavar="ROOT", help="directory, or DIRECTORY:ro [the current directory]")
     parser.add_argument("--version", action="version", version=f"coretools {__version__}")
     add_options(parser, profile="dev", log_level="info")
+    add_login_path_option(parser)
     return parser
 
 

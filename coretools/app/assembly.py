@@ -12,9 +12,11 @@ from functools import cached_property, partial
 from threading import Semaphore
 from typing import TYPE_CHECKING
 
+from coretools.app.command_sandbox import sandbox_pool_for, writable_paths
 from coretools.command_policy.verdict import ProgramPolicy, safe_variables
 from coretools.config.settings import Limits, Settings
 from coretools.confinement.command_confinement import ConfinementStatus
+from coretools.confinement.command_path import tool_path
 from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.operations.call import LOCAL
 from coretools.operations.catalog import Selection, require_known, selection_of, surfaces_of
@@ -24,6 +26,7 @@ from coretools.operations.registry import Registry, merge_registries
 from coretools.process.environment import child_environment, login_variables
 from coretools.process.fork_server.pool import SandboxPool
 from coretools.process.jobs.job_table import JobTable
+from coretools.process.login_shell import LoginShell
 from coretools.process.runner import Runner
 from coretools.protocol.tasks.store import TaskStore
 from coretools.redaction.redactor import Redactor, StreamRedactor, secret_values
@@ -249,9 +252,18 @@ def _open_resources(
     roots = exit_stack.enter_context(Roots(root_specs(settings), deny=deny, resolver=settings.resolver))
     confined_threads = exit_stack.enter_context(closing(ConfinedThreadPool()))
     inherited = _child_environment(settings, environment)
-    sandbox_pool = SandboxPool(roots, settings.policy.confinement, inherited)
+    login_shell = LoginShell(roots, environment) if settings.reads_login_path else None
+    sandbox_pool = sandbox_pool_for(roots, settings, inherited, login_shell, exit_stack)
     programs = ProgramPolicy(settings.policy.commands, source=settings.policy.source)
-    runner = Runner(settings.limits, inherited, sandbox_pool=sandbox_pool, programs=programs)
+    before_commands = None if login_shell is None else login_shell.read
+    runner = Runner(
+        settings.limits,
+        inherited,
+        sandbox_pool=sandbox_pool,
+        programs=programs,
+        before_commands=before_commands,
+        tool_path=tool_path(inherited.get("PATH", ""), writable_paths(roots, settings.policy.confinement)),
+    )
     redactor = output_redactor(settings, environment)
     return _Resources(
         roots=roots,

@@ -5,6 +5,7 @@ import platform
 import shutil
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 
@@ -13,6 +14,7 @@ from mcp import Client, MCPError, StdioServerParameters
 
 from coretools import __version__
 from coretools.cli.list_tools import result_text
+from coretools.cli.toolchain_report import PROGRAMS, toolchain_report
 from coretools.config.operator_policy import network_text
 from coretools.config.settings import Limits, Settings
 
@@ -30,8 +32,12 @@ class Finding:
     is_required: bool = True
 
 
-async def doctor(settings: Settings) -> int:
-    """Print the findings; return 0 if everything required is available, else 69 (EX_UNAVAILABLE)."""
+async def doctor(settings: Settings, environment: Mapping[str, str], programs: Sequence[str] = PROGRAMS) -> int:
+    """Print the findings; return 0 if everything required is available, else 69 (EX_UNAVAILABLE).
+
+    `settings` are those of a server that a desktop client starts, as far as they concern the PATH of commands;
+    `programs` are asked for their versions.
+    """
     findings = [
         Finding("python", sys.version_info >= (3, 11), f"{platform.python_version()} on {platform.system()}"),
         Finding("coretools", is_ok=True, detail=f"{__version__}, mcp {version('mcp')}"),
@@ -48,6 +54,7 @@ async def doctor(settings: Settings) -> int:
         mark = "ok     " if finding.is_ok else "MISSING" if finding.is_required else "absent "
         print(f"{mark} {finding.name}: {finding.detail}")
     print(report)
+    print("\n".join((await toolchain_report(settings, environment, programs)).lines()))
     return 0 if all(finding.is_ok or not finding.is_required for finding in (*findings, served)) else 69
 
 

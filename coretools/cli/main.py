@@ -7,6 +7,7 @@
     coretools docs [--write DIRECTORY]     print or write the reference of all commands
     coretools serve --with MODULE:NAME     serve your own commands over stdio
     coretools doctor                       check this machine, and a real server on it
+    coretools init                         write a policy file for this machine and project
     coretools policy explain -- LINE       show which rule decides about a command, and why
     coretools policy check [FILE]          check the operator's policy file
     coretools token create|list|revoke     manage the bearer tokens of an HTTP server
@@ -35,7 +36,13 @@ from coretools.cli.global_options import (
 from coretools.cli.serve import add_serve, serve
 from coretools.cli.terminal import print_error
 from coretools.config.logs import configure_logging
-from coretools.config.options import add_policy_options, policy_from, settings_from, working_directory
+from coretools.config.options import (
+    add_policy_options,
+    policy_from,
+    settings_from,
+    with_login_path,
+    working_directory,
+)
 from coretools.config.settings import Settings
 from coretools.errors import CoreError
 from coretools.operations.loading import load
@@ -43,7 +50,7 @@ from coretools.operations.loading import load
 COMPLETE = "__complete"
 """Called by the scripts of `coretools completion`; not shown in help."""
 
-BUILT_IN = ("call", "tools", "docs", "serve", "doctor", "policy", "token", "repl", "completion")
+BUILT_IN = ("call", "tools", "docs", "serve", "doctor", "init", "policy", "token", "repl", "completion")
 """First words that are coretools' own. A command with such a route can be run only in the REPL."""
 
 
@@ -104,6 +111,8 @@ def _built_in(words: list[str]) -> int:
     if options.command == "completion":
         sys.stdout.write(script(options.shell))
         return 0
+    if options.command == "init":
+        return _init(options)
     if options.command == "serve":
         return serve(options, os.environ, working_directory())
     settings = settings_from(options, options.root or (), os.environ, working_directory())
@@ -129,8 +138,18 @@ def _run(options: argparse.Namespace, settings: Settings) -> int:
     if options.command == "tools":
         return anyio.run(list_tools.tools, settings, options.tool, options.json)
     from coretools.cli.doctor import doctor
+    from coretools.cli.toolchain_report import PROGRAMS
 
-    return anyio.run(doctor, settings)
+    names = () if options.no_versions else PROGRAMS
+    return anyio.run(doctor, with_login_path(settings, os.environ), os.environ, names)
+
+
+def _init(options: argparse.Namespace) -> int:
+    from coretools.cli.init import init  # imported late: as above
+
+    roots = options.root or (working_directory(),)
+    settings = with_login_path(Settings(roots=tuple(roots), profile="all"), os.environ)
+    return init(settings, os.environ, options.policy)
 
 
 def _complete(words: list[str]) -> int:
@@ -169,6 +188,12 @@ def _parser() -> argparse.ArgumentParser:
     tools.add_argument("tool", nargs="?", metavar="TOOL")
     tools.add_argument("--json", action="store_true", help="print the tools as clients get them")
     doctor = list_tools.add_parser("doctor", help="check this machine, and a real server on it")
+    doctor.add_argument(
+        "--no-versions", action="store_true", help="do not ask compilers and the like for their versions"
+    )
+    init = list_tools.add_parser("init", help="write a policy file for this machine and project")
+    init.add_argument("--root", action="append", metavar="DIRECTORY", help="the project [the current directory]")
+    init.add_argument("--policy", metavar="FILE", help="the file to write [~/.config/coretools/policy.toml]")
     repl = list_tools.add_parser("repl", help="run commands line by line, with history and completion")
     add_serve(list_tools)
     docs = list_tools.add_parser("docs", help="print or write the reference of all commands")

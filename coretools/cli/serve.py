@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from coretools.cli.global_options import OptionParser, add_global_options
 from coretools.config.logs import configure_logging
-from coretools.config.options import settings_from
+from coretools.config.options import settings_from, with_login_path
 from coretools.config.settings import Settings
 from coretools.errors import BadSetting
 from coretools.operations.loading import load
@@ -74,6 +74,7 @@ def serve(options: argparse.Namespace, environment: Mapping[str, str], directory
     else:
         _require_no_own_options(options)
     settings = settings_from(options, options.root or (), environment, directory if options.own else None)
+    settings = with_login_path(settings, environment, is_off=not options.own)
     configure_logging(settings.log_level, environment)
     # Covers also what a thread of a loaded module prints before the protocol's streams are moved.
     with contextlib.redirect_stdout(sys.stderr):

@@ -26,6 +26,26 @@ CommandText = str | tuple[str, ...]
 NetworkAccess = Access | tuple[str, ...]
 """Whether commands have a network, or the hosts that they may reach (`coretools.egress.allow_list`)."""
 
+CacheName = Literal[
+    "pip",
+    "uv",
+    "poetry",
+    "pre-commit",
+    "npm",
+    "yarn",
+    "pnpm",
+    "bun",
+    "deno",
+    "cargo",
+    "go",
+    "maven",
+    "gradle",
+    "nuget",
+    "composer",
+    "ccache",
+]
+"""Package managers whose caches can be kept (`coretools.confinement.caches`)."""
+
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
 """From mildest to strictest: of several that apply the strictest counts."""
 
@@ -133,6 +153,10 @@ class ConfinementPolicy:
     """Absolute paths that commands may read, besides the roots and the system directories."""
     writable: tuple[str, ...] = ()
     """Absolute paths that commands may read and change, besides the roots."""
+    caches: tuple[CacheName, ...] = ()
+    """Package managers that have a cache for each root, kept between runs of the server."""
+    cache_bytes: int | None = None
+    """Size beyond which the oldest entries of a cache are removed at start. None: the server's default."""
     own_container: bool = False
     """Whether the server has a container to itself: commands may use its `CONTAINER_DIRECTORIES` and terminals."""
     memory_bytes: int | None = None
@@ -148,7 +172,7 @@ class ConfinementPolicy:
         Raises:
             ValueError: names the field.
         """
-        for name in ("memory_bytes", "file_bytes", "processes"):
+        for name in ("memory_bytes", "file_bytes", "processes", "cache_bytes"):
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise ValueError(f"{name} must be above 0")

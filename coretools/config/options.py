@@ -80,6 +80,26 @@ def add_policy_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def add_login_path_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option of servers that desktop clients start."""
+    parser.add_argument(
+        "--no-login-path",
+        action="store_true",
+        default=None,
+        help="leave out the PATH of the login shell, which commands get otherwise",
+    )
+
+
+def with_login_path(settings: Settings, environment: Mapping[str, str], *, is_off: bool | None = None) -> Settings:
+    """The settings of a server that reads the PATH of the login shell, unless the option or the variable says no.
+
+    Raises:
+        BadSetting: the variable is neither 1 nor 0.
+    """
+    is_read = _switch(None, environment, "CORETOOLS_LOGIN_PATH", default=True)
+    return replace(settings, reads_login_path=is_read and not is_off)
+
+
 def working_directory() -> str:
     """The directory that the process was started in.
 

@@ -20,11 +20,17 @@ def policy_path(flag: str | None, environment: Mapping[str, str]) -> str | None:
     named = flag or environment.get(VARIABLE)
     if named:
         return os.path.abspath(expand_home(named, environment))
+    usual = usual_path(environment)
+    return usual if usual is not None and os.path.lexists(usual) else None
+
+
+def usual_path(environment: Mapping[str, str]) -> str | None:
+    """The default location of the policy file, whether it exists or not; None without a home."""
     home = environment.get("HOME", "")
     above = environment.get("XDG_CONFIG_HOME") or (home and os.path.join(home, ".config"))
     usual = os.path.join(above, "coretools", "policy.toml") if above else ""
     # A relative XDG_CONFIG_HOME is to be ignored (XDG Base Directory Specification 0.8).
-    return usual if os.path.isabs(usual) and os.path.lexists(usual) else None
+    return usual if os.path.isabs(usual) else None
 
 
 def read_policy(path: str, environment: Mapping[str, str], *, writable: Sequence[str] = ()) -> OperatorPolicy:

@@ -149,6 +149,8 @@ class Settings:
     policy: OperatorPolicy = field(default_factory=OperatorPolicy)
     """The policy file, with overrides from options."""
     log_level: str = "info"
+    reads_login_path: bool = False
+    """Whether commands get the PATH of the user's login shell. For servers that a desktop client starts."""
 
     @property
     def asking(self) -> Asking:

@@ -1,14 +1,14 @@
-"""Grant what commands may see besides the roots: the system's programs and the tool chains on PATH.
+"""Grant what commands may see of the system besides the roots: its programs and its configuration.
 
 An allow-list by path: anything else, above all the operator's home, is unreadable, and with namespaces does not exist.
-Programs and tool chains are searched once, at start; the entries of /etc whenever one was replaced.
+Programs are searched once, at start; the entries of /etc whenever one was replaced. `toolchain_grants` has what is
+granted of the user's home.
 """
 
 import os
-import pwd
 import stat
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -42,40 +42,8 @@ WITH_PRIVATE = ("ssl", "pki", "pki/tls")
 
 PRIVATE = "private"
 
-HOME_TOOLCHAINS: Mapping[str, tuple[str, ...]] = {
-    "CARGO_HOME": (".cargo", "bin", "registry", "git"),
-    "RUSTUP_HOME": (".rustup", "."),
-    "GOPATH": ("go", "bin", "pkg"),
-    "PYENV_ROOT": (".pyenv", "."),
-    "NVM_DIR": (".nvm", "versions", "alias", "nvm.sh", "nvm-exec", "bash_completion"),
-    "VOLTA_HOME": (".volta", "bin", "tools"),
-    "RBENV_ROOT": (".rbenv", "."),
-    "SDKMAN_DIR": (".sdkman", "candidates"),
-    "DOTNET_ROOT": (".dotnet", "."),
-    "BUN_INSTALL": (".bun", "bin"),
-    "UV_PYTHON_INSTALL_DIR": (".local/share/uv/python", "."),
-    "ASDF_DATA_DIR": (".asdf", "."),
-    "MISE_DATA_DIR": (".local/share/mise", "."),
-}
-"""Tool chains in a home: the variable that names the directory, the usual directory, and its granted parts. Parts are
-listed where the rest holds credentials (`~/.cargo/credentials.toml`)."""
-
-NEVER_GRANTED = frozenset({"/", "/home", "/root", "/proc", "/sys", "/dev", "/run", "/var", "/tmp", "/etc"})
-"""Directories too broad to grant just because PATH names something in them."""
-
-HOME_INDICATORS = (".ssh", ".aws", ".gnupg", ".netrc", ".bash_history", ".config")
-"""Entries of a home. A directory with one of them is not taken for a tool chain."""
-
-_OF_SYSTEM_USERS = frozenset(
-    {"/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/games", "/usr/lib", "/usr", "/opt", "/dev"}
-)
-"""Homes of system users in /etc/passwd that are no homes."""
-
 RESOLVER = f"{ETC}/resolv.conf"
 """Often a link to a file outside /etc, which is granted too."""
-
-LIBRARIES = ("lib", "lib64", "libexec", "share", "include", "pyvenv.cfg")
-"""Siblings of the `bin` directory of a tool chain."""
 
 
 class Grant(NamedTuple):
@@ -162,84 +130,13 @@ def is_granted(path: str) -> bool:
     return any(real == one.path or real.startswith(f"{one.path}/") for one in granted if one.rights != READ_DIRECTORY)
 
 
-def toolchain_grants(environment: Mapping[str, str], *, home: str, prefixes: Sequence[str]) -> list[Grant]:
-    """Return the grants for tool chains: on PATH, in known directories of the home, and the server's own Python."""
-    paths = [os.path.realpath(prefix) for prefix in prefixes]
-    for folder in environment.get("PATH", "").split(os.pathsep):
-        paths += _toolchain_paths(os.path.realpath(folder), home) if folder else ()
-    for variable, (usual, *parts) in HOME_TOOLCHAINS.items():
-        place = environment.get(variable) or os.path.join(home, usual)
-        paths += [os.path.realpath(os.path.join(place, part)) for part in parts]
-    paths += _linked_toolchains(environment)
-    return [Grant(path, RUN) for path in _outermost(path for path in paths if not _is_private(path, home))]
-
-
-def _is_private(path: str, home: str) -> bool:
-    """Whether a path is a home, contains one or looks like one: a PATH with `~/bin` must not open `~`."""
-    homes = {os.path.realpath(home), *(os.path.realpath(one.pw_dir) for one in pwd.getpwall())} - {"/"}
-    is_above = any(one == path or one.startswith(f"{path}/") for one in homes if one not in _OF_SYSTEM_USERS)
-    return (
-        path in NEVER_GRANTED or is_above or any(os.path.lexists(os.path.join(path, name)) for name in HOME_INDICATORS)
-    )
-
-
-def home_variables(environment: Mapping[str, str], home: str) -> dict[str, str]:
-    """Return variables that tell tool chains their directories, since commands have another home."""
-    places = {variable: os.path.join(home, usual) for variable, (usual, *_) in HOME_TOOLCHAINS.items() if home}
-    return {name: place for name, place in places.items() if name not in environment and os.path.isdir(place)}
-
-
 def system_links() -> list[tuple[str, str]]:
     """Return top-level links of the machine that programs rely on (`/bin` is `usr/bin`), with their targets."""
     names = [path for path in SYSTEM if os.path.islink(path)]
     return [(path, os.readlink(path)) for path in names]
 
 
-def path_links(environment: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return the directories on PATH that are links, with their real paths."""
-    found = []
-    for folder in environment.get("PATH", "").split(os.pathsep):
-        path = folder.rstrip("/")
-        if os.path.isabs(path) and os.path.isdir(path) and os.path.realpath(path) != path:
-            found.append((path, os.path.realpath(path)))
-    return found
-
-
-def _toolchain_paths(folder: str, home: str) -> Iterable[str]:
-    """Return a directory of programs, or the whole tool chain that it belongs to."""
-    above = os.path.dirname(folder)
-    yield folder
-    if os.path.basename(folder) in ("bin", "sbin") and above not in (home, *NEVER_GRANTED):
-        if home and os.path.dirname(above) == home:
-            # ~/.local and the like contain more than a tool chain.
-            yield from (os.path.join(above, name) for name in ("lib", "libexec"))
-        else:
-            yield above if _is_toolchain(above) else folder
-
-
-def _is_toolchain(path: str) -> bool:
-    return any(os.path.exists(os.path.join(path, name)) for name in LIBRARIES)
-
-
-def _linked_toolchains(environment: Mapping[str, str]) -> Iterable[str]:
-    """Yield tool chains to which links in PATH directories lead (`~/.local/bin/x`)."""
-    for folder in environment.get("PATH", "").split(os.pathsep):
-        if not os.path.isabs(folder) or folder.startswith(("/usr", "/bin", "/sbin")):
-            continue
-        try:
-            with os.scandir(folder) as entries:
-                targets = {os.path.realpath(entry.path) for entry in entries if entry.is_symlink()}
-        except OSError:
-            continue
-        for target in targets:
-            above = os.path.dirname(target)
-            chain = os.path.dirname(above)
-            # A working copy is a project, not a tool chain, although it may have a `bin` too.
-            if os.path.basename(above) == "bin" and _is_toolchain(chain) and not os.path.lexists(f"{chain}/.git"):
-                yield chain
-
-
-def _outermost(paths: Iterable[str]) -> list[str]:
+def outermost(paths: Iterable[str]) -> list[str]:
     """Return the paths that exist and are not inside another of them."""
     chosen: list[str] = []
     for path in sorted({path for path in paths if os.path.exists(path)}):

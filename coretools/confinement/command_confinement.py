@@ -5,9 +5,9 @@ Policy only: the fork server in `process` enforces it. The confinement depends o
 """
 
 import os
-import pwd
 import resource
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -15,45 +15,20 @@ from typing import NamedTuple
 from coretools.config.operator_policy import CONTAINER_DIRECTORIES, ConfinementPolicy
 from coretools.confinement import allowed_paths, landlock, namespaces, seccomp
 from coretools.confinement.allowed_paths import Grant
+from coretools.confinement.caches import CARGO_HOME_NAME, NO_CACHES, CommandCaches, create_cargo_home
 from coretools.confinement.memory import memory_bytes
 from coretools.confinement.protected_paths import HiddenPath, Masks
+from coretools.confinement.toolchain_grants import (
+    NEVER_GRANTED,
+    ToolchainSources,
+    UserToolchains,
+    path_links,
+    user_toolchains,
+)
+from coretools.confinement.toolchains import home_of, home_of_user
 from coretools.egress.environment import PORT, java_options, proxy_variables
 from coretools.roots.root import Root
 from coretools.roots.root_set import Roots
-
-CARGO_HOME_NAME = ".cargo-of-commands"
-"""Directory in the home of commands."""
-
-MAX_CARGO_LINKS = 20_000
-"""Most entries of the user's cargo home that are linked. cargo fetches others again, which needs a network."""
-
-
-def create_cargo_home(real: str, own: str) -> None:
-    """Create a cargo home `own` with links to what the user has downloaded to `real`, if anything.
-
-    cargo creates directories and locks in its home whenever it fetches something, and commands may only read the
-    user's.
-    """
-    if not any(os.path.isdir(f"{real}/{name}") for name in ("registry", "git")):
-        return
-    os.mkdir(own, mode=0o700)
-    left = MAX_CARGO_LINKS
-    for directory in _cargo_directories(real):
-        os.makedirs(f"{own}/{directory}", exist_ok=True)
-        with suppress(OSError):
-            for name in os.listdir(f"{real}/{directory}")[:left]:
-                os.symlink(f"{real}/{directory}/{name}", f"{own}/{directory}/{name}")
-                left -= 1
-
-
-def _cargo_directories(real: str) -> Iterator[str]:
-    """Yield the directories in which cargo creates entries, for each registry too."""
-    yield from (name for name in ("bin", "git/db") if os.path.isdir(f"{real}/{name}"))
-    for above in ("registry/index", "registry/cache", "registry/src"):
-        with suppress(OSError):
-            names = os.listdir(f"{real}/{above}")
-            yield from (f"{above}/{name}" for name in names if os.path.isdir(f"{real}/{above}/{name}"))
-
 
 DEFAULT_FILE_BYTES = 2 * 1024**3
 """Largest file that a command may write, by default."""
@@ -108,11 +83,18 @@ class CommandConfinement:
     policy: ConfinementPolicy
     environment: Mapping[str, str]
     """The environment that commands inherit."""
-    programs: tuple[Grant, ...]
-    """Grants for the system's programs and for tool chains."""
+    system: tuple[Grant, ...]
+    """Grants for the system's programs."""
+    toolchains: UserToolchains
     home: str
     """Home of the server's user, which commands do not see."""
+    caches: CommandCaches = NO_CACHES
     etc: allowed_paths.EtcMonitor = field(default_factory=allowed_paths.EtcMonitor)
+
+    @property
+    def programs(self) -> tuple[Grant, ...]:
+        """Grants for the system's programs and for toolchains."""
+        return (*self.system, *self.toolchains.grants)
 
     @property
     def granted(self) -> tuple[Grant, ...]:
@@ -152,9 +134,10 @@ class CommandConfinement:
             binds[path] = namespaces.BindMount(path, writable=True)
         for root in self.roots:
             binds[root.path] = namespaces.BindMount(root.path, writable=root.writable, identity=root.identity)
+        links = path_links(self.toolchains.path, [path for path in binds if path != self.home])
         return namespaces.NamespacePlan(
             binds=sorted(binds.values(), key=lambda bind: bind.path.split("/")),
-            links=[*allowed_paths.system_links(), *allowed_paths.path_links(self.environment)],
+            links=[*allowed_paths.system_links(), *links],
             pinned=masks.pinned,
             read_only=masks.read_only,
             masked=masks.masked,
@@ -224,7 +207,7 @@ class CommandConfinement:
     @property
     def hides_home(self) -> bool:
         """Whether commands get another home: the user's is a directory of its own and in no root."""
-        own = bool(self.home) and self.home not in allowed_paths.NEVER_GRANTED - {"/root"}
+        own = bool(self.home) and self.home not in NEVER_GRANTED - {"/root"}
         return own and not any(f"{self.home}/".startswith(f"{root.path}/") for root in self.roots)
 
     def socket_families(self, tier: str) -> tuple[int, ...]:
@@ -267,17 +250,24 @@ class CommandConfinement:
         # A user namespace counts its processes separately (Linux 5.14); elsewhere all of the user's count.
         return [*limits, (resource.RLIMIT_NPROC, self.max_tasks)] if tier == "full" else limits
 
-    def variables(self, tier: str, scratch: ScratchDirectories, *, has_masked_files: bool = False) -> dict[str, str]:
-        """Return the environment variables that confinement sets. `has_masked_files`: some files are hidden."""
+    def variables(
+        self, tier: str, scratch: ScratchDirectories, root: Root | None, *, has_masked_files: bool = False
+    ) -> dict[str, str]:
+        """Return the environment variables that confinement sets for a command that starts in a root.
+
+        `has_masked_files`: some files are hidden.
+        """
+        path = {"PATH": self.toolchains.path} if self.toolchains.path else {}
+        caches = self.caches.variables(root)
         if tier == "none":
-            return {}
-        tools = allowed_paths.home_variables(self.environment, self.home)
+            return {**path, **caches}
+        tools = {**path, **self.toolchains.variables}
         if has_masked_files:
             tools |= _git_variables(self.environment)
-        tools |= self._cargo_variables(tier, scratch)
+        tools |= {**self._cargo_variables(tier, scratch), **caches}
         if tier == "full":
             java = java_options() if self.has_host_list else []
-            if self.home and self.home != os.path.realpath(_home_of_user()):
+            if self.home and self.home != os.path.realpath(home_of_user()):
                 java.append(f"-Duser.home={self.home}")
             tools |= self._java_variables(*java) | (proxy_variables() if self.has_host_list else {})
             return {**tools, "TMPDIR": "/tmp", **({"HOME": self.home} if self.home else {})}
@@ -315,23 +305,33 @@ def _git_variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def command_confinement(
-    roots: Roots, policy: ConfinementPolicy, environment: Mapping[str, str], *, prefixes: Sequence[str]
+    roots: Roots,
+    policy: ConfinementPolicy,
+    environment: Mapping[str, str],
+    *,
+    login_path: Callable[[], Sequence[str]] = tuple,
+    caches: CommandCaches = NO_CACHES,
 ) -> CommandConfinement:
-    """Find the programs and tool chains of the machine; done once, before the first command."""
-    home = os.path.realpath(environment.get("HOME") or _home_of_user())
-    tools = allowed_paths.toolchain_grants(environment, home=home, prefixes=prefixes)
-    return CommandConfinement(roots, policy, environment, (*allowed_paths.system_grants(), *tools), home)
+    """Find the programs and toolchains of the machine, and open the caches; done once, before the first command.
+
+    `login_path` returns the PATH of the user's login shell.
+    """
+    home = home_of(environment)
+    sources = ToolchainSources(
+        environment=environment,
+        home=home,
+        login_path=login_path(),
+        roots=[*(root.path for root in roots), *map(os.path.realpath, policy.writable)],
+        readable=policy.readable,
+        prefixes=(sys.prefix, sys.base_prefix),
+    )
+    caches.prepare()
+    system = tuple(allowed_paths.system_grants())
+    return CommandConfinement(roots, policy, environment, system, user_toolchains(sources), home, caches)
 
 
 def _rights(root: Root) -> int:
     return landlock.RUN | landlock.CHANGE if root.writable else landlock.RUN
-
-
-def _home_of_user() -> str:
-    try:
-        return pwd.getpwuid(os.geteuid()).pw_dir
-    except KeyError:
-        return "/nonexistent"
 
 
 def _is_bound(path: str) -> bool:

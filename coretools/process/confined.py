@@ -114,7 +114,7 @@ class ConfinedRunner:
     def __init__(self, runner: Runner, confined_threads: ConfinedThreadPool) -> None:
         self._runner = runner
         self._confined_threads = confined_threads
-        self._path = runner.environment.get("PATH", "")
+        self._path = runner.tool_path
         self._files: dict[str, str] = {}
         self._starts: dict[str, bool] = {}
 

@@ -35,6 +35,8 @@ class RunOptions:
     """Added to the environment of the runner; takes precedence over it."""
     inherit: bool = True
     """False: `environment` is the complete environment."""
+    is_swept: bool = False
+    """Look for processes that left the program's group after an ordinary end too, which reads all of /proc."""
     keep_bytes: int | None = None
     """Bytes kept of each output. None: the default of the runner."""
     confined_thread: ConfinedThread | None = None
@@ -46,6 +48,11 @@ class RunOptions:
     """Receives every chunk of both outputs, including what is written while the tree is being stopped."""
     halt: anyio.Event | None = None
     """When set, the tree is stopped as by `on_stdout`."""
+
+    @property
+    def must_sweep(self) -> bool:
+        """Whether processes that left the program's group are looked for, although it ended before its deadline."""
+        return self.is_swept or (self.halt is not None and self.halt.is_set())
 
     @property
     def feed(self) -> InputBuffer | None:

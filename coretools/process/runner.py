@@ -4,13 +4,11 @@ A run takes an argv, never a shell line. Its output is kept in bounded excerpts,
 result, not an error. Every process that a run started ends with it; docs/specs/process.md lists the exceptions.
 """
 
-import errno
 import logging
 import os
 import secrets
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 import anyio
@@ -22,25 +20,20 @@ from coretools.config.settings import Limits
 from coretools.confinement.command_confinement import ConfinementStatus
 from coretools.confinement.control_files import changed_between
 from coretools.confinement.protected_paths import ControlFiles, HiddenPath
-from coretools.errors import CannotStart, InputOutput, ReadOnly, Unsupported
+from coretools.errors import ReadOnly
 from coretools.process.children import reaper
-from coretools.process.children.spawn import CWD_BY_HANDLE, HAS_PIDFD, ChildProcess, check_argv, spawn, start_error
-from coretools.process.children.streams import ReadThrottle, Streams, TerminalSize
+from coretools.process.children.spawn import CWD_BY_HANDLE, HAS_PIDFD, ChildProcess, check_argv, spawn
+from coretools.process.children.streams import ReadThrottle, Streams
 from coretools.process.children.termination import ProcessGroup, terminate
 from coretools.process.concurrency import AdmittedRun, ConcurrencyLimiter, shutting_down
-from coretools.process.fork_server.client import ForkServerFailed, PreforkedProcess
 from coretools.process.fork_server.pool import SandboxPool
-from coretools.process.fork_server.supervised_process import (
-    UNCERTAIN_END,
-    SupervisedProcess,
-    spawn_supervised,
-    start_failure,
-)
+from coretools.process.fork_server.start import start_sandboxed
+from coretools.process.fork_server.supervised_process import UNCERTAIN_END, SupervisedProcess
 from coretools.process.judge import require
 from coretools.process.run import Completed, RunOptions
 from coretools.process.watchdog import Watchdog
 from coretools.redaction.argv import redacted_command_line
-from coretools.roots.root import Directory
+from coretools.roots.root import Directory, Root
 
 logger = logging.getLogger(__name__)
 
@@ -50,12 +43,6 @@ whatever group or session it moved to. The trailing `-` keeps one run's value fr
 
 PROC_SCAN_THREADS = 2
 """Concurrent scans of /proc."""
-
-_TRIES = 3
-"""Attempts: somebody may have killed a fork server or a preforked process, and then the next one is used."""
-
-_GONE = (errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN)
-"""Errors of a socket whose peer is gone."""
 
 CLOSE_SECONDS = 10.0
 """Longest wait for the fork server and the watchdog at shutdown; they finish by themselves."""
@@ -71,8 +58,15 @@ class Runner:
         *,
         sandbox_pool: SandboxPool | None = None,
         programs: ProgramPolicy | None = None,
+        before_commands: "Callable[[Runner], Awaitable[None]] | None" = None,
+        tool_path: str | None = None,
     ) -> None:
-        """Without a pool commands start as plain children; without a policy all commands are allowed."""
+        """No pool: commands are plain children. No policy: all are allowed. `before_commands`: `prepare` awaits it.
+
+        `tool_path`: PATH of programs that are no commands; None: that of `environment`.
+        """
+        self._before_commands = before_commands
+        self.tool_path = tool_path or environment.get("PATH") or os.defpath
         self._limits = limits
         self._sandbox_pool = sandbox_pool
         self._programs = programs
@@ -163,6 +157,8 @@ class Runner:
             )
         if self._sandbox_pool.has_fork_server:
             self._watchdog.ensure_running()
+        if self._before_commands is not None:
+            await self._before_commands(self)
         return await self._sandbox_pool.prepare()
 
     async def close(self) -> None:
@@ -202,11 +198,11 @@ class Runner:
         child = None
         self._watchdog.ensure_running()
         with run.scope:
-            child = await _start_sandboxed(
+            child = await start_sandboxed(
                 sandbox_pool,
                 argv,
                 cwd=cwd,
-                environment=partial(self._command_environment, run, options),
+                environment=partial(self._command_environment, run, options, cwd.place.root),
                 fed=options.feed is not None,
                 size=options.terminal,
             )
@@ -219,6 +215,8 @@ class Runner:
         # blocked either way, and two thread switches cost a tenth of a run of `true`. No cancellation can arrive
         # between the start and the first wait for the child.
         inherited = {**self._environment, **caller_variables()} if options.inherit else {}
+        if options.inherit and not options.is_command:
+            inherited["PATH"] = self.tool_path
         environment = {**inherited, **options.environment, MARKER: run.marker}
         self._watchdog.ensure_running()
         start = partial(spawn, argv, cwd=cwd, environment=environment, fed=options.feed is not None)
@@ -229,8 +227,8 @@ class Runner:
     async def _control_files(self, options: RunOptions) -> ControlFiles:
         return await self._sandbox_pool.control_files() if self._sandbox_pool is not None and options.is_command else {}
 
-    def _command_environment(self, run: AdmittedRun, options: RunOptions) -> dict[str, str]:
-        confinement_variables = {} if self._sandbox_pool is None else self._sandbox_pool.variables()
+    def _command_environment(self, run: AdmittedRun, options: RunOptions, root: Root) -> dict[str, str]:
+        confinement_variables = {} if self._sandbox_pool is None else self._sandbox_pool.variables(root)
         return {
             **self._environment,
             **caller_variables(),
@@ -254,7 +252,7 @@ class Runner:
             timed_out = run.scope.cancelled_caught and not run.is_closing and not child.reap()
             # Processes that left the group are searched for after a broken-off run only: after an ordinary exit the
             # scan of /proc would cost more than most runs.
-            must_sweep = timed_out or (options.halt is not None and options.halt.is_set())
+            must_sweep = timed_out or options.must_sweep
         finally:
             stragglers = await self._terminate(run, child, streams, must_sweep=must_sweep)
         return Completed(
@@ -321,80 +319,3 @@ class Runner:
         """Kill a child that no task waits for any more. Blocks until it has exited."""
         child.kill()
         self._watchdog.unregister(run.watchdog_slot)
-
-
-async def _start_sandboxed(
-    sandbox_pool: SandboxPool,
-    argv: Sequence[str],
-    *,
-    cwd: Directory,
-    environment: Callable[[], Mapping[str, str]],
-    fed: bool,
-    size: TerminalSize | None,
-) -> SupervisedProcess:
-    """Start a program in a preforked process of the pool; return when it runs.
-
-    The caller must call `SandboxPool.command_ended` afterwards. `environment` depends on the tier and is called when
-    that is known.
-
-    Raises:
-        CannotStart: not found, not executable, no interpreter, too long, hidden, or the directory is gone.
-        Unconfined: commands must not run in the tier that is available here.
-        Busy, InputOutput: no processes or descriptors left.
-    """
-    if os.fstat(cwd.fd).st_nlink == 0:
-        raise CannotStart(f"{cwd.display_path}: the working directory is gone")
-    sandbox_pool.command_started()
-    async with AsyncExitStack() as undo:
-        undo.push_async_callback(_report_uncertain_end, sandbox_pool)
-        child = await _start_once_ready(sandbox_pool, argv, cwd=cwd, environment=environment, fed=fed, size=size)
-        undo.pop_all()
-    return child
-
-
-async def _report_uncertain_end(sandbox_pool: SandboxPool) -> None:
-    """Report that a command that failed to start, or was cancelled meanwhile, may be running."""
-    with CancelScope(shield=True):
-        await sandbox_pool.command_ended(is_certain=False)
-
-
-async def _start_once_ready(
-    sandbox_pool: SandboxPool,
-    argv: Sequence[str],
-    *,
-    cwd: Directory,
-    environment: Callable[[], Mapping[str, str]],
-    fed: bool,
-    size: TerminalSize | None,
-) -> SupervisedProcess:
-    for _ in range(_TRIES):
-        process = await _take_process(sandbox_pool)
-        if process is None:
-            continue
-        variables = environment()
-        try:
-            child = spawn_supervised(process, argv, cwd=cwd, environment=variables, fed=fed, size=size)
-        except OSError as error:
-            if error.errno in _GONE:
-                continue
-            raise start_error(error, argv, cwd, place="", environment=variables) from error
-        failure = await child.failure()
-        if failure is None:
-            return child
-        if failure.number == errno.ETIMEDOUT:
-            break
-        if failure.what != "supervisor":
-            raise start_failure(failure, argv, cwd, environment=variables, sees=sandbox_pool.sees) from failure
-    raise CannotStart(f"{argv[0]}: the fork server does not answer; try again")
-
-
-async def _take_process(sandbox_pool: SandboxPool) -> PreforkedProcess | None:
-    """A preforked process; None if the fork server has just ended."""
-    try:
-        return await sandbox_pool.take_process()
-    except ForkServerFailed as error:
-        raise Unsupported(f"no command can be started here: {error}") from error
-    except OSError as error:
-        if error.errno in _GONE:
-            return None
-        raise InputOutput(f"no descriptors left for a command ({error.strerror}); try again when fewer run") from error

@@ -146,11 +146,11 @@ def test_tools_are_listed_in_a_table(project: Path) -> None:
 
 def test_the_doctor_starts_a_real_server_and_reports_what_is_missing(project: Path) -> None:
     """cli-7: git is required, ripgrep is not, the server answers over stdio."""
-    done = coretools("doctor", cwd=project)
+    done = coretools("doctor", "--no-versions", cwd=project)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "ok      server: " in done.stdout
     assert str(project) in done.stdout
-    without = coretools("doctor", cwd=project, PATH="/nonexistent")
+    without = coretools("doctor", "--no-versions", cwd=project, PATH="/nonexistent")
     assert without.returncode == 69
     assert "MISSING git" in without.stdout
 
@@ -194,7 +194,14 @@ def test_the_doctor_runs_nothing_of_its_working_directory(project: Path) -> None
     for module in ("servers/__init__", "servers/workstation", "coretools/__init__", "mcp/__init__", "anyio"):
         (project / module).parent.mkdir(exist_ok=True)
         (project / f"{module}.py").write_text(f"open({str(project / 'taken')!r}, 'w').close()\n")
-    words = [sys.executable, "-P", "-m", "coretools.cli.main", "doctor"]  # as its script does, without a directory
+    words = [
+        sys.executable,
+        "-P",
+        "-m",
+        "coretools.cli.main",
+        "doctor",
+        "--no-versions",
+    ]  # as its script does, without a directory
     environment = {**os.environ, "PYTHONPATH": str(TREE)}
     done = subprocess.run(words, cwd=project, capture_output=True, timeout=SECONDS, env=environment, check=False)
     assert done.returncode == 0, done.stderr
@@ -203,7 +210,7 @@ def test_the_doctor_runs_nothing_of_its_working_directory(project: Path) -> None
 
 def test_the_doctor_reports_the_confinement(project: Path) -> None:
     """confinement-1, ci-19: tier and network of a server with the same flags; why one does not start."""
-    diagnosis = coretools("doctor", cwd=project)
+    diagnosis = coretools("doctor", "--no-versions", cwd=project)
     assert "commands are confined in tier: " in diagnosis.stdout
     assert "\nnetwork: " in diagnosis.stdout
     assert diagnosis.returncode == 0
@@ -217,9 +224,11 @@ def test_the_doctor_reports_the_confinement(project: Path) -> None:
         "--no-default-deny",
         "--read-only",
     )
-    other = coretools("doctor", *switches, "--profile", "ci", "--ask", "defaults", "--redact-output", cwd=project)
+    other = coretools(
+        "doctor", "--no-versions", *switches, "--profile", "ci", "--ask", "defaults", "--redact-output", cwd=project
+    )
     assert "run_seconds=7.5" in other.stdout, other.stdout
     assert f"{project} (read only)" in other.stdout
     assert "network: allowed to commands, by the operator" in other.stdout
-    impossible = coretools("doctor", "--policy", str(project / "missing.toml"), cwd=project)
+    impossible = coretools("doctor", "--no-versions", "--policy", str(project / "missing.toml"), cwd=project)
     assert impossible.returncode == 78

@@ -19,7 +19,8 @@ import pytest
 
 from coretools.config.operator_policy import ConfinementPolicy
 from coretools.config.settings import Limits
-from coretools.confinement import allowed_paths, landlock
+from coretools.confinement import landlock
+from coretools.confinement.toolchain_grants import ToolchainSources, user_toolchains
 from coretools.errors import CannotStart, CoreError, InvalidArguments, Unsupported
 from coretools.process.children.streams import TerminalSize
 from coretools.process.fork_server import descendants, pool
@@ -760,8 +761,8 @@ def test_a_home_is_no_tool_chain(tmp_path: Path) -> None:
     (tmp_path / "work" / "bin" / "run").touch()
     (tmp_path / "home" / "bin" / "run").symlink_to(tmp_path / "work" / "bin" / "run")
     folders = [str(tmp_path / name / "bin") for name in ("home", "chain")]
-    found = allowed_paths.toolchain_grants({"PATH": os.pathsep.join(folders)}, home="/nonexistent", prefixes=())
-    paths = [grant.path for grant in found if grant.path.startswith(str(tmp_path))]
+    sources = ToolchainSources(environment={"PATH": os.pathsep.join(folders)}, home="/nonexistent")
+    paths = [grant.path for grant in user_toolchains(sources).grants if grant.path.startswith(str(tmp_path))]
     assert paths == [str(tmp_path / "chain"), str(tmp_path / "home" / "bin")]
 
 

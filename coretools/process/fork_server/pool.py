@@ -8,7 +8,7 @@ import asyncio
 import errno
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import count
@@ -42,6 +42,7 @@ from coretools.process.fork_server.client import (
 from coretools.process.fork_server.git_configs import GitConfigs
 from coretools.process.fork_server.messages import ForkServerConfig
 from coretools.process.fork_server.scratch import create, directory_outside_roots, remove
+from coretools.roots.root import Root
 from coretools.roots.root_set import Roots
 
 PERMANENT_ERRORS = frozenset({errno.EPERM, errno.ENOSYS, errno.EINVAL, errno.ENOSPC, errno.EACCES, errno.EUSERS})
@@ -58,6 +59,10 @@ if TYPE_CHECKING:
     from coretools.egress.approvals import HostApprovals
     from coretools.egress.proxy import EgressGateway
 
+Environment = Mapping[str, str]
+Confine = Callable[[Roots, ConfinementPolicy, Environment], CommandConfinement]
+"""Derives the confinement of commands; called once, in a worker thread."""
+
 
 class SandboxPool:
     """The sandbox of one server. `close` must be called; it blocks shortly."""
@@ -66,7 +71,8 @@ class SandboxPool:
         self,
         roots: Roots,
         policy: ConfinementPolicy,
-        environment: Mapping[str, str],
+        environment: Environment,
+        confine: Confine = command_confinement,
         *,
         gateway: "EgressGateway | None" = None,
     ) -> None:
@@ -74,7 +80,7 @@ class SandboxPool:
         self._roots = roots
         self._policy = policy
         self._gateway = gateway or gateway_to(policy.network)
-        self._environment = environment
+        self._confine = partial(confine, roots, policy, environment)
         self._masks = MaskFinder(roots)
         self._configs = GitConfigs(roots)
         self._copies: dict[ForkServerClient, ConfigCopies] = {}
@@ -84,11 +90,9 @@ class SandboxPool:
         self._scratch = ScratchDirectories(f"{directory_outside_roots(roots, policy)}/coretools-{token_hex(8)}")
         self._client: ForkServerClient | None = None
         self._masks_in_view: Masks | None = None
-        self._scanned_ns = 0
-        """When the last scan for hidden files began."""
         self._control: ControlFiles = {}
-        self._listed_ns = 0
-        """When the last scan for control files began."""
+        self._scanned_ns = self._listed_ns = 0
+        """When the last scan for hidden files, and for control files, began."""
         self.scans = 0
         """Number of scans for hidden files."""
         self._grants: tuple[object, ...] = ()
@@ -186,11 +190,11 @@ class SandboxPool:
         """Files that the current view hides from commands."""
         return () if self._masks_in_view is None else self._masks_in_view.hidden
 
-    def variables(self) -> dict[str, str]:
-        """Environment variables that commands get in this tier."""
+    def variables(self, root: Root | None = None) -> dict[str, str]:
+        """Environment variables that commands get in this tier when they start in this root."""
         if self._commands is None or self.tier is None:
             return {}
-        return self._commands.variables(self.tier, self._scratch, has_masked_files=bool(self.hidden))
+        return self._commands.variables(self.tier, self._scratch, root, has_masked_files=bool(self.hidden))
 
     def refill(self) -> None:
         """Prefork new processes; called after a command has ended, so as not to slow it down."""
@@ -216,9 +220,7 @@ class SandboxPool:
 
     def sees(self, path: str) -> bool:
         """Whether commands can see a path of the machine."""
-        if self._commands is None or self.tier == "none":
-            return True
-        return self._commands.can_see(path)
+        return self._commands is None or self.tier == "none" or self._commands.can_see(path)
 
     @property
     def approvals(self) -> "HostApprovals | None":
@@ -285,9 +287,7 @@ class SandboxPool:
                 self._scratch = create(self._scratch)
             except OSError as error:
                 raise ForkServerFailed(f"no directory for the temporary files of commands: {error}") from error
-            prefixes = (sys.prefix, sys.base_prefix)
-            decide = partial(command_confinement, self._roots, self._policy, self._environment, prefixes=prefixes)
-            self._commands = await to_thread.run_sync(decide, limiter=self._limiter)
+            self._commands = await to_thread.run_sync(self._confine, limiter=self._limiter)
             await to_thread.run_sync(self._commands.prepare_home, self._scratch, limiter=self._limiter)
         # Once a tier was in force, commands never get a weaker one: they are refused until it is available again.
         for tier in TIERS if self.tier is None else (self.tier,):

@@ -85,7 +85,7 @@ class Git:
         self._confined = confined
         self._limits = limits
         given = runner.environment
-        self._programs = {name: given[name] for name in ("PATH",) if name in given}
+        self._programs = {"PATH": runner.tool_path}
         self._homes = {name: given[name] for name in HOMES if name in given}
         self._identity = {name: given[name] for name in commit_author.VARIABLES if name in given}
 

@@ -1,0 +1,102 @@
+"""PATH of commands: that of the server, of the user's login shell, and the directories of found toolchains.
+
+A directory from the login shell counts only if nobody else could put programs there: not another user, and not a
+command that writes in a root.
+"""
+
+import grp
+import os
+import pwd
+import stat
+from collections.abc import Iterable, Sequence
+
+from coretools.confinement.toolchains import VENV_FILE, is_in
+
+MAX_ENTRIES = 256
+"""Most directories in the PATH of commands."""
+
+SYSTEM_DIRECTORIES = frozenset(
+    {
+        *("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin"),
+        *("/usr/local/games", "/usr/games", "/snap/bin"),
+    }
+)
+"""Entries that every PATH has. Others in the server's PATH were put there by who started it."""
+
+
+def merged_path(server: str, login: Sequence[str], programs: Iterable[str], *, roots: Sequence[str]) -> str:
+    """Return the PATH of commands.
+
+    First what whoever started the server added to its PATH (an activated environment), then the login shell's order,
+    then the rest of the server's PATH. `programs`, the directories of found toolchains, come last: they make more
+    programs available and replace none.
+    """
+    usual = [entry for entry in login if is_usable(entry, roots)]
+    given = server.split(os.pathsep) if server else []
+    own = [entry for entry in given if entry not in usual and entry not in SYSTEM_DIRECTORIES] if usual else []
+    found = [entry for entry in programs if is_usable(entry, roots)]
+    chosen = dict.fromkeys([*own, *usual, *given, *found])
+    return os.pathsep.join(list(chosen)[:MAX_ENTRIES])
+
+
+def tool_path(server: str, writable: Sequence[str]) -> str:
+    """Return the PATH of the programs that tools start outside the sandbox, such as git.
+
+    That of the server, without directories in which a command, or any user, could put another program.
+    """
+    entries = server.split(os.pathsep) if server else []
+    closed = [entry for entry in entries if not is_in(entry, writable) and not _is_open_to_all(entry)]
+    return os.pathsep.join(closed) or os.defpath  # an empty one would mean the working directory
+
+
+def _is_open_to_all(entry: str) -> bool:
+    try:
+        return bool(os.stat(entry).st_mode & stat.S_IWOTH)
+    except OSError:
+        return False  # there is nothing to start
+
+
+def is_usable(entry: str, roots: Iterable[str]) -> bool:
+    """Whether a directory may be added to PATH: absolute, there, changed by the user and root only, in no root.
+
+    The programs of a virtual environment may be in a root: who activates it means to run what is installed there.
+    """
+    if not os.path.isabs(entry) or os.pathsep in entry or not entry.isprintable() or not os.path.isdir(entry):
+        return False
+    real = os.path.realpath(entry)
+    if is_in(entry, roots) and not os.path.isfile(f"{os.path.dirname(real)}/{VENV_FILE}"):
+        return False
+    return _is_safe(real) and _is_safe(os.path.normpath(entry))
+
+
+def _is_safe(path: str) -> bool:
+    """Whether only the user and root can change the directory, and replace it or a directory above it."""
+    is_above = False
+    while True:
+        try:
+            found = os.stat(path)
+        except OSError:
+            return False
+        # Above it, like in /tmp, only the owner of an entry may replace it (inode(7), sticky).
+        is_sticky = is_above and bool(found.st_mode & stat.S_ISVTX)
+        if found.st_uid not in (0, os.geteuid()) or not (is_sticky or _is_closed(found)):
+            return False
+        if path == "/":
+            return True
+        path, is_above = os.path.dirname(path), True
+
+
+def _is_closed(found: os.stat_result) -> bool:
+    """Whether no other user can create entries."""
+    if found.st_mode & stat.S_IWOTH:
+        return False
+    return not found.st_mode & stat.S_IWGRP or found.st_uid == 0 or _is_private_group(found.st_gid)
+
+
+def _is_private_group(number: int) -> bool:
+    """Whether a group has no other member than the user: the own group that many systems give each user."""
+    try:
+        name = pwd.getpwuid(os.geteuid()).pw_name
+        return grp.getgrgid(number).gr_name == name and set(grp.getgrgid(number).gr_mem) <= {name}
+    except KeyError:
+        return False

@@ -1,0 +1,352 @@
+"""The toolchains of the user: where they are installed, what of them commands may read, and how programs find them.
+
+One table. A toolchain is granted by the parts of its directory that hold programs and libraries, never as a whole where
+credentials may lie beside them (`~/.cargo/credentials.toml`). `toolchain_grants` turns what was found into grants.
+"""
+
+import os
+import pwd
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+MAX_MATCHES = 64
+"""Most entries that one pattern of the table stands for."""
+
+MAX_LISTED = 4096
+"""Most entries of a directory that are looked at."""
+
+VENV_FILE = "pyvenv.cfg"
+"""Marks the directory of a virtual environment (PEP 405)."""
+
+VENV_PARTS = ("bin", "lib", "lib64", "include", "share", VENV_FILE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Toolchain:
+    """One row of the table. Parts and programs are relative to the place; a component may be a pattern."""
+
+    name: str
+    places: tuple[str, ...]
+    """Usual directories, relative to the home."""
+    granted: tuple[str, ...]
+    """Parts that commands may read and execute; `.` is the whole directory."""
+    programs: tuple[str, ...] = ()
+    """Directories of programs, added at the end of PATH."""
+    variable: str = ""
+    """Names the directory; set for commands, since they may have another home."""
+    locator: str = ""
+    """Names the directory, and is not set for commands."""
+    sets: tuple[tuple[str, str], ...] = ()
+    """Further variables for commands, with the parts that they name."""
+
+
+TOOLCHAINS = (
+    Toolchain(
+        name="pyenv",
+        places=(".pyenv",),
+        granted=("bin", "libexec", "shims", "versions", "plugins", "pyenv.d", "completions", "version"),
+        programs=("shims", "bin"),
+        variable="PYENV_ROOT",
+    ),
+    Toolchain(name="uv Pythons", places=(".local/share/uv/python",), granted=(".",), variable="UV_PYTHON_INSTALL_DIR"),
+    Toolchain(name="uv tools", places=(".local/share/uv/tools",), granted=(".",), locator="UV_TOOL_DIR"),
+    Toolchain(
+        name="pipx",
+        places=(".local/share/pipx", ".local/pipx"),
+        granted=("venvs", "shared", "py"),
+        locator="PIPX_HOME",
+    ),
+    Toolchain(
+        name="poetry",
+        places=(".local/share/pypoetry",),
+        granted=("venv",),
+        programs=("venv/bin",),
+        locator="POETRY_HOME",
+    ),
+    Toolchain(
+        name="conda",
+        places=("miniconda3", "anaconda3", "miniforge3", "mambaforge", "micromamba", ".conda"),
+        # Not `pkgs`, whose list of addresses may contain tokens, nor `.condarc`.
+        granted=(
+            *("bin", "condabin", "lib", "libexec", "include", "share", "ssl", "conda-meta", "envs", "etc/profile.d"),
+            *("compiler_compat", "*-conda-linux-gnu"),
+        ),
+        programs=("condabin", "bin"),
+        locator="MAMBA_ROOT_PREFIX",
+    ),
+    Toolchain(
+        name="nvm",
+        places=(".nvm", ".config/nvm"),
+        granted=("versions", "alias", "nvm.sh", "nvm-exec", "bash_completion"),
+        variable="NVM_DIR",
+    ),
+    Toolchain(
+        name="fnm",
+        places=(".local/share/fnm", ".fnm"),
+        granted=("fnm", "node-versions", "aliases"),
+        programs=("aliases/default/bin",),
+        variable="FNM_DIR",
+    ),
+    Toolchain(
+        name="volta",
+        places=(".volta",),
+        granted=("bin", "tools", "layout.v*"),
+        programs=("bin",),
+        variable="VOLTA_HOME",
+    ),
+    Toolchain(
+        name="pnpm",
+        places=(".local/share/pnpm",),
+        granted=("pnpm", "pnpx", "pn", "pnx", "bin", "global", "nodejs", ".tools", "package.json"),
+        programs=(".",),
+        variable="PNPM_HOME",
+    ),
+    Toolchain(
+        name="npm global",
+        places=(".npm-global", ".npm-packages"),
+        granted=("bin", "lib"),
+        programs=("bin",),
+    ),
+    Toolchain(
+        name="bun", places=(".bun",), granted=("bin", "install/global"), programs=("bin",), variable="BUN_INSTALL"
+    ),
+    Toolchain(name="deno", places=(".deno",), granted=("bin",), programs=("bin",), variable="DENO_INSTALL"),
+    Toolchain(name="rustup", places=(".rustup",), granted=(".",), variable="RUSTUP_HOME"),
+    Toolchain(
+        name="cargo",
+        places=(".cargo",),
+        granted=("bin", "env", "registry", "git"),
+        programs=("bin",),
+        variable="CARGO_HOME",
+    ),
+    Toolchain(name="go", places=("go",), granted=("bin", "pkg"), programs=("bin",), variable="GOPATH"),
+    Toolchain(name="go releases", places=("sdk",), granted=("go[0-9]*",), programs=("go[0-9]*/bin",)),
+    Toolchain(name="go release", places=(".local/go",), granted=(".",), programs=("bin",)),
+    Toolchain(
+        name="sdkman",
+        places=(".sdkman",),
+        granted=("candidates",),
+        programs=("candidates/*/current/bin",),
+        variable="SDKMAN_DIR",
+        sets=(("JAVA_HOME", "candidates/java/current"),),
+    ),
+    Toolchain(name="JDKs", places=(".jdks",), granted=(".",)),
+    Toolchain(name="maven", places=(".m2",), granted=("repository", "wrapper")),
+    Toolchain(name="gradle", places=(".gradle",), granted=("wrapper/dists", "jdks")),
+    Toolchain(
+        name="asdf",
+        places=(".asdf",),
+        granted=("bin", "libexec", "lib", "shims", "installs", "plugins", "completions", "asdf.sh", "*.txt"),
+        programs=("shims", "bin"),
+        variable="ASDF_DATA_DIR",
+    ),
+    Toolchain(
+        name="mise",
+        places=(".local/share/mise",),
+        granted=("installs", "shims", "plugins"),
+        programs=("shims",),
+        variable="MISE_DATA_DIR",
+    ),
+    Toolchain(
+        name="rbenv",
+        places=(".rbenv",),
+        granted=("bin", "libexec", "shims", "versions", "plugins", "rbenv.d", "completions", "version"),
+        programs=("shims", "bin"),
+        variable="RBENV_ROOT",
+    ),
+    Toolchain(
+        name=".NET",
+        places=(".dotnet",),
+        # Not `corefx`, which holds private keys of certificates.
+        granted=(
+            *("dotnet", "host", "sdk", "shared", "packs", "sdk-manifests", "metadata", "templates", "tools"),
+            "library-packs",
+        ),
+        programs=(".", "tools"),
+        variable="DOTNET_ROOT",
+    ),
+    Toolchain(
+        name="Homebrew",
+        places=("/home/linuxbrew/.linuxbrew", ".linuxbrew"),
+        granted=("bin", "sbin", "lib", "libexec", "include", "share", "opt", "Cellar", "Homebrew/Library"),
+        programs=("bin", "sbin"),
+    ),
+    Toolchain(name="programs of the user", places=(".local",), granted=("bin", "lib", "libexec"), programs=("bin",)),
+)
+
+VENV_DIRECTORIES = (
+    *(".virtualenvs", "venvs", ".venvs", "envs", ".local/share/virtualenvs", ".cache/pypoetry/virtualenvs"),
+    ".local/share/hatch/env/virtual/*/*",
+)
+"""Directories of the home that contain virtual environments."""
+
+
+class FoundToolchain(NamedTuple):
+    """A toolchain that is installed here. All paths have their links resolved."""
+
+    name: str
+    place: str
+    granted: tuple[str, ...]
+    """Paths that exist; still to be checked for what may never be granted."""
+    programs: tuple[str, ...]
+    variables: Mapping[str, str]
+
+
+def home_of(environment: Mapping[str, str]) -> str:
+    """Return the real path of the home in which toolchains are searched."""
+    return os.path.realpath(environment.get("HOME") or home_of_user())
+
+
+def home_of_user() -> str:
+    """Return the home of the server's user in the user database."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_dir
+    except KeyError:
+        return "/nonexistent"
+
+
+def find_toolchains(environment: Mapping[str, str], home: str) -> tuple[FoundToolchain, ...]:
+    """Return the toolchains of the table that are installed, in its order."""
+    found = [_found_at(row, place) for row in TOOLCHAINS for place in _places(row, environment, home)]
+    return tuple(one for one in found if one is not None)
+
+
+def _places(row: Toolchain, environment: Mapping[str, str], home: str) -> list[str]:
+    """Return the existing directories of a row: the one that its variable names, or the usual ones."""
+    named = environment.get(row.variable or row.locator, "")
+    places = [named] if os.path.isabs(named) else [os.path.join(home, place) for place in row.places if home]
+    return [place for place in dict.fromkeys(map(os.path.realpath, places)) if os.path.isdir(place)]
+
+
+def _found_at(row: Toolchain, place: str) -> FoundToolchain | None:
+    granted = tuple(dict.fromkeys(os.path.realpath(path) for part in row.granted for path in _matches(place, part)))
+    if not granted:
+        return None
+    programs = [path for part in row.programs for path in sorted(_matches(place, part), key=_version, reverse=True)]
+    if row.name == "nvm":
+        programs += _default_node(place)
+    variables = {row.variable: place} if row.variable else {}
+    variables |= {name: path for name, part in row.sets for path in _matches(place, part)}
+    return FoundToolchain(row.name, place, granted, tuple(filter(os.path.isdir, programs)), variables)
+
+
+def _matches(place: str, part: str) -> list[str]:
+    """Return the existing paths that a part of the table stands for."""
+    found = [place]
+    for component in part.split("/") if part != "." else ():
+        if re.search(r"[*?\[]", component) is None:
+            found = [f"{path}/{component}" for path in found]
+        else:
+            found = [f"{path}/{name}" for path in found for name in names_in(path) if fnmatchcase(name, component)]
+        found = [path for path in found[:MAX_MATCHES] if os.path.exists(path)]
+    return found
+
+
+def names_in(directory: str) -> list[str]:
+    """Return the names in a directory, sorted, at most `MAX_LISTED`; none if it can't be read."""
+    names: list[str] = []
+    with suppress(OSError), os.scandir(directory) as entries:
+        for entry in entries:
+            names.append(entry.name)
+            if len(names) == MAX_LISTED:
+                break
+    return sorted(names)
+
+
+def _version(path: str) -> list[tuple[int, int | str]]:
+    """Return a key that sorts names with version numbers: go1.9 before go1.22."""
+    return [(1, int(part)) if part.isdigit() else (0, part) for part in re.findall(r"\d{1,9}|\D+", path)]
+
+
+_MAX_ALIASES = 8
+"""nvm's aliases that are followed: `default` is `lts/*`, which is `lts/jod`, which is `v22.11.0`."""
+
+
+def _default_node(place: str) -> list[str]:
+    """Return the programs of nvm's default version; of the newest one without a default."""
+    installed = sorted((f"{place}/versions/node/{name}" for name in names_in(f"{place}/versions/node")), key=_version)
+    wanted = "default"
+    for _ in range(_MAX_ALIASES):
+        named = _alias(place, wanted)
+        if named is None:
+            break
+        wanted = named
+    prefix = wanted if wanted.startswith("v") else f"v{wanted}"
+    names = [path for path in installed if f"{os.path.basename(path)}.".startswith(f"{prefix}.")]
+    return [f"{path}/bin" for path in (names or installed)[-1:]]
+
+
+def _alias(place: str, name: str) -> str | None:
+    """Return what an alias of nvm stands for; None if there is none of this name."""
+    parts = name.split("/")
+    if any(part in ("", ".", "..") for part in parts):
+        return None
+    path = os.path.join(place, "alias", *parts)
+    with suppress(OSError, UnicodeDecodeError), open(path, encoding="utf-8", opener=_opened) as file:
+        return file.readline(200).strip() or None
+    return None
+
+
+def _opened(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)  # a FIFO does not block
+
+
+def find_venvs(environment: Mapping[str, str], home: str, roots: Iterable[str]) -> list[str]:
+    """Return the virtual environments in the usual directories of the home and beside the roots.
+
+    Those inside a root are left out: commands reach them anyway, and could make others.
+    """
+    tops = [os.path.realpath(root) for root in roots]
+    above = [environment.get("WORKON_HOME", ""), *(path for part in VENV_DIRECTORIES for path in _matches(home, part))]
+    above = [path for path in above if os.path.isabs(path)]
+    above += [os.path.dirname(top) for top in tops]
+    found = [os.path.realpath(f"{path}/{name}") for path in dict.fromkeys(above) for name in _venv_names(path)]
+    return [path for path in dict.fromkeys(found) if not any(is_beneath(path, top) for top in tops)][:MAX_MATCHES]
+
+
+def _venv_names(directory: str) -> Iterator[str]:
+    if os.path.realpath(directory) == "/":
+        return
+    for name in names_in(directory):
+        if is_venv(f"{directory}/{name}") and _is_own(f"{directory}/{name}"):
+            yield name
+
+
+def _is_own(path: str) -> bool:
+    """Whether a directory belongs to the server's user or to root: beside a root in /tmp there may be others."""
+    try:
+        return os.stat(path).st_uid in (0, os.geteuid())
+    except OSError:
+        return False
+
+
+def is_venv(path: str) -> bool:
+    """Whether a directory is a virtual environment, and no working copy."""
+    is_marked = os.path.isfile(f"{path}/{VENV_FILE}") and os.path.lexists(f"{path}/bin/python")
+    return is_marked and not os.path.lexists(f"{path}/.git")
+
+
+def python_prefix(venv: str) -> str | None:
+    """Return the installation of Python that a virtual environment uses, if there is one at the end of its link."""
+    target = os.path.realpath(f"{venv}/bin/python")
+    prefix = os.path.dirname(os.path.dirname(target))
+    is_python = os.path.basename(os.path.dirname(target)) == "bin" and os.access(target, os.X_OK)
+    has_library = any(
+        os.path.isfile(f"{prefix}/lib/{name}/os.py") for name in names_in(f"{prefix}/lib") if name.startswith("python3")
+    )
+    return prefix if is_python and has_library else None
+
+
+def is_beneath(path: str, directory: str) -> bool:
+    """Whether a path is, by text, this directory or beneath it."""
+    return f"{path}/".startswith(f"{directory.rstrip('/')}/")
+
+
+def is_in(path: str, directories: Iterable[str]) -> bool:
+    """Whether a path, as it is written or with links followed, lies in one of these directories."""
+    places = (os.path.normpath(path), os.path.realpath(path))
+    return any(is_beneath(place, directory) for directory in directories for place in places)

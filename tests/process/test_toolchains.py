@@ -1,0 +1,353 @@
+"""Toolchains of the user, in homes made for the purpose, with real servers (docs/specs/toolchains.md)."""
+
+import os
+import pwd
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from anyio import to_thread
+
+from coretools.config.options import with_login_path
+from coretools.config.settings import Limits, Settings
+from coretools.confinement.command_path import is_usable, merged_path
+from coretools.confinement.toolchain_grants import ToolchainSources, path_links, user_toolchains
+from coretools.errors import BadSetting
+from coretools.process.login_shell import NO_SHELLS, LoginShell
+from coretools.process.runner import Runner
+from coretools.roots.hidden_files import DenyRules
+from coretools.roots.root_set import Roots, RootSpec
+from tests.docker_profile import under_profile
+from tests.protocol.peer import Peer, marker, peer, wait_until_none
+
+TIERS = {"full": (), "landlock": tuple(under_profile())}
+
+SHELL = os.path.basename(pwd.getpwuid(os.geteuid()).pw_shell)
+NO_SHELL = SHELL in NO_SHELLS or SHELL not in ("sh", "bash", "dash", "ksh", "zsh")
+SHORT = "/usr/bin:/bin"
+"""PATH of a server that a desktop client starts."""
+
+CANARY = "canary-7c1d"
+
+PROGRAMS = {
+    "pyenv": ".pyenv/shims",
+    "conda": "miniconda3/bin",
+    "nvm": ".nvm/versions/node/v22.1.0/bin",
+    "fnm": ".local/share/fnm/aliases/default/bin",
+    "volta": ".volta/bin",
+    "npm-global": ".npm-global/bin",
+    "pnpm": ".local/share/pnpm",
+    "bun": ".bun/bin",
+    "deno": ".deno/bin",
+    "cargo": ".cargo/bin",
+    "go": "go/bin",
+    "go-release": "sdk/go1.22.1/bin",
+    "sdkman": ".sdkman/candidates/maven/current/bin",
+    "asdf": ".asdf/shims",
+    "mise": ".local/share/mise/shims",
+    "rbenv": ".rbenv/shims",
+    "dotnet": ".dotnet",
+    "local": ".local/bin",
+}
+"""A program of each toolchain, by the directory in which it is found."""
+
+NAMES = {"dotnet": "dotnet", "pnpm": "pnpm"}
+"""Programs that are granted by name."""
+
+SECRETS = (
+    *(".cargo/credentials.toml", ".cargo/config.toml", ".m2/settings.xml", ".gradle/gradle.properties", ".npmrc"),
+    *(".config/gh/hosts.yml", ".local/share/uv/credentials/credentials.toml", ".dotnet/corefx/cryptography/key"),
+    *("miniconda3/.condarc", "miniconda3/pkgs/urls.txt", ".ssh/id_ed25519", ".docker/config.json", ".netrc"),
+    *(".aws/credentials", "notes.txt", "work/other/.env", "work/other/main.py", ".asdf/.git/config", ".nvm/.npmrc"),
+    *(".sdkman/etc/config", ".local/share/mise/trusted", ".bun/.bunfig.toml", ".local/share/keyrings/login.keyring"),
+    # Configuration beside the programs of a toolchain, as package managers read it for one installation.
+    *(
+        ".nvm/versions/node/v22.1.0/etc/npmrc",
+        ".pyenv/versions/3.12.1/pip.conf",
+        ".pyenv/versions/3.12.1/envs/x/pip.conf",
+    ),
+    *(
+        ".local/share/pipx/venvs/black/pipx_metadata.json",
+        ".local/share/pipx/venvs/black/pip.conf",
+        "sdk/go1.22.1/.env",
+    ),
+    *(
+        "miniconda3/envs/x/.condarc",
+        "miniconda3/conda-meta/history",
+        ".sdkman/candidates/maven/current/conf/settings.xml",
+    ),
+    *(".local/share/uv/tools/ruff/uv-receipt.toml", ".rustup/.netrc", ".volta/tools/image/node/22/etc/npmrc"),
+    *(".cache/pip/http", ".bash_history", ".volta/hooks.json", ".local/share/pnpm/rc", "go/src/private/main.go"),
+)
+"""Files of the home beside them that no command may read."""
+
+
+def program(path: Path, text: str) -> Path:
+    """A program that prints a text."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"#!/bin/sh\necho {text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def secret(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"<password>{CANARY}</password> https://host/t/token-{CANARY}/x\n")
+    path.chmod(0o644)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A home with a root `work/project` in it."""
+    (tmp_path / "home" / "work" / "project").mkdir(parents=True)
+    return tmp_path / "home"
+
+
+def profile(home: Path, text: str) -> None:
+    """What the login shell reads, whichever it is."""
+    for name in (".profile", ".bash_profile", ".zprofile"):
+        (home / name).write_text(text)
+
+
+@contextmanager
+def served(home: Path, *words: str, tier: str = "full", **environment: str) -> Iterator[Peer]:
+    """A server as a desktop client starts it, with this home and a root in it."""
+    unset = dict.fromkeys(("CARGO_HOME", "RUSTUP_HOME", "PYENV_ROOT", "GOPATH", "NVM_DIR", "JAVA_HOME"), "")
+    variables = {**unset, "HOME": str(home), "PATH": SHORT, "XDG_CACHE_HOME": str(home / ".cache"), **environment}
+    with peer(home / "work" / "project", *words, environment=variables, before=TIERS[tier]) as client:
+        client.start_session()
+        yield client
+
+
+def text_of(client: Peer, command: str) -> str:
+    found: str = client.call("run_command", command=command, timeout_seconds=60)["content"][0]["text"]
+    return found
+
+
+VENVS = ("work/venv", "venvs/one", ".virtualenvs/two", "data/three")
+"""Virtual environments: beside the root, in the usual directories, and in one that the operator grants."""
+
+
+def linked_environments(home: Path) -> None:
+    """Virtual environments with an interpreter in an unusual place, and secrets beside all of it."""
+    interpreter = program(home / "builds/python-3.12/bin/python3.12", "interpreted")
+    (home / "builds/python-3.12/lib/python3.12").mkdir(parents=True)
+    (home / "builds/python-3.12/lib/python3.12/os.py").touch()
+    secret(home / "builds/notes")
+    for name in VENVS:
+        (home / name / "bin").mkdir(parents=True)
+        (home / name / "pyvenv.cfg").touch()
+        (home / name / "bin/python").symlink_to(interpreter)
+    for name in VENVS[:3]:
+        secret(home / name / ".env")
+    (home / "policy.toml").write_text(f'[confinement]\nreadable = ["{home}/data"]\n')
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_the_programs_of_a_toolchain_run_and_the_secrets_beside_them_stay_closed(home: Path, tier: str) -> None:
+    """toolchains-1, toolchains-2, toolchains-3, toolchains-4, toolchains-8: whatever the PATH of the server."""
+    profile(home, f"touch {home}/started\n")
+    linked_environments(home)
+    for name, directory in PROGRAMS.items():
+        program(home / directory / NAMES.get(name, f"tool-{name}"), f"{name} runs")
+    program(home / ".local/share/pipx/venvs/black/bin/black", "pipx runs")
+    (home / ".local/share/pipx/venvs/black/lib").mkdir()
+    (home / ".local/bin/tool-pipx").symlink_to(home / ".local/share/pipx/venvs/black/bin/black")
+    program(home / ".local/share/agent/versions/1.0", "alone runs")
+    (home / ".local/bin/tool-alone").symlink_to(home / ".local/share/agent/versions/1.0")
+    secret(home / ".local/share/agent/versions/token")
+    (home / ".nvm/alias/lts").mkdir(parents=True)
+    (home / ".nvm/alias/default").write_text("lts/*\n")
+    (home / ".nvm/alias/lts/*").write_text("lts/jod\n")
+    (home / ".nvm/alias/lts/jod").write_text("v22.1.0\n")
+    program(home / ".nvm/versions/node/v24.0.0/bin/tool-nvm", "wrong")
+    for name in (*SECRETS, ".local/share/agent/versions/token"):
+        secret(home / name)
+    with served(home, "--no-login-path", "--policy", str(home / "policy.toml"), tier=tier) as client:
+        wanted = [*PROGRAMS, "pipx", "alone"]
+        said = text_of(client, "sh -c '" + "; ".join(NAMES.get(name, f"tool-{name}") for name in wanted) + "'")
+        assert said.splitlines() == [f"{name} runs" for name in wanted]
+        said = text_of(client, "sh -c '" + "; ".join(f"{home}/{name}/bin/python" for name in VENVS) + "'")
+        assert said.splitlines() == ["interpreted"] * len(VENVS)
+        closed = [".local/share/agent/versions/token", "builds/notes", *(f"{name}/.env" for name in VENVS[:3])]
+        files = " ".join(str(home / name) for name in (*SECRETS, *closed))
+        assert CANARY not in text_of(client, f"cat {files}")
+        writes = text_of(client, f"sh -c 'for d in {' '.join(PROGRAMS.values())}; do echo x > {home}/$d/made; done'")
+        assert "made" not in [path.name for path in home.rglob("made")], writes
+        assert not (home / "started").exists()
+
+
+@pytest.mark.skipif(NO_SHELL, reason="this user has no login shell")
+@pytest.mark.parametrize("tier", TIERS)
+def test_the_login_shell_decides_which_program_a_command_gets(home: Path, tmp_path: Path, tier: str) -> None:
+    """toolchains-5, toolchains-6, toolchains-9: its order, without what others could put there."""
+    project = home / "work" / "project"
+    program(home / ".nvm/versions/node/v22.1.0/bin/node", "v22.1.0")
+    (home / ".nvm/versions/node/v22.1.0/lib").mkdir()
+    program(project / "bin/planted", "planted")
+    program(home / ".nvm/versions/node/v22.1.0/bin/git", "of the login shell")
+    program(project / "venv/bin/installed", "installed")
+    (project / "venv/pyvenv.cfg").touch()
+    (project / "linked").symlink_to("bin")
+    open_to_all = program(tmp_path / "open/bin/planted", "planted").parent
+    open_to_all.parent.chmod(0o777)
+    (tmp_path / "through").symlink_to(project / "bin")
+    entries = [
+        *(project / "bin", project / "linked", tmp_path / "through", open_to_all, "bin", "", ".", "/no/such/place"),
+        *(home / ".nvm/versions/node/v22.1.0/bin", project / "venv/bin", "$PATH"),
+    ]
+    profile(home, f'echo noise; export PATH="{":".join(map(str, entries))}"\n')
+    with served(home, tier=tier) as client:
+        assert text_of(client, "node --version").splitlines()[0] == "v22.1.0"
+        assert text_of(client, "installed").splitlines()[0] == "installed"
+        assert "not found" in text_of(client, "planted")
+        assert text_of(client, "git --version").splitlines()[0] == "of the login shell"
+        assert "of the login shell" not in str(client.call("git_status"))
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_no_command_can_put_a_git_in_place_of_that_of_the_tools(home: Path, tmp_path: Path, tier: str) -> None:
+    """toolchains-9: an activated environment in the project, a link to it, and a directory that is open to all."""
+    project = home / "work" / "project"
+    subprocess.run(["git", "init", "-q", project], check=True)
+    (project / "text").write_text("found here\n")
+    (project / ".venv/bin").mkdir(parents=True)
+    (project / ".venv/pyvenv.cfg").touch()
+    (tmp_path / "linked").symlink_to(project / ".venv/bin")
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    folders = [project / ".venv/bin", tmp_path / "linked", tmp_path / "open"]
+    path = ":".join(map(str, [*folders, SHORT]))
+    planted = f"#!/bin/sh\ntouch {project}/planted\n"
+    for name in ("git", "rg"):
+        program(tmp_path / "open" / name, "x").write_text(planted)
+    with served(home, "--no-login-path", tier=tier, PATH=path) as client:
+        for name in ("git", "rg"):
+            client.call("write_file", path=f".venv/bin/{name}", content=planted)
+            text_of(client, f"chmod 755 .venv/bin/{name}")
+        assert "text" in str(client.call("git_status"))
+        assert "found here" in str(client.call("search_text", pattern="found"))
+        assert not (project / "planted").exists()
+        text_of(client, "git status")
+        assert (project / "planted").exists()  # commands have the PATH of the server
+
+
+@pytest.mark.skipif(NO_SHELL, reason="this user has no login shell")
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("sleep {token} & sleep {token}", "did not answer within 2 s"),
+        ("exit 3", "did not print it"),
+        ("exec yes", "did not answer within 2 s"),
+        ("sleep {token} & head -c 3000000 /dev/zero | tr '\\0' x; PATH=$PATH:{home}", ""),
+        ("env > {home}/seen; PATH=$PATH:{home}", ""),
+        ("setsid sleep {token} >/dev/null 2>&1 </dev/null & PATH=$PATH:{home}", ""),
+        ("trap '' TERM HUP INT; while :; do sleep {token}; done", "did not answer within 2 s"),
+        ("printf '\\0\\377\\033[2J\n\n:::\n'; exec 2>&-; PATH=$PATH:{home}:$(printf 'a\001b')", ""),
+    ],
+    ids=["hangs", "exits", "endless", "floods", "tells", "leaves", "ignores", "garbles"],
+)
+async def test_whatever_a_login_shell_does_it_ends_with_all_that_it_started(home: Path, text: str, fault: str) -> None:
+    """toolchains-5, toolchains-7: in bounded time and memory, and it gets no variable of the server."""
+    token = marker()
+    profile(home, text.format(token=token, home=home) + "\n")
+    server = {"HOME": str(home), "PATH": "/server", "SECRET_TOKEN": "x", "PYTHONPATH": "/x"}
+    runner = Runner(Limits(grace_seconds=0.3), {"PATH": SHORT})
+    with Roots([RootSpec(str(home / "work" / "project"))], deny=DenyRules(())) as roots:
+        login = LoginShell(roots, server, seconds=2.0)
+        try:
+            await login.read(runner)
+            await login.read(runner)
+        finally:
+            await runner.close()
+    assert await to_thread.run_sync(wait_until_none, token) == []
+    assert fault in login.fault
+    assert bool(fault) == bool(login.fault)
+    assert bool(login.path()) is (not fault)
+    if not fault:
+        assert str(home) in login.path()
+        assert "/server" not in login.path()
+    if (home / "seen").exists():
+        names = {line.partition("=")[0] for line in (home / "seen").read_text().splitlines()}
+        assert {"HOME", "PATH"} <= names
+        assert names.isdisjoint({"SECRET_TOKEN", "PYTHONPATH"})
+
+
+def test_only_servers_that_a_desktop_client_starts_read_the_login_shell() -> None:
+    """toolchains-8: a flag and a variable switch it off; the HTTP server has no such option."""
+    settings = Settings(roots=("/",))
+    assert not settings.reads_login_path
+    assert with_login_path(settings, {}).reads_login_path
+    assert not with_login_path(settings, {}, is_off=True).reads_login_path
+    assert not with_login_path(settings, {"CORETOOLS_LOGIN_PATH": "0"}).reads_login_path
+    with pytest.raises(BadSetting, match="CORETOOLS_LOGIN_PATH=maybe"):
+        with_login_path(settings, {"CORETOOLS_LOGIN_PATH": "maybe"})
+
+
+def test_a_link_in_a_root_grants_nothing(home: Path) -> None:
+    """toolchains-3: commands can make links, and virtual environments, in a root."""
+    (home / "private/bin").mkdir(parents=True)
+    (home / "private/lib/python3.12").mkdir(parents=True)
+    (home / "private/lib/python3.12/os.py").touch()
+    program(home / "private/bin/python3", "x")
+    venv = home / "work/project/.venv"
+    (venv / "bin").mkdir(parents=True)
+    (venv / "pyvenv.cfg").touch()
+    (venv / "bin/python").symlink_to(home / "private/bin/python3")
+    sources = ToolchainSources(
+        environment={"PATH": f"{venv}/bin:{SHORT}"}, home=str(home), roots=[str(home / "work/project")]
+    )
+    found = user_toolchains(sources)
+    assert [grant.path for grant in found.grants if grant.path.startswith(str(home))] == []
+    assert found.path == f"{venv}/bin:{SHORT}"
+
+
+@pytest.mark.parametrize("name", [".ssh", ".config/gh", ".kube", ".docker", ".cargo", ".m2", ".local/share", ""])
+def test_path_and_links_never_grant_credentials(home: Path, name: str) -> None:
+    """toolchains-4: neither a directory of credentials nor one that contains some, however it is named."""
+    place = home / name
+    program(place / "bin/run", "x")
+    (place / "lib").mkdir(exist_ok=True)
+    for one in SECRETS:
+        secret(home / one)
+    (home / ".local/bin").mkdir(exist_ok=True)
+    (home / ".local/bin/run").symlink_to(place / "bin/run")
+    (home / "tools").symlink_to(place)
+    (home / ".volta").mkdir(exist_ok=True)
+    (home / ".volta/bin").symlink_to(home / ".ssh")
+    environment = {"PATH": f"{place}/bin:{home}/tools/bin:{home}/.local/bin"}
+    found = user_toolchains(ToolchainSources(environment=environment, home=str(home), login_path=[str(place / "bin")]))
+    readable = [one for one in SECRETS if any(f"{home}/{one}".startswith(f"{grant.path}/") for grant in found.grants)]
+    assert readable == []
+
+
+def test_path_of_commands_keeps_the_order_of_who_started_the_server(tmp_path: Path) -> None:
+    """toolchains-6: additions of the starter, the login shell, the rest; found directories replace no program."""
+    names = [str(tmp_path / name) for name in ("venv", "login", "found")]
+    for name in names:
+        os.mkdir(name, 0o755)
+    venv, login, found = names
+    merged = merged_path(f"{venv}:/usr/bin:/bin", [login, "/usr/bin"], [found, login], roots=())
+    assert merged == f"{venv}:{login}:/usr/bin:/bin:{found}"
+    assert merged_path(f"/usr/bin:{venv}", [], [], roots=()) == f"/usr/bin:{venv}"
+    assert merged_path("", ["relative", "/no/such"], [], roots=()) == ""
+    inner = tmp_path / "venv" / "bin"
+    inner.mkdir()
+    for mode, usable in ((0o755, True), (0o777, False), (0o1777, False)):
+        inner.chmod(mode)
+        assert is_usable(str(inner), ()) is usable
+    inner.chmod(0o755)
+    (tmp_path / "venv").chmod(0o777)
+    assert not is_usable(str(inner), ())
+    assert not is_usable(f"{venv}/bin\nx", ())
+
+
+def test_links_on_path_that_lie_in_a_granted_directory_are_not_made_again(tmp_path: Path) -> None:
+    """toolchains-2: `candidates/java/current` is a link within what is mounted."""
+    (tmp_path / "java/17/bin").mkdir(parents=True)
+    (tmp_path / "java/current").symlink_to("17")
+    (tmp_path / "outer").symlink_to("java/17")
+    path = f"{tmp_path}/java/current/bin:{tmp_path}/outer/bin"
+    assert path_links(path, [f"{tmp_path}/java"]) == [(f"{tmp_path}/outer/bin", f"{tmp_path}/java/17/bin")]
