@@ -101,6 +101,7 @@ true; \\n denied
 function denied { :; }; command denied
 enable_() { denied; }; enable_
 command_not_found_handle() { denied; }; nosuchprogram
+>&-denied
 """
 """Lines in which the program is found. `\n` is a newline, `\t` a tab, a single `;` after `-exec` is escaped."""
 
@@ -253,6 +254,24 @@ echo denied | xargs env
 find . -maxdepth 0 -exec sh -c denied ;
 {$x,denied}
 x=a; {de,}{nied,$x}
+: >&'$(denied)'
+: >&'`denied`'
+x='$(denied)'; : >&$x
+x='$(denied)'; : >&"$x"
+: 1>&"\$(denied)"
+: >&\`denied\`
+: >&'<(denied)'
+: >&'${x:-$(denied)}'
+exec >&'$(denied)'
+{ :; } >&'$(denied)'
+f() { :; } >&'$(denied)'; f
+>& -denied x
+<& -denied x
+[[ x<(denied) ]]
+[[ x>(denied) ]]
+[[ x && y<(denied) -eq 0 ]]
+cat << 'E'x\nEx\ndenied\nE\n
+cat << "E"x\nEx\ndenied\nE\n
 """
 """Lines in which only the running shell knows what starts: each must be opaque."""
 
@@ -334,6 +353,22 @@ def test_ordinary_lines_are_understood() -> None:
         for line in table(HARMLESS)
         if judge_line(policy, line).verdict != "allow"
     ] == []
+
+
+def test_every_word_of_a_program_is_known() -> None:
+    """shell-5, shell-6: none is lost beside a redirect, and rules on arguments see it."""
+    rule = CommandRule(program="denied", arguments=("-9", "**"), verdict="deny")
+    policy = ProgramPolicy(CommandPolicy(opaque="deny", rule=(rule,)))
+    for line in ("denied -9>x", "denied -9 >x", "denied -9>&1", "denied >x -9>y", "denied >& -9", "denied -9<x"):
+        assert judge_line(policy, line).verdict == "deny", line
+
+
+@pytest.mark.parametrize("start", ["true | ", "2>x ", "true |& ", "true |\n"])
+def test_time_is_a_program_where_it_is_not_reserved(start: str) -> None:
+    """shell-7: bash starts the program then, which has options of its own."""
+    for options in ("", "-p ", "-f x ", "-o x -- "):
+        found = judge_line(POLICY, f"{start}time {options}denied x")
+        assert 1 in [step.rule for step in found.decision.steps], options
 
 
 @pytest.mark.parametrize("seed", [11, 12])

@@ -48,7 +48,7 @@ class BuiltinReader:
         while words:
             first = words[0]
             self._program(first)
-            rest = self._after_time(words) if first.text == "time" and first.is_bare else self._after_lookup(words)
+            rest = self._after_time(words) if self._is_reserved_time(words) else self._after_lookup(words)
             if rest is None:
                 self._findings.commands.append(tuple(words))
                 self._builtin(first.text or "", words)
@@ -63,6 +63,14 @@ class BuiltinReader:
             self._findings.add_opaque("an assignment or a program", first.span)
         elif first.is_bare and first.text in RESERVED:
             self._findings.add_opaque(f"{first.text} is syntax that the grammar takes for a program", first.span)
+
+    def _is_reserved_time(self, words: Words) -> bool:
+        """Whether this may be the reserved word: not behind a pipe, and with another option than `-p` it is no use."""
+        first, rest = words[0], _without_options(words[1:])
+        before = self._findings.source[: first.start].rstrip()
+        is_piped = before.endswith((b"|", b"|&")) and not before.endswith(b"||")
+        has_option = bool(rest) and (rest[0].text or "").startswith("-")
+        return first.text == "time" and first.is_bare and not is_piped and not has_option
 
     def _after_time(self, words: Words) -> Words:
         """Return the command after the reserved word `time`."""

@@ -45,6 +45,8 @@ class ConditionReader:
         text = self._findings.text(*child.byte_range)
         if child.type in WORD_NODES and text not in ("==", "=~"):
             return self._words.words(child) if is_single else [self._words.single(child)]
+        if text in ("<", ">") and self._findings.text(child.end_byte, child.end_byte + 1) == "(":
+            self._findings.add_opaque(f"{text}( starts a process", child.byte_range)
         if is_single and text not in _SINGLE_BRACKET_TOKENS and child.type != "test_operator":
             self._findings.add_opaque(f"{text} in [ ends the command in bash", child.byte_range)
         return [Word(text, "literal", *child.byte_range, is_bare=True)]

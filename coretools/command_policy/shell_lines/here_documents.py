@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node
 
 _DELIMITER = re.compile(r"(?P<quote>['\"]?)(?P<name>[\w.-]{1,64})(?P=quote)", re.ASCII)
-_REST_OF_LINE = re.compile(r"(?:[^\"'`\\#()<\n]|\"[^\"`\\(\n]*\"|'[^'\n]*'|<(?!<))*")
+_REST_OF_LINE = re.compile(r"(?![^ \t;&|<>])(?:[^\"'`\\#()<\n]|\"[^\"`\\(\n]*\"|'[^'\n]*'|<(?!<))*")
 """What may stand between a delimiter and the end of its line: closed quotes, and no second document."""
 
 _CONTINUED = r"\\\n"

@@ -43,6 +43,9 @@ OPERATORS = _names(
 """Tokens between statements."""
 
 REDIRECT_OPERATORS = _names("< > >> &> &>> <& >& >| <&- >&- <<<")
+_PLAIN_TARGET = re.compile(r"[\w./+,:@%=][\w./+,:@%=-]*", re.ASCII)
+"""A target of `>&` that is the same after a second expansion. A `-` at its start is a word of its own."""
+
 _CONTINUATION = re.compile(r"(?<=[ \t\n])\\\n|\\\n(?=[ \t\n\\])")
 """A backslash-newline beside a blank. Elsewhere it joins two words, where the grammar sees two."""
 _BEFORE_TOKEN = frozenset((*"\n \t;&|()", ""))
@@ -241,7 +244,7 @@ class StatementReader:
         if name is None:  # the grammar always gives one
             self._unexpected(node, node)
             return Word(None, "dynamic", *node.byte_range)
-        target, has_index = self._target(name)
+        target, has_index = self._variable(name)
         between = self._findings.text(name.end_byte, node.end_byte if value is None else value.start_byte)
         if between not in ("=", "+="):
             self._findings.add_opaque("an assignment that bash may read differently", node.byte_range)
@@ -254,7 +257,7 @@ class StatementReader:
             return Word(None, "dynamic", *node.byte_range)
         return Word(f"{target}={texts[0]}", "literal", *node.byte_range)
 
-    def _target(self, name: "Node") -> tuple[str, bool]:
+    def _variable(self, name: "Node") -> tuple[str, bool]:
         """Return the variable of an assignment, and whether a subscript follows it."""
         target, _, index = self._findings.text(*name.byte_range).partition("[")
         if index and not re.fullmatch(r"\$?\w+\]", index, re.ASCII):
@@ -291,13 +294,19 @@ class StatementReader:
                     if has_target:
                         late.append(word)
                     else:
-                        self._findings.redirects.append(Redirect(operator, word))
+                        self._target(operator, word)
                     has_target = True
             elif child.type in REDIRECT_OPERATORS:
                 operator, has_target = child.type, child.type.endswith("-")
-            elif child.type != "file_descriptor":
+            elif child.type != "file_descriptor" or not self._findings.text(*child.byte_range).isdecimal():
                 self._unexpected(child, node)
         return late
+
+    def _target(self, operator: str, word: Word) -> None:
+        """Note the target of a redirect."""
+        self._findings.redirects.append(Redirect(operator, word))
+        if operator in (">&", "<&") and not _PLAIN_TARGET.fullmatch(word.text or ""):
+            self._findings.add_opaque(f"bash expands what follows {operator} twice, or splits it", word.span)
 
     def _here_document(self, node: "Node") -> list[Word]:
         """Read a here-document with the rest of its line: words, redirects, a pipeline, a list."""
