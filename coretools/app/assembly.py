@@ -13,7 +13,9 @@ from threading import Semaphore
 from typing import TYPE_CHECKING
 
 from coretools.app.command_sandbox import sandbox_pool_for, writable_paths
+from coretools.app.instructions import Situation, instructions
 from coretools.command_policy.verdict import ProgramPolicy, safe_variables
+from coretools.config.operator_policy import OperatorPolicy
 from coretools.config.settings import Limits, Settings
 from coretools.confinement.command_confinement import ConfinementStatus
 from coretools.confinement.command_path import tool_path
@@ -80,6 +82,7 @@ class Assembly:
     tasks: TaskStore
     network: NetworkPolicy
     closed: TierRestrictions
+    policy: OperatorPolicy
     shared: SharedResources
     exit_stack: ExitStack
     """Closes the resources that only this assembly uses."""
@@ -121,20 +124,17 @@ class Assembly:
     @property
     def instructions(self) -> str:
         """The instructions for the model, sent when a client connects."""
-        first, *others = self.roots
-        lines = [f"Files, search, git, builds, tests and commands beneath {first.path} ({_rights(first.writable)})."]
-        lines += [f"Also beneath {root.path} ({_rights(root.writable)}), by absolute path." for root in others]
-        lines.append(
-            "Relative paths start there; an omitted path means that directory. Paths outside are refused. Prefer "
-            "edit_file to write_file, search_text to reading whole files, and the git and ci tools to run_command, "
-            "which takes one program and its arguments, not shell text."
+        return instructions(
+            Situation(
+                roots=self.roots,
+                tier=self.runner.tier,
+                network=self.network,
+                closed=self.closed,
+                policy=self.policy,
+                path=self.runner.command_path,
+                can_run=any(map(self.catalog.for_principal(LOCAL).find, ("run_command", "ci_build", "ci_test"))),
+            )
         )
-        lines += [self.network.instruction(self.runner.tier), self.closed.instruction(self.runner.tier)]
-        return "\n".join(line for line in lines if line)
-
-
-def _rights(writable: bool) -> str:
-    return "read and write" if writable else "read only"
 
 
 @asynccontextmanager
@@ -239,6 +239,7 @@ class _Resources:
             tasks=tasks,
             network=NetworkPolicy(confinement.network),
             closed=TierRestrictions.of(confinement, self.roots),
+            policy=settings.policy,
             shared=self.shared,
             exit_stack=self.exit_stack,
         )

@@ -2,8 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 
-from coretools.app.assembly import log_start, open_assembly, prepare, require_tier
+from mcp.server.lowlevel import Server
+
+from coretools.app.assembly import Assembly, log_start, open_assembly, prepare, require_tier
 from coretools.config.settings import Settings
 from coretools.operations.registry import Registry
 from coretools.protocol.process_exit import ProcessExit
@@ -35,8 +38,14 @@ async def serve_stdio(settings: Settings, environment: Mapping[str, str], regist
             log_start(assembly, settings)
             if settings.policy.confinement.require is not None:
                 await require_tier(assembly)
-            work = (partial(prepare, assembly),)
+            work = (partial(_prepare, assembly, server),)
             await run_on_stdio(
                 server, descriptors, line_bytes=settings.limits.line_bytes, process_exit=process_exit, background=work
             )
     return process_exit.exit_code
+
+
+async def _prepare(assembly: Assembly, server: Server[Any]) -> None:
+    """Prepare for the first command; the instructions then name the tier."""
+    await prepare(assembly)
+    server.instructions = assembly.instructions

@@ -1,9 +1,9 @@
 """The arguments of a command: the JSON Schema (2020-12) of its parameters, and strict validation of what is sent.
 
-Unknown names are refused by name. Nothing is coerced, except that a list or an object may come as JSON text.
+Unknown names are refused by name. Nothing is coerced, except that a parameter may come under an alias, and a list or an
+object as JSON text (`coretools.operations.argument_repair`).
 """
 
-import difflib
 import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -24,8 +24,9 @@ from coretools.operations.annotations import (
     resolve_hints,
     type_text,
 )
+from coretools.operations.argument_repair import MAX_QUOTED_NAME, check_aliases, declared_aliases, repaired, suggestion
 from coretools.operations.call import Call
-from coretools.operations.declare import DeclaredQuestion, source_of
+from coretools.operations.declare import Aliases, DeclaredQuestion, source_of
 from coretools.operations.json_schema import compact
 from coretools.operations.services import Services
 
@@ -49,48 +50,8 @@ _UNNAMED = {
 
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
-_MAX_QUOTED_NAME = 100
-"""Characters shown of the place of a fault: the caller chose the name of an unknown argument."""
-
-_SYNONYMS: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {
-        "old_string": ("old",),
-        "old_str": ("old",),
-        "old_text": ("old",),
-        "new_string": ("new",),
-        "new_str": ("new",),
-        "new_text": ("new",),
-        "replace_all": ("all",),
-        "cwd": ("directory",),
-        "workdir": ("directory",),
-        "working_directory": ("directory",),
-        "file_path": ("path",),
-        "filename": ("path",),
-        "file": ("path", "paths"),
-        "files": ("paths",),
-        "dir": ("directory", "path"),
-        "pattern": ("glob",),
-        "query": ("pattern",),
-        "regex": ("pattern",),
-        "include": ("glob",),
-        "cmd": ("command",),
-        "argv": ("command",),
-        "args": ("command",),
-        "contents": ("content",),
-        "text": ("content",),
-        "timeout": ("timeout_seconds",),
-        "rev": ("revision",),
-        "ref": ("revision",),
-        "repo": ("repository",),
-        "repo_path": ("repository",),
-        "max_count": ("limit",),
-        "start_line": ("offset",),
-    }
-)
-"""Names that other tools use for an argument, with their names here; for the hint in an error."""
-
-_CONTAINERS = ("list_type", "dict_type", "model_type")
-"""pydantic's error types for an argument that should be a list or an object."""
+_MAX_REPAIRS = 4
+"""Repairs of one set of arguments: an alias, JSON text, aliases within it, and one more."""
 
 _EXPECTED = {
     "string_type": "must be text",
@@ -165,6 +126,7 @@ class Arguments:
             raise BadSetting(
                 f"{self._source}: {describe_place(dropped[0])} has a name that pydantic ignores; begin it with a letter"
             )
+        check_aliases(self._source, model)
         return model
 
     def _schema_error(self, parameters: Mapping[str, Any], error: BaseException) -> BadSetting:
@@ -217,6 +179,11 @@ class Arguments:
         return dict(ANY_ANSWER) if question is None else compact(question.answer_schema())
 
     @property
+    def aliases(self) -> Mapping[str, Aliases]:
+        """The unlisted names of the parameters that have some."""
+        return dict(declared_aliases(self._model))
+
+    @property
     def fits_uri(self) -> bool:
         """Whether every argument can be part of a URI: text, a number, a boolean, or a type written as text."""
         properties = self.schema().get("properties", {})
@@ -247,7 +214,7 @@ class Arguments:
         unknown = [key for key in answers if key not in self._asks]
         if unknown:
             asked = ", ".join(self._asks)
-            raise InvalidArguments(f"{self._name}: {ANSWERS}.{unknown[0][:_MAX_QUOTED_NAME]}: it asks for {asked}")
+            raise InvalidArguments(f"{self._name}: {ANSWERS}.{unknown[0][:MAX_QUOTED_NAME]}: it asks for {asked}")
         return arguments, answers
 
     def accept(self, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -257,19 +224,38 @@ class Arguments:
             InvalidArguments: lists the first faults with the names of their arguments and what is accepted, and how
                 many more there are.
         """
+        return self.accept_named(given)[1]
+
+    def accept_named(self, given: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, Any]]:
+        """What was given, under the parameters' own names and without JSON text, and the validated arguments.
+
+        Raises:
+            InvalidArguments: as `accept`.
+        """
         if self._raw is not None:
-            return {self.names[0]: json_schema.validate_arguments(self._name, self._raw, given)}
+            return given, {self.names[0]: json_schema.validate_arguments(self._name, self._raw, given)}
         try:
             model = self._validated(given)
         except ValidationError as error:
-            parsed = _with_parsed_json(given, error)
-            if parsed is None:
-                raise self._refusal(error) from None
+            given, model = self._validated_after_repair(given, error)
+        return given, {name: getattr(model, name) for name in self.names}
+
+    def _validated_after_repair(
+        self, given: Mapping[str, Any], error: ValidationError
+    ) -> tuple[Mapping[str, Any], BaseModel]:
+        """Rename aliases and parse JSON text until the arguments are valid or nothing is left to repair."""
+        for _ in range(_MAX_REPAIRS):
             try:
-                model = self._validated(parsed)
-            except ValidationError as second:
-                raise self._refusal(second) from None
-        return {name: getattr(model, name) for name in self.names}
+                better = repaired(self._model, given, error)
+                if better is None:
+                    break
+                given = better
+                return given, self._validated(given)
+            except ValidationError as following:
+                error = following
+            except InvalidArguments as conflict:
+                raise InvalidArguments(f"{self._name}: {conflict}") from None
+        raise self._refusal(error) from None
 
     def _validated(self, given: Mapping[str, Any]) -> BaseModel:
         if self._has_json_types_only:
@@ -285,33 +271,24 @@ class Arguments:
         return InvalidArguments(f"{self._name}: " + "; ".join(messages))
 
     def _fault(self, fault: Any) -> str:
-        where = ".".join(str(part) for part in fault["loc"])[:_MAX_QUOTED_NAME] or "arguments"
+        where = ".".join(str(part) for part in fault["loc"])[:MAX_QUOTED_NAME] or "arguments"
         kind: str = fault["type"]
         if kind == "missing":
             return f"{where}: is required"
         if kind == "extra_forbidden":
-            names = _known_names(self.schema(), fault["loc"][:-1])
-            what = "argument" if len(fault["loc"]) == 1 else "name"
-            hint = _suggestion(str(fault["loc"][-1]), names)
-            return f"{where}: unknown {what}{hint} (takes {', '.join(names) or 'none'})"
+            return self._unknown_name(fault["loc"][:-1], str(fault["loc"][-1]))
         expected = _EXPECTED.get(kind)
         if expected is None:
             message: str = fault["msg"]
             return f"{where}: {message[:1].lower()}{message[1:]}"
         return f"{where}: {expected}, got {_describe_value(fault['input'])}"
 
-
-def _with_parsed_json(given: Mapping[str, Any], error: ValidationError) -> dict[str, Any] | None:
-    """The arguments with lists and objects parsed that came as JSON text, as models often send; None without any."""
-    names = [fault["loc"][0] for fault in error.errors() if fault["type"] in _CONTAINERS and len(fault["loc"]) == 1]
-    found: dict[str, Any] = {}
-    for name in names:
-        value = given.get(str(name))
-        with suppress(ValueError, RecursionError):
-            parsed = json.loads(value) if isinstance(value, str) else None
-            if isinstance(parsed, list | dict):
-                found[str(name)] = parsed
-    return {**given, **found} if found else None
+    def _unknown_name(self, above: Sequence[str | int], name: str) -> str:
+        names = _known_names(self.schema(), above)
+        hint = suggestion(self._model, above, name, names)
+        where = "".join(f"{part}." for part in above)[:MAX_QUOTED_NAME]
+        subject = f"{where.rstrip('.')}: unknown name" if where else "unknown argument"
+        return f"{subject} {name[:MAX_QUOTED_NAME]!r}{hint} (takes {', '.join(names) or 'none'})"
 
 
 def _known_names(schema: Mapping[str, Any], path: Sequence[str | int]) -> tuple[str, ...]:
@@ -320,13 +297,6 @@ def _known_names(schema: Mapping[str, Any], path: Sequence[str | int]) -> tuple[
     for step in path:
         node = node.get("items", {}) if isinstance(step, int) else node.get("properties", {}).get(step, {})
     return tuple(node.get("properties", {}))
-
-
-def _suggestion(name: str, names: Sequence[str]) -> str:
-    """A hint at the name that an unknown one probably means."""
-    close = [other for other in _SYNONYMS.get(name.lower(), ()) if other in names]
-    close = close or difflib.get_close_matches(name, names, n=1)
-    return f", did you mean {close[0]}?" if close else ""
 
 
 def parameters_of(function: Callable[..., Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -195,7 +195,7 @@ def build_catalog(
         prompts,
         withheld=withheld,
         contexts=contexts,
-        shows_outputs=selection.profile != "dev",
+        shows_outputs=True,
     )
 
 

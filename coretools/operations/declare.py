@@ -6,7 +6,8 @@ people and models. `tool`, `resource` and `prompt` each add a surface; `at`, `de
 all of them: a registered function can't be declared further. Imports neither `mcp` nor pydantic.
 """
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from types import NoneType
@@ -81,6 +82,40 @@ _HINT_TYPES: Mapping[str, tuple[type, ...]] = {
     "profiles": (tuple, list, frozenset),
 }
 """Accepted types of each hint: a value of another type would break the tool list of every client."""
+
+
+class Aliases:
+    """Other names for a parameter: `Annotated[str, Aliases("file_path", "filename")]`.
+
+    They are accepted and not listed in the schema. Declare only names that mean the same; `hints` are names of
+    something else for which the parameter is the remedy, and appear only in the suggestion of an error.
+    """
+
+    __slots__ = ("_milliseconds", "accepted", "hints", "ignored", "item_fields")
+
+    def __init__(
+        self,
+        *names: str,
+        milliseconds: Sequence[str] = (),
+        hints: Sequence[str] = (),
+        ignored: Sequence[str] = (),
+        item_fields: bool = False,
+    ) -> None:
+        """`milliseconds` are names of the same duration in that unit; it is rounded up to whole seconds.
+
+        `ignored` are names of remarks that change nothing, as a description for the user; they are dropped. With
+        `item_fields`, the fields of one item of a list are accepted beside the other arguments.
+        """
+        self._milliseconds = frozenset(milliseconds)
+        self.accepted = (*names, *milliseconds)
+        self.hints = tuple(hints)
+        self.ignored = tuple(ignored)
+        self.item_fields = item_fields
+
+    def converted(self, name: str, value: Any) -> Any:
+        """The value in the unit of the parameter. A value that is no number is left to the validation."""
+        is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        return math.ceil(value / 1000) if is_number and name in self._milliseconds else value
 
 
 @runtime_checkable

@@ -32,7 +32,8 @@ from coretools.operations.memory_services import MemoryServices
 from coretools.operations.services import Services
 from coretools.questions.kinds import call_confirmation
 
-NO_DEFAULTS: Mapping[str, Any] = {}
+Defaults = Callable[[Mapping[str, Any]], Mapping[str, Any]]
+"""Values for arguments that the caller left out, by the arguments that are given."""
 
 _PREFIX = secrets.token_hex(4)
 _NUMBERS = itertools.count()
@@ -126,11 +127,11 @@ class Dispatcher:
         return frozenset(self._under_way)
 
     async def dispatch(
-        self, command: Command, given: Mapping[str, Any], call: Call, *, defaults: Mapping[str, Any] = NO_DEFAULTS
+        self, command: Command, given: Mapping[str, Any], call: Call, *, defaults: Defaults | None = None
     ) -> Outcome:
         """Run one command. Raises nothing but cancellation.
 
-        `defaults` are the surface's values for arguments that the caller left out; confirmations do not show them.
+        `defaults` returns the surface's values for arguments that the caller left out; confirmations do not show them.
         """
         underway = ActiveCall(command=command.name, principal=call.principal, address=call.address)
         self._observer.began(underway)
@@ -186,9 +187,12 @@ class Dispatcher:
                 lambda: [_read_version(check) for check in checks], limiter=self._limiter
             )
 
-    async def _run(self, command: Command, given: Mapping[str, Any], defaults: Mapping[str, Any], call: Call) -> object:
+    async def _run(self, command: Command, given: Mapping[str, Any], defaults: Defaults | None, call: Call) -> object:
         given, answers = command.arguments.split_answers(given)
-        arguments = command.arguments.accept({**defaults, **given} if defaults else given)
+        # Under their own names from here on: neither a default nor the question to a person may miss one.
+        given, arguments = command.arguments.accept_named(given)
+        if defaults is not None:
+            arguments = command.arguments.accept({**defaults(given), **given})
         call.prefill(answers, command.declaration.asks)
         if command.declaration.needs_confirmation:
             await require_confirmation(call, call_confirmation(command.name, given))

@@ -93,7 +93,7 @@ def output_schema(model: type[BaseModel]) -> dict[str, Any]:
     """JSON Schema (2020-12) of a structured result: describes its shape, and does not restrict it.
 
     `required` and `additionalProperties` are left out: all fields are always present and there are no others. They
-    took half the bytes of a schema.
+    took half the bytes of a schema. So is the type of the values of a mapping.
     """
     schema = compact(serialization_schema(TypeAdapter(model)), keeps_null=True)
     _drop(schema, ("required", "additionalProperties"))
@@ -228,9 +228,11 @@ def _is_redundant(key: str, value: Any, node: dict[str, Any]) -> bool:
 def _without_null_arm(node: dict[str, Any]) -> dict[str, Any]:
     arms = node.get("anyOf", ())
     others = [arm for arm in arms if arm != {"type": "null"}]
-    if len(arms) != 2 or len(others) != 1:
+    if len(others) == len(arms):
         return node
-    return {**others[0], **{key: value for key, value in node.items() if key != "anyOf"}}
+    if len(others) == 1:
+        return {**others[0], **{key: value for key, value in node.items() if key != "anyOf"}}
+    return {**node, "anyOf": others}
 
 
 def _drop(node: Any, keywords: tuple[str, ...]) -> None:
@@ -240,8 +242,7 @@ def _drop(node: Any, keywords: tuple[str, ...]) -> None:
             _drop(item, keywords)
     if isinstance(node, dict):
         for keyword in keywords:
-            if not isinstance(node.get(keyword), dict) or keyword == "required":
-                node.pop(keyword, None)
+            node.pop(keyword, None)
         for key, value in node.items():
             for inner in value.values() if key == "properties" else (value,):
                 _drop(inner, keywords)

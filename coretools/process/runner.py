@@ -97,6 +97,12 @@ class Runner:
         return dict(self._environment)
 
     @property
+    def command_path(self) -> str:
+        """PATH of commands; until the tier is known it may lack directories of the user's login shell."""
+        variables = {} if self._sandbox_pool is None else self._sandbox_pool.variables()
+        return variables.get("PATH") or self._environment.get("PATH") or os.defpath
+
+    @property
     def running(self) -> int:
         """Number of runs that have not ended, including those that wait for their start."""
         return len(self._concurrency)

@@ -123,9 +123,9 @@ class Diagnostics:
         self._confined = ConfinedRunner(runner, confined_threads)
         self._limits = limits
 
-    @tool(Effect.READ)
+    @tool(Effect.READ, title="Diagnostics")
     async def get_diagnostics(self) -> DiagnosticsReport:
-        """Versions, roots, rights, protections, limits."""
+        """Report roots, rights, network, limits: why a call was refused."""
         holding = await self._runner.prepare()
         return DiagnosticsReport(
             versions=await self._versions(),

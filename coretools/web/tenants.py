@@ -104,6 +104,12 @@ class Tenant:
         self.questions.use(role.settings.asking)
         return self.catalog.adopt(assembly.catalog)
 
+    async def prepare(self, assembly: Assembly) -> None:
+        """Prepare an assembly for its first command; the instructions then name the tier."""
+        await prepare(assembly, self.role.name)
+        if assembly is self.assembly:  # not replaced meanwhile
+            self.server.instructions = assembly.instructions
+
     def stop_revoked(self, verifier: Verifier) -> None:
         """Stop the runs and tasks of principals who lost access. Their active calls are answered.
 
@@ -167,7 +173,7 @@ class Tenants:
     def serve(self, tenant: Tenant) -> None:
         """Serve an opened tenant."""
         self.opened[tenant.role.name] = tenant
-        self._background.start_soon(prepare, tenant.assembly, tenant.role.name)
+        self._background.start_soon(tenant.prepare, tenant.assembly)
 
     def replace(self, tenant: Tenant, role: Role, assembly: Assembly) -> frozenset[Surface]:
         """Serve with other rights, close the old assembly once it is unused; return the lists that changed."""
@@ -176,7 +182,7 @@ class Tenants:
         if before is not assembly:
             log_start(assembly, role.settings, role.name)
             self._background.start_soon(_retire, before)
-            self._background.start_soon(prepare, assembly, role.name)
+            self._background.start_soon(tenant.prepare, assembly)
         return changed
 
     def withdraw(self, name: str) -> None:

@@ -127,7 +127,7 @@ async def test_a_field_with_an_alias_uses_its_own_name() -> None:
         ({"to": "Rome", "days": 0}, "days"),
         ({"to": "R"}, "to"),
         ({}, "to: is required"),
-        ({"to": "Rome", "day": 2}, "did you mean days"),
+        ({"to": "Rome", "day": 2}, "did you mean 'days'"),
         ({"to": "Rome", "by": "boat"}, "a boat takes more than a day"),
     ],
 )

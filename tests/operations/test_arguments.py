@@ -49,8 +49,8 @@ def arguments() -> Arguments:
     ("given", "sentence"),
     [
         ({}, "path: is required"),
-        ({"path": "a", "pth": "b"}, "pth: unknown argument, did you mean path?"),
-        ({"path": "a", "zzzzzz": 1}, "zzzzzz: unknown argument (takes path"),
+        ({"path": "a", "pth": "b"}, "unknown argument 'pth'; did you mean 'path'?"),
+        ({"path": "a", "zzzzzz": 1}, "unknown argument 'zzzzzz' (takes path"),
         ({"path": 5}, "path: must be text, got a number 5"),
         ({"path": None}, "path: must be text, got null"),
         ({"path": "a", "limit": "5"}, "limit: must be a whole number, got text '5'"),
@@ -64,14 +64,14 @@ def arguments() -> Arguments:
         ({"path": "a", "names": '{"x": 1}'}, "names: must be a list, got an object"),
         ({"path": "a", "names": "[" * 100_000}, "names: must be a list, got text"),
         ({"path": "a", "items": '"x"'}, "items: must be a list"),
-        ({"file_path": "a"}, "file_path: unknown argument, did you mean path?"),
+        ({"file_path": "a"}, "unknown argument 'file_path'; did you mean 'path'?"),
         (
             {"path": "a", "items": [{"old_string": "x"}]},
-            "items.0.old_string: unknown name, did you mean old?",
+            "items.0: unknown name 'old_string'; did you mean 'old'?",
         ),
         ({"path": "a", "names": ["x", 1]}, "names.1: must be text"),
         ({"path": "a", "kind": "c"}, "kind: input should be 'a' or 'b'"),
-        ({"path": "a", "items": [{"old": "x", "extra": 1}]}, "items.0.extra"),
+        ({"path": "a", "items": [{"old": "x", "extra": 1}]}, "items.0: unknown name 'extra' (takes old, new)"),
     ],
     ids=lambda value: str(value)[:50],
 )
@@ -96,7 +96,7 @@ def test_an_error_names_the_first_faults_and_counts_the_others(arguments: Argume
     """declarations-3: 100,000 invalid items make no error of 7 MB, and a name of 1 MB is not repeated."""
     with pytest.raises(InvalidArguments) as caught:
         arguments.accept({"path": "a", "items": [{"zzz": 1}] * 10_000})
-    assert "items.0.old: is required; items.0.zzz: unknown name (takes old, new); items.1" in str(caught.value)
+    assert "items.0.old: is required; items.0: unknown name 'zzz' (takes old, new); items.1" in str(caught.value)
     assert str(caught.value).endswith("; and 19990 more")
     with pytest.raises(InvalidArguments) as caught:
         arguments.accept({"path": "a", "n" * 1_000_000: 1})
@@ -117,7 +117,7 @@ def test_defaults_are_filled_in_and_the_call_is_not_an_argument(arguments: Argum
     injected = Arguments("with_call", with_call)
     assert injected.injected == {"call": Call}
     assert injected.names == ("path",)
-    with pytest.raises(InvalidArguments, match="call: unknown argument"):
+    with pytest.raises(InvalidArguments, match="unknown argument 'call'"):
         injected.accept({"path": "a", "call": 1})
 
 

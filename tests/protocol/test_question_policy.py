@@ -274,12 +274,15 @@ def asked(client: Peer) -> tuple[int, dict[str, Any]]:
     about = {"name": "peer", "version": "1"}
     client.ask("initialize", {"protocolVersion": "2025-06-18", "capabilities": capabilities, "clientInfo": about})
     client.notify("notifications/initialized")
-    call = client.send("tools/call", {"name": "delete_file", "arguments": {"path": "x"}})
+    call = client.send("tools/call", {"name": "delete_file", "arguments": {"file_path": "x", "explanation": "y"}})
     return call, client.receive()
 
 
 def test_over_stdio_a_person_is_asked_in_both_eras(tmp_path: Path) -> None:
-    """questions-10, questions-12: real pipes; a policy file; a request of the server, then a result that asks."""
+    """questions-10, questions-12, declarations-21: real pipes; a policy file; a request of the server, then a result.
+
+    The question names an argument as the tool does, however the caller named it.
+    """
     root = tmp_path / "root"
     root.mkdir()
     (root / "x").touch()

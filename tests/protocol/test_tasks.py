@@ -691,10 +691,14 @@ async def test_a_command_of_a_task_is_a_run(tmp_path: Path) -> None:
 
 
 async def test_a_command_with_an_input_ends_with_it(tmp_path: Path) -> None:
-    """tasks-11: it is not one of the runs whose input stays open."""
+    """tasks-11, declarations-21: it is not one of the runs whose input stays open, under whichever name it is given."""
     async with real(tmp_path) as (_, connected):
-        result = await connected.call_tool("run_command", {"command": "sh -c 'sleep 1; cat'", "stdin": "abc"})
-    assert result.content[0].text == "abc"  # type: ignore[union-attr]  # a text block
+        for name in ("stdin", "input"):
+            arguments = {"command": "sh -c 'sleep 1; cat'", name: "abc", "timeout_ms": 60_000}
+            result = await connected.call_tool("run_command", arguments)
+            assert result.content[0].text == "abc"  # type: ignore[union-attr]  # a text block
+        result = await connected.call_tool("run_command", {"cmd": "echo abc", "timeout_ms": 60_000})
+    assert "abc" in result.content[0].text  # type: ignore[union-attr]  # a text block
 
 
 async def test_no_child_of_a_cancelled_task_is_left(tmp_path: Path) -> None:

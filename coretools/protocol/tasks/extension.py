@@ -25,7 +25,7 @@ from coretools.errors import CoreError, InputNeeded, InvalidArguments, RequestEr
 from coretools.operations.call import Capability, Level
 from coretools.operations.command import Command
 from coretools.operations.content import escape_surrogates
-from coretools.operations.dispatch import NO_DEFAULTS, Dispatcher
+from coretools.operations.dispatch import Dispatcher
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.protocol.call_adapter import address_of, author_in, principal_of
 from coretools.protocol.extensions import declared_settings, has_capability, require_extension
@@ -270,7 +270,7 @@ class TaskExtension(Extension):
     async def _execute(
         self, command: Command, arguments: Mapping[str, Any], client: TaskClient, task: Task
     ) -> TaskAnswer:
-        defaults = run_defaults(command, arguments, self._limits)
+        defaults = partial(run_defaults, command, self._limits)
         outcome = await self._dispatcher.dispatch(command, arguments, TaskCall(task, client), defaults=defaults)
         if isinstance(outcome.error, InputNeeded):
             return TaskAnswer(
@@ -327,7 +327,7 @@ class TaskExtension(Extension):
         }
 
 
-def run_defaults(command: Command, arguments: Mapping[str, Any], limits: Limits) -> Mapping[str, Any]:
+def run_defaults(command: Command, limits: Limits, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return defaults for omitted arguments that make `run_command` start a run while its task is working.
 
     Its output is then in the store of runs, where every call can read it. A command with input is unchanged, because
@@ -335,7 +335,7 @@ def run_defaults(command: Command, arguments: Mapping[str, Any], limits: Limits)
     """
     is_plain = (command.tool_set, command.name) == ("commands", "run_command")
     if not is_plain or any(arguments.get(name) for name in ("stdin", "terminal")) or "wait_seconds" in arguments:
-        return NO_DEFAULTS
+        return {}
     seconds = max(1, math.floor(limits.run_seconds_most * RUN_TIMEOUT_SHARE))
     return {"timeout_seconds": seconds, "wait_seconds": limits.run_seconds_most}
 

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from coretools.config.settings import Limits
 from coretools.errors import CannotStart, CoreError, Unsupported, WrongType
-from coretools.operations.declare import Effect, tool
+from coretools.operations.declare import Aliases, Effect, tool
 from coretools.process.run import Completed, RunOptions
 from coretools.process.runner import Runner
 from coretools.redaction.redactor import Redactor, drop_partial_lines
@@ -117,7 +117,17 @@ ENVIRONMENT = {"CI": "true"}
 _THREADS = 4
 """Threads for detection and reports; both are short, but a report may be read from megabytes."""
 
-Timeout = Annotated[int | None, Field(ge=1)]
+Timeout = Annotated[
+    int | None,
+    Field(ge=1, description="Default 600"),
+    Aliases(milliseconds=("timeout_ms",), hints=("timeout",)),
+]
+Project = Annotated[
+    str,
+    Field(description="Its directory"),
+    Aliases("project_path", "directory", "cwd", "workdir", "working_directory", "path", "dir_path"),
+]
+ProjectCommand = Annotated[str, Field(description="Run this instead"), Aliases("cmd")]
 Value = TypeVar("Value")
 
 
@@ -153,28 +163,32 @@ class CiTools:
         self._limits = limits
         self._limiter = anyio.CapacityLimiter(_THREADS)
 
-    @tool(Effect.CHANGE, open_world=True, long_running=True, profiles=("dev", "ci"))
-    async def ci_build(self, project: str = ".", command: str = "", *, timeout_seconds: Timeout = None) -> StepsResult:
-        """Build a project by its own build system, or by `command`."""
+    @tool(Effect.CHANGE, open_world=True, long_running=True, profiles=("dev", "ci"), title="Build")
+    async def ci_build(
+        self, project: Project = ".", command: ProjectCommand = "", *, timeout_seconds: Timeout = None
+    ) -> StepsResult:
+        """Build a project by its own system. Tests: ci_test."""
         async with self._project(project) as (directory, named):
             plan = await self._plan("build", directory, named, command=command)
             options = await self._offline(self._options(timeout_seconds))
             runs = await self._run_first(plan.alternatives, directory, options=options)
         return await self._in_thread(partial(self._steps_result, runs, plan.chosen))
 
-    @tool(Effect.CHANGE, open_world=True, long_running=True, profiles=("dev", "ci"), structured=True)
-    async def ci_test(self, project: str = ".", command: str = "", *, timeout_seconds: Timeout = None) -> SuiteReport:
-        """Run a project's tests, or `command`: counts, failures with file and line."""
+    @tool(Effect.CHANGE, open_world=True, long_running=True, profiles=("dev", "ci"), structured=True, title="Test")
+    async def ci_test(
+        self, project: Project = ".", command: ProjectCommand = "", *, timeout_seconds: Timeout = None
+    ) -> SuiteReport:
+        """Run a project's tests, list failures. Packages: ci_restore."""
         async with self._project(project) as (directory, named):
             plan = await self._plan("test", directory, named, command=command)
             runs = await self._run_first(plan.alternatives, directory, options=self._options(timeout_seconds))
         return await self._in_thread(partial(self._report, directory.path, runs, chosen=plan.chosen))
 
-    @tool(Effect.CHANGE, open_world=True, long_running=True, profiles=("dev", "ci"))
+    @tool(Effect.CHANGE, open_world=True, long_running=True, profiles=("dev", "ci"), title="Restore")
     async def ci_restore(
-        self, project: str = ".", command: str = "", *, timeout_seconds: Timeout = None
+        self, project: Project = ".", command: ProjectCommand = "", *, timeout_seconds: Timeout = None
     ) -> StepsResult:
-        """Install what a project and its tests depend on, or run `command`."""
+        """Install packages for ci_test; undone if it fails."""
         async with self._project(project) as (directory, named):
             plan = await self._plan("restore", directory, named, command=command)
             options = self._options(timeout_seconds)

@@ -5,11 +5,10 @@ What a run is and how it ends is in `coretools.process.jobs.job_table`; here is 
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import anyio
 import anyio.to_thread
-from pydantic import Field
 
 from coretools.config.settings import Limits
 from coretools.errors import Busy, CommandSyntax, Conflict, InvalidArguments, Unsupported
@@ -24,6 +23,7 @@ from coretools.redaction.redactor import Redactor
 from coretools.roots.root import Directory
 from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import content_bytes
+from coretools.tools.commands import parameters
 from coretools.tools.commands.host_questions import HOSTS, ask_about_hosts
 from coretools.tools.commands.prepare import (
     END_OF_TRANSMISSION,
@@ -53,9 +53,6 @@ if TYPE_CHECKING:
 _THREADS = 4
 """Threads for matching patterns and drawing screens."""
 
-Seconds = Annotated[float | None, Field(ge=0, allow_inf_nan=False)]
-Lines = Annotated[int | None, Field(ge=1)]
-
 
 _NO_CALL = SilentCall()
 
@@ -82,24 +79,21 @@ class CommandTools:
         self._limits = limits
         self._limiter = anyio.CapacityLimiter(_THREADS)
 
-    @tool(Effect.CHANGE, open_world=True, long_running=True)
+    @tool(Effect.CHANGE, open_world=True, long_running=True, title="Run command")
     @asks(CONFIRM, HOSTS, is_listed=False)
     async def run_command(
         self,
-        command: str | list[str],
-        directory: str = ".",
+        command: parameters.CommandLine,
+        directory: parameters.WorkingDirectory = ".",
         *,
-        timeout_seconds: Annotated[int | None, Field(ge=1)] = None,
-        stdin: str | None = None,
-        env: dict[str, str] | None = None,
-        wait_seconds: Seconds = None,
-        terminal: str = "",
+        timeout_seconds: parameters.CommandTimeout = None,
+        stdin: parameters.StandardInput = None,
+        env: parameters.Variables = None,
+        wait_seconds: parameters.WaitSeconds = None,
+        terminal: parameters.TerminalText = "",
         call: Call = _NO_CALL,
     ) -> CommandResult | RunReport:
-        """Run a bash line, or a program with its words as a list. `env`: more variables.
-
-        One that is not through after `wait_seconds` goes on as a run. `terminal`: 80x24.
-        """
+        """Run any bash line; nothing of its shell is kept. Prefer the file, git and ci tools."""
         wants_run = wait_seconds is not None
         default = self._limits.run_seconds_most if wants_run else self._limits.run_seconds
         waited = timeout(wait_seconds, 0, self._limits, name="wait_seconds")
@@ -119,21 +113,18 @@ class CommandTools:
             return await self._start_job(started, waited, call)
         return await self._run_to_end(started, call)
 
-    @tool(Effect.READ, profiles=("dev",))
+    @tool(Effect.READ, profiles=("dev",), title="Wait for run")
     async def wait_run(
         self,
-        run: str,
+        run: parameters.RunId,
         *,
-        seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 30,
-        pattern: str = "",
-        port: Annotated[int | None, Field(ge=1, le=65535)] = None,
-        quiet_seconds: Seconds = None,
+        seconds: parameters.WaitLimit = 30,
+        pattern: parameters.AwaitedText = "",
+        port: parameters.AwaitedPort = None,
+        quiet_seconds: parameters.QuietSeconds = None,
         call: Call = _NO_CALL,
     ) -> RunReport:
-        """Wait until a run ends, prints what the regular expression matches, listens on a port, or is quiet.
-
-        Shows new output.
-        """
+        """Wait until a run ends; show what is new. Now: read_run."""
         found = self._runs.get(run, call.principal)
         timeout(seconds, 0, self._limits, name="seconds")
         matcher = OutputMatcher(pattern, found, self._limiter) if pattern else None
@@ -152,23 +143,20 @@ class CommandTools:
         }
         return self._report(found, event=events[came], excerpt=await self._news(found), kind=came)
 
-    @tool(Effect.READ, profiles=("dev",))
+    @tool(Effect.READ, profiles=("dev",), title="Read run")
     async def read_run(
         self,
-        run: str,
+        run: parameters.RunId,
         *,
-        start_line: Lines = None,
-        end_line: Lines = None,
-        tail: Lines = None,
-        pattern: str = "",
-        context: Annotated[int, Field(ge=0, le=50)] = 0,
-        offset: Annotated[int | None, Field(ge=0)] = None,
+        start_line: parameters.FirstLine = None,
+        end_line: parameters.LastLine = None,
+        tail: parameters.TailLines = None,
+        pattern: parameters.SoughtText = "",
+        context: parameters.ContextLines = 0,
+        offset: parameters.ByteOffset = None,
         call: Call = _NO_CALL,
     ) -> RunReport:
-        """What a run printed: what is new (a terminal's screen), lines by number, `tail`, or matches of `pattern`.
-
-        `context` lines stand around a match. `offset` reads bytes.
-        """
+        """Show a run's new output, or one part. To wait: wait_run."""
         found = self._runs.get(run, call.principal)
         _require_one(lines=start_line or end_line, tail=tail, pattern=pattern or None, offset=offset)
         most = content_bytes(self._limits)
@@ -184,9 +172,16 @@ class CommandTools:
             part = await self._news(found)
         return self._report(found, excerpt=part)
 
-    @tool(Effect.CHANGE, open_world=True)
-    async def write_run(self, run: str, text: str, *, end: bool = False, call: Call = _NO_CALL) -> RunReport:
-        r"""Give input to a run (\u0003: Ctrl-C); `end` closes it."""
+    @tool(Effect.CHANGE, open_world=True, title="Write to run")
+    async def write_run(
+        self,
+        run: parameters.RunId,
+        text: parameters.InputText,
+        *,
+        end: parameters.EndOfInput = False,
+        call: Call = _NO_CALL,
+    ) -> RunReport:
+        """Give input to a run (only with stdin or terminal). End it: stop_run."""
         found = self._runs.get(run, call.principal)
         feed = found.feed
         data = text.encode("utf-8", "surrogatepass")
@@ -209,17 +204,17 @@ class CommandTools:
             feed.end()
         return RunReport.of(found, event=f"{len(data)} bytes given" + (", end of input" if end else ""))
 
-    @tool(Effect.CHANGE, idempotent=True)
-    async def stop_run(self, run: str, *, call: Call = _NO_CALL) -> RunReport:
-        """End a run and everything it started."""
+    @tool(Effect.CHANGE, idempotent=True, title="Stop run")
+    async def stop_run(self, run: parameters.RunId, *, call: Call = _NO_CALL) -> RunReport:
+        """End a run and all it started. Ids: list_runs."""
         found = self._runs.get(run, call.principal)
         found.stop("stop_run was called")
         await found.ended.wait()
         return self._report(found, excerpt=await self._news(found))
 
-    @tool(Effect.READ, profiles=("dev",))
+    @tool(Effect.READ, profiles=("dev",), title="List runs")
     async def list_runs(self, *, call: Call = _NO_CALL) -> RunList:
-        """Your runs."""
+        """List your runs, for read_run."""
         return RunList(lines=[line_of(run) for run in self._runs.of(call.principal)])
 
     async def _opened(self, directory: str) -> Directory:

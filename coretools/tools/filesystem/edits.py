@@ -8,12 +8,13 @@ import heapq
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from coretools.cancellation import check_cancelled
 from coretools.errors import EditRefused, TooLarge
+from coretools.operations.declare import Aliases
 
 # The lines of a file that are closest to an edit without a match, for the error message.
 #
@@ -131,9 +132,21 @@ class Edit(BaseModel):
 
     model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", strict=True)
 
-    old: str
-    new: str
-    all: bool = False
+    old: Annotated[
+        str,
+        Field(description="Exact text, found once"),
+        Aliases("old_string", "old_str", "old_text"),
+    ]
+    new: Annotated[
+        str,
+        Field(description="Replacement"),
+        Aliases("new_string", "new_str", "new_text"),
+    ]
+    all: Annotated[
+        bool,
+        Field(description="Every match"),
+        Aliases("replace_all", "allow_multiple", hints=("expected_replacements",)),
+    ] = False
 
 
 @dataclass(frozen=True, slots=True)

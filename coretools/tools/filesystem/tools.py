@@ -19,7 +19,7 @@ from coretools.errors import InvalidArguments, NotText, TooLarge, WrongType
 from coretools.operations.call import WouldBlock, may_block
 from coretools.operations.completion import MAX_VALUES, Completes
 from coretools.operations.content import Embedded
-from coretools.operations.declare import Effect, nonblocking, resource, same_policy_as, tool
+from coretools.operations.declare import Aliases, Effect, nonblocking, resource, same_policy_as, tool
 from coretools.roots.delete import delete_directory
 from coretools.roots.directory_listing import complete_path, list_directory
 from coretools.roots.editor_settings import is_setting
@@ -59,9 +59,15 @@ _POLL_SECONDS = 0.1
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,15}")
 
-LineCount = Annotated[int | None, Field(ge=1)]
+_FILE_NAMES = Aliases("file_path", "filename", "file", "target_file", "absolute_path", ignored=("explanation",))
+_DIRECTORY_NAMES = Aliases(
+    *("directory", "dir", "dir_path", "directory_path", "folder", "target_directory", "relative_workspace_path"),
+    ignored=("explanation",),
+)
 
 AnyPath = Annotated[str, Completes("paths")]
+FilePath = Annotated[AnyPath, Field(description="File"), _FILE_NAMES]
+DirectoryPath = Annotated[AnyPath, Field(description="Directory"), _DIRECTORY_NAMES]
 
 
 def large_read_slots() -> threading.Semaphore:
@@ -102,18 +108,26 @@ class FilesystemTools:
         return complete_path(self._roots, typed, most=MAX_VALUES)
 
     @nonblocking
-    @tool(Effect.READ)
+    @tool(Effect.READ, title="Read file")
     def read_file(
         self,
-        path: AnyPath,
+        path: FilePath,
         *,
-        offset: Annotated[int, Field(ge=1)] | str | None = None,
-        limit: Annotated[int | None, Field(ge=1)] = None,
-        head: Annotated[int | None, Field(ge=1)] = None,
-        tail: Annotated[int | None, Field(ge=1)] = None,
-        line_numbers: bool = False,
+        offset: Annotated[
+            Annotated[int, Field(ge=1)] | str | None,
+            Field(description="First line, or LINE@BYTE"),
+            Aliases("start_line", "start_line_one_indexed"),
+        ] = None,
+        limit: Annotated[
+            int | None,
+            Field(ge=1, description="Lines from there"),
+            Aliases("max_lines", "num_lines", hints=("end_line", "end_line_one_indexed_inclusive", "view_range")),
+        ] = None,
+        head: Annotated[int | None, Field(ge=1, description="First lines")] = None,
+        tail: Annotated[int | None, Field(ge=1, description="Last lines")] = None,
+        line_numbers: Annotated[bool, Field(description="Number lines")] = False,
     ) -> FileText:
-        """Read a text file, or `head` or `tail` lines, or `limit` from `offset` (from 1; or LINE@BYTE of an answer)."""
+        """Read a text file, long ones in parts. Find lines: search_text."""
         lines = _lines(offset, limit=limit, head=head, tail=tail, line_numbers=line_numbers)
         if not may_block():
             return self._in_memory(path, lines)
@@ -187,9 +201,17 @@ class FilesystemTools:
             size=len(data),
         )
 
-    @tool(Effect.CHANGE, idempotent=True)
-    def write_file(self, path: AnyPath, content: str, *, create_parents: bool = False) -> ChangeResult:
-        """Create or replace a text file, as UTF-8."""
+    @tool(Effect.CHANGE, idempotent=True, title="Write file")
+    def write_file(
+        self,
+        path: FilePath,
+        content: Annotated[
+            str, Field(description="Whole text"), Aliases("contents", "text", "file_text", "file_content")
+        ],
+        *,
+        create_parents: Annotated[bool, Field(description="Make its directory")] = False,
+    ) -> ChangeResult:
+        """Create or replace a whole file. A part: edit_file."""
         try:
             data = content.encode()
         except UnicodeEncodeError:
@@ -201,15 +223,19 @@ class FilesystemTools:
         message = f"{did} {written.display_path}, {written.size} bytes{_settings_note(self._roots, path)}"
         return ChangeResult(message=message, details={"created": written.created})
 
-    @tool(Effect.CHANGE)
+    @tool(Effect.CHANGE, title="Edit file")
     def edit_file(
         self,
-        path: AnyPath,
-        edits: Annotated[list[Edit], Field(min_length=1)],
+        path: FilePath,
+        edits: Annotated[
+            list[Edit],
+            Field(min_length=1, description="Applied in order"),
+            Aliases(item_fields=True, ignored=("instruction",)),
+        ],
         *,
-        dry_run: bool = False,
+        dry_run: Annotated[bool, Field(description="Only show the diff"), Aliases("preview")] = False,
     ) -> EditResult:
-        """Replace exact text, all edits or none. Each `old` must match once, unless `all` is set."""
+        """Replace exact text, all or nothing. New file: write_file."""
         with nullcontext() if dry_run else lock_paths(self._roots, path):
             content = read_bytes(self._roots, path, limit_bytes=self._limits.file_bytes)
             text = decode(content.data, content.display_path)
@@ -222,21 +248,21 @@ class FilesystemTools:
         diff = unified_diff(text.text, edited.text, edited.hunks, display_path=content.display_path) if changed else ""
         return EditResult(path=content.display_path, replaced=edited.replaced, dry_run=dry_run, diff=diff)
 
-    @tool(Effect.READ)
-    def list_directory(self, path: AnyPath = ".") -> ListingResult:
-        """List a directory: directories end with /, links with @, files have a size."""
+    @tool(Effect.READ, title="List directory")
+    def list_directory(self, path: DirectoryPath = ".") -> ListingResult:
+        """List one directory. A tree: search_files."""
         listing = list_directory(self._roots, path, limit=self._limits.list_entries)
         return ListingResult.of(listing, content_bytes(self._limits))
 
-    @tool(Effect.CHANGE)
-    def delete_file(self, path: AnyPath) -> ChangeResult:
-        """Delete a file or a link."""
+    @tool(Effect.CHANGE, title="Delete file")
+    def delete_file(self, path: Annotated[AnyPath, Field(description="File or link"), _FILE_NAMES]) -> ChangeResult:
+        """Delete one file or link. A directory: delete_directory."""
         return ChangeResult(message=f"deleted {delete_file(self._roots, path)}")
 
     @same_policy_as("delete_file")
-    @tool(Effect.CHANGE)
-    def delete_directory(self, path: AnyPath) -> ChangeResult:
-        """Delete a directory with all in it, also files that are hidden from commands and repositories."""
+    @tool(Effect.CHANGE, title="Delete directory")
+    def delete_directory(self, path: DirectoryPath) -> ChangeResult:
+        """Delete a directory and all in it, hidden too. One file: delete_file."""
         deleted = delete_directory(self._roots, path)
         hidden = [printable(name) for name in deleted.hidden]
         message = f"deleted {deleted.display_path}, {deleted.entries} entries in it"
@@ -245,26 +271,36 @@ class FilesystemTools:
             message += f"; of them closed: {', '.join(hidden[:_SHOWN_HIDDEN])}{more}"
         return ChangeResult(message=message, details={"entries": deleted.entries, "hidden": len(hidden)})
 
-    @tool(Effect.ADD, idempotent=True)
-    def create_directory(self, path: AnyPath) -> ChangeResult:
-        """Create a directory and its parents."""
+    @tool(Effect.ADD, idempotent=True, title="Create directory")
+    def create_directory(self, path: DirectoryPath) -> ChangeResult:
+        """Create a directory and missing parents."""
         created = create_directory(self._roots, path)
         message = f"created {path}{_settings_note(self._roots, path)}" if created else f"{path} was there already"
         return ChangeResult(message=message, details={"created": created})
 
-    @tool(Effect.READ, structured=False)
-    def file_exists(self, path: AnyPath) -> str:
-        """Is it a file?"""
+    @tool(Effect.READ, structured=False, title="File exists")
+    def file_exists(self, path: Annotated[AnyPath, Field(description="Path"), _FILE_NAMES]) -> str:
+        """Tell if a file is there."""
         return "true" if kind_at(self._roots, path) == "file" else "false"
 
-    @tool(Effect.READ, structured=False)
-    def directory_exists(self, path: AnyPath) -> str:
-        """Is it a directory?"""
+    @tool(Effect.READ, structured=False, title="Directory exists")
+    def directory_exists(self, path: Annotated[AnyPath, Field(description="Path"), _DIRECTORY_NAMES]) -> str:
+        """Tell if a directory is there."""
         return "true" if kind_at(self._roots, path) == "directory" else "false"
 
-    @tool(Effect.CHANGE)
-    def move_path(self, source: AnyPath, destination: AnyPath, *, overwrite: bool = False) -> ChangeResult:
-        """Move or rename. Replaces only with `overwrite`."""
+    @tool(Effect.CHANGE, title="Move")
+    def move_path(
+        self,
+        source: Annotated[AnyPath, Field(description="From"), Aliases("source_path", "src", "from", "old_path")],
+        destination: Annotated[
+            AnyPath,
+            Field(description="To, with its name"),
+            Aliases("destination_path", "dest", "dst", "to", "new_path"),
+        ],
+        *,
+        overwrite: Annotated[bool, Field(description="Replace it")] = False,
+    ) -> ChangeResult:
+        """Move or rename one path."""
         old, new = move(self._roots, source, destination, overwrite=overwrite)
         return ChangeResult(message=f"moved {old} to {new}{_settings_note(self._roots, destination)}")
 

@@ -17,7 +17,7 @@ from coretools.config.settings import Limits
 from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.errors import GitRefused, InvalidArguments
 from coretools.operations.completion import MAX_VALUES, Completes
-from coretools.operations.declare import Effect, tool
+from coretools.operations.declare import Aliases, Effect, tool
 from coretools.process.confined import ConfinedRunner
 from coretools.process.runner import Runner
 from coretools.roots.file_version import is_harmless_to_open
@@ -113,6 +113,11 @@ _BRANCH_FORMAT += "%(upstream:short)%00%(upstream:track,nobracket)%00%(committer
 
 
 Branch = Annotated[str, Completes("branches")]
+Repository = Annotated[
+    str,
+    Field(description="Path in it"),
+    Aliases("repo_path", "repo", "repository_path", "cwd", "workdir", "directory", "working_directory"),
+]
 
 
 class GitTools:
@@ -126,39 +131,45 @@ class GitTools:
         self._checkouts = Checkouts(roots, self._confined)
         self._threads = CapacityLimiter(limits.threads)
 
-    @tool(Effect.READ, structured=True)
-    async def git_status(self, repository: str = ".") -> StatusResult:
-        """Branch, distance to upstream, changed paths."""
+    @tool(Effect.READ, structured=True, title="Git status")
+    async def git_status(self, repository: Repository = ".") -> StatusResult:
+        """Show branch and changed paths only. Content: git_diff."""
         async with self._opened(repository) as checkout:
             status = read_status(await self._git.output(checkout, *_STATUS))
             return StatusResult.of(status, checkout, budget=self._git.answer_bytes)
 
-    @tool(Effect.READ)
+    @tool(Effect.READ, title="Git log")
     async def git_log(
         self,
-        repository: str = ".",
-        revision: Branch = "",
+        repository: Repository = ".",
+        revision: Annotated[
+            Branch,
+            Field(description="Revision or a..b"),
+            Aliases("rev", "ref", "branch"),
+        ] = "",
         *,
-        path: str = "",
-        limit: Annotated[int, Field(ge=1, le=200)] = 20,
+        path: Annotated[str, Field(description="Of this path"), Aliases("file_path", "file")] = "",
+        limit: Annotated[int, Field(ge=1, le=200, description="At most"), Aliases("max_count")] = 20,
     ) -> TextResult:
-        """Commits, newest first, of a revision or range (a..b)."""
+        """List commits, newest first. Their changes: git_diff."""
         async with self._opened(repository) as checkout:
             names = git_names(self._roots, checkout, [path] if path else [])
             return await log(self._roots, self._git, checkout, revision=revision, names=names, limit=limit)
 
-    @tool(Effect.READ)
+    @tool(Effect.READ, title="Git diff")
     async def git_diff(
         self,
-        repository: str = ".",
-        paths: list[str] = [],  # noqa: B006 - never changed; a tuple would be another schema
+        repository: Repository = ".",
+        paths: Annotated[  # the default is never changed; a tuple would be another schema
+            list[str], Field(description="Only these"), Aliases("files", hints=("path", "file_path"))
+        ] = [],  # noqa: B006
         *,
-        staged: bool = False,
-        base: Branch = "",
-        target: Branch = "",
-        stat: bool = False,
+        staged: Annotated[bool, Field(description="Staged ones"), Aliases("cached")] = False,
+        base: Annotated[Branch, Field(description="Since this revision")] = "",
+        target: Annotated[Branch, Field(description="Up to this")] = "",
+        stat: Annotated[bool, Field(description="Only counts")] = False,
     ) -> TextResult:
-        """Unstaged changes; `staged`: the index; `base`: since it, or from it to `target`."""
+        """Show changes, by default unstaged. New files: git_status."""
         async with self._opened(repository) as checkout:
             if target and (staged or not base):
                 raise InvalidArguments("target: goes with base, and not with staged; a range is base and target")
@@ -168,9 +179,13 @@ class GitTools:
             names = git_names(self._roots, checkout, paths)
             return await diff(self._roots, self._git, checkout, what=what, names=names, shape=shape)
 
-    @tool(Effect.READ)
-    async def git_branches(self, repository: str = ".", remote: bool = False) -> TextResult:
-        """Branches, last used first."""
+    @tool(Effect.READ, title="Git branches")
+    async def git_branches(
+        self,
+        repository: Repository = ".",
+        remote: Annotated[bool, Field(description="Remote ones too"), Aliases(hints=("branch_type",))] = False,
+    ) -> TextResult:
+        """List local branches, newest first. Switch: run_command."""
         async with self._opened(repository) as checkout:
             spaces = ("refs/heads", "refs/remotes") if remote else ("refs/heads",)
             words = ("for-each-ref", "--sort=-committerdate", f"--format={_BRANCH_FORMAT}", *spaces)
@@ -189,9 +204,9 @@ class GitTools:
             output = await self._git.output(checkout, *words, "refs/heads", "refs/remotes")
         return output.decode("utf-8", "backslashreplace").splitlines()
 
-    @tool(Effect.READ)
-    async def git_current_branch(self, repository: str = ".") -> TextResult:
-        """Branch checked out, or commit of a detached HEAD."""
+    @tool(Effect.READ, title="Current branch")
+    async def git_current_branch(self, repository: Repository = ".") -> TextResult:
+        """Name the current branch. More: git_status."""
         async with self._opened(repository) as checkout:
             branch, commit = await head(self._git, checkout)
             if not branch:
@@ -200,15 +215,27 @@ class GitTools:
                 text = branch if commit else f"{branch} (no commits yet)"
             return answer(checkout, [single_line(text)], details={"branch": branch, "commit": commit})
 
-    @tool(Effect.CHANGE, idempotent=True)
-    async def git_add(self, paths: Annotated[list[str], Field(min_length=1)], repository: str = ".") -> TextResult:
-        """Stage files or directories (`.` for all), deletions too."""
+    @tool(Effect.CHANGE, idempotent=True, title="Git add")
+    async def git_add(
+        self,
+        paths: Annotated[
+            list[str],
+            Field(min_length=1, description="Paths, . for all"),
+            Aliases("files", hints=("path", "file_path")),
+        ],
+        repository: Repository = ".",
+    ) -> TextResult:
+        """Stage changes for git_commit; never ignored files."""
         async with self._opened(repository, change=True) as checkout:
             return await add(self._roots, self._git, checkout, git_names(self._roots, checkout, paths))
 
-    @tool(Effect.ADD)
-    async def git_commit(self, message: str, repository: str = ".") -> TextResult:
-        """Commit what is staged. Runs no hooks, signs nothing."""
+    @tool(Effect.ADD, title="Git commit")
+    async def git_commit(
+        self,
+        message: Annotated[str, Field(description="Message"), Aliases("commit_message")],
+        repository: Repository = ".",
+    ) -> TextResult:
+        """Commit what git_add staged. No hooks, no signature."""
         async with self._opened(repository, change=True) as checkout:
             return await commit(self._git, checkout, message)
 

@@ -12,7 +12,7 @@ from coretools.config.settings import Limits
 from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.errors import CannotStart
 from coretools.operations.content import Result
-from coretools.operations.declare import Effect, tool
+from coretools.operations.declare import Aliases, Effect, tool
 from coretools.process.confined import ConfinedRunner
 from coretools.process.runner import Runner
 from coretools.roots.directory_listing import WalkEntry
@@ -26,6 +26,24 @@ from coretools.tools.search.findings import Findings, MatchedLine, Query
 from coretools.tools.search.globs import glob_matcher, name_matcher
 from coretools.tools.search.ignore import beneath, runs_beneath
 from coretools.tools.search.pattern import parse_pattern
+
+_PLACES = Aliases("directory", "dir_path", "target_directory", "cwd", ignored=("explanation",))
+_LIMITS = Aliases("head_limit", "max_results", "total_max_matches")
+_Pattern = Annotated[str, Field(description="Regex"), Aliases("query", "regex", ignored=("-n",))]
+_FileGlob = Annotated[
+    str,
+    Field(description="Files, as src/**/*.py"),
+    Aliases("include", "include_pattern", "file_pattern", hints=("type", "exclude_pattern", "output_mode")),
+]
+_AnyCase = Annotated[
+    bool, Field(description="Either case"), Aliases("-i", "case_insensitive", hints=("case_sensitive",))
+]
+_Context = Annotated[
+    int,
+    Field(ge=0, le=50, description="Lines around"),
+    Aliases("-C", "context_lines", hints=("-A", "-B", "before", "after")),
+]
+_Ignored = Annotated[bool, Field(description="Ignored ones too"), Aliases("no_ignore", hints=("respect_git_ignore",))]
 
 
 class FoundLine(BaseModel):
@@ -107,20 +125,20 @@ class SearchTools:
             WalkEngine(roots, self._limiter),
         )
 
-    @tool(Effect.READ)
+    @tool(Effect.READ, title="Search text")
     async def search_text(
         self,
-        pattern: str,
+        pattern: _Pattern,
         *,
-        path: str = ".",
-        glob: str = "",
-        literal: bool = False,
-        ignore_case: bool = False,
-        context: Annotated[int, Field(ge=0, le=50)] = 0,
-        limit: Annotated[int, Field(ge=1)] = 100,
-        include_ignored: bool = False,
+        path: Annotated[str, Field(description="Directory or file"), _PLACES] = ".",
+        glob: _FileGlob = "",
+        literal: Annotated[bool, Field(description="Plain text"), Aliases("fixed_strings")] = False,
+        ignore_case: _AnyCase = False,
+        context: _Context = 0,
+        limit: Annotated[int, Field(ge=1, description="Matches, up to 500"), _LIMITS] = 100,
+        include_ignored: _Ignored = False,
     ) -> FoundText:
-        """Find lines by regular expression. Skips what git ignores."""
+        """Find lines in files git does not ignore. Names: search_files."""
         matcher = parse_pattern(pattern, literal=literal, ignore_case=ignore_case)
         wanted = glob_matcher(glob or "*")
         top = await anyio.to_thread.run_sync(self._top, path, limiter=self._limiter)
@@ -136,16 +154,20 @@ class SearchTools:
         )
         return await self._searched(query, path if top is None else None)
 
-    @tool(Effect.READ)
+    @tool(Effect.READ, title="Search files")
     def search_files(
         self,
-        glob: str,
+        glob: Annotated[
+            str,
+            Field(description="As *.py, src/**/*.{js,ts}"),
+            Aliases("pattern", "glob_pattern", hints=("query", "name")),
+        ],
         *,
-        path: str = ".",
-        limit: Annotated[int, Field(ge=1)] = 500,
-        include_ignored: bool = False,
+        path: Annotated[str, Field(description="Directory"), _PLACES] = ".",
+        limit: Annotated[int, Field(ge=1, description="Paths, up to 500"), _LIMITS] = 500,
+        include_ignored: _Ignored = False,
     ) -> FoundNames:
-        """Find paths by glob (*.py, src/**/*.{js,ts}). Skips what git ignores."""
+        """Find paths git does not ignore by name. Content: search_text."""
         wanted = _wanted(glob)
         with open_directory(self._roots, path) as directory:
             top = directory.place

@@ -1,0 +1,121 @@
+"""The instructions for the model that a server sends when a client connects: what can be done here, in a few lines.
+
+Generated from the settings in force, and bounded: they are part of every conversation.
+"""
+
+import shutil
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from coretools.config.operator_policy import OperatorPolicy
+from coretools.roots.path_text import printable
+from coretools.roots.root_set import Roots
+from coretools.tools.failure_explanations import NetworkPolicy
+from coretools.tools.tier_restrictions import TierRestrictions
+
+MOST_BYTES = 1_499
+"""Size of all instructions: about 400 tokens."""
+
+_PATH_BYTES = 160
+_LIST_BYTES = 240
+"""Size of a list of names; the rest is counted."""
+
+_NETWORK_BYTES = 480
+"""Size of the sentence about the network, which names hosts."""
+
+TOOLCHAINS = (
+    *("python3", "pip", "uv", "node", "npm", "pnpm", "yarn", "bun", "deno", "go", "cargo", "java", "mvn", "gradle"),
+    *("dotnet", "ruby", "php", "gcc", "cmake", "make"),
+)
+"""Programs that a model wants to know of before it tries them."""
+
+_USAGE = "Relative paths start there; paths elsewhere are refused. Prefer search_text to reading whole files"
+_USAGE_OF_COMMANDS = ", and the file, git and ci tools to run_command, which takes any bash line"
+
+_TIERS = {
+    "full": "Commands are confined (tier full): they see the roots, the system's programs and nothing else.",
+    "none": "Commands are not confined here (tier none); the operator decides if they run.",
+}
+_TIER_UNKNOWN = "How commands are confined: get_diagnostics names the tier and what it closes."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Situation:
+    """What the instructions depend on."""
+
+    roots: Roots
+    tier: str | None
+    """None until it is known."""
+    network: NetworkPolicy
+    closed: TierRestrictions
+    policy: OperatorPolicy
+    path: str | None
+    """PATH of commands."""
+    can_run: bool
+    """Whether commands, builds or tests can be started at all."""
+
+
+def instructions(here: Situation) -> str:
+    """The instructions, at most `MOST_BYTES` in UTF-8."""
+    lines = [_roots_line(here.roots), f"{_USAGE}{_USAGE_OF_COMMANDS if here.can_run else ''}."]
+    if here.can_run:
+        lines += [
+            here.closed.instruction(here.tier) or _TIERS.get(here.tier or "", _TIER_UNKNOWN),
+            _cut(here.network.instruction(here.tier), _NETWORK_BYTES),
+            _toolchains_line(here.path),
+        ]
+    lines.append(_approval_line(here.policy))
+    return _cut("\n".join(line for line in lines if line), MOST_BYTES)
+
+
+def _roots_line(roots: Roots) -> str:
+    first, *others = roots
+    rights = "read and write" if first.writable else "read only"
+    line = f"Files, search and git beneath {_shown(first.path)} ({rights})"
+    if not others:
+        return f"{line}."
+    shown = [f"{_shown(root.path)} ({'read and write' if root.writable else 'read only'})" for root in others]
+    return f"{line}. By absolute path also beneath {_listed(shown)}."
+
+
+def _toolchains_line(path: str | None) -> str:
+    found = [name for name in TOOLCHAINS if shutil.which(name, path=path or "")]
+    missing = "" if found else "none of the usual ones"
+    return f"Toolchains on PATH: {', '.join(found) or missing}."
+
+
+def _approval_line(policy: OperatorPolicy) -> str:
+    """What a person must confirm, and what is denied."""
+    rules = policy.commands.rule
+    asked = [*policy.tools.ask, *(_rule_text(rule.program, rule.arguments) for rule in rules if rule.verdict == "ask")]
+    denied = [_rule_text(rule.program, rule.arguments) for rule in rules if rule.verdict == "deny"]
+    default = policy.commands.default
+    asked += ["every other program"] if default == "ask" else []
+    denied += ["every other program"] if default == "deny" else []
+    needs = f"A person must approve: {_listed(asked)}." if asked else "No call needs approval."
+    return f"{needs} Denied: {_listed(denied)}." if denied else needs
+
+
+def _rule_text(program: str, arguments: Sequence[str] | None) -> str:
+    return " ".join((program, *(arguments or ())))
+
+
+def _shown(path: str) -> str:
+    return _cut(printable(path), _PATH_BYTES)
+
+
+def _listed(names: Iterable[str]) -> str:
+    """As many names as fit, and the number of the others."""
+    names = list(dict.fromkeys(names))
+    shown: list[str] = []
+    for name in names:
+        if shown and len(", ".join((*shown, name)).encode()) > _LIST_BYTES:
+            return f"{', '.join(shown)} and {len(names) - len(shown)} more"
+        shown.append(_cut(printable(name), _LIST_BYTES))
+    return ", ".join(shown)
+
+
+def _cut(text: str, most_bytes: int) -> str:
+    """The text, or its beginning with an ellipsis."""
+    data = text.encode("utf-8", "backslashreplace")
+    return text if len(data) <= most_bytes else data[: most_bytes - 3].decode("utf-8", "ignore") + "..."

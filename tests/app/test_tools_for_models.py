@@ -1,0 +1,328 @@
+"""What a model reads and how its calls are understood (docs/specs/workstation.md, docs/specs/declarations.md).
+
+Through a real server: the listed tools, calls under the names that other tools use, and the instructions.
+"""
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from coretools.app.assembly import open_assembly
+from coretools.app.instructions import MOST_BYTES
+from coretools.config.settings import Settings
+from coretools.operations.call import LOCAL
+from tests.protocol.peer import ENVELOPE, HANDSHAKE, Peer, peer
+
+NO_NEIGHBOUR = {"create_directory", "directory_exists", "file_exists", "get_diagnostics", "move_path"}
+"""Tools for whose job there is no other one."""
+
+NO_LIMIT = {"directory_exists", "file_exists", "get_diagnostics", "git_current_branch", "list_runs", "stop_run"}
+"""Tools that do one thing whole, whatever they are given."""
+
+NEIGHBOURS = r"(?:the file, git and ci tools)"
+LIMIT = re.compile(
+    r"\b(?:not|nothing|no|never|without|only|one|whole|exact|all|missing|parts?|local|undone|[Dd]efault|up to|most)\b"
+)
+PURPOSE = re.compile(
+    r"(?:Build|Commit|Create|Delete|End|Find|Give|Install|List|Move|Name|Read|Replace|Report|Run|Show|Stage|Tell|Wait)\b"
+)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("project")
+    (root / "src").mkdir()
+    (root / "src" / "one.py").write_text("def one():\n    return 1\n# Return it\n")
+    git = ("git", "-C", str(root), "-c", "user.name=A", "-c", "user.email=a@example.org")
+    for words in (("init", "-q"), ("add", "."), ("commit", "-q", "-m", "first")):
+        subprocess.run([*git, *words], check=True, timeout=60)
+    (root / "src" / "two.py").write_text("TWO = 2\n")
+    return root
+
+
+@pytest.fixture(scope="module")
+def client(project: Path) -> Iterator[Peer]:
+    with peer(project) as served:
+        served.start_session()
+        yield served
+
+
+@pytest.fixture(scope="module")
+def tools(client: Peer) -> dict[str, dict[str, Any]]:
+    return {tool["name"]: tool for tool in client.ask("tools/list")["result"]["tools"]}
+
+
+def text(result: dict[str, Any]) -> str:
+    return "\n".join(one["text"] for one in result["content"])
+
+
+def described(schema: dict[str, Any], above: str = "") -> Iterator[tuple[str, str]]:
+    """Every parameter with its description, and the fields of the items of a list."""
+    for name, shape in schema.get("properties", {}).items():
+        yield f"{above}{name}", shape.get("description", "")
+        yield from described(shape.get("items", {}), f"{above}{name}[].")
+
+
+def faults_of(tool: dict[str, Any], others: set[str]) -> Iterator[str]:
+    """What a model would miss in the description of a tool, or read twice."""
+    name, description, parameters = tool["name"], tool["description"], dict(described(tool["inputSchema"]))
+    if not tool.get("title"):
+        yield "has no title"
+    if not (PURPOSE.match(description) and description.endswith(".")):
+        yield "does not begin with what it does, in a sentence"
+    named = set(re.findall(r"\b[a-z]+(?:_[a-z]+)+\b", description))
+    if named - others:
+        yield f"names {named - others}, which is no other tool"
+    if bool(named or re.search(NEIGHBOURS, description)) == (name in NO_NEIGHBOUR):
+        yield "does not say when to use its neighbour (or has one after all)"
+    if not (LIMIT.search(description) or LIMIT.search("; ".join(parameters.values())) or name in NO_LIMIT):
+        yield "does not say its limits"
+    if len(set(parameters.values())) < len(parameters):
+        yield "two parameters have one description"
+    for parameter, clause in parameters.items():
+        if not clause or clause.endswith("."):
+            yield f"{parameter} is not described by a clause"
+        if f"`{parameter}`" in description:
+            yield f"{parameter} is described twice"
+
+
+def test_every_tool_says_what_it_is_for_its_limits_and_its_neighbour(tools: dict[str, dict[str, Any]]) -> None:
+    """workstation-24: in few words, and nothing of it twice."""
+    found = {name: list(faults_of(tool, tools.keys() - {name})) for name, tool in tools.items()}
+    assert {name: faults for name, faults in found.items() if faults} == {}
+
+
+@pytest.mark.anyio
+async def test_no_alias_is_listed_and_each_is_understood(tmp_path: Path) -> None:
+    """declarations-21: for every alias of every tool, the call is the one with the parameter's own name."""
+    async with open_assembly(Settings(roots=(str(tmp_path),)), dict(os.environ)) as assembly:
+        count = 0
+        for command in assembly.catalog.for_principal(LOCAL):
+            schema = command.arguments.schema()
+            required = {name: sample(schema["properties"][name]) for name in schema.get("required", ())}
+            for own, aliases in command.arguments.aliases.items():
+                for alias in aliases.accepted:
+                    given = {**required, own: sample(schema["properties"][own])}
+                    expected = command.arguments.accept(given)
+                    value = given.pop(own)
+                    sent = value * 1000 if alias.endswith("_ms") else value
+                    understood = command.arguments.accept({**given, alias: sent})
+                    assert understood == expected, f"{command.name}: {alias}"
+                    assert alias not in schema["properties"], f"{command.name}: {alias} is listed"
+                    count += 1
+        assert count > 100
+
+
+def sample(shape: dict[str, Any]) -> Any:
+    """A value that fits the schema of a parameter."""
+    kind = shape.get("type") or shape["anyOf"][0]["type"]
+    if kind == "array":
+        return [sample(shape["items"])]
+    if kind == "object":
+        return {name: sample(shape["properties"][name]) for name in shape.get("required", ())}
+    return {"string": "x", "integer": 3, "number": 3, "boolean": True}[kind]
+
+
+SAME_CALLS: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
+    ("read_file", {"file_path": "src/one.py", "offset": 2}, {"path": "src/one.py", "offset": 2}),
+    ("read_file", {"target_file": "src/one.py", "start_line": 3}, {"path": "src/one.py", "offset": 3}),
+    ("list_directory", {"dir_path": "src"}, {"path": "src"}),
+    ("search_text", {"pattern": "RETURN", "-i": True, "-C": 1, "head_limit": 1, "glob": "*.py"},
+     {"pattern": "RETURN", "ignore_case": True, "context": 1, "limit": 1, "glob": "*.py"}),
+    ("search_text", {"query": "return", "include_pattern": "*.py"}, {"pattern": "return", "glob": "*.py"}),
+    ("search_files", {"pattern": "**/*.py", "target_directory": "src"}, {"glob": "**/*.py", "path": "src"}),
+    ("git_log", {"repo_path": ".", "max_count": 1}, {"repository": ".", "limit": 1}),
+    ("git_diff", {"repo_path": "src", "files": '["src/one.py"]'}, {"repository": "src", "paths": ["src/one.py"]}),
+    ("run_command", {"cmd": "pwd", "workdir": "src", "timeout_ms": 60_000}, {"command": "pwd", "directory": "src"}),
+    ("run_command", {"command": "pwd", "description": "Where", "explanation": "why"}, {"command": "pwd"}),
+    ("read_file", {"filePath": "src/one.py", "startLine": 2, "explanation": ""}, {"path": "src/one.py", "offset": 2}),
+    ("search_text", {"pattern": "RETURN", "ignoreCase": True, "-n": True}, {"pattern": "RETURN", "ignore_case": True}),
+    ("run_command", {"command": '["echo", "x"]'}, {"command": '["echo", "x"]'}),
+)  # fmt: skip
+"""Calls as Claude Code, Codex, Cursor, Gemini CLI and the reference servers name their arguments, and ours."""
+
+
+@pytest.mark.parametrize(("tool", "theirs", "ours"), SAME_CALLS, ids=lambda value: json.dumps(value)[:50])
+def test_calls_under_other_names_do_the_same(
+    client: Peer, tool: str, theirs: dict[str, Any], ours: dict[str, Any]
+) -> None:
+    """declarations-21: what models were trained to send is understood."""
+    first, second = client.call(tool, **theirs), client.call(tool, **ours)
+    times = re.compile(r"\d+\.\d+ s")
+    assert times.sub("", text(first)) == times.sub("", text(second))
+    assert first.get("isError") == second.get("isError")
+
+
+EDITS: tuple[dict[str, Any], ...] = (
+    {"path": "e.txt", "edits": [{"old": "a", "new": "b", "all": True}]},
+    {"file_path": "e.txt", "old_string": "a", "new_string": "b", "replace_all": True},
+    {"path": "e.txt", "old": "a", "new": "b", "all": True},
+    {"path": "e.txt", "edits": [{"oldText": "a", "newText": "b", "all": True}]},
+    {"path": "e.txt", "edits": '[{"old_string": "a", "new_string": "b", "replaceAll": true}]'},
+    {"filePath": "e.txt", "oldString": "a", "newString": "b", "replaceAll": True, "instruction": "as asked"},
+    {"path": "e.txt", "edits": ['{"old": "a", "new": "b", "all": true}']},
+    {"filename": "e.txt", "edits": '{"old": "a", "new": "b", "all": true}'},
+)
+
+
+@pytest.mark.parametrize("arguments", EDITS, ids=lambda value: json.dumps(value)[:60])
+def test_an_edit_is_understood_in_every_form(client: Peer, project: Path, arguments: dict[str, Any]) -> None:
+    """declarations-21, declarations-4, filesystem-33: one edit beside the path, other names, JSON text."""
+    (project / "e.txt").write_text("a a\n")
+    result = client.call("edit_file", **arguments)
+    if isinstance(arguments.get("edits"), str) and arguments["edits"].startswith("{"):
+        assert "edits: must be a list" in text(result)  # an object is no list
+        assert (project / "e.txt").read_text() == "a a\n"
+    else:
+        assert not result.get("isError"), text(result)
+        assert (project / "e.txt").read_text() == "b b\n"
+
+
+REFUSED: tuple[tuple[str, dict[str, Any], str], ...] = (
+    ("read_file", {"path": "a", "file_path": "b"}, "'path' and 'file_path' are two names of one argument; give one"),
+    ("read_file", {"path": "a", "file_path": "a"}, "'path' and 'file_path' are two names"),
+    ("read_file", {"path": "a", "Path": "a"}, "'path' and 'Path' are two names"),
+    ("read_file", {"filename": "a", "file_path": "b"}, "'filename' and 'file_path' are two names"),
+    ("edit_file", {"path": "a", "edits": [{"old": "x", "old_string": "y", "new": ""}]}, "'old' and 'old_string'"),
+    ("edit_file", {"path": "a", "edits": [{"old": "x", "new": ""}], "old_string": "y"}, "'edits' and 'old_string'"),
+    ("edit_file", {"path": "a", "old": "x", "old_string": "y", "new": ""}, "'old' and 'old_string' are two names"),
+    ("edit_file", {"path": "a", "old_string": "x"}, "edits.0.new: is required"),
+    ("read_file", {"pth": "a"}, "unknown argument 'pth'; did you mean 'path'?"),
+    ("read_file", {"path": "a", "end_line": 9}, "unknown argument 'end_line'; did you mean 'limit'?"),
+    ("run_command", {"command": "true", "timeout": 9}, "unknown argument 'timeout'; did you mean 'timeout_seconds'?"),
+    ("run_command", {"command": "true", "timeout_ms": "9"}, "timeout_seconds: must be a whole number, got text '9'"),
+    ("run_command", {"command": "true", "run_in_background": True}, "did you mean 'wait_seconds'?"),
+    ("search_text", {"pattern": "a", "case_sensitive": False}, "did you mean 'ignore_case'?"),
+    ("git_add", {"path": "a"}, "unknown argument 'path'; did you mean 'paths'?"),
+    ("git_add", {"paths": "a"}, "paths: must be a list, got text 'a'"),
+    ("git_add", {"paths": '{"a": 1}'}, "paths: must be a list, got an object"),
+    ("edit_file", {"path": "a", "edits": [{"old": "x", "new": "y", "alll": 1}]}, "edits.0: unknown name 'alll'"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("tool", "arguments", "sentence"), REFUSED, ids=lambda value: json.dumps(value)[:50])
+def test_what_is_ambiguous_or_unknown_is_refused_with_what_would_work(
+    client: Peer, tool: str, arguments: dict[str, Any], sentence: str
+) -> None:
+    """declarations-3, declarations-21: names that mean something else are no aliases; nothing is guessed."""
+    result = client.call(tool, **arguments)
+    assert result["isError"]
+    assert result["_meta"]["coretools/error"] == "invalid-arguments"
+    assert sentence in text(result)
+
+
+def test_structured_answers_fit_their_listed_schemas(client: Peer, tools: dict[str, dict[str, Any]]) -> None:
+    """declarations-5: the default profile lists the schema of what it sends."""
+    assert [name for name, tool in tools.items() if "outputSchema" in tool] == ["git_status", "ci_test"]
+    for name, arguments in (("git_status", {}), ("ci_test", {"command": "true"})):
+        result = client.call(name, **arguments)
+        jsonschema.validate(result["structuredContent"], tools[name]["outputSchema"])
+        assert result["structuredContent"].keys() == tools[name]["outputSchema"]["properties"].keys()
+
+
+POLICY = """
+[tools]
+ask = ["git_commit"]
+[[commands.rule]]
+program = "rm"
+arguments = ["-r", "**"]
+verdict = "ask"
+[[commands.rule]]
+program = "curl"
+verdict = "deny"
+"""
+
+
+def discovered(client: Peer) -> str:
+    found: str = client.ask("server/discover", {"_meta": ENVELOPE})["result"]["instructions"]
+    return found
+
+
+def test_the_instructions_say_what_can_be_done_here(tmp_path: Path) -> None:
+    """workstation-23: roots and rights, network, toolchains, approval; the tier as soon as it is known."""
+    for name in ("work", "docs", "policy", "bin"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "bin" / "cargo").write_text("#!/bin/sh\n")
+    (tmp_path / "bin" / "cargo").chmod(0o755)
+    policy = tmp_path / "policy" / "policy.toml"
+    policy.write_text(POLICY)
+    environment = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"}
+    roots = (tmp_path / "work", f"{tmp_path / 'docs'}:ro")
+    with peer(*roots, "--policy", policy, "--network", "allow", environment=environment) as client:
+        text_at_start = discovered(client)
+        for part in (
+            f"beneath {tmp_path / 'work'} (read and write)",
+            f"{tmp_path / 'docs'} (read only)",
+            "may use the network",
+            "cargo",
+            "A person must approve: git_commit, rm -r **.",
+            "Denied: curl.",
+        ):
+            assert part in text_at_start
+        call = {"name": "get_diagnostics", "arguments": {}, "_meta": ENVELOPE}
+        report = client.ask("tools/call", call)["result"]["content"][0]["text"]
+        tier = re.search(r"confined in tier: (\w+)", report)
+        assert tier is not None
+        while f"tier {tier[1]}" not in discovered(client):
+            assert client.process.poll() is None
+
+
+DENIED: tuple[tuple[str, dict[str, Any], str], ...] = (
+    ("run_command", {"cmd": "curl x"}, "denied-command"),
+    ("run_command", {"command_line": ["curl", "x"]}, "denied-command"),
+    ("run_command", {"commandLine": "env curl x", "description": "Say hello"}, "denied-command"),
+    ("run_command", {"command": "true", "cmd": "curl x"}, "invalid-arguments"),
+    ("run_command", {"command": "true", "Command": "curl x"}, "invalid-arguments"),
+    ("run_command", {"cmd": "rm -r one"}, "denied-command"),
+    ("git_commit", {"commitMessage": "m", "repoPath": "."}, "answer-needed"),
+    ("read_file", {"filePath": "../policy/policy.toml"}, "outside-root"),
+    ("edit_file", {"filePath": "../policy/policy.toml", "oldString": "deny", "newString": "allow"}, "outside-root"),
+)  # fmt: skip
+
+
+def test_another_name_leads_past_no_policy(tmp_path: Path) -> None:
+    """declarations-21: rules, confirmations and roots see the arguments under their own names only."""
+    for name in ("work", "work/one", "policy"):
+        (tmp_path / name).mkdir()
+    policy = tmp_path / "policy" / "policy.toml"
+    policy.write_text(POLICY)
+    with peer(tmp_path / "work", "--policy", policy) as client:
+        client.start_session()
+        for tool, arguments, kind in DENIED:
+            result = client.call(tool, **arguments)
+            assert result["isError"], arguments
+            assert result["_meta"]["coretools/error"] == kind, text(result)
+    assert (tmp_path / "work" / "one").is_dir()
+    assert policy.read_text() == POLICY
+
+
+def test_the_instructions_are_bounded(tmp_path: Path) -> None:
+    """workstation-23: at most 1,499 bytes, however many roots and rules there are."""
+    roots = [tmp_path / f"{number:02}-{'é' * 60}" for number in range(30)]
+    for root in roots:
+        root.mkdir()
+    (tmp_path / "policy").mkdir()
+    policy = tmp_path / "policy" / "policy.toml"
+    policy.write_text(
+        "".join(f'[[commands.rule]]\nprogram = "{"p" * 99}{number}"\nverdict = "ask"\n' for number in range(50))
+    )
+    with peer(*roots, "--policy", policy) as client:
+        found = client.ask("initialize", HANDSHAKE)["result"]["instructions"]
+    assert len(found.encode()) <= MOST_BYTES < 1_500
+    assert " more" in found
+    assert "have no network" in found
+
+
+def test_without_commands_the_instructions_do_not_speak_of_them(tmp_path: Path) -> None:
+    """workstation-23."""
+    with peer(f"{tmp_path}:ro", "--profile", "read") as client:
+        found = client.ask("initialize", HANDSHAKE)["result"]["instructions"]
+    assert "(read only)" in found
+    assert not re.search("run_command|tier|Toolchains|network", found)
