@@ -361,6 +361,12 @@ def test_every_word_of_a_program_is_known() -> None:
     policy = ProgramPolicy(CommandPolicy(opaque="deny", rule=(rule,)))
     for line in ("denied -9>x", "denied -9 >x", "denied -9>&1", "denied >x -9>y", "denied >& -9", "denied -9<x"):
         assert judge_line(policy, line).verdict == "deny", line
+    rule = CommandRule(program="denied", arguments=(), verdict="deny")
+    policy = ProgramPolicy(CommandPolicy(opaque="deny", rule=(rule,)))
+    for line in ("denied\\\n 2>x", "denied <<<$'a'\\b", "denied <<<{a,b}", "denied >{a,b}"):
+        assert judge_line(policy, line).verdict == "deny", line
+    for line in ("{denied;}", "!{#", "{}", "ls x\v", "[w]", "[x ]", "[[w]]", "[ w]", "[[ w]]"):
+        assert judge_line(POLICY, line).opaque, line
 
 
 @pytest.mark.parametrize("start", ["true | ", "2>x ", "true |& ", "true |\n"])

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
 
 _COMPARISON = re.compile(r"-(?:eq|ne|lt|le|gt|ge)")
 _OPERATOR = re.compile(r"-\w|[-=!<>&|)\]]")
+_SINGLE = re.compile(r"\[[ \t].*[ \t]\]", re.DOTALL)
+_DOUBLE = re.compile(r"\[\[[ \t\n].*[ \t\n)]\]\]", re.DOTALL)
+"""With the blanks without which the brackets belong to words: `[a]` is a pattern for names of files."""
+
 _SINGLE_BRACKET_TOKENS = frozenset(("[", "]", "=", "==", "!=", "!"))
 
 
@@ -26,7 +30,7 @@ class ConditionReader:
         """Read one condition."""
         text = self._findings.text(*node.byte_range)
         is_single = not text.startswith("[[")
-        if not text.startswith("["):
+        if not (_SINGLE if is_single else _DOUBLE).fullmatch(text):
             self._findings.add_opaque("a condition that is not read here", node.byte_range)
         found: list[Word] = []
         pending, at = node.children[::-1], node.start_byte

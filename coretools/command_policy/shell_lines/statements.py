@@ -49,6 +49,7 @@ _PLAIN_TARGET = re.compile(r"[\w./+,:@%=][\w./+,:@%=-]*", re.ASCII)
 _CONTINUATION = re.compile(r"(?<=[ \t\n])\\\n|\\\n(?=[ \t\n\\])")
 """A backslash-newline beside a blank. Elsewhere it joins two words, where the grammar sees two."""
 _BEFORE_TOKEN = frozenset((*"\n \t;&|()", ""))
+_WORD_ENDS = WORD_NODES | REDIRECT_NODES
 _COMPLETE_OPERATORS = frozenset(("&&", "||", "|&"))
 """Operators that stay the same when the next line is joined to them."""
 
@@ -66,7 +67,8 @@ class StatementReader:
     def line(self, root: "Node") -> None:
         """Read the whole line."""
         source = self._findings.source
-        around = source[: root.start_byte] + b" " + source[root.end_byte :]
+        start, end = (root.children[0].start_byte, root.children[-1].end_byte) if root.children else (0, 0)
+        around = source[:start] + b" " + source[end:]
         if around.replace(b"\\\n", b"").strip(b" \t\n"):
             self._findings.add_opaque("the grammar leaves out a part of the line", (0, len(source)))
         self._group(root)
@@ -95,7 +97,11 @@ class StatementReader:
         if child.type in ("comment", "file_descriptor"):
             before = self._findings.text(child.start_byte - 1, child.start_byte) if child.start_byte else ""
             return before not in _BEFORE_TOKEN or "\n" in self._findings.text(*child.byte_range)
-        return last is not None and not between and last.type in WORD_NODES and child.type in WORD_NODES
+        if last is None or between:
+            return False
+        if last.type in ("{", "!"):  # part of a word unless a metacharacter follows
+            return child.type not in REDIRECT_NODES and self._findings.source[child.start_byte] != ord("(")
+        return last.type in _WORD_ENDS and child.type in WORD_NODES
 
     def _substitution(self, node: "Node") -> None:
         """Read the statements of `$(...)`, backquotes, `<(...)` and `>(...)`."""
@@ -290,12 +296,12 @@ class StatementReader:
         operator, has_target = "", False
         for child in self._children(node, newline=False):
             if child.type in WORD_NODES:
-                for word in self._words.words(child):
-                    if has_target:
-                        late.append(word)
-                    else:
-                        self._target(operator, word)
-                    has_target = True
+                words = self._words.words(child)
+                if has_target:
+                    late += words
+                else:
+                    self._target(operator, words[0] if len(words) == 1 else Word(None, "dynamic", *child.byte_range))
+                has_target = True
             elif child.type in REDIRECT_OPERATORS:
                 operator, has_target = child.type, child.type.endswith("-")
             elif child.type != "file_descriptor" or not self._findings.text(*child.byte_range).isdecimal():

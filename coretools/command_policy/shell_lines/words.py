@@ -112,8 +112,11 @@ class WordReader:
             found += self._literal(at, child.start_byte, node) + self._quoted_or_expanded(child)
             at = child.end_byte
         found += self._literal(at, node.end_byte, node)
-        if found.text.endswith("}") and self._findings.text(node.end_byte, node.end_byte + 1) in ("<", ">"):
-            self._findings.add_opaque("{name}> sets a variable", node.byte_range)
+        if self._findings.text(node.end_byte, node.end_byte + 1) in ("<", ">"):
+            if found.text.endswith("}"):
+                self._findings.add_opaque("{name}> sets a variable", node.byte_range)
+            elif found.text.isdecimal() and found.is_bare:
+                self._findings.add_opaque("this number belongs to the redirect", node.byte_range)
         if found.text.startswith("#") and found.marks[0] == "p":
             self._findings.add_opaque("a comment or a word", node.byte_range)
         return found
