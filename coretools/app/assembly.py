@@ -314,7 +314,7 @@ def _own_registry(resources: _Resources, settings: Settings, runs: JobTable) -> 
     closed = TierRestrictions.of(settings.policy.confinement, roots)
     hidden = HiddenFileExplanations(roots, runner.hidden)
     explanations = Explanations(network.explanation, *closed.explanations(), hidden.explanation)
-    ci = CiTools(roots, runner, settings.limits, redactor=redactor, explanations=explanations, network=network)
+    ci = CiTools(roots, runs, settings.limits, redactor=redactor, explanations=explanations, network=network)
     registry.add_set("ci", ci, context=("ci",))
     approvals = resources.sandbox_pool.approvals
     commands = CommandTools(

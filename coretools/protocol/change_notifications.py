@@ -31,7 +31,7 @@ from coretools.errors import CoreError
 from coretools.operations.declare import Surface
 from coretools.operations.dispatch import Dispatcher
 from coretools.operations.live_catalog import LiveCatalog, Unsubscribe
-from coretools.process.jobs.job_table import Job
+from coretools.process.jobs.job import Job
 from coretools.protocol.call_adapter import principal_of
 from coretools.protocol.handshake import HandshakeConnections
 from coretools.protocol.resource_addresses import find_resource, no_resource

@@ -11,7 +11,8 @@ from mcp import MCPError, UriTemplate
 from coretools.config.settings import Limits
 from coretools.errors import CoreError, InvalidArguments, NotFound
 from coretools.operations.completion import with_prefix
-from coretools.process.jobs.job_table import Job, JobTable
+from coretools.process.jobs.job import Job
+from coretools.process.jobs.job_table import JobTable
 from coretools.protocol.resource_addresses import MAX_SHOWN_URI, NoResource, match_template
 from coretools.tools.commands.results import line_of
 from coretools.tools.commands.run_output import from_offset, resource_of

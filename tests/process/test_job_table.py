@@ -11,7 +11,8 @@ import pytest
 from coretools.config.settings import Limits
 from coretools.errors import Busy, CannotStart, NotFound, Unsupported
 from coretools.process.children.streams import InputBuffer, TerminalSize
-from coretools.process.jobs.job_table import MAX_SHOWN_ID, Job, JobTable
+from coretools.process.jobs.job import Job
+from coretools.process.jobs.job_table import MAX_SHOWN_ID, JobTable
 from coretools.process.run import RunOptions
 from coretools.process.runner import Runner
 from coretools.roots.hidden_files import DenyRules

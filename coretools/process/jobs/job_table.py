@@ -12,25 +12,21 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Protocol, Self
+from typing import Self
 
 import anyio
 
 from coretools.config.settings import Limits
 from coretools.errors import Busy, CoreError, NotFound, Unsupported
 from coretools.process.children.reaper import KILL_SECONDS
-from coretools.process.children.streams import InputBuffer, TerminalSize
+from coretools.process.jobs.job import JOB_VARIABLE, Job, OutputFilter, Work
 from coretools.process.jobs.output_store import DiskQuota, OutputStore
-from coretools.process.jobs.screen import TerminalScreen
-from coretools.process.run import Completed, RunOptions
+from coretools.process.run import RunOptions
 from coretools.process.runner import Runner
 from coretools.replica_ids import LOCAL_IDS, ReplicaScopedIds
 from coretools.roots.root import Directory
 
 logger = logging.getLogger(__name__)
-
-JOB_VARIABLE = "CORETOOLS_RUN"
-"""Environment variable with the id of the job, by which its processes are found."""
 
 UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
 """For output that is read while the program runs: Python buffers 8 KiB of what it writes to a pipe."""
@@ -47,110 +43,6 @@ MAX_FULL_OUTPUTS_KEPT = 4
 
 MAX_SHOWN_ID = 60
 """Characters of an unknown id that an error quotes."""
-
-
-class OutputFilter(Protocol):
-    """A filter for output before it is stored, such as a redactor. One for each stream of each job."""
-
-    def feed(self, data: bytes) -> bytes:
-        """Take a chunk and return what can be stored; a part may be held back."""
-        ...
-
-    def end(self) -> bytes:
-        """Return what was held back."""
-        ...
-
-
-class Job:
-    """One job, from its start until it is forgotten. Only `JobTable` creates and ends jobs."""
-
-    def __init__(
-        self, run_id: str, argv: Sequence[str], *, principal: str, options: RunOptions, output: OutputStore
-    ) -> None:
-        self.id = run_id
-        self.argv = tuple(argv)
-        self.line = options.line
-        self.principal = principal
-        self.session = ""
-        """The session that it ends with; empty for none."""
-        self.feed: InputBuffer | None = options.input
-        self.terminal: TerminalSize | None = options.terminal
-        self.output = output
-        self.filters: tuple[OutputFilter, OutputFilter] | None = None
-        """For standard output and for standard error."""
-        self.halt = anyio.Event()
-        self.stopped_because = ""
-        """Why the server stopped it; empty if it ended by itself or at its deadline."""
-        self.has_started = False
-        self.tier: str | None = None
-        """Confinement tier that it runs in."""
-        self.ended = anyio.Event()
-        self.completed: Completed | None = None
-        self.error: CoreError | None = None
-        """Why there is no `completed` after the end."""
-        self.changed = anyio.Event()
-        """Set at the next output, the start and the end, and then replaced by a new event."""
-        self.started_at = self.last_output = anyio.current_time()
-        self.duration_seconds = 0.0
-        self.last_used = 0.0
-        self.reported_end = 0
-        """End of the output that calls have reported, as an offset."""
-        self.match_offset = 0
-        """Offset at which the search for a pattern starts: after the last match and the last input."""
-        self.waiting_calls = 0
-        """Number of calls that wait for it now."""
-        self.screen = TerminalScreen(options.terminal) if options.terminal is not None else None
-
-    @property
-    def marker(self) -> bytes:
-        """Marker in the environment of its processes."""
-        return f"{JOB_VARIABLE}={self.id}".encode()
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether it has not ended."""
-        return not self.ended.is_set()
-
-    @property
-    def seconds(self) -> float:
-        """How long it has run, or ran."""
-        return anyio.current_time() - self.started_at if self.is_alive else self.duration_seconds
-
-    def begin(self) -> None:
-        """Called by the runner when the program has started."""
-        self.has_started = True
-        self._notify()
-
-    def take(self, data: bytes, *, is_error: bool) -> None:
-        """Store the next chunk of output; the only entry for output."""
-        if self.filters is not None:
-            data = self.filters[is_error].feed(data)
-        self._keep(data)
-
-    def stop(self, because: str) -> None:
-        """Request its end. The first reason is kept."""
-        if self.is_alive and not self.halt.is_set():
-            self.stopped_because = because
-            self.halt.set()
-
-    def end(self) -> None:
-        """Record the end: the program is gone and its output complete."""
-        for held_back in self.filters or ():
-            self._keep(held_back.end())
-        self.duration_seconds = anyio.current_time() - self.started_at
-        self.ended.set()
-        self._notify()
-
-    def _keep(self, data: bytes) -> None:
-        if data:
-            self.output.append(data)
-            self.last_output = anyio.current_time()
-            self._notify()
-
-    def _notify(self) -> None:
-        # Replaced before it is set: a waiter that wakes and waits again gets the next change.
-        changed, self.changed = self.changed, anyio.Event()
-        changed.set()
 
 
 class JobTable:
@@ -213,11 +105,18 @@ class JobTable:
         self._runner, self._make_filter = runner, make_filter
 
     async def start(
-        self, argv: Sequence[str], *, cwd: Directory, options: RunOptions, principal: str, session: str = ""
+        self,
+        argv: Sequence[str],
+        *,
+        cwd: Directory,
+        options: RunOptions,
+        principal: str,
+        session: str = "",
+        work: Work | None = None,
     ) -> Job:
         """Start a job and return once its program runs. `cwd` is closed at its end, also after a failed start.
 
-        The job ends with its session, if one is named.
+        The job ends with its session, if one is named. `work` replaces running `argv`.
 
         Raises:
             Busy: the limit of jobs is reached. Unsupported: no terminals here. Errors of `Runner.run`.
@@ -230,7 +129,7 @@ class JobTable:
         run = self._new(argv, principal, options)
         run.session = session
         self._runs[run.id] = run
-        task = asyncio.get_running_loop().create_task(self._run_background(run, cwd, options))
+        task = asyncio.get_running_loop().create_task(self._run_background(run, cwd, options, work))
         self._tasks.add(task)
         task.add_done_callback(lambda done: self._log_failure(run, done))
         self._start_idle_check()
@@ -256,14 +155,14 @@ class JobTable:
         self._require_terminal(options)
         return self._new(argv, principal, options)
 
-    async def run_job(self, run: Job, *, cwd: Directory, options: RunOptions) -> None:
+    async def run_job(self, run: Job, *, cwd: Directory, options: RunOptions, work: Work | None = None) -> None:
         """Run a job to its end within this call, which must then call `keep_finished` or `forget`. Closes `cwd`.
 
         An error of the runner becomes the `error` of the job. A cancelled call ends the job.
         """
         try:
             with cwd:
-                run.completed = await self._runner.run(run.argv, cwd=cwd, options=replace(options, recorder=run))
+                run.completed = await (work or self._work(run, cwd))(replace(options, recorder=run))
         except CoreError as error:
             run.error = error
         finally:
@@ -356,13 +255,17 @@ class JobTable:
         run.last_used = self._clock()
         return run
 
-    async def _run_background(self, run: Job, cwd: Directory, options: RunOptions) -> None:
+    def _work(self, run: Job, cwd: Directory) -> Work:
+        return lambda options: self._runner.run(run.argv, cwd=cwd, options=options)
+
+    async def _run_background(self, run: Job, cwd: Directory, options: RunOptions, work: Work | None) -> None:
         try:
             with cwd:
                 environment = {**UNBUFFERED, **options.environment, JOB_VARIABLE: run.id}
-                # `keep_bytes=0`: the job records the output itself, so the runner keeps no copy.
-                mine = replace(options, recorder=run, halt=run.halt, keep_bytes=0, environment=environment)
-                run.completed = await self._runner.run(run.argv, cwd=cwd, options=mine)
+                # The job records the output itself, so the runner keeps no copy, unless `work` reads it.
+                kept = 0 if work is None else options.keep_bytes
+                mine = replace(options, recorder=run, halt=run.halt, keep_bytes=kept, environment=environment)
+                run.completed = await (work or self._work(run, cwd))(mine)
         except CoreError as error:
             run.error = error
         finally:

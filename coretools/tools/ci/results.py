@@ -4,13 +4,15 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Annotated, Self
+from typing import Annotated, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from coretools.operations.content import Result
-from coretools.tools.answer_budget import cut_lines, fitting_values
-from coretools.tools.execution_result import ExecutionSummary, plain, shortened
+from coretools.tools.answer_budget import fitting_values
+from coretools.tools.commands.results import RunReport
+from coretools.tools.commands.run_output import OutputPart
+from coretools.tools.execution_result import ExecutionSummary, plain
 
 # The report that every output reader produces: counts, and each failure with its location.
 #
@@ -122,13 +124,13 @@ def place(text: str) -> tuple[str, int]:
 
 
 SHOWN_IF_OK = 2_000
-"""Characters shown of the output of a successful build."""
+"""Bytes shown of the output of a successful build."""
 
 SHOWN_IF_FAILED = 12_000
-"""Characters shown of the output of a failure without a report: about 3,000 tokens, head and tail."""
+"""Bytes shown of the output of a failure without a report: about 3,000 tokens."""
 
 SHOWN_WITH_REPORT = 4_000
-"""Characters shown of the output besides a list of failures."""
+"""Bytes shown of the output besides a list of failures."""
 
 
 FAILURES_BYTES = 8_000
@@ -141,6 +143,10 @@ class StepsResult(Result):
     summary: Annotated[ExecutionSummary, Field(exclude=True)]
     chosen: str
     """Which build systems were found and which was taken."""
+    run: str = ""
+    """Id of the run with the complete output if it was cut."""
+    note: str = ""
+    """How to read what was cut."""
 
     @property
     def failed(self) -> bool:
@@ -148,15 +154,14 @@ class StepsResult(Result):
         return self.summary.failed
 
     def facts(self) -> dict[str, object]:
-        """How it ended."""
-        return self.summary.facts()
+        """How it ended, and the id of the run if there is one."""
+        return self.summary.facts() | ({"run": self.run, "running": False} if self.run else {})
 
     def text(self) -> str:
-        """Verdict and command, what was detected, and the output, which is shortened after success."""
-        shown = shortened(cut_lines(self.summary.output), SHOWN_IF_FAILED if self.failed else SHOWN_IF_OK)
+        """Verdict and command, what was detected, the output or a digest of it, and a note on what was cut."""
         head = f"{self.summary.verdict()} in {self.summary.duration_seconds:.1f} s ({self.summary.command})"
-        dropped = f"[{self.summary.dropped_bytes} bytes of output not kept]" if self.summary.dropped_bytes else ""
-        return "\n".join(part for part in (head, self.chosen, dropped, *self.summary.remarks(), shown) if part)
+        parts = (head, self.chosen, *self.summary.remarks(), self.summary.output, self.note)
+        return "\n".join(part for part in parts if part)
 
 
 _SHORT_SCHEMA = ConfigDict(frozen=True, extra="ignore")
@@ -187,11 +192,14 @@ class FailedTest(BaseModel):
 
 
 class SuiteReport(Result):
-    """What `ci_test` answers. Without `counts` no test runner was recognised in the output."""
+    """What `ci_test` answers. Without `counts` no test runner was recognised in the output, or it is still running."""
 
     model_config = _SHORT_SCHEMA
 
-    summary: Annotated[ExecutionSummary, Field(exclude=True)]
+    summary: Annotated[ExecutionSummary | None, Field(exclude=True)]
+    """None while it is running."""
+    state: Annotated[RunReport | None, Field(exclude=True)] = None
+    """Of a run that goes on."""
     command: str
     exit_code: int
     """-1 when a signal ended the command."""
@@ -200,20 +208,50 @@ class SuiteReport(Result):
     counts: dict[str, int]
     """passed, failed, skipped, errors, total."""
     failures: list[FailedTest]
-    chosen: Annotated[str, Field(exclude=True)]
+    run: str = ""
+    """Id of the run that goes on, or that has the complete output."""
+    running: bool = False
+    chosen: Annotated[str, Field(exclude=True)] = ""
+    note: Annotated[str, Field(exclude=True)] = ""
+    """How to read what was cut."""
 
     @property
     def failed(self) -> bool:
         """Whether the command failed."""
-        return self.summary.failed
+        return self.summary is not None and self.summary.failed
 
     def facts(self) -> dict[str, object]:
-        """How it ended."""
-        return self.summary.facts()
+        """How it ended, or the facts of a run that goes on."""
+        if self.summary is None:
+            return {} if self.state is None else self.state.facts()
+        return self.summary.facts() | ({"run": self.run, "running": False} if self.run else {})
 
     @classmethod
-    def of(cls, summary: ExecutionSummary, report: ParsedReport | None, *, chosen: str) -> Self:
-        """Combine the report with how the command ended. The exit code decides, not the counts."""
+    def unfinished(cls, state: RunReport) -> Self:
+        """Report that it goes on as a run."""
+        seconds = float(str(state.run["seconds"]))
+        return cls(
+            summary=None,
+            state=state,
+            command=state.headline,
+            exit_code=-1,
+            timed_out=False,
+            seconds=seconds,
+            counts={},
+            failures=[],
+            run=str(state.run["run"]),
+            running=True,
+        )
+
+    @classmethod
+    def of(
+        cls, summary: ExecutionSummary, report: ParsedReport | None, *, chosen: str, part: OutputPart, run: str
+    ) -> Self:
+        """Combine the report with how the command ended. The exit code decides, not the counts.
+
+        `run` is named if the output is shown and was cut.
+        """
+        is_shown = summary.failed or report is None
         return cls(
             summary=summary,
             chosen=chosen,
@@ -223,33 +261,33 @@ class SuiteReport(Result):
             seconds=summary.duration_seconds,
             counts=_counts(report) if report else {},
             failures=_that_fit([FailedTest.of(failure) for failure in report.failures]) if report else [],
+            run=run if part.is_cut and is_shown else "",
+            note=part.note if is_shown else "",
         )
 
     def text(self) -> str:
         """Counts, one failure per line, and the output if something failed or no counts were found."""
-        lines = [self._headline()]
-        if self.failed:
-            lines[0] += f": {self.summary.verdict()}"
-        lines += [self.chosen] if self.chosen else []
-        lines += self.summary.remarks()
+        if self.summary is None:
+            return self.state.text() if self.state is not None else ""
+        lines = [self._headline(), self.chosen, *self.summary.remarks()]
         if self.summary.dropped_bytes:
-            lines.append(f"[{self.summary.dropped_bytes} bytes of output not kept; counts in them are missing]")
+            lines.append(f"[{self.summary.dropped_bytes} bytes of output not read; counts in them are missing]")
         lines += [failure.sentence() for failure in self.failures]
         unlisted = self.counts.get("failed", 0) + self.counts.get("errors", 0) - len(self.failures)
         if unlisted > 0 and self.failures:
             lines.append(f"[... {unlisted} more failures not listed ...]")
         if self.failed or not self.counts:
-            most = SHOWN_WITH_REPORT if self.failures else SHOWN_IF_FAILED
-            lines += ["[output]", shortened(cut_lines(self.summary.output), most)]
-        return "\n".join(lines)
+            lines += ["[output]", self.summary.output]
+        return "\n".join(filter(None, [*lines, self.note]))
 
     def _headline(self) -> str:
+        verdict = f": {self.summary.verdict()}" if self.summary is not None and self.failed else ""
         seconds = f"in {self.seconds:.1f} s ({self.command})"
         if not self.counts:
-            return f"no test counts found in the output, {seconds}"
+            return f"no test counts found in the output, {seconds}{verdict}"
         errors = f", {self.counts['errors']} errors" if self.counts["errors"] else ""
-        summary = ", ".join(f"{self.counts[name]} {name}" for name in ("passed", "failed", "skipped"))
-        return f"{summary}{errors} {seconds}"
+        counts = ", ".join(f"{self.counts[name]} {name}" for name in ("passed", "failed", "skipped"))
+        return f"{counts}{errors} {seconds}{verdict}"
 
 
 def _that_fit(failures: Sequence[FailedTest]) -> list[FailedTest]:
@@ -265,3 +303,6 @@ def _counts(report: ParsedReport) -> dict[str, int]:
         "errors": report.errors,
         "total": report.total,
     }
+
+
+CiResult = TypeVar("CiResult", StepsResult, SuiteReport)

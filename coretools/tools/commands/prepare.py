@@ -10,7 +10,7 @@ import anyio.to_thread
 
 from coretools.command_policy.shell_lines.parse import needs_shell, parse_line
 from coretools.command_policy.verdict import Decision
-from coretools.errors import AnswerNeeded, CapabilityMissing, InvalidArguments
+from coretools.errors import AnswerNeeded, CapabilityMissing, CommandSyntax, InvalidArguments
 from coretools.operations.call import Call, require_confirmation
 from coretools.process.children.streams import InputBuffer, TerminalSize
 from coretools.process.environment import NAME
@@ -21,6 +21,7 @@ from coretools.process.shell import WITHOUT_TERMINAL, shell_argv
 from coretools.questions.kinds import CONFIRM, AskConfirmation
 from coretools.roots.root import Directory
 from coretools.shell_words import split, words
+from coretools.tools.execution_result import plain
 
 MOST_CHARACTERS = 8_000
 """Longest question. A person can't confirm what is too long to read."""
@@ -65,9 +66,7 @@ async def prepare_command(
     """
     size = terminal_size(terminal)
     _require_variables(env)
-    given = TERMINAL_ENVIRONMENT if size else WITHOUT_TERMINAL
-    # What the operator passes, or the policy depends on, takes precedence over our defaults.
-    defaults = {name: value for name, value in given.items() if size or name not in runner.environment}
+    defaults = TERMINAL_ENVIRONMENT if size else without_terminal(runner)
     options = RunOptions(is_command=True, terminal=size, environment={**defaults, **env}, variables=tuple(env))
     if not isinstance(command, str):
         return PreparedCommand(words(command), options)
@@ -76,6 +75,26 @@ async def prepare_command(
     parsed = await anyio.to_thread.run_sync(parse_line, command)
     argv = shell_argv(command, runner.environment)
     return PreparedCommand(argv, replace(options, line=command), is_readable=parsed.is_readable)
+
+
+def without_terminal(runner: Runner) -> dict[str, str]:
+    """Return the variables of a command without a terminal; what the operator passes takes precedence."""
+    return {name: value for name, value in WITHOUT_TERMINAL.items() if name not in runner.environment}
+
+
+async def require_syntax(prepared: PreparedCommand, directory: Directory, runner: Runner) -> None:
+    """Let the shell check the syntax of a line that the grammar can't read, so that no part of a faulty one runs.
+
+    Raises:
+        CommandSyntax: the shell can't read it either.
+    """
+    if prepared.is_readable:
+        return
+    shell, *_, line = prepared.argv
+    options = RunOptions(is_command=True, line=line, is_confirmed=True)
+    done = await runner.run([shell, "-n", "-c", line], cwd=directory, options=options)
+    if fault := done.stderr.text().strip() or not done.ok:
+        raise CommandSyntax(f"nothing was started: {plain(str(fault)).splitlines()[0]}", 0)
 
 
 def _require_variables(env: Mapping[str, str]) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field
 
 from coretools.operations.content import Result
-from coretools.process.jobs.job_table import Job
+from coretools.process.jobs.job import Job
 from coretools.shell_words import join
 from coretools.tools.commands.run_output import OutputPart
 from coretools.tools.execution_result import ExecutionSummary, plain, without_escapes

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from anyio import CapacityLimiter
 
 from coretools.errors import InvalidArguments
-from coretools.process.jobs.job_table import Job
+from coretools.process.jobs.job import Job
 from coretools.redaction.redactor import Redactor
 from coretools.tools.answer_budget import LINE_CHARACTERS, cut_line, cut_lines, fitting
 from coretools.tools.commands.failure_lines import find_failures
@@ -71,7 +71,7 @@ async def finished_output(run: Job, budget: int, limiter: CapacityLimiter, redac
         text = streams(printed(done.stdout, redactor), printed(done.stderr, redactor))
         if len(text.encode("utf-8", "replace")) <= budget:
             cut = cut_lines(text)
-            return OutputPart(cut, _bracketed([_ways(run)]) if cut != text else "", is_cut=cut != text)
+            return OutputPart(cut, ways_to_read(run) if cut != text else "", is_cut=cut != text)
     return await digest(run, 0, budget, limiter)
 
 
@@ -282,8 +282,12 @@ def _shown(run: Job, text: str) -> str:
     return visible(text) if run.terminal else plain(text)
 
 
+def ways_to_read(run: Job) -> str:
+    """Return the note on how to read the rest of an output."""
+    return _bracketed([_ways(run)])
+
+
 def _ways(run: Job) -> str:
-    """Say how to read the rest."""
     gone = f"; {run.output.first} bytes at the start are gone" if run.output.first else ""
     return (
         f"{run.output.lines} lines, {run.output.end} bytes in all{gone}: read_run run={run.id} with start_line, tail or"

@@ -11,13 +11,13 @@ import anyio
 import anyio.to_thread
 
 from coretools.config.settings import Limits
-from coretools.errors import Busy, CommandSyntax, Conflict, InvalidArguments, Unsupported
+from coretools.errors import Busy, Conflict, InvalidArguments, Unsupported
 from coretools.operations.call import Call, SilentCall
 from coretools.operations.declare import Effect, asks, tool
 from coretools.process.children.streams import INPUT_BUFFER_BYTES
-from coretools.process.jobs.job_table import Job, JobTable
+from coretools.process.jobs.job import Job
+from coretools.process.jobs.job_table import JobTable
 from coretools.process.jobs.screen import MAX_REDRAWN_BYTES
-from coretools.process.run import RunOptions
 from coretools.questions.kinds import CONFIRM
 from coretools.redaction.redactor import Redactor
 from coretools.roots.root import Directory
@@ -27,11 +27,11 @@ from coretools.tools.commands import parameters
 from coretools.tools.commands.host_questions import HOSTS, ask_about_hosts
 from coretools.tools.commands.prepare import (
     END_OF_TRANSMISSION,
-    PreparedCommand,
     StartedCommand,
     approved,
     feed_of,
     prepare_command,
+    require_syntax,
 )
 from coretools.tools.commands.results import CommandResult, RunList, RunReport, examined_text, line_of, notes_of
 from coretools.tools.commands.run_output import (
@@ -103,8 +103,10 @@ class CommandTools:
             timeout_seconds=timeout(timeout_seconds, default, self._limits),
             input=feed_of(stdin, is_open=wants_run, is_terminal=prepared.options.terminal is not None),
         )
-        await self._require_syntax(prepared, directory)
         runner = self._runs.runner
+        if not prepared.is_readable:
+            with await self._opened(directory) as checked:
+                await require_syntax(prepared, checked, runner)
         is_confirmed = await approved(prepared.argv, options, runner=runner, place=directory, stdin=stdin, call=call)
         await ask_about_hosts(self._approvals, prepared.argv, call, line=options.line)
         opened = await self._opened(directory)
@@ -221,24 +223,6 @@ class CommandTools:
         opening = partial(open_to_start, self._roots, directory)
         return await anyio.to_thread.run_sync(opening, limiter=self._limiter)
 
-    async def _require_syntax(self, prepared: PreparedCommand, directory: str) -> None:
-        """Let the shell check the syntax of a line that the grammar can't read, so that no part of a faulty one runs.
-
-        Raises:
-            CommandSyntax: the shell can't read it either.
-        """
-        if prepared.is_readable:
-            return
-        shell, *_, line = prepared.argv
-        options = RunOptions(is_command=True, line=line, is_confirmed=True)
-        job = self._runs.foreground_job([shell, "-n", "-c", line], options=options, principal="")
-        await self._runs.run_job(job, cwd=await self._opened(directory), options=options)
-        self._runs.forget(job)
-        if job.error is not None:
-            raise job.error
-        if job.completed is not None and (fault := job.completed.stderr.text().strip() or not job.completed.ok):
-            raise CommandSyntax(f"nothing was started: {plain(str(fault)).splitlines()[0]}", 0)
-
     async def _start_job(self, started: StartedCommand, waited: float, call: Call) -> CommandResult | RunReport:
         """Start a run and wait for its end for a while."""
         run = await self._runs.start(
@@ -295,6 +279,8 @@ class CommandTools:
         return RunReport.of(run, event=event, excerpt=excerpt, kind=kind, notes=notes_of(run, self._explanations))
 
     async def _news(self, run: Job) -> OutputPart:
+        if run.report is not None and run.completed is not None:
+            return OutputPart((await run.report()).text(), stop=run.output.end)
         if run.screen is not None:
             return await self._screen(run)
         return await new_output(run, content_bytes(self._limits), self._limiter)

@@ -12,7 +12,7 @@ from anyio import CapacityLimiter
 from coretools.errors import InvalidArguments
 from coretools.operations.call import Call
 from coretools.process.fork_server.listeners import is_listening
-from coretools.process.jobs.job_table import Job
+from coretools.process.jobs.job import Job
 from coretools.tools.execution_result import plain
 from coretools.tools.search.pattern import parse_pattern
 

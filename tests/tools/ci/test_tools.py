@@ -14,6 +14,7 @@ import pytest
 from coretools.config.settings import Limits
 from coretools.errors import CannotStart, OutsideRoot, ReadOnly, Unsupported
 from coretools.process.environment import child_environment
+from coretools.process.jobs.job_table import JobTable
 from coretools.process.runner import Runner
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 from coretools.roots.root import RootSpec
@@ -33,10 +34,11 @@ async def ci_in(
         environment["PATH"] = path
     with Roots([RootSpec(str(directory), writable=writable)], deny=DenyRules(DEFAULT_DENY)) as roots:
         runner = Runner(limits, environment)
-        try:
-            yield CiTools(roots, runner, limits)
-        finally:
-            await runner.close()
+        async with JobTable(runner, limits) as runs:
+            try:
+                yield CiTools(roots, runs, limits)
+            finally:
+                await runner.close()
 
 
 def write(path: Path, text: str, *, executable: bool = False) -> None:
@@ -178,8 +180,11 @@ async def test_dropped_output_is_counted_in_the_report(tmp_path: Path) -> None:
         report = await ci.ci_test(command="sh -c 'seq 1 1000; echo 3 passed in 0.1s'")
         build = await ci.ci_build(command="seq 1 1000")
     assert report.counts["passed"] == 3
-    assert report.text().split("\n")[1] == "[3510 bytes of output not kept; counts in them are missing]"
-    assert build.text().split("\n")[1] == "[3493 bytes of output not kept]"
+    assert report.text().split("\n")[1] == "[3510 bytes of output not read; counts in them are missing]"
+    assert build.text().endswith(
+        f"\n1000\n[1000 lines, 3893 bytes in all: read_run run={build.run} with start_line,"
+        f" tail or pattern, or coretools://runs/{build.run}/output]"
+    )
 
 
 async def test_a_run_that_is_cancelled_leaves_nothing(tmp_path: Path) -> None:
@@ -189,7 +194,7 @@ async def test_a_run_that_is_cancelled_leaves_nothing(tmp_path: Path) -> None:
     limits = Limits()
     with Roots([RootSpec(str(tmp_path))], deny=DenyRules(DEFAULT_DENY)) as roots:
         runner = Runner(limits, {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"})
-        ci = CiTools(roots, runner, limits)
+        ci = CiTools(roots, JobTable(runner, limits), limits)
         with anyio.fail_after(20):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(ci.ci_build, "app")
@@ -248,6 +253,8 @@ async def test_a_structured_report_fits_its_own_schema_when_a_signal_ends_the_ru
         "seconds": report.seconds,
         "counts": {},
         "failures": [],
+        "run": "",
+        "running": False,
     }
     assert report.facts()["signal"] == "SIGKILL"
     assert report.facts()["exit_code"] is None

@@ -26,6 +26,7 @@ class World:
     commands: CommandTools
     runs: JobTable
     runner: Runner
+    roots: Roots
 
 
 @asynccontextmanager
@@ -51,7 +52,7 @@ async def world_in(
         runner = Runner(limits, environment, sandbox_pool=sandbox_pool, programs=programs)
         async with JobTable(runner, limits) as runs:
             try:
-                yield World(CommandTools(roots, runs, limits), runs, runner)
+                yield World(CommandTools(roots, runs, limits), runs, runner, roots)
             finally:
                 await runner.close()
 
