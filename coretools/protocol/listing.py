@@ -173,7 +173,8 @@ def as_tool(command: Command, *, shows_output: bool) -> types.Tool:
         annotations=types.ToolAnnotations(
             read_only_hint=declared.read_only,
             destructive_hint=declared.destructive,
-            idempotent_hint=declared.idempotent,
+            # Without meaning where nothing is changed.
+            idempotent_hint=None if declared.read_only else declared.idempotent,
             open_world_hint=declared.open_world,
         ),
         _meta=meta or None,
