@@ -237,7 +237,7 @@ class _Resources:
             dispatcher=dispatcher,
             confined_threads=self.confined_threads,
             tasks=tasks,
-            network=NetworkPolicy(confinement.network),
+            network=NetworkPolicy.of(confinement),
             closed=TierRestrictions.of(confinement, self.roots),
             policy=settings.policy,
             shared=self.shared,
@@ -310,13 +310,13 @@ def _own_registry(resources: _Resources, settings: Settings, runs: JobTable) -> 
     registry.add_set(
         "git", GitTools(roots, runner, settings.limits, confined_threads=confined_threads), context=("git",)
     )
-    network = NetworkPolicy(settings.policy.confinement.network)
+    network = NetworkPolicy.of(settings.policy.confinement)
     closed = TierRestrictions.of(settings.policy.confinement, roots)
     hidden = HiddenFileExplanations(roots, runner.hidden)
     explanations = Explanations(network.explanation, *closed.explanations(), hidden.explanation)
     ci = CiTools(roots, runs, settings.limits, redactor=redactor, explanations=explanations, network=network)
     registry.add_set("ci", ci, context=("ci",))
-    approvals = resources.sandbox_pool.approvals
+    approvals = resources.sandbox_pool.network.approvals
     commands = CommandTools(
         roots, runs, settings.limits, redactor=redactor, approvals=approvals, explanations=explanations
     )

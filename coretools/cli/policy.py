@@ -61,6 +61,9 @@ def check(policy: OperatorPolicy) -> int:
     if not isinstance(policy.confinement.network, str):
         hosts = AllowList.parse(policy.confinement.network).hosts()
         lines.append(f"in tier full commands reach {', '.join(hosts)}; in tier landlock they have no network")
+    if policy.confinement.expose:
+        ports = ", ".join(map(str, policy.confinement.expose))
+        lines.append(f"a server of a command is reached on localhost at port {ports}")
     if policy.tools.ask:
         lines.append(f"a person is asked before {', '.join(policy.tools.ask)}")
     lines += _selection_lines(policy.catalog)

@@ -139,6 +139,10 @@ class NetworkSchema:
         return core_schema.no_info_plain_validator_function(network_access)
 
 
+MAX_EXPOSED = 20
+"""Most exposed ports: the server listens on each as long as it runs."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConfinementPolicy:
     """How commands are confined. Sizes in bytes."""
@@ -149,6 +153,8 @@ class ConfinementPolicy:
     """Whether `run_command` works in tier `none`."""
     network: Annotated[NetworkAccess, NetworkSchema()] = "deny"
     """`true` and `false` in files."""
+    expose: tuple[int, ...] = ()
+    """Ports of the commands' loopback that are reached on the loopback of the machine."""
     readable: tuple[str, ...] = ()
     """Absolute paths that commands may read, besides the roots and the system directories."""
     writable: tuple[str, ...] = ()
@@ -167,11 +173,13 @@ class ConfinementPolicy:
     """Concurrent processes of one command. None: the server's default."""
 
     def __post_init__(self) -> None:
-        """Refuse a limit under which nothing can run.
+        """Refuse a limit under which nothing can run, and a port that commands can't listen on.
 
         Raises:
             ValueError: names the field.
         """
+        if len(self.expose) > MAX_EXPOSED or any(not 1024 <= port <= 65535 for port in self.expose):
+            raise ValueError(f"expose must be at most {MAX_EXPOSED} ports from 1024 to 65535")
         for name in ("memory_bytes", "file_bytes", "processes", "cache_bytes"):
             value = getattr(self, name)
             if value is not None and value <= 0:

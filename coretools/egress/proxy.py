@@ -4,42 +4,20 @@ A socket stays in the namespace that it was made in, whoever accepts on it. So n
 namespace, and nobody but the commands in it can reach it. Runs on the event loop of the server.
 """
 
-import asyncio
-import errno
-import logging
 import socket
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from typing import Self
 
 from coretools.egress import http_messages
+from coretools.egress.acceptor import MAX_CONNECTIONS, Acceptor, ConnectionSlots
 from coretools.egress.allow_list import AllowList
 from coretools.egress.approvals import HostApprovals
 from coretools.egress.connection import ConnectionLimits, ProxyConnection
 from coretools.egress.connector import Connector
 from coretools.egress.refusals import Refusal, RefusalLog
 
-logger = logging.getLogger(__name__)
-
-MAX_CONNECTIONS = 128
-"""Connections of one namespace at once; each takes two descriptors. npm opens 15, and pip, cargo and go fewer."""
-
-MAX_CONNECTIONS_OF_ALL = 256
-"""Connections of all namespaces of a server: half of 1024 descriptors, the usual limit, is left for everything else."""
-
-RETRY_SECONDS = 0.2
-"""After an error of accept(2), such as a lack of descriptors."""
-
 _BUSY = Refusal("busy")
-
-
-@dataclass(slots=True)
-class ConnectionSlots:
-    """Connections that are left for all proxies of a server."""
-
-    most: int = MAX_CONNECTIONS_OF_ALL
-    taken: int = field(default=0, init=False)
 
 
 class EgressGateway:
@@ -95,76 +73,31 @@ class EgressProxy:
         slots: ConnectionSlots | None = None,
     ) -> None:
         """Take over the listener and start to accept."""
-        listener.setblocking(False)
         self.refusals = RefusalLog()
-        self._listener = listener
         self._connector = connector
         self._limits = limits or ConnectionLimits()
-        self._most = most
-        self._slots = slots or ConnectionSlots()
-        self._loop = asyncio.get_running_loop()
-        self._connections: set[asyncio.Task[None]] = set()
-        self._accepting = self._loop.create_task(self._accept())
-        self._accepting.add_done_callback(lambda _: listener.close())
+        self._acceptor = Acceptor(listener, self._serve, turn_away=self._turn_away, most=most, slots=slots)
 
     @property
     def open_connections(self) -> int:
         """Number of connections now."""
-        return len(self._connections)
+        return self._acceptor.open_connections
 
     @property
     def is_closed(self) -> bool:
         """Whether it accepts no more."""
-        return self._accepting.done()
+        return self._acceptor.is_closed
 
     def close(self) -> None:
         """End all connections soon. May be called from any thread, and more than once."""
-        if self._loop.is_closed():
-            self._listener.close()
-            return
-        with suppress(RuntimeError):  # closed meanwhile
-            self._loop.call_soon_threadsafe(self._cancel)
+        self._acceptor.close()
 
     async def aclose(self) -> None:
         """End all connections and wait until they are closed."""
-        tasks = [self._accepting, *self._connections]
-        self._cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._acceptor.aclose()
 
-    def _cancel(self) -> None:
-        for task in (self._accepting, *self._connections):
-            task.cancel()
-
-    async def _accept(self) -> None:
-        while True:
-            try:
-                client, _ = await self._loop.sock_accept(self._listener)
-                await asyncio.sleep(0)  # accepts that succeed at once are no turns of the event loop
-            except OSError as error:
-                if error.errno in (errno.EBADF, errno.EINVAL):  # closed
-                    return
-                await asyncio.sleep(RETRY_SECONDS)
-                continue
-            if len(self._connections) >= self._most or self._slots.taken >= self._slots.most:
-                self._turn_away(client)
-            else:
-                self._serve(client)
-
-    def _serve(self, client: socket.socket) -> None:
-        with suppress(OSError):
-            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection = ProxyConnection(client, self._connector, self._limits, self.refusals.add)
-        task = self._loop.create_task(connection.run())
-        self._slots.taken += 1
-        self._connections.add(task)
-        task.add_done_callback(lambda done: self._ended(done, client))
-
-    def _ended(self, task: asyncio.Task[None], client: socket.socket) -> None:
-        client.close()  # for a task that was cancelled before it began
-        self._connections.discard(task)
-        self._slots.taken -= 1
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("a connection of the network proxy failed", exc_info=error)
+    async def _serve(self, client: socket.socket) -> None:
+        await ProxyConnection(client, self._connector, self._limits, self.refusals.add).run()
 
     def _turn_away(self, client: socket.socket) -> None:
         """Say so at once: a client that waits for a free connection looks like one that hangs."""

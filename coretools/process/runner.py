@@ -174,7 +174,7 @@ class Runner:
         with CancelScope(shield=True):
             await self._concurrency.cancel_all(self._limits.grace_seconds + 2 * reaper.KILL_SECONDS)
             if self._sandbox_pool is not None:
-                await self._sandbox_pool.close_proxies()
+                await self._sandbox_pool.network.aclose()
             with anyio.move_on_after(CLOSE_SECONDS):
                 await to_thread.run_sync(self._close_processes, limiter=CapacityLimiter(1), abandon_on_cancel=True)
 

@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from types import MappingProxyType
+from typing import Self
 
-from coretools.config.operator_policy import NetworkAccess
+from coretools.config.operator_policy import ConfinementPolicy, NetworkAccess
 from coretools.confinement.protected_paths import HiddenPath
 from coretools.redaction.argv import escape_unprintable
 from coretools.roots.path_text import printable
@@ -234,6 +235,13 @@ class NetworkPolicy:
     """The operator's setting for the network of commands."""
 
     access: NetworkAccess
+    expose: tuple[int, ...] = ()
+    """Ports of commands that the machine's loopback leads to."""
+
+    @classmethod
+    def of(cls, policy: ConfinementPolicy) -> Self:
+        """Return the setting in a policy."""
+        return cls(policy.network, policy.expose)
 
     @property
     def has_list(self) -> bool:
@@ -248,6 +256,9 @@ class NetworkPolicy:
 
     def state(self, tier: str) -> str:
         """Describe the state in one line, with the operator's option."""
+        return self._state(tier) + (f"; exposed on loopback: {self._ports()}" if self._exposes(tier) else "")
+
+    def _state(self, tier: str) -> str:
         if self.access == "allow":
             return "allowed to commands, by the operator"
         reason = f" ({LIST_NEEDS_FULL})" if self.has_list else ""
@@ -259,6 +270,10 @@ class NetworkPolicy:
 
     def instruction(self, tier: str | None) -> str:
         """Return the instruction for models that connect; the tier may still be unknown then."""
+        ports = f" The user's browser reaches a command's server on port {self._ports()} at http://localhost."
+        return self._instruction(tier) + (ports if self._exposes(tier) else "")
+
+    def _instruction(self, tier: str | None) -> str:
         if self.access == "allow" or tier == "none":
             return "Commands, builds and tests may use the network."
         if self.has_list and tier != "landlock":
@@ -278,10 +293,16 @@ class NetworkPolicy:
             return None
         if not self.is_denied(ending.tier):
             return (
-                f"{self.state('full')}; a program that does not use the proxy of the variables https_proxy and"
+                f"{self._state('full')}; a program that does not use the proxy of the variables https_proxy and"
                 " http_proxy has no network"
             )
-        return f"the network is {self.state(ending.tier or '')}"
+        return f"the network is {self._state(ending.tier or '')}"
+
+    def _exposes(self, tier: str | None) -> bool:
+        return bool(self.expose) and self.access != "allow" and tier in ("full", None)
+
+    def _ports(self) -> str:
+        return ", ".join(map(str, self.expose))
 
     def _hosts(self) -> str:
         entries = () if isinstance(self.access, str) else self.access

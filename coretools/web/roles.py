@@ -85,10 +85,13 @@ def _role(name: str, section: RoleSection, roots: tuple[str, ...], base: Setting
         profile = require_profile(section.profile or base.profile)
     except BadSetting as error:
         raise BadSetting(f"role {name}: {error}") from error
-    confinement = base.policy.confinement
+    # All roles and their principals share the machine's loopback: no port of commands is exposed there.
+    confinement = replace(
+        base.policy.confinement, network=section.network or base.policy.confinement.network, expose=()
+    )
     settings = replace(
         base,
-        policy=replace(base.policy, confinement=replace(confinement, network=section.network or confinement.network)),
+        policy=replace(base.policy, confinement=confinement),
         roots=roots,
         profile=profile,
         read_only=base.read_only or section.read_only,

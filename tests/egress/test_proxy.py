@@ -11,10 +11,11 @@ from dataclasses import replace
 
 import pytest
 
+from coretools.egress.acceptor import ConnectionSlots
 from coretools.egress.allow_list import AllowList
 from coretools.egress.connector import Connector, SystemResolver
 from coretools.egress.peer import PIECE_BYTES
-from coretools.egress.proxy import ConnectionSlots, EgressProxy
+from coretools.egress.proxy import EgressProxy
 from tests.egress.loopback import HIDDEN, LIMITS, LISTED, Internet, Server, connect_to, get, loopback, socks
 from tests.process.tree import until
 

@@ -207,6 +207,10 @@ roots = ['/d']
 network = ['pypi', 'example.com']
 """
     config = read_config(written(tmp_path, text), {}, {})
+    policy = tmp_path / "policy.toml"
+    policy.write_text("[confinement]\nexpose = [5173]\n")
+    for role in roles(config, tmp_path, "--policy", str(policy)).values():
+        assert role.settings.policy.confinement.expose == (), "network-21"
 
     def networks(*words: str) -> list[object]:
         return [role.settings.policy.confinement.network for role in roles(config, tmp_path, *words).values()]

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any
 import anyio
 
 import coretools
-from coretools.config.operator_policy import NetworkAccess
 from coretools.confinement.command_confinement import CommandConfinement, ScratchDirectories
 from coretools.confinement.namespaces import NamespacePlan
 from coretools.process.children import reaper
@@ -268,6 +267,25 @@ class ForkServerClient:
                     is_certain = self._has_view or self._process.poll() == 0
         return is_certain
 
+    async def make_socket(self, family: int) -> socket.socket:
+        """Have the fork server make a TCP socket in its network namespace; it does not block.
+
+        Raises:
+            OSError: the fork server is gone, or does not answer.
+        """
+        ours, theirs = socket.socketpair()
+        with ours:
+            with theirs:
+                socket.send_fds(self._control, [messages.SOCKETS[family]], [theirs.fileno()])
+            with anyio.fail_after(START_SECONDS):
+                await anyio.wait_readable(ours)
+            _, handles, _, _ = socket.recv_fds(ours, 1, 1, socket.MSG_CMSG_CLOEXEC)
+        if not handles:
+            raise ConnectionResetError
+        made = socket.socket(fileno=handles[0])
+        made.setblocking(False)
+        return made
+
     @property
     def is_gone(self) -> bool:
         """Whether the fork server, its namespaces and its control group are gone."""
@@ -343,15 +361,6 @@ def _start_process(config: ForkServerConfig, channel: socket.socket) -> subproce
             pass_fds=(file.fileno(), *(rule[0] for rule in config.rules or () if isinstance(rule[0], int))),
             start_new_session=True,
         )
-
-
-def gateway_to(access: NetworkAccess) -> "EgressGateway | None":
-    """Return the gateway to the operator's list of hosts; None without one."""
-    if isinstance(access, str):
-        return None
-    from coretools.egress.proxy import EgressGateway  # imported here: it would slow down every start
-
-    return EgressGateway.of(access)
 
 
 def fork_server_config(

@@ -1,6 +1,8 @@
 """What the server, its fork servers and their supervisors send each other."""
 
-from collections.abc import Sequence
+import socket
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 from coretools.confinement import landlock, namespaces
@@ -14,6 +16,9 @@ of commands whose supervisors have exited."""
 
 COVER_RESTORED, COVER_LOST = b"A", b"L"
 """Reports about a cover, followed by its path: it was lost and restored, or it can't be restored."""
+
+SOCKETS: Mapping[int, bytes] = MappingProxyType({socket.AF_INET: b"4", socket.AF_INET6: b"6"})
+"""Requests by family: make a TCP socket in the network namespace, and send it on the socket that comes along."""
 
 PAIR = 2
 """Sockets that come with a request for a command: one for its supervisor, one for the command."""

@@ -37,11 +37,11 @@ from coretools.process.fork_server.client import (
     ForkServerFailed,
     PreforkedProcess,
     fork_server_config,
-    gateway_to,
 )
 from coretools.process.fork_server.git_configs import GitConfigs
 from coretools.process.fork_server.messages import ForkServerConfig
 from coretools.process.fork_server.scratch import create, directory_outside_roots, remove
+from coretools.process.fork_server.view_network import ViewNetwork
 from coretools.roots.root import Root
 from coretools.roots.root_set import Roots
 
@@ -56,7 +56,6 @@ REFILL_SECONDS = 0.05
 
 
 if TYPE_CHECKING:
-    from coretools.egress.approvals import HostApprovals
     from coretools.egress.proxy import EgressGateway
 
 Environment = Mapping[str, str]
@@ -79,7 +78,7 @@ class SandboxPool:
         """`gateway` replaces the one that the policy's list of hosts stands for."""
         self._roots = roots
         self._policy = policy
-        self._gateway = gateway or gateway_to(policy.network)
+        self.network = ViewNetwork(policy, self._clients, gateway=gateway)
         self._confine = partial(confine, roots, policy, environment)
         self._masks = MaskFinder(roots)
         self._configs = GitConfigs(roots)
@@ -152,6 +151,8 @@ class SandboxPool:
             client = self._client if is_seen and self._client is not None and self._client.is_alive else None
             client = client or await self._current_client()
         self.require()
+        if self.tier == "full":
+            self.network.command_starts()
         asyncio.get_running_loop().call_later(REFILL_SECONDS, self.refill)
         return client.take()
 
@@ -173,9 +174,7 @@ class SandboxPool:
         async with self._lock:
             if not is_certain:
                 self._masks_in_view = None  # the next command gets a new view
-            reports = self._configs.command_ended(
-                () if is_certain else [*self._retired, *([self._client] if self._client else [])]
-            )
+            reports = self._configs.command_ended(() if is_certain else self._clients())
             return (*reports, *await self._write_configs())
 
     async def _write_configs(self) -> list[str]:
@@ -222,20 +221,10 @@ class SandboxPool:
         """Whether commands can see a path of the machine."""
         return self._commands is None or self.tier == "none" or self._commands.can_see(path)
 
-    @property
-    def approvals(self) -> "HostApprovals | None":
-        """What a person decided about hosts; None where there is no list of hosts."""
-        return None if self._gateway is None else self._gateway.approvals
-
-    async def close_proxies(self) -> None:
-        """End all connections of commands to other hosts."""
-        if self._gateway is not None:
-            await self._gateway.aclose()
-
     def close(self) -> None:
         """End every fork server, and with it every command, and clean up. Blocks shortly."""
         self._is_closed = True
-        clients = [*self._retired, *([self._client] if self._client is not None else [])]
+        clients = self._clients()
         for client in clients:
             client.close()
         for client in clients:
@@ -263,6 +252,10 @@ class SandboxPool:
             f"commands can't be confined on this machine ({why}), so none is run;"
             " the operator can allow them without confinement: --allow-unconfined"
         )
+
+    def _clients(self) -> list[ForkServerClient]:
+        """Return the fork servers that run, the newest first."""
+        return [*([self._client] if self._client is not None else []), *reversed(self._retired)]
 
     async def _current_client(self) -> ForkServerClient:
         if self._client is not None and not self._client.is_alive:
@@ -355,7 +348,7 @@ class SandboxPool:
         copies = self._configs.make_copies(place, masks) if masks is not None else None
         assert self._commands is not None
         group = group_for_commands(self._scratch.path, next(self._numbers), self._commands)
-        client = ForkServerClient(self._config(tier, masks, copies), group=group, gateway=self._gateway)
+        client = ForkServerClient(self._config(tier, masks, copies), group=group, gateway=self.network.gateway)
         if copies is not None:
             self._copies[client] = copies
         self.bounds = None if group is None else dict(group.bounds)

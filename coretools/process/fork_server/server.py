@@ -31,6 +31,7 @@ from coretools.process.fork_server.messages import (
     READY,
     REPORT_WHEN_EMPTY,
     RETIRE,
+    SOCKETS,
     ForkServerConfig,
     SocketRules,
 )
@@ -213,6 +214,8 @@ class _ForkServer:
         self._is_retiring = self._is_retiring or message == RETIRE
         if message == COMMAND and len(handles) == PAIR:
             self._fork(handles)
+        elif message in SOCKETS.values():
+            _send_socket(message, handles)
         elif message == REPORT_WHEN_EMPTY:
             self._report_when_empty(handles)
         return bool(message)
@@ -271,6 +274,14 @@ class _ForkServer:
                 with suppress(OSError):  # nobody waits any more
                     os.write(handle, b".")
             os.close(handle)
+
+
+def _send_socket(message: bytes, handles: Sequence[int]) -> None:
+    """Make a TCP socket, which belongs to the network namespace of this process for ever, and send it."""
+    family = next(family for family, word in SOCKETS.items() if word == message)
+    for handle in handles:
+        with socket.socket(fileno=handle) as channel, suppress(OSError), socket.socket(family) as made:
+            socket.send_fds(channel, [b"."], [made.fileno()], socket.MSG_DONTWAIT)
 
 
 if __name__ == "__main__":
