@@ -47,6 +47,10 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number in range(1_500):
         (top / "many" / f"a-file-with-a-rather-long-name-to-fill-the-answer-{number}").write_text("f(1);\n")
     git(top, "add", "many")
+    (top / "control").mkdir()
+    for number in range(150):
+        (top / "control" / f"{number}{chr(1) * 200}").write_text("f(1);\n")
+        (top / "control" / f"{number}{chr(0x6F22) * 80}").write_text("f(2);\n")
     (top / "failing.py").write_text(FAILING)
     return top
 
@@ -64,7 +68,10 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("list_directory", {"path": "many"}),
     ("search_text", {"pattern": "line", "limit": 500}),
     ("search_text", {"pattern": r"f\(1\)", "context": 3, "limit": 500}),
+    ("search_text", {"pattern": r"f\(1\)", "path": "control", "limit": 500}),
+    ("search_text", {"pattern": r"f\(2\)", "path": "control", "limit": 500}),
     ("search_files", {"glob": "*"}),
+    ("search_files", {"glob": "*\x01", "path": "control"}),
     ("git_status", {}),
     ("git_log", {"limit": 200}),
     ("git_diff", {}),
@@ -76,6 +83,7 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("run_command", {"command": "python3 failing.py", "wait_seconds": 60}),
     ("ci_test", {"command": "python3 failing.py"}),
     ("ci_build", {"command": "python3 failing.py"}),
+    ("run_command", {"command": "x" * 50_000}),
     ("get_diagnostics", {}),
 ]
 
@@ -95,6 +103,17 @@ def test_an_answer_fits_a_model(client: Peer, tool: str, arguments: dict[str, An
     assert 0 < len(text.encode()) <= MOST
     assert max(map(len, text.split("\n"))) <= LINE
     assert len(json.dumps(result.get("structuredContent", {}), separators=(",", ":"), ensure_ascii=False)) <= MOST
+
+
+def test_a_matching_line_fits_an_answer(client: Peer, large: Path) -> None:
+    """answers-1, answers-2: wait_run quotes the line that matched."""
+    (large / "long_line.py").write_text("print('here' + 'x' * 19_000, flush=True); input()")
+    started = client.call("run_command", command="python3 long_line.py", wait_seconds=0, stdin="")
+    run = started["content"][0]["text"].removeprefix("[").split()[0]
+    text = client.call("wait_run", run=run, pattern="here", seconds=60)["content"][0]["text"]
+    assert ", matched: herexx" in text
+    assert len(text.encode()) <= MOST
+    assert max(map(len, text.split("\n"))) <= LINE
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,9 @@ from coretools.roots.root import Directory
 HAS_PIDFD = sys.platform == "linux" and hasattr(os, "pidfd_open")
 """Whether a pidfd reports the exit of a child (Linux 5.3); elsewhere a thread waits for each child."""
 
+MAX_SHOWN_PROGRAM = 200
+"""Characters of a program's name in an error."""
+
 _STATUS_UNKNOWN = 256
 """Placeholder for an exit code that the kernel did not keep; real ones end at 255."""
 
@@ -172,18 +175,19 @@ def start_error(
 ) -> CoreError:
     """The error for a failed start of `argv` in `cwd` (entered as `place`): what is wrong, and what would work."""
     program = argv[0]
+    shown = program if len(program) <= MAX_SHOWN_PROGRAM else f"{program[:MAX_SHOWN_PROGRAM]}..."
     if error.filename == place:
         return CannotStart(f"{cwd.display_path}: can't be the working directory: {error.strerror}")
     if error.errno in (errno.EAGAIN, errno.ENOMEM):
-        return Busy(f"{program}: the system has no room for another process now; try again later")
+        return Busy(f"{shown}: the system has no room for another process now; try again later")
     if error.errno in (errno.EMFILE, errno.ENFILE):
-        return InputOutput(f"{program}: the server has no file descriptors left; try again when fewer commands run")
+        return InputOutput(f"{shown}: the server has no file descriptors left; try again when fewer commands run")
     if error.errno == errno.E2BIG:
         size = sum(len(os.fsencode(word)) + 1 for word in argv)
-        return CannotStart(f"{program}: argument list too long ({size} bytes); pass the data in a file or on stdin")
+        return CannotStart(f"{shown}: argument list too long ({size} bytes); pass the data in a file or on stdin")
     if error.errno == errno.ENOEXEC:
-        return CannotStart(f"{program}: has no #! line and no format that this system runs; try: sh {program}")
-    return CannotStart(f"{program or '(empty name)'}: {_reason(error, program, cwd, environment)}")
+        return CannotStart(f"{shown}: has no #! line and no format that this system runs; try: sh {shown}")
+    return CannotStart(f"{shown or '(empty name)'}: {_reason(error, program, cwd, environment)}")
 
 
 def _reason(error: OSError, program: str, cwd: Directory, environment: Mapping[str, str]) -> str:

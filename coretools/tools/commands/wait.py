@@ -13,6 +13,7 @@ from coretools.errors import InvalidArguments
 from coretools.operations.call import Call
 from coretools.process.fork_server.listeners import is_listening
 from coretools.process.jobs.job import Job
+from coretools.tools.answer_budget import cut_line
 from coretools.tools.execution_result import plain
 from coretools.tools.search.pattern import parse_pattern
 
@@ -30,6 +31,9 @@ LINE_BYTES = 8 * 1024
 
 MATCH_SECONDS = 1.0
 """Time limit for one piece; an ordinary pattern takes a thousandth of it."""
+
+MATCH_CHARACTERS = 500
+"""Characters shown of a matching line."""
 
 _RETURN = "\u240d"
 """A carriage return, made visible."""
@@ -86,7 +90,7 @@ class OutputMatcher:
         if found is None:
             return -1
         number = text.count("\n", 0, found.start())
-        self.line = text.split("\n")[number].strip()
+        self.line = cut_line(text.split("\n")[number].strip(), longest=MATCH_CHARACTERS)
         position = 0
         for _ in range(number + 1):
             position = data.find(b"\n", position) + 1

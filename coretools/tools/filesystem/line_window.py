@@ -5,7 +5,7 @@ of CRLF is part of the line. A newline at the end of the text starts no further 
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 
 from coretools.errors import InvalidArguments
@@ -26,6 +26,8 @@ class Window:
     """Number of the line in which `tail` begins."""
     is_part: bool = False
     """Whether `head` is a part of a line that was requested by its offset; it is not cut further."""
+    is_unfinished: bool = False
+    """Whether `head` is the start of one line that exceeds the budget."""
 
     def text(self, *, numbered: bool = False) -> str:
         """Return the text to show. Without `gap`, `note` and numbers it is the file, character for character."""
@@ -90,8 +92,10 @@ def count_lines(text: str) -> int:
     return text.count("\n") + (not text.endswith("\n") and text != "")
 
 
-def window(text: str, lines: LineRange, *, display_path: str, budget_bytes: int) -> Window:
-    """Return the requested lines, at most `budget_bytes` of UTF-8.
+def window(
+    text: str, lines: LineRange, *, display_path: str, budget_bytes: int, first_byte: int | None = None
+) -> Window:
+    """Return the requested lines, at most `budget_bytes` of UTF-8. `first_byte`: where the text of a UTF-8 file starts.
 
     Raises:
         InvalidArguments: `lines` is contradictory, or `offset` is past the end.
@@ -102,7 +106,12 @@ def window(text: str, lines: LineRange, *, display_path: str, budget_bytes: int)
     if lines.offset is None and lines.limit is None and lines.head is None:
         return _whole(text, budget_bytes)
     limit = lines.head if lines.head is not None else lines.limit
-    return _range(text, lines.offset or 1, limit, display_path, budget_bytes)
+    found = _range(text, lines.offset or 1, limit, display_path, budget_bytes)
+    if first_byte is None or not found.is_unfinished:
+        return found
+    start = _after_lines(text, 0, found.first - 1)
+    reached = first_byte + len(text[: start + len(found.head)].encode())
+    return replace(found, note=f"{found.note}; offset={found.first}@{reached} reads the rest of this line")
 
 
 def _whole(text: str, budget_bytes: int) -> Window:
@@ -146,7 +155,8 @@ def _range(text: str, offset: int, limit: int | None, display_path: str, budget_
         return Window(body, is_part=limit == 1)
     where = f"line {offset}" if last <= offset else f"lines {offset} to {last}"
     more = f"; offset={last + 1} reads on" if last < total else ""
-    return Window(body, note=f"{where} of {total}{omitted}{more}", first=offset, is_part=limit == 1)
+    note = f"{where} of {total}{omitted}{more}"
+    return Window(body, note=note, first=offset, is_part=limit == 1, is_unfinished=bool(omitted))
 
 
 def _last(text: str, count: int, budget_bytes: int) -> Window:
@@ -172,7 +182,7 @@ def _last(text: str, count: int, budget_bytes: int) -> Window:
         return Window(body)
     first = total - count_lines(body) + 1
     where = f"line {first}" if first >= total else f"lines {first} to {total}"
-    return Window(body, note=f"{where} of {total}{omitted}", first=first)
+    return Window(body, note=f"{where} of {total}{omitted}", first=first, is_part=bool(omitted))
 
 
 def _fitting(text: str, budget_bytes: int) -> str:

@@ -141,7 +141,7 @@ class _FileWindow:
             return CountedWindow(Window(data.decode()), _count(data))
         lines = _count(data)
         where = "end of the last line" if is_cut else "last line" if lines == 1 else f"last {lines} lines"
-        return CountedWindow(Window(data.decode(), note=f"{where}, of {self.source.size} bytes"))
+        return CountedWindow(Window(data.decode(), note=f"{where}, of {self.source.size} bytes", is_part=is_cut))
 
     def ends(self, budget: int) -> CountedWindow:
         """Return the start and the end of the file, or all of it."""

@@ -4,11 +4,13 @@ Each tool is a few lines between its arguments and `roots`, the only way to a fi
 their own: selecting lines, applying edits, formatting a diff.
 """
 
+import codecs
 import re
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from functools import partial
 from typing import Annotated
 
 from pydantic import Field
@@ -189,10 +191,9 @@ class FilesystemTools:
         if lines.cursor is not None:
             lines = replace(lines, offset=Cursor.parse(lines.cursor).line, cursor=None)
         text = decode(data, display_path)
-        _, content = self._within_answer(
-            lines,
-            lambda budget: CountedWindow(window(text.text, lines, display_path=display_path, budget_bytes=budget)),
-        )
+        first = {"utf-8": 0, "utf-8-sig": len(codecs.BOM_UTF8)}.get(text.encoding)
+        select = partial(window, text.text, lines, display_path=display_path, first_byte=first)
+        _, content = self._within_answer(lines, lambda budget: CountedWindow(select(budget_bytes=budget)))
         return FileText(
             content=content,
             encoding=text.encoding,

@@ -15,6 +15,7 @@ from coretools.roots.read import open_file
 from coretools.roots.root import RootedPath
 from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import content_bytes
+from coretools.tools.execution_result import escaped_name
 from coretools.tools.search.ignore import beneath, is_text_path
 from coretools.tools.search.pattern import Pattern
 
@@ -257,11 +258,12 @@ class Findings:
     def _add(self, path: str, file: SearchedText, found: list[Match]) -> None:
         """Add the lines that fit into the answer."""
         kept = FileFindings(path, [])
+        path_bytes = len(escaped_name(path).encode("utf-8", "replace"))
         for group in with_context(file, found, self.query.context):
             lines: list[MatchedLine] = []
             for line in group:
                 text = cut(line.text, line.column or 0, self.limits.search_line_bytes)
-                self._bytes += len(path) + len(text.encode("utf-8", "replace")) + len(f":{line.number}:\n")
+                self._bytes += path_bytes + len(text.encode("utf-8", "replace")) + len(f":{line.number}:\n")
                 if self._bytes > content_bytes(self.limits):
                     self.more = True
                     break

@@ -185,7 +185,7 @@ class SearchTools:
             if time.monotonic() >= deadline:
                 notes.append(f"stopped after {self._limits.search_seconds:g} s; there may be more")
                 break
-        paths = fitting(paths, content_bytes(self._limits))
+        paths = paths[: len(fitting(map(escaped_name, paths), content_bytes(self._limits)))]
         if total > len(paths):
             notes.append(f"{len(paths)} of {total} paths; narrow glob or path")
         elif not paths:

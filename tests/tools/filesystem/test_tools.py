@@ -1,6 +1,7 @@
 """The file tools on real files: read, write, list, delete, move (docs/specs/filesystem.md)."""
 
 import os
+import re
 import resource
 import stat
 import subprocess
@@ -98,6 +99,24 @@ def test_lines_are_chosen_by_offset_and_limit_head_or_tail(files: FilesystemTool
     assert files.read_file("a", head=1).text() == "1\n[line 1 of 4; offset=2 reads on]\n"
     assert files.read_file("a", tail=1).text() == "4\n[line 4 of 4]\n"
     assert files.read_file("a", tail=1).facts()["lines"] == 4
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("length", [3_000, 80_000])
+def test_a_long_line_can_be_read_to_its_end(files: FilesystemTools, top: Path, mark: str, length: int) -> None:
+    """filesystem-6, answers-3: from the offset that each part names; `tail` shows the end of it."""
+    line = "".join(map(str, range(length // 5))) + "\u6f22" * 500
+    (top / "a").write_text(f"{mark}first\n{line}", encoding="utf-8")
+    offset: int | str = 2
+    whole = ""
+    while True:
+        answer = files.read_file("a", offset=offset, limit=1).text()
+        whole += answer.split("\n")[0]
+        if (following := re.search(r"offset=(2@\d+) reads", answer)) is None:
+            break
+        offset = following[1]
+    assert whole == line
+    assert files.read_file("a", tail=1).text().split("\n")[0][-300:] == line[-300:]
 
 
 def test_lines_are_numbered_as_in_the_file(files: FilesystemTools, top: Path) -> None:
