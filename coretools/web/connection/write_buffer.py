@@ -81,7 +81,10 @@ class WriteBuffer(asyncio.Transport):
         """Close once everything is sent."""
         self._is_closing = True
         self._flush()
-        self._transport.close()
+        # A lost TLS transport is closed before its protocol is notified, and its second `close` makes its other methods
+        # fail (asyncio.sslproto).
+        if not self._transport.is_closing():
+            self._transport.close()
 
     def half_close(self) -> None:
         """Close the write side and continue reading."""

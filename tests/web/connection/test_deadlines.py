@@ -670,6 +670,20 @@ async def test_the_shutdown_waits_for_no_idle_tls_connection(certificate: Server
     assert len(read.partition(b"\r\n\r\n")[2]) == size + 4, "without its close_notify the read above would have failed"
 
 
+async def test_the_shutdown_meets_a_tls_connection_that_was_just_lost(certificate: ServerSection) -> None:
+    """http-18: asyncio closes its transport one turn of the event loop before it notifies the protocol."""
+    trusting = ssl.create_default_context(cafile=certificate.tls_certificate)
+    async with served(Recorder(), tls=tls_context(certificate)) as running:
+        reader, writer = await asyncio.open_connection("127.0.0.1", running.port, ssl=trusting)
+        writer.write(GET % b"one")
+        assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 ")
+        (one,) = running.state.connections
+        writer.transport.abort()
+        await until(one.transport.is_closing)
+        one.shutdown()
+        await until(lambda: running.connections == 0)
+
+
 async def test_beyond_the_connection_limit_no_tls_handshake_begins(certificate: ServerSection) -> None:
     """validation-4: the connection is closed at once; a handshake costs more than a slot."""
     limits = LimitsSection(connections=1)
