@@ -380,7 +380,7 @@ async def prepare(assembly: Assembly, name: str = "") -> None:
     `name` is the role, if there are several.
     """
     status = await _confinement_status(assembly)
-    if status is None:
+    if status is None or assembly.runner.is_closed:  # a reload replaced it meanwhile
         return
     role = f"{name}: " if name else ""
     level = logging.INFO if status.tier == "full" else logging.WARNING

@@ -45,7 +45,7 @@ PROC_SCAN_THREADS = 2
 """Concurrent scans of /proc."""
 
 CLOSE_SECONDS = 10.0
-"""Longest wait for the fork server and the watchdog at shutdown; they finish by themselves."""
+"""Longest wait for the fork server at shutdown, and for the watchdog; they finish by themselves."""
 
 
 class Runner:
@@ -95,6 +95,11 @@ class Runner:
     def environment(self) -> Mapping[str, str]:
         """Environment that children inherit, for callers that build a complete environment and need its PATH."""
         return dict(self._environment)
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._concurrency.is_closed
 
     @property
     def command_path(self) -> str:
@@ -169,19 +174,17 @@ class Runner:
 
     async def close(self) -> None:
         """Stop every run (TERM, grace, KILL), then the fork server and the watchdog. Bounded; callers get a result."""
-        if self._concurrency.is_closed:
+        if self.is_closed:
             return
         with CancelScope(shield=True):
             await self._concurrency.cancel_all(self._limits.grace_seconds + 2 * reaper.KILL_SECONDS)
-            if self._sandbox_pool is not None:
-                await self._sandbox_pool.network.aclose()
-            with anyio.move_on_after(CLOSE_SECONDS):
-                await to_thread.run_sync(self._close_processes, limiter=CapacityLimiter(1), abandon_on_cancel=True)
-
-    def _close_processes(self) -> None:
-        if self._sandbox_pool is not None:
-            self._sandbox_pool.close()
-        self._watchdog.close()
+            try:
+                with anyio.move_on_after(CLOSE_SECONDS):
+                    if self._sandbox_pool is not None:
+                        await self._sandbox_pool.close()
+            finally:
+                with anyio.move_on_after(CLOSE_SECONDS):
+                    await to_thread.run_sync(self._watchdog.close, limiter=CapacityLimiter(1), abandon_on_cancel=True)
 
     async def _start(
         self, run: AdmittedRun, argv: tuple[str, ...], cwd: Directory, options: RunOptions

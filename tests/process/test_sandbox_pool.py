@@ -8,9 +8,10 @@ import subprocess
 import sys
 import tempfile
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import anyio
@@ -33,7 +34,7 @@ from coretools.roots.read import open_directory
 from coretools.roots.root import RootSpec
 from coretools.roots.root_set import Roots
 from tests.docker_profile import under_profile
-from tests.process.tree import alive, is_alive, until, until_exists, until_exited, until_files
+from tests.process.tree import alive, children_of, is_alive, until, until_exists, until_exited, until_files
 from tests.protocol.peer import command_line, peer, processes_with
 from tests.starting import warm
 
@@ -486,6 +487,30 @@ async def test_a_directory_that_was_exchanged(tmp_path: Path) -> None:
         await runner.close()
     assert not is_there(tmp_path / "away" / "made")
     assert not is_there(tmp_path / "folder" / "made")
+
+
+async def test_the_end_at_any_moment_of_the_preparation(tmp_path: Path) -> None:
+    """confinement-46: it stops before its descriptors are closed; no process, descriptor or directory is left."""
+    for number in range(1500):  # so that a scan takes many turns of the event loop
+        (tmp_path / f"{number}").mkdir()
+    descriptors, children = len(os.listdir("/proc/self/fd")), children_of(os.getpid())
+    moments: dict[str, Callable[[pool.SandboxPool], object]] = {
+        "before": lambda _: True,
+        "scan": lambda mine: mine.scans,
+        "start of the fork server": lambda _: len(children_of(os.getpid()) - children) > 1,
+        "scan for control files": lambda mine: mine.tier,
+    }
+    for moment, is_reached in moments.items():
+        async with sandboxed(tmp_path) as place, anyio.create_task_group() as tasks:
+            tasks.start_soon(place.runner.prepare)
+            await until(partial(is_reached, place.sandbox_pool))
+            await place.runner.close()
+            scans = place.sandbox_pool.scans
+            await place.runner.prepare()
+            assert place.sandbox_pool.scans == scans, f"{moment}: a scan goes on with closed descriptors"
+            assert not is_there(place.sandbox_pool.scratch), moment
+            assert children_of(os.getpid()) == children, moment
+        assert len(os.listdir("/proc/self/fd")) <= descriptors, moment
 
 
 @pytest.mark.parametrize("how", ["asked for", "given back"])

@@ -3,7 +3,7 @@
 import os
 import platform
 from collections.abc import Callable, Iterable
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 
 import anyio
@@ -35,11 +35,11 @@ _FILE_EVENTS = 0x2 | 0x80 | 0x100 | 0x200
 """IN_MODIFY, IN_MOVED_TO, IN_CREATE, IN_DELETE."""
 
 
-async def until_files(folder: Path, condition: Callable[[], object]) -> None:
+async def until_files(folder: Path, condition: Callable[[], object], *, seconds: float = PATIENCE_SECONDS) -> None:
     """Wait until a condition on the files of a directory holds; it is evaluated after each change (inotify)."""
     directory = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        with closing(InotifyWatches()) as watches, anyio.fail_after(PATIENCE_SECONDS):
+        with closing(InotifyWatches()) as watches, anyio.fail_after(seconds):
             watches.add(directory, events=_FILE_EVENTS)
             while not condition():
                 await anyio.wait_readable(watches.fileno())
@@ -81,6 +81,16 @@ def is_alive(pid: int) -> bool:
     except OSError:
         return False
     return fields[0] not in (b"Z", b"X") or int(fields[17]) > 1
+
+
+def children_of(parent: int) -> set[int]:
+    """The children of a process, with those that it has not reaped."""
+    found = set()
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        with suppress(OSError):
+            if int(Path(f"/proc/{name}/stat").read_bytes().rpartition(b")")[2].split()[1]) == parent:
+                found.add(int(name))
+    return found
 
 
 def carriers(marker: str) -> list[int]:

@@ -15,7 +15,6 @@ from itertools import count
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
-import anyio
 from anyio import CapacityLimiter, to_thread
 
 from coretools.config.operator_policy import TIERS, ConfinementPolicy
@@ -38,6 +37,7 @@ from coretools.process.fork_server.client import (
     PreforkedProcess,
     fork_server_config,
 )
+from coretools.process.fork_server.closable_lock import ClosableLock
 from coretools.process.fork_server.git_configs import GitConfigs
 from coretools.process.fork_server.messages import ForkServerConfig
 from coretools.process.fork_server.scratch import create, directory_outside_roots, remove
@@ -64,7 +64,7 @@ Confine = Callable[[Roots, ConfinementPolicy, Environment], CommandConfinement]
 
 
 class SandboxPool:
-    """The sandbox of one server. `close` must be called; it blocks shortly."""
+    """The sandbox of one server. `close` must be called."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class SandboxPool:
         self._masks = MaskFinder(roots)
         self._configs = GitConfigs(roots)
         self._copies: dict[ForkServerClient, ConfigCopies] = {}
-        self._lock = anyio.Lock()
+        self._lock = ClosableLock()
         self._limiter = CapacityLimiter(1)
         self._commands: CommandConfinement | None = None
         self._scratch = ScratchDirectories(f"{directory_outside_roots(roots, policy)}/coretools-{token_hex(8)}")
@@ -96,7 +96,6 @@ class SandboxPool:
         """Number of scans for hidden files."""
         self._grants: tuple[object, ...] = ()
         self._retired: list[ForkServerClient] = []
-        self._is_closed = False
         self.has_fork_server = sys.platform == "linux"
         """False: commands are plain children, in tier `none`."""
         self._numbers = count(1)
@@ -124,11 +123,11 @@ class SandboxPool:
     async def prepare(self) -> ConfinementStatus:
         """Find the tier, prefork processes, and return how commands are confined."""
         if self.has_fork_server:
-            async with self._lock:
-                try:
+            try:
+                async with self._lock.until_closed():
                     await self._current_client()
-                except ForkServerFailed as error:
-                    self.missing.setdefault("full", str(error))
+            except ForkServerFailed as error:
+                self.missing.setdefault("full", str(error))
             await self.control_files()  # the first scan is slow; the first command need not wait for it
         is_whole = self._masks_in_view is None or self._masks_in_view.is_complete
         tier = self.tier or "none"
@@ -145,7 +144,7 @@ class SandboxPool:
             OSError: no descriptors left.
         """
         asked = time.monotonic_ns()
-        async with self._lock:
+        async with self._lock.until_closed():
             # A scan that began after this call covers it: calls that waited share one.
             is_seen = self._scanned_ns > asked
             client = self._client if is_seen and self._client is not None and self._client.is_alive else None
@@ -179,7 +178,7 @@ class SandboxPool:
 
     async def _write_configs(self) -> list[str]:
         """Write pending changes to configurations if no command runs; return sentences for the result."""
-        if not self._configs.can_write or self._is_closed:
+        if not self._configs.can_write or self._lock.is_closed:
             return []
         self._scanned_ns = 0  # the last scan is outdated
         return await to_thread.run_sync(self._configs.write, limiter=self._limiter)
@@ -197,7 +196,7 @@ class SandboxPool:
 
     def refill(self) -> None:
         """Prefork new processes; called after a command has ended, so as not to slow it down."""
-        if self._client is not None and not self._is_closed:
+        if self._client is not None and not self._lock.is_closed:
             with suppress(OSError):
                 self._client.fill()
 
@@ -207,8 +206,8 @@ class SandboxPool:
         Scans the directories that changed; empty if that fails.
         """
         asked = time.monotonic_ns()
-        with suppress(OSError):
-            async with self._lock:
+        with suppress(OSError, ForkServerFailed):
+            async with self._lock.until_closed():
                 if self._listed_ns <= asked:  # calls that waited share one scan
                     began = time.monotonic_ns()
                     await self._masks.list_in_slices(self._limiter)
@@ -221,15 +220,22 @@ class SandboxPool:
         """Whether commands can see a path of the machine."""
         return self._commands is None or self.tier == "none" or self._commands.can_see(path)
 
-    def close(self) -> None:
-        """End every fork server, and with it every command, and clean up. Blocks shortly."""
-        self._is_closed = True
-        clients = self._clients()
+    async def close(self) -> None:
+        """End every fork server, and with it every command, and clean up."""
+        self._lock.close()
+        await self.network.aclose()
+        for client in self._clients():  # even if a scan that hangs never gives the lock back
+            client.close()
+        # A scan may be using the descriptors that are closed now, and their numbers belong to other files soon.
+        async with self._lock:
+            await to_thread.run_sync(self._release, limiter=CapacityLimiter(1), abandon_on_cancel=True)
+
+    def _release(self) -> None:
+        clients, self._retired, self._client = self._clients(), [], None
         for client in clients:
             client.close()
         for client in clients:
             client.wait()
-        self._retired, self._client = [], None
         self._masks.close()
         self._configs.close()
         if self._commands is not None:
