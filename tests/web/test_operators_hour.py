@@ -6,6 +6,7 @@ Each stage is a function that finds the server as the one before it left it (doc
 import signal
 import ssl
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
 from coretools.web.auth.hashed_tokens import create_token
-from tests.process.tree import until
+from tests.process.tree import until_exists, until_files
 from tests.web.by_hand import Hand, messages_in
 from tests.web.certificates import Certificate, write_certificate
 from tests.web.http_server_peer import HttpServer, http_server
@@ -40,7 +41,7 @@ tokens = "{tokens}"
 
 [roles.hurried]
 roots = ["{root}:ro"]
-requests_per_second = 20
+requests_per_second = 5
 burst = 5
 
 [roles.default]
@@ -61,7 +62,7 @@ class Hour:
 
     async def logged(self, **facts: object) -> None:
         """Wait for a line with these facts; a request is logged after its response is sent."""
-        await until(lambda: any(facts.items() <= line.items() for line in self.server.lines), seconds=SECONDS)
+        await self._log_has(lambda: any(facts.items() <= line.items() for line in self.server.lines))
 
     def token(self, name: str, role: str = "default") -> str:
         """Create a token."""
@@ -78,8 +79,11 @@ class Hour:
         """Level and text of the log line about a reload."""
         before = len(self._of_reloads())
         self.server.process.send_signal(signal.SIGHUP)
-        await until(lambda: len(self._of_reloads()) > before, seconds=SECONDS)
+        await self._log_has(lambda: len(self._of_reloads()) > before)
         return self._of_reloads()[before]
+
+    async def _log_has(self, condition: Callable[[], bool]) -> None:
+        await until_files(self.server.log.parent, condition, seconds=SECONDS)
 
     def _of_reloads(self) -> list[tuple[str, str]]:
         lines = self.server.lines
@@ -110,13 +114,13 @@ async def test_an_operators_hour(tmp_path: Path) -> None:
 
 
 async def no_connection_is_lost_at_the_rate_limit(hour: Hour) -> None:
-    """validation-9, validation-28: 400 requests over TLS on persistent connections; each gets its response."""
+    """validation-9, validation-28: 200 requests over TLS on persistent connections; each gets its response."""
     statuses: Counter[int] = Counter()
     async with hour.client() as http:
         hand = Hand(http, hour.server.url, token=hour.token("hasty", "hurried"))
 
         async def ask() -> None:
-            for _ in range(50):
+            for _ in range(25):
                 answer = await hand.stateless("tools/call", "read_file", arguments={"path": "a.txt"})
                 statuses[answer.status_code] += 1
                 assert "connection" not in answer.headers
@@ -125,7 +129,7 @@ async def no_connection_is_lost_at_the_rate_limit(hour: Hour) -> None:
             for _ in range(8):
                 tasks.start_soon(ask)
     assert statuses.keys() == {200, 429}
-    assert statuses.total() == 400
+    assert statuses.total() == 200
 
 
 async def no_session_is_lost_at_the_rate_limit(hour: Hour) -> None:
@@ -134,6 +138,9 @@ async def no_session_is_lost_at_the_rate_limit(hour: Hour) -> None:
     async with hour.client(hour.token("patient", "hurried")) as http:
         transport = streamable_http_client(hour.server.url, http_client=http)
         async with Client(transport, mode="legacy") as client:
+            # The fourth request of five. Without it the SDK's client asks for the list after its first answered call,
+            # to check the result against the schema, and the refusal of that request is raised for the call.
+            await client.list_tools()
 
             async def ask() -> None:
                 try:
@@ -264,7 +271,7 @@ async def the_shutdown_answers_every_request(hour: Hour) -> None:
             ended.append(await hand.call("run_command", command=waiting))
 
         tasks.start_soon(call)
-        await until((hour.root / "up").exists)
+        await until_exists(hour.root / "up")
         hour.server.process.send_signal(signal.SIGTERM)
         await hour.logged(message="ending: SIGTERM")
         for ask in (
