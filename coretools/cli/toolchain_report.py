@@ -60,7 +60,7 @@ class ToolchainReport:
         ]
         names = [f"{one.name} ({plain(one.place)})" for one in self.toolchains.found]
         lines.append(f"toolchains in the home: {', '.join(names) or 'none'}")
-        lines += [f"not on PATH, added at its end for commands: {plain(entry)}" for entry in self.toolchains.added]
+        lines += [f"not on PATH, added for commands: {plain(entry)}" for entry in self.toolchains.added]
         for program, version in self.versions.items():
             where = self.which(program)
             lines.append(f"{program}: {version}" + (f" ({plain(where)})" if where else ""))

@@ -9,6 +9,7 @@ import os
 import pwd
 import stat
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from coretools.confinement.toolchains import VENV_FILE, is_in
 
@@ -24,19 +25,35 @@ SYSTEM_DIRECTORIES = frozenset(
 """Entries that every PATH has. Others in the server's PATH were put there by who started it."""
 
 
-def merged_path(server: str, login: Sequence[str], programs: Iterable[str], *, roots: Sequence[str]) -> str:
+class Programs(NamedTuple):
+    """The directories of programs of found toolchains."""
+
+    chosen: tuple[str, ...] = ()
+    """Of those with a default version that the user chose."""
+    others: tuple[str, ...] = ()
+
+
+def merged_path(server: str, login: Sequence[str], programs: Programs, *, roots: Sequence[str]) -> str:
     """Return the PATH of commands.
 
     First what whoever started the server added to its PATH (an activated environment), then the login shell's order,
-    then the rest of the server's PATH. `programs`, the directories of found toolchains, come last: they make more
-    programs available and replace none.
+    then the rest of the server's PATH, then the programs of found toolchains, which replace none.
+
+    Version managers are set up for interactive shells alone, usually. So a version that the user chose as the default
+    precedes the system's directories where the login shell decides and does not have its directory.
     """
-    usual = [entry for entry in login if is_usable(entry, roots)]
+    usual = _usable(login, roots)
     given = server.split(os.pathsep) if server else []
-    own = [entry for entry in given if entry not in usual and entry not in SYSTEM_DIRECTORIES] if usual else []
-    found = [entry for entry in programs if is_usable(entry, roots)]
-    chosen = dict.fromkeys([*own, *usual, *given, *found])
-    return os.pathsep.join(list(chosen)[:MAX_ENTRIES])
+    own = [entry for entry in given if entry not in {*usual, *SYSTEM_DIRECTORIES}] if usual else []
+    at = next((number for number, entry in enumerate(usual) if entry in SYSTEM_DIRECTORIES), len(usual))
+    chosen, others = _usable(programs.chosen, roots), _usable(programs.others, roots)
+    before = [entry for entry in chosen if usual and entry not in usual]
+    merged = dict.fromkeys([*own, *usual[:at], *before, *usual[at:], *given, *chosen, *others])
+    return os.pathsep.join(list(merged)[:MAX_ENTRIES])
+
+
+def _usable(entries: Iterable[str], roots: Iterable[str]) -> list[str]:
+    return [entry for entry in entries if is_usable(entry, roots)]
 
 
 def tool_path(server: str, writable: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from stat import S_ISREG
 
 from coretools.confinement.allowed_paths import Grant, outermost
-from coretools.confinement.command_path import merged_path
+from coretools.confinement.command_path import Programs, merged_path
 from coretools.confinement.landlock import RUN
 from coretools.confinement.toolchain_secrets import grantable_parts
 from coretools.confinement.toolchains import (
@@ -139,9 +139,13 @@ def user_toolchains(sources: ToolchainSources) -> UserToolchains:
     environment, home = sources.environment, sources.home
     private = _PrivatePlaces(home)
     found = tuple(filter(None, map(private.without, find_toolchains(environment, home))))
-    programs = [path for one in found for path in one.programs]
-    given = merged_path(environment.get("PATH", ""), sources.login_path, (), roots=sources.roots).split(os.pathsep)
-    path = merged_path(environment.get("PATH", ""), sources.login_path, programs, roots=sources.roots)
+    programs = Programs(
+        tuple(path for one in found if one.is_chosen for path in one.programs),
+        tuple(path for one in found if not one.is_chosen for path in one.programs),
+    )
+    server = environment.get("PATH", "")
+    given = merged_path(server, sources.login_path, Programs(), roots=sources.roots).split(os.pathsep)
+    path = merged_path(server, sources.login_path, programs, roots=sources.roots)
     variables = {name: value for one in reversed(found) for name, value in one.variables.items()}
     return UserToolchains(
         path=path,

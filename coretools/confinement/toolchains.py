@@ -8,10 +8,12 @@ import os
 import pwd
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import NamedTuple
+
+from coretools.confinement.inotify import LOCAL, MountTable
 
 MAX_MATCHES = 64
 """Most entries that one pattern of the table stands for."""
@@ -35,13 +37,19 @@ class Toolchain:
     granted: tuple[str, ...]
     """Parts that commands may read and execute; `.` is the whole directory."""
     programs: tuple[str, ...] = ()
-    """Directories of programs, added at the end of PATH."""
+    """Directories of programs, added to PATH."""
+    default: str = ""
+    """A part that exists when the user chose a default version, which precedes the system's programs then."""
     variable: str = ""
     """Names the directory; set for commands, since they may have another home."""
     locator: str = ""
     """Names the directory, and is not set for commands."""
     sets: tuple[tuple[str, str], ...] = ()
     """Further variables for commands, with the parts that they name."""
+
+    def has_default(self, place: str) -> bool:
+        """Whether the user chose a default version of the toolchain that is installed at a place."""
+        return bool(self.default) and os.path.exists(f"{place}/{self.default}")
 
 
 TOOLCHAINS = (
@@ -50,6 +58,7 @@ TOOLCHAINS = (
         places=(".pyenv",),
         granted=("bin", "libexec", "shims", "versions", "plugins", "pyenv.d", "completions", "version"),
         programs=("shims", "bin"),
+        default="version",
         variable="PYENV_ROOT",
     ),
     Toolchain(name="uv Pythons", places=(".local/share/uv/python",), granted=(".",), variable="UV_PYTHON_INSTALL_DIR"),
@@ -82,6 +91,7 @@ TOOLCHAINS = (
         name="nvm",
         places=(".nvm", ".config/nvm"),
         granted=("versions", "alias", "nvm.sh", "nvm-exec", "bash_completion"),
+        default="alias/default",
         variable="NVM_DIR",
     ),
     Toolchain(
@@ -89,6 +99,7 @@ TOOLCHAINS = (
         places=(".local/share/fnm", ".fnm"),
         granted=("fnm", "node-versions", "aliases"),
         programs=("aliases/default/bin",),
+        default="aliases/default",
         variable="FNM_DIR",
     ),
     Toolchain(
@@ -96,6 +107,7 @@ TOOLCHAINS = (
         places=(".volta",),
         granted=("bin", "tools", "layout.v*"),
         programs=("bin",),
+        default="tools/user/platform.json",
         variable="VOLTA_HOME",
     ),
     Toolchain(
@@ -131,6 +143,7 @@ TOOLCHAINS = (
         places=(".sdkman",),
         granted=("candidates",),
         programs=("candidates/*/current/bin",),
+        default="candidates",
         variable="SDKMAN_DIR",
         sets=(("JAVA_HOME", "candidates/java/current"),),
     ),
@@ -156,6 +169,7 @@ TOOLCHAINS = (
         places=(".rbenv",),
         granted=("bin", "libexec", "shims", "versions", "plugins", "rbenv.d", "completions", "version"),
         programs=("shims", "bin"),
+        default="version",
         variable="RBENV_ROOT",
     ),
     Toolchain(
@@ -193,6 +207,8 @@ class FoundToolchain(NamedTuple):
     granted: tuple[str, ...]
     """Paths that exist; still to be checked for what may never be granted."""
     programs: tuple[str, ...]
+    is_chosen: bool
+    """Whether the user chose a default version."""
     variables: Mapping[str, str]
 
 
@@ -231,7 +247,9 @@ def _found_at(row: Toolchain, place: str) -> FoundToolchain | None:
         programs += _default_node(place)
     variables = {row.variable: place} if row.variable else {}
     variables |= {name: path for name, part in row.sets for path in _matches(place, part)}
-    return FoundToolchain(row.name, place, granted, tuple(filter(os.path.isdir, programs)), variables)
+    return FoundToolchain(
+        row.name, place, granted, tuple(filter(os.path.isdir, programs)), row.has_default(place), variables
+    )
 
 
 def _matches(place: str, part: str) -> list[str]:
@@ -309,11 +327,29 @@ def find_venvs(environment: Mapping[str, str], home: str, roots: Iterable[str]) 
 
 
 def _venv_names(directory: str) -> Iterator[str]:
-    if os.path.realpath(directory) == "/":
+    place = os.path.realpath(directory)
+    if place == "/":
         return
-    for name in names_in(directory):
+    may_block = _mounted_from_elsewhere(place)
+    for name in names_in(place):
+        # Nor a link, which may lead to such a file system.
+        if name in may_block or os.path.islink(f"{place}/{name}"):
+            continue
         if is_venv(f"{directory}/{name}") and _is_own(f"{directory}/{name}"):
             yield name
+
+
+def _mounted_from_elsewhere(directory: str) -> set[str]:
+    """Return the names in a directory at which file systems are mounted that may not answer, such as those of servers.
+
+    One beside a root may be dead, and would block every command for ever.
+    """
+    try:
+        with closing(MountTable((directory,))) as table:
+            table.changed()
+            return {name for name in table.names.get(directory, ()) if table.kinds[f"{directory}/{name}"] not in LOCAL}
+    except OSError:
+        return set()
 
 
 def _is_own(path: str) -> bool:

@@ -3,7 +3,6 @@
 A line without shell syntax needs none: its program is started directly.
 """
 
-import os
 import re
 import shutil
 from collections.abc import Mapping
@@ -50,13 +49,12 @@ WITHOUT_TERMINAL: Mapping[str, str] = MappingProxyType(
 """For a command without a terminal: its output comes at once, and no editor, pager or prompt waits for anybody."""
 
 
-def shell_argv(line: str, environment: Mapping[str, str]) -> list[str]:
-    """Return the argv that makes a shell run a line, without a profile, rc file or history.
+def shell_argv(line: str, path: str) -> list[str]:
+    """Return the argv that makes a shell on this PATH run a line, without a profile, rc file or history.
 
     Raises:
         CannotStart: there is no shell. Unsupported: the line needs bash, which is not there.
     """
-    path = environment.get("PATH", os.defpath)
     bash = shutil.which("bash", path=path)
     if bash is not None:
         return [bash, "--noprofile", "--norc", "-c", line]

@@ -48,7 +48,7 @@ def test_init_writes_a_policy_that_a_server_accepts(home: Path, capsys: pytest.C
     assert ('network = ["pypi", "npm", "go"]' in text) is ("in tier full" in text)
     assert f"node: v22.1.0 ({home}/.nvm/versions/node/v22.1.0/bin/node)" in said
     assert "will not work: uv: not found in PATH" in said
-    assert f"added at its end for commands: {home}/.nvm/versions/node/v22.1.0/bin" in said
+    assert f"added for commands: {home}/.nvm/versions/node/v22.1.0/bin" in said
     with pytest.raises(AlreadyExists, match="left as it is"):
         init(settings(home), environment, None)
     with pytest.raises(SystemExit) as ended:

@@ -12,7 +12,7 @@ from anyio import to_thread
 
 from coretools.config.options import with_login_path
 from coretools.config.settings import Limits, Settings
-from coretools.confinement.command_path import is_usable, merged_path
+from coretools.confinement.command_path import Programs, is_usable, merged_path
 from coretools.confinement.toolchain_grants import ToolchainSources, path_links, user_toolchains
 from coretools.errors import BadSetting
 from coretools.process.login_shell import NO_SHELLS, LoginShell
@@ -224,9 +224,10 @@ def test_no_command_can_put_a_git_in_place_of_that_of_the_tools(home: Path, tmp_
     for name in ("git", "rg"):
         program(tmp_path / "open" / name, "x").write_text(planted)
     with served(home, "--no-login-path", tier=tier, PATH=path) as client:
-        for name in ("git", "rg"):
+        for name in ("git", "rg", "bash"):
             client.call("write_file", path=f".venv/bin/{name}", content=planted)
             text_of(client, f"chmod 755 .venv/bin/{name}")
+        assert text_of(client, "echo one; echo two").splitlines()[:2] == ["one", "two"]
         assert "text" in str(client.call("git_status"))
         assert "found here" in str(client.call("search_text", pattern="found"))
         assert not (project / "planted").exists()
@@ -273,6 +274,21 @@ async def test_whatever_a_login_shell_does_it_ends_with_all_that_it_started(home
         names = {line.partition("=")[0] for line in (home / "seen").read_text().splitlines()}
         assert {"HOME", "PATH"} <= names
         assert names.isdisjoint({"SECRET_TOKEN", "PYTHONPATH"})
+
+
+@pytest.mark.skipif(NO_SHELL, reason="this user has no login shell")
+def test_the_default_version_of_a_version_manager_precedes_the_programs_of_the_system(home: Path) -> None:
+    """toolchains-6: managers are set up for interactive shells; without a default, and by itself, nothing precedes."""
+    profile(home, "PATH=$PATH:/no/such\n")
+    program(home / ".nvm/versions/node/v22.1.0/bin/sort", "chosen")
+    program(home / ".rbenv/shims/uniq", "not chosen")
+    (home / ".nvm/alias").mkdir()
+    (home / ".nvm/alias/default").write_text("22\n")
+    with served(home) as client:
+        assert text_of(client, "sort --version").splitlines()[0] == "chosen"
+        assert "not chosen" not in text_of(client, "uniq --version")
+    with served(home, "--no-login-path") as client:
+        assert "chosen" not in text_of(client, "sort --version")
 
 
 def test_only_servers_that_a_desktop_client_starts_read_the_login_shell() -> None:
@@ -329,10 +345,15 @@ def test_path_of_commands_keeps_the_order_of_who_started_the_server(tmp_path: Pa
     for name in names:
         os.mkdir(name, 0o755)
     venv, login, found = names
-    merged = merged_path(f"{venv}:/usr/bin:/bin", [login, "/usr/bin"], [found, login], roots=())
+    programs = Programs(others=(found, login))
+    merged = merged_path(f"{venv}:/usr/bin:/bin", [login, "/usr/bin"], programs, roots=())
     assert merged == f"{venv}:{login}:/usr/bin:/bin:{found}"
-    assert merged_path(f"/usr/bin:{venv}", [], [], roots=()) == f"/usr/bin:{venv}"
-    assert merged_path("", ["relative", "/no/such"], [], roots=()) == ""
+    chosen = Programs(chosen=(found, login))
+    assert merged_path("/usr/bin", [login, "/usr/bin"], chosen, roots=()) == f"{login}:{found}:/usr/bin"
+    assert merged_path(f"{found}:/bin", ["/usr/bin", login], chosen, roots=()) == f"{found}:/usr/bin:{login}:/bin"
+    assert merged_path("/usr/bin", [], chosen, roots=()) == f"/usr/bin:{found}:{login}"
+    assert merged_path(f"/usr/bin:{venv}", [], Programs(), roots=()) == f"/usr/bin:{venv}"
+    assert merged_path("", ["relative", "/no/such"], Programs(), roots=()) == ""
     inner = tmp_path / "venv" / "bin"
     inner.mkdir()
     for mode, usable in ((0o755, True), (0o777, False), (0o1777, False)):

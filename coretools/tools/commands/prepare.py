@@ -73,7 +73,7 @@ async def prepare_command(
     if not needs_shell(command):
         return PreparedCommand(split(command), options)
     parsed = await anyio.to_thread.run_sync(parse_line, command)
-    argv = shell_argv(command, runner.environment)
+    argv = shell_argv(command, runner.tool_path)
     return PreparedCommand(argv, replace(options, line=command), is_readable=parsed.is_readable)
 
 
