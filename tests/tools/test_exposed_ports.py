@@ -79,45 +79,76 @@ def serving(folder: Path, *ports: int, tier: str = "full") -> Iterator[Peer]:
         yield client
 
 
-@needs_namespaces
-def test_a_server_of_a_command_is_reached_on_its_exposed_port_and_on_no_other(tmp_path: Path) -> None:
-    """network-17, network-18, network-19: over IPv4 and IPv6; the last view comes first."""
-    port, other = free_port(), free_port()
-    with serving(tmp_path, port) as client:
-        assert f"; exposed on loopback: {port}\n" in text_of(client.call("get_diagnostics"))
-        first = start(client, "127.0.0.1", port, "first")
-        start(client, "127.0.0.1", other, "not exposed")
-        assert fetched(port) == "first"
-        assert fetched(port, "::1") in ("first", ""), "where there is IPv6"
-        assert fetched(other) == ""
-
-        (tmp_path / "root" / ".env").write_text("SECRET=1\n")  # hidden: the next command has another view
-        client.call("run_command", command="true")
-        assert fetched(port) == "first", "a view that goes on keeps its port"
-        start(client, "::1", port, "second")
-        assert fetched(port) == "second"
-        client.call("stop_run", run=first)
-        assert fetched(port) == "second"
+@pytest.fixture(scope="module")
+def exposing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Peer, Path, int]]:
+    """A server that exposes a port, its folder, and the port."""
+    folder, port = tmp_path_factory.mktemp("exposing"), free_port()
+    with serving(folder, port) as client:
+        yield client, folder, port
         assert client.end() == 0
     with socket.create_server(("127.0.0.1", port)):
         """The port is free again."""
 
 
 @needs_namespaces
-async def test_clients_that_find_nobody_or_are_too_many_harm_nobody(tmp_path: Path) -> None:
-    """network-20: a reset where nothing listens, and for those beyond the limit; then the next one is served."""
-    port = free_port()
-    with serving(tmp_path, port) as client:
-        client.call("run_command", command="true")
-        assert fetched(port) == ""
-        run = start(client, "127.0.0.1", port, "served")
-        idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(MAX_CONNECTIONS + 20)]
-        for one in idle:
-            one.close()
-        await until(lambda: fetched(port) == "served")
+def test_a_server_of_a_command_is_reached_on_its_exposed_port_and_on_no_other(
+    exposing: tuple[Peer, Path, int],
+) -> None:
+    """network-17, network-18, network-19: over IPv4 and IPv6; the last view comes first."""
+    client, folder, port = exposing
+    other = free_port()
+    assert f"; exposed on loopback: {port}\n" in text_of(client.call("get_diagnostics"))
+    first = start(client, "127.0.0.1", port, "first")
+    unexposed = start(client, "127.0.0.1", other, "not exposed")
+    assert fetched(port) == "first"
+    assert fetched(port, "::1") in ("first", ""), "where there is IPv6"
+    assert fetched(other) == ""
+
+    (folder / "root" / ".env").write_text("SECRET=1\n")  # hidden: the next command has another view
+    client.call("run_command", command="true")
+    assert fetched(port) == "first", "a view that goes on keeps its port"
+    second = start(client, "::1", port, "second")
+    assert fetched(port) == "second"
+    client.call("stop_run", run=first)
+    assert fetched(port) == "second"
+    for run in (second, unexposed):
         client.call("stop_run", run=run)
-        assert fetched(port) == ""
-        assert text_of(client.call("run_command", command="echo goes on")) == "goes on"
+
+
+@needs_namespaces
+async def test_clients_that_find_nobody_or_are_too_many_harm_nobody(exposing: tuple[Peer, Path, int]) -> None:
+    """network-20: a reset where nothing listens, and for those beyond the limit; then the next one is served."""
+    client, _, port = exposing
+    client.call("run_command", command="true")
+    assert fetched(port) == ""
+    run = start(client, "127.0.0.1", port, "served")
+    idle = [socket.create_connection(("127.0.0.1", port)) for _ in range(MAX_CONNECTIONS + 20)]
+    for one in idle:
+        one.close()
+    await until(lambda: fetched(port) == "served")
+    client.call("stop_run", run=run)
+    assert fetched(port) == ""
+    assert text_of(client.call("run_command", command="echo goes on")) == "goes on"
+
+
+@needs_namespaces
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium")
+def test_a_browser_outside_opens_a_page_that_fetches_from_the_server(
+    exposing: tuple[Peer, Path, int], tmp_path: Path
+) -> None:
+    """network-17"""
+    client, _, port = exposing
+    run = start(client, "127.0.0.1", port, "from the view")
+    words = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000", "--dump-dom"]
+    done = subprocess.run(
+        [*words, f"--user-data-dir={tmp_path / 'profile'}", f"http://localhost:{port}/"],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    client.call("stop_run", run=run)
+    assert "read from the view" in done.stdout, done.stderr
 
 
 @needs_namespaces
@@ -134,21 +165,6 @@ def test_a_port_that_another_program_has_is_exposed_once_it_is_free(tmp_path: Pa
             assert client.process.stderr is not None
             log = client.process.stderr.read().decode()
     assert log.count(f"port {port} is not exposed: ") == 1
-
-
-@needs_namespaces
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs Chromium")
-def test_a_browser_outside_opens_a_page_that_fetches_from_the_server(tmp_path: Path) -> None:
-    """network-17"""
-    port = free_port()
-    with serving(tmp_path, port) as client:
-        start(client, "127.0.0.1", port, "from the view")
-        words = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=20000", "--dump-dom"]
-        profile = f"--user-data-dir={tmp_path / 'profile'}"
-        done = subprocess.run(
-            [*words, profile, f"http://localhost:{port}/"], capture_output=True, text=True, timeout=120, check=False
-        )
-    assert "read from the view" in done.stdout, done.stderr
 
 
 def test_in_tier_landlock_commands_listen_on_the_machine_itself(tmp_path: Path) -> None:

@@ -21,10 +21,10 @@ from coretools.tools.commands.host_questions import ask_about_hosts
 from tests.checkout import TREE
 from tests.egress.private_internet import METADATA, PUBLIC
 from tests.process.test_sandbox_pool import needs_namespaces
+from tests.protocol.peer import peer
 from tests.tools.internet import Internet
 
 NAMES = {"listed.example": [PUBLIC], "a.example": [PUBLIC], "b.example": [PUBLIC], "inner.example": ["127.0.0.1"]}
-ERAS = ("legacy", "auto")
 
 
 class Person:
@@ -60,7 +60,7 @@ class Agent:
 
 
 @asynccontextmanager
-async def serving(folder: Path, era: str, person: Person | None) -> AsyncIterator[Agent]:
+async def serving(folder: Path, era: str, person: Person) -> AsyncIterator[Agent]:
     root = folder / "root"
     (folder / "internet").mkdir()
     root.mkdir()
@@ -83,11 +83,10 @@ A, B = "curl -sS http://a.example/page", "curl -sS http://b.example/page"
 
 @needs_namespaces
 @needs_curl
-@pytest.mark.parametrize("era", ERAS)
-async def test_a_person_permits_a_host_once_for_the_session_or_never(tmp_path: Path, era: str) -> None:
-    """network-16: in both protocol eras, before the command starts again."""
+async def test_a_person_permits_a_host_once_for_the_session_or_never(tmp_path: Path) -> None:
+    """network-16: in the stateless era, before the command starts again."""
     person = Person("once", "decline", "this session", "never", "once")
-    async with serving(tmp_path, era, person) as agent:
+    async with serving(tmp_path, "auto", person) as agent:
         first = await agent.text(A)
         assert ASK_AGAIN in first
         assert 'network = [..., "a.example"]' in first
@@ -122,14 +121,12 @@ async def test_a_person_permits_a_host_once_for_the_session_or_never(tmp_path: P
 
 @needs_namespaces
 @needs_curl
-async def test_a_run_keeps_its_permission_until_it_ends_and_without_a_form_nobody_is_asked(tmp_path: Path) -> None:
-    """network-16"""
-    (tmp_path / "run").mkdir()
-    (tmp_path / "none").mkdir()
+async def test_a_run_keeps_its_permission_until_it_ends(tmp_path: Path) -> None:
+    """network-16: in the handshake era."""
     person = Person("once")
     code = "import sys, urllib.request as r; r.urlopen('http://a.example/page'); print('first', flush=True); input()"
     command = ["python3", "-c", f"{code}; r.urlopen('http://a.example/page'); print('second')"]
-    async with serving(tmp_path / "run", "legacy", person) as agent:
+    async with serving(tmp_path, "legacy", person) as agent:
         call = agent._client.call_tool
         assert ASK_AGAIN in await agent.text(command, stdin="\n")  # type: ignore[arg-type]
         started = await call("run_command", {"command": command, "stdin": "", "wait_seconds": 0})
@@ -141,12 +138,20 @@ async def test_a_run_keeps_its_permission_until_it_ends_and_without_a_form_nobod
         assert "second" in ended.content[0].text
         assert "not in the operator's list" in await agent.text("curl -sS http://a.example/page?after")
         assert len(person.asked) == 1
-    async with serving(tmp_path / "none", "legacy", None) as agent:
+
+
+@needs_namespaces
+@needs_curl
+def test_without_a_form_nobody_is_asked(tmp_path: Path) -> None:
+    """network-16"""
+    with peer(tmp_path, "--network", "listed.example") as client:
+        client.start_session()
         for _ in range(2):
-            text = await agent.text(A)
+            text = str(client.call("run_command", command=A)["content"][0]["text"])
+            if "network is denied" in text:
+                pytest.skip("tier full is not available here")
             assert "not in the operator's list" in text
             assert ASK_AGAIN not in text
-        assert agent.internet.addresses() == set()
 
 
 class ForbiddenCall(SilentCall):
