@@ -105,7 +105,7 @@ async def find_lines(
 
 def _search(text: str, finder: LineFinder, number: int, found: FoundLines) -> None:
     """Add the lines of one block; `number` is that of its first line."""
-    text = plain(text)
+    text = plain(text).removesuffix("\n")  # no line follows it
     counted = 0
     for match in finder(text):
         number += text.count("\n", counted, match)

@@ -135,8 +135,8 @@ async def matching_lines(run: Job, pattern: str, context: int, budget: int, limi
     shown = sum(_is_shown(number, lines) for number in found.numbers)
     notes = [f"{found.total} of {run.output.lines} lines match"]
     if shown < found.total:
-        onward = f", or read on at start_line={found.numbers[shown]}" if shown < len(found.numbers) else ""
-        notes.append(f"the first {shown} are shown; narrow the pattern{onward}")
+        onward = found.numbers[shown] if shown < len(found.numbers) else found.numbers[-1] + 1
+        notes.append(f"the first {shown} are shown; narrow the pattern, or read on at start_line={onward}")
     return OutputPart("\n".join(lines), _bracketed(notes), is_cut=shown < found.total)
 
 

@@ -133,6 +133,20 @@ async def test_a_long_line_hides_no_other(tmp_path: Path) -> None:
             assert (await commands.read_run(run, tail=total)).output.endswith("\n".join(["", *texts[-100:]]))
 
 
+async def test_empty_lines_are_found_where_they_are(tmp_path: Path) -> None:
+    """runs-26: in every block of a long output; the end of the text is no line."""
+    lines = [str(number) if number % 70_000 else "" for number in range(1, 400_001)]
+    (tmp_path / "text").write_text("".join(f"{line}\n" for line in lines))
+    async with commands_in(tmp_path) as commands:
+        run = str((await commands.run_command("cat text")).facts()["run"])
+        found = await commands.read_run(run, pattern="^$")
+        assert found.output.split("\n") == [f"{number}: " for number in range(70_000, 400_000, 70_000)]
+        assert found.note == "[5 of 400000 lines match]"
+        every = await commands.read_run(run, pattern="^")
+        assert every.note.startswith("[400000 of 400000 lines match; the first 1000 are shown")
+        assert every.note.endswith("read on at start_line=1001]")
+
+
 async def test_lines_around_a_match_do_not_displace_it(tmp_path: Path) -> None:
     """runs-26."""
     (tmp_path / "text").write_text(("x" * 1_500 + "\n") * 50 + "here\n")
