@@ -13,6 +13,7 @@ from coretools.redaction.redactor import Redactor, drop_partial_lines
 from coretools.roots.read import open_directory
 from coretools.roots.root import Directory
 from coretools.roots.root_set import Roots
+from coretools.tools.answer_budget import cut_line
 from coretools.tools.failure_explanations import NONE, Explanations, lines_of, made_text
 from coretools.truncation import Excerpt
 
@@ -26,6 +27,9 @@ ESCAPES = re.compile(
 
 An OSC without its terminator does not match: it would hide the rest of the output. Its ESC is made visible instead.
 """
+
+COMMAND_CHARACTERS = 1_000
+"""Characters shown of the command lines of a build or test run."""
 
 _VISIBLE = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"}
 _VISIBLE |= {0x7F: "\u2421"} | {code: f"\\x{code:02x}" for code in range(0x80, 0xA0)}
@@ -129,7 +133,7 @@ class ExecutionSummary:
         last = runs[-1]
         notes = explanations.of(argv=last.argv, tier=last.tier, failed=not last.ok, output=examined or output)
         return cls(
-            command="; ".join(run.command_line for run in runs),
+            command=cut_line("; ".join(run.command_line for run in runs), longest=COMMAND_CHARACTERS),
             exit_code=None if last.signal else last.exit_code,
             signal=last.signal,
             timed_out=last.timed_out,

@@ -84,6 +84,8 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("ci_test", {"command": "python3 failing.py"}),
     ("ci_build", {"command": "python3 failing.py"}),
     ("run_command", {"command": "x" * 50_000}),
+    ("ci_build", {"command": "true " + "x" * 50_000}),
+    ("ci_test", {"command": "python3 failing.py " + "x" * 50_000}),
     ("get_diagnostics", {}),
 ]
 

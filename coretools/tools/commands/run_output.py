@@ -115,8 +115,7 @@ async def digest(run: Job, start: int, budget: int, limiter: CapacityLimiter) ->
     about = f"; these of them look like failures ({found.total} in all)" if failures else ""
     omitted = [f"[... lines {gap[0]} to {gap[1]} left out{about} ...]"] if gap[0] <= gap[1] else []
     text = [*head, *omitted, *failures, *(["[...]"] if failures else []), *tail]
-    notes = [f"{output.first} bytes at the start are gone"] if output.first and not start else []
-    return OutputPart("\n".join(text), _bracketed([*notes, _ways(run)]), is_cut=True, stop=end)
+    return OutputPart("\n".join(text), _bracketed([_ways(run)]), is_cut=True, stop=end)
 
 
 async def matching_lines(run: Job, pattern: str, context: int, budget: int, limiter: CapacityLimiter) -> OutputPart:
