@@ -12,7 +12,7 @@ from functools import cached_property, partial
 from threading import Semaphore
 from typing import TYPE_CHECKING
 
-from coretools.app.command_sandbox import sandbox_pool_for, writable_paths
+from coretools.app.command_sandbox import explanations_of, sandbox_pool_for, writable_paths
 from coretools.app.instructions import Situation, instructions
 from coretools.command_policy.verdict import ProgramPolicy, safe_variables
 from coretools.config.operator_policy import OperatorPolicy
@@ -39,7 +39,7 @@ from coretools.roots.root_set import Roots
 from coretools.tools.ci.tools import CiTools
 from coretools.tools.commands.tools import CommandTools
 from coretools.tools.diagnostics import Diagnostics
-from coretools.tools.failure_explanations import Explanations, HiddenFileExplanations, NetworkPolicy
+from coretools.tools.failure_explanations import NetworkPolicy
 from coretools.tools.filesystem.tools import FilesystemTools, large_read_slots
 from coretools.tools.git.tools import GitTools
 from coretools.tools.search.tools import SearchTools
@@ -312,8 +312,7 @@ def _own_registry(resources: _Resources, settings: Settings, runs: JobTable) -> 
     )
     network = NetworkPolicy.of(settings.policy.confinement)
     closed = TierRestrictions.of(settings.policy.confinement, roots)
-    hidden = HiddenFileExplanations(roots, runner.hidden)
-    explanations = Explanations(network.explanation, *closed.explanations(), hidden.explanation)
+    explanations = explanations_of(roots, runner, network, closed)
     ci = CiTools(roots, runs, settings.limits, redactor=redactor, explanations=explanations, network=network)
     registry.add_set("ci", ci, context=("ci",))
     approvals = resources.sandbox_pool.network.approvals

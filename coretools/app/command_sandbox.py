@@ -13,7 +13,11 @@ from coretools.confinement.command_confinement import command_confinement
 from coretools.confinement.toolchains import home_of
 from coretools.process.fork_server.pool import SandboxPool
 from coretools.process.login_shell import LoginShell
+from coretools.process.runner import Runner
 from coretools.roots.root_set import Roots
+from coretools.tools.failure_explanations import Explanations, HiddenFileExplanations, NetworkPolicy
+from coretools.tools.tier_restrictions import TierRestrictions
+from coretools.tools.toolchain_explanations import ToolchainExplanations
 
 
 def sandbox_pool_for(
@@ -51,3 +55,10 @@ def writable_paths(roots: Roots, policy: ConfinementPolicy) -> list[str]:
 
 def _writable_besides(policy: ConfinementPolicy) -> tuple[str, ...]:
     return (*policy.writable, *(CONTAINER_DIRECTORIES if policy.own_container else ()))
+
+
+def explanations_of(roots: Roots, runner: Runner, network: NetworkPolicy, closed: TierRestrictions) -> Explanations:
+    """Return the explanations for failures that the sandbox causes."""
+    hidden = HiddenFileExplanations(roots, runner.hidden)
+    toolchains = ToolchainExplanations(runner.toolchains)
+    return Explanations(network.explanation, *closed.explanations(), hidden.explanation, toolchains.explanation)

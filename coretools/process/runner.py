@@ -20,6 +20,7 @@ from coretools.config.settings import Limits
 from coretools.confinement.command_confinement import ConfinementStatus
 from coretools.confinement.control_files import changed_between
 from coretools.confinement.protected_paths import ControlFiles, HiddenPath
+from coretools.confinement.toolchains import FoundToolchain
 from coretools.errors import ReadOnly
 from coretools.process.children import reaper
 from coretools.process.children.spawn import CWD_BY_HANDLE, HAS_PIDFD, ChildProcess, check_argv, spawn
@@ -90,6 +91,10 @@ class Runner:
     def hidden(self) -> tuple[HiddenPath, ...]:
         """Files that the current view hides from commands."""
         return () if self._sandbox_pool is None else self._sandbox_pool.hidden
+
+    def toolchains(self) -> tuple[FoundToolchain, ...]:
+        """Toolchains of the user that commands can read; none before the first command."""
+        return () if self._sandbox_pool is None else self._sandbox_pool.toolchains
 
     @property
     def environment(self) -> Mapping[str, str]:

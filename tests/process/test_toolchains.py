@@ -147,7 +147,7 @@ def linked_environments(home: Path) -> None:
 
 @pytest.mark.parametrize("tier", TIERS)
 def test_the_programs_of_a_toolchain_run_and_the_secrets_beside_them_stay_closed(home: Path, tier: str) -> None:
-    """toolchains-1, toolchains-2, toolchains-3, toolchains-4, toolchains-8: whatever the PATH of the server."""
+    """toolchains-1, toolchains-2, toolchains-3, toolchains-4, toolchains-8, toolchains-19: whatever the PATH is."""
     profile(home, f"touch {home}/started\n")
     linked_environments(home)
     for name, directory in PROGRAMS.items():
@@ -175,6 +175,8 @@ def test_the_programs_of_a_toolchain_run_and_the_secrets_beside_them_stay_closed
         files = " ".join(str(home / name) for name in (*SECRETS, *closed))
         assert CANARY not in text_of(client, f"cat {files}")
         writes = text_of(client, f"sh -c 'for d in {' '.join(PROGRAMS.values())}; do echo x > {home}/$d/made; done'")
+        assert "change nothing there" in text_of(client, f"sh -c 'echo x > {home}/go/bin/made; echo y'")
+        assert "change nothing there" not in text_of(client, f"sh -c 'echo {home}/go/bin/made; exit 1'")
         assert "made" not in [path.name for path in home.rglob("made")], writes
         assert not (home / "started").exists()
 

@@ -29,6 +29,7 @@ from coretools.confinement.git_copies import ConfigCopies
 from coretools.confinement.masks import MaskFinder, PathsKeepMoving
 from coretools.confinement.mount_points import KEEPS_MOVING
 from coretools.confinement.protected_paths import ControlFiles, HiddenPath, Masks
+from coretools.confinement.toolchains import FoundToolchain
 from coretools.errors import Unconfined
 from coretools.process.fork_server.cgroup import group_for_commands
 from coretools.process.fork_server.client import (
@@ -187,6 +188,11 @@ class SandboxPool:
     def hidden(self) -> tuple[HiddenPath, ...]:
         """Files that the current view hides from commands."""
         return () if self._masks_in_view is None else self._masks_in_view.hidden
+
+    @property
+    def toolchains(self) -> tuple[FoundToolchain, ...]:
+        """Toolchains of the user that were found; none before `prepare`."""
+        return () if self._commands is None else self._commands.toolchains.found
 
     def variables(self, root: Root | None = None) -> dict[str, str]:
         """Environment variables that commands get in this tier when they start in this root."""

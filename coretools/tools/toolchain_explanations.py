@@ -1,0 +1,33 @@
+"""Explain failures of commands that tried to change a toolchain of the user, which they can only read."""
+
+import re
+from collections.abc import Callable, Sequence
+
+from coretools.confinement.toolchains import FoundToolchain
+from coretools.tools.failure_explanations import CommandOutcome
+
+_REFUSAL = re.compile(
+    # npm reports its attempt to make a directory on a read-only file system as ENOENT.
+    r"read-only file system|\bEROFS\b|permission denied|\bEACCES\b|\bEPERM\b|n.t writable|\bENOENT\b.{0,80}mkdir",
+    re.IGNORECASE,
+)
+
+
+class ToolchainExplanations:
+    """Explains failures by the toolchains that commands can read."""
+
+    def __init__(self, toolchains: Callable[[], Sequence[FoundToolchain]]) -> None:
+        """`toolchains` returns those that were found; none before the first command."""
+        self._toolchains = toolchains
+
+    def explanation(self, ending: CommandOutcome) -> str | None:
+        """Name the toolchain that a command tried to change, judging by its output."""
+        found = self._toolchains() if ending.may_have_failed and ending.tier not in (None, "none") else ()
+        refusals = "\n".join(line for line in ending.output.splitlines() if _REFUSAL.search(line)) if found else ""
+        met = next((one for one in found if f"{one.place}/" in refusals), None)
+        if met is None:
+            return None
+        return (
+            f"commands can use the user's toolchains and change nothing there ({met.name}: {met.place}): install into"
+            " the project, such as into a virtual environment, or with npm without -g"
+        )
