@@ -20,6 +20,10 @@ IDLE_SECONDS = 24 * 3600.0
 
 HALF_CLOSED_SECONDS = 60.0
 
+MAX_CONNECTIONS = 64
+"""Connections of all ports at once. A page opens 6, and one more to be told of changes; together with those of the
+proxy they leave a third of 1024 descriptors, the usual limit."""
+
 LOOPBACK = ("127.0.0.1", "::1")
 """Browsers try both for localhost."""
 
@@ -37,7 +41,7 @@ class ExposedPorts:
         self._connect = connect
         self._closed_ports = list(ports)
         self._acceptors: list[Acceptor] = []
-        self._slots = ConnectionSlots()
+        self._slots = ConnectionSlots(most=MAX_CONNECTIONS)
         self._reported: set[int] = set()
 
     def open(self) -> None:

@@ -270,7 +270,7 @@ class NetworkPolicy:
 
     def instruction(self, tier: str | None) -> str:
         """Return the instruction for models that connect; the tier may still be unknown then."""
-        ports = f" The user's browser reaches a command's server on port {self._ports()} at http://localhost."
+        ports = f" The user's browser reaches a command's server at http://localhost, on port {self._ports()} only."
         return self._instruction(tier) + (ports if self._exposes(tier) else "")
 
     def _instruction(self, tier: str | None) -> str:

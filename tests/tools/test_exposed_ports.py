@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from coretools.config.policy_file import read_policy
-from coretools.egress.acceptor import MAX_CONNECTIONS
+from coretools.egress.exposed_ports import MAX_CONNECTIONS
 from coretools.errors import BadSetting
 from tests.docker_profile import under_profile
 from tests.process.test_sandbox_pool import needs_namespaces
