@@ -22,8 +22,11 @@ Path = tuple[str | int, ...]
 MAX_QUOTED_NAME = 100
 """Characters shown of a name that the caller chose."""
 
-_SIMILARITY = 0.45
+_SIMILARITY = 0.3
 """Lowest ratio (`difflib`) of a name that is suggested; `pth` and `path` have 0.86."""
+
+MANY_FAULTS = 10_000
+"""More faults of arguments are not repaired: that would delay other calls by seconds."""
 
 _SHORTEST_WORD = 3
 """Characters of a name that is understood in another style."""
@@ -83,11 +86,17 @@ def repaired(model: type[BaseModel], given: Mapping[str, Any], error: Validation
     Raises:
         InvalidArguments: a parameter is given under two names.
     """
+    if error.error_count() > MANY_FAULTS:
+        return None
     found: dict[str, Any] = dict(given)
     repair = _Repair(model, found)
     for where, kinds in _faults_by_place(found, error).items():
         if kinds == {"extra_forbidden"}:
             repair.rename(where)
+        elif kinds == {"missing"}:
+            continue
+        elif repair.is_null(where):
+            repair.omit(where)
         elif kinds <= _CONTAINER_FAULTS:
             repair.parse(where)
     return found if repair.count else None
@@ -117,6 +126,19 @@ class _Repair:
             self._gather(holder, place, value, given_as=given_as)
         elif meaning.kind == "alias":
             self._put(holder, place, meaning.aliases.converted(meaning.alias, value), given_as=given_as)
+        self.count += 1
+
+    def is_null(self, where: Path) -> bool:
+        """Whether a parameter or field that has a default is null."""
+        *above, name = where
+        fields = _model_at(self._model, above)
+        field = fields.model_fields.get(str(name)) if fields is not None else None
+        return field is not None and not field.is_required() and self._holder(above)[name] is None
+
+    def omit(self, where: Path) -> None:
+        """Leave an argument out, so that it has its default."""
+        *above, name = where
+        del self._holder(above)[name]
         self.count += 1
 
     def parse(self, where: Path) -> None:

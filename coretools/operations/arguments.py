@@ -24,7 +24,8 @@ from coretools.operations.annotations import (
     resolve_hints,
     type_text,
 )
-from coretools.operations.argument_repair import MAX_QUOTED_NAME, check_aliases, declared_aliases, repaired, suggestion
+from coretools.operations.argument_faults import describe_value, fault_sentences
+from coretools.operations.argument_repair import MANY_FAULTS, MAX_QUOTED_NAME, check_aliases, declared_aliases, repaired
 from coretools.operations.call import Call
 from coretools.operations.declare import Aliases, DeclaredQuestion, source_of
 from coretools.operations.json_schema import compact
@@ -52,20 +53,6 @@ _STRICT = ConfigDict(extra="forbid", strict=True)
 
 _MAX_REPAIRS = 4
 """Repairs of one set of arguments: an alias, JSON text, aliases within it, and one more."""
-
-_EXPECTED = {
-    "string_type": "must be text",
-    "int_type": "must be a whole number",
-    "int_from_float": "must be a whole number",
-    "float_type": "must be a number",
-    "bool_type": "must be true or false",
-    "list_type": "must be a list",
-    "dict_type": "must be an object",
-    "model_type": "must be an object",
-    "model_attributes_type": "must be an object",
-    "string_unicode": "must be valid Unicode text (no lone surrogates)",
-}
-"""Messages for pydantic's error types; the others keep pydantic's own message."""
 
 
 class Arguments:
@@ -210,7 +197,7 @@ class Arguments:
         answers = arguments.pop(ANSWERS, None) or {}
         answers = _parsed_object(answers) if isinstance(answers, str) else answers
         if not isinstance(answers, dict):
-            raise InvalidArguments(f"{self._name}: {ANSWERS}: must be an object, got {_describe_value(answers)}")
+            raise InvalidArguments(f"{self._name}: {ANSWERS}: must be an object, got {describe_value(answers)}")
         unknown = [key for key in answers if key not in self._asks]
         if unknown:
             asked = ", ".join(self._asks)
@@ -255,7 +242,7 @@ class Arguments:
                 error = following
             except InvalidArguments as conflict:
                 raise InvalidArguments(f"{self._name}: {conflict}") from None
-        raise self._refusal(error) from None
+        raise self._refusal(given, error) from None
 
     def _validated(self, given: Mapping[str, Any]) -> BaseModel:
         if self._has_json_types_only:
@@ -263,40 +250,18 @@ class Arguments:
         # Dates, UUIDs and the like are text in JSON, which only pydantic's JSON mode accepts strictly.
         return self._model.model_validate_json(_json(self._name, given), strict=True)
 
-    def _refusal(self, error: ValidationError) -> InvalidArguments:
-        faults = error.errors(include_url=False, include_context=True)
-        messages = [self._fault(fault) for fault in faults[: json_schema.MAX_FAULTS]]
-        if len(faults) > json_schema.MAX_FAULTS:
-            messages.append(f"and {len(faults) - json_schema.MAX_FAULTS} more")
-        return InvalidArguments(f"{self._name}: " + "; ".join(messages))
-
-    def _fault(self, fault: Any) -> str:
-        where = ".".join(str(part) for part in fault["loc"])[:MAX_QUOTED_NAME] or "arguments"
-        kind: str = fault["type"]
-        if kind == "missing":
-            return f"{where}: is required"
-        if kind == "extra_forbidden":
-            return self._unknown_name(fault["loc"][:-1], str(fault["loc"][-1]))
-        expected = _EXPECTED.get(kind)
-        if expected is None:
-            message: str = fault["msg"]
-            return f"{where}: {message[:1].lower()}{message[1:]}"
-        return f"{where}: {expected}, got {_describe_value(fault['input'])}"
-
-    def _unknown_name(self, above: Sequence[str | int], name: str) -> str:
-        names = _known_names(self.schema(), above)
-        hint = suggestion(self._model, above, name, names)
-        where = "".join(f"{part}." for part in above)[:MAX_QUOTED_NAME]
-        subject = f"{where.rstrip('.')}: unknown name" if where else "unknown argument"
-        return f"{subject} {name[:MAX_QUOTED_NAME]!r}{hint} (takes {', '.join(names) or 'none'})"
-
-
-def _known_names(schema: Mapping[str, Any], path: Sequence[str | int]) -> tuple[str, ...]:
-    """The names that the schema defines at a place in the arguments."""
-    node: Any = schema
-    for step in path:
-        node = node.get("items", {}) if isinstance(step, int) else node.get("properties", {}).get(step, {})
-    return tuple(node.get("properties", {}))
+    def _refusal(self, given: Mapping[str, Any], error: ValidationError) -> InvalidArguments:
+        total = error.error_count()
+        if total > MANY_FAULTS:
+            # Listing all faults of a line of 16 MiB takes ten seconds, in which no other call is answered.
+            try:
+                self._validated(
+                    {name: value[:1000] if isinstance(value, list) else value for name, value in given.items()}
+                )
+            except ValidationError as first:
+                error = first
+        sentences = fault_sentences(self._model, self.schema(), given, error, total=total)
+        return InvalidArguments(f"{self._name}: " + "; ".join(sentences))
 
 
 def parameters_of(function: Callable[..., Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -355,12 +320,3 @@ def _json(name: str, given: Mapping[str, Any]) -> str:
         return json.dumps(given)
     except (TypeError, ValueError) as error:
         raise InvalidArguments(f"{name}: the arguments can't be written as JSON: {error}") from None
-
-
-def _describe_value(value: object) -> str:
-    """A value for an error message: its JSON type, and the value when it is short."""
-    kinds = {str: "text", bool: "a boolean", int: "a number", float: "a number", list: "a list", dict: "an object"}
-    kind = kinds.get(type(value), "null" if value is None else type(value).__name__)
-    if isinstance(value, str | int | float) and len(repr(value)) <= 40:
-        return f"{kind} {value!r}"
-    return kind

@@ -123,6 +123,7 @@ async def test_a_request_over_the_limit_gets_its_own_error(
     [
         (b"{", -32700, None),
         (b"\xff\xfe", -32700, None),
+        (b'{"jsonrpc":"2.0","id":7,"method":"ping","params":{"a":%b%b}}' % (b"[" * 300, b"]" * 300), -32700, 7),
         (b'{"jsonrpc":"2.0","id":7,"method":"ping","params":{"a":"\xff"}}', -32700, 7),
         (b'{"jsonrpc":"2.0","id":8,"method":"ping","params":{"a":"\\ud800"}}', -32700, 8),
         (b'{"jsonrpc":"2.0","id":"\\ud800","method":"ping"}', -32700, None),

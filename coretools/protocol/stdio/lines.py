@@ -185,10 +185,12 @@ class LineMessageReader(MessageReader):
         return True
 
     async def _refuse_line(self, line: bytes, error: ValidationError) -> None:
-        is_json = all(fault["type"] != "json_invalid" for fault in error.errors(include_input=False))
+        wrong = [one["msg"] for one in error.errors(include_input=False) if one["type"] == "json_invalid"]
         fault, request_id = _diagnose(line)
-        if is_json:
+        if not wrong:
             await self._refuse(types.INVALID_REQUEST, fault, request_id)
+        elif "recursion limit" in wrong[0]:
+            await self._refuse(types.PARSE_ERROR, "nested too deeply; about 200 levels is the most", request_id)
         else:
             await self._refuse(types.PARSE_ERROR, "not valid JSON in UTF-8", request_id)
 

@@ -231,7 +231,7 @@ class FilesystemTools:
         edits: Annotated[
             list[Edit],
             Field(min_length=1, description="Applied in order"),
-            Aliases(item_fields=True, ignored=("instruction",)),
+            Aliases(item_fields=True, ignored=("instruction",), hints=("content", "diff", "code_edit")),
         ],
         *,
         dry_run: Annotated[bool, Field(description="Only show the diff"), Aliases("preview")] = False,

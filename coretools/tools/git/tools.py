@@ -149,7 +149,7 @@ class GitTools:
         ] = "",
         *,
         path: Annotated[str, Field(description="Of this path"), Aliases("file_path", "file")] = "",
-        limit: Annotated[int, Field(ge=1, le=200, description="At most"), Aliases("max_count")] = 20,
+        limit: Annotated[int, Field(ge=1, le=200, description="At most"), Aliases("max_count", "n")] = 20,
     ) -> TextResult:
         """List commits, newest first. Their changes: git_diff."""
         async with self._opened(repository) as checkout:
