@@ -25,6 +25,7 @@ LAYERS = (
     "coretools.process",
     "coretools.questions",
     "coretools.operations",
+    "coretools.client",
     "coretools.tools",
     "coretools.protocol",
     "coretools.app",
@@ -37,7 +38,15 @@ TOP = ("servers", "coretools.cli")
 """Above every layer; they do not import each other."""
 
 MCP = ("mcp", "mcp_types")
-MCP_LAYERS = ("servers", "coretools.protocol", "coretools.app", "coretools.web", "coretools.hosting", "coretools.cli")
+MCP_LAYERS = (
+    "servers",
+    "coretools.client",
+    "coretools.protocol",
+    "coretools.app",
+    "coretools.web",
+    "coretools.hosting",
+    "coretools.cli",
+)
 NO_FILES = frozenset({"os", "pathlib", "subprocess", "shutil", "tempfile", "glob", "io", "socket"})
 """Modules that `tools` must not import: it reaches files and processes through the objects that it is given."""
 

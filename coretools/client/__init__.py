@@ -1,0 +1,1 @@
+"""The MCP client: configurations of servers, connections to them, trust and approval."""

@@ -1,0 +1,99 @@
+"""Where the known clients keep their configuration, for a user and for a project."""
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Scope = Literal["project", "user"]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A file that may name servers."""
+
+    path: str
+    scope: Scope
+    client: str
+    """Whose file it is."""
+    is_shared: bool = False
+    """The file has other settings too, so that its other keys are not reported."""
+
+
+def project_of(directory: str, home: str) -> str:
+    """Return the directory of the project: the nearest one with a `.git`, else `directory`.
+
+    The home directory is no project: its files are the user's.
+    """
+    at = os.path.realpath(directory)
+    home = os.path.realpath(home) if home else ""
+    above = at
+    while above != home:
+        if os.path.lexists(os.path.join(above, ".git")):
+            return above
+        parent = os.path.dirname(above)
+        if parent == above:
+            break
+        above = parent
+    return at
+
+
+def usual_places(project: str, environment: Mapping[str, str]) -> Iterator[Place]:
+    """Yield the usual files, those that take precedence first."""
+    home = environment.get("HOME", "")
+    if _is_project(project, home):
+        yield from _project_places(project)
+    if os.path.isabs(home):
+        yield from _user_places(home, environment)
+
+
+def _project_places(project: str) -> Iterator[Place]:
+    for client, name, is_shared in (
+        ("Claude Code", ".mcp.json", False),
+        ("coretools", "mcp.json", False),
+        ("VS Code", ".vscode/mcp.json", False),
+        ("Cursor", ".cursor/mcp.json", False),
+        ("Gemini", ".gemini/settings.json", True),
+        ("Codex", ".codex/config.toml", True),
+    ):
+        yield Place(os.path.join(project, name), "project", client, is_shared)
+
+
+def _user_places(home: str, environment: Mapping[str, str]) -> Iterator[Place]:
+    configuration = _absolute(environment.get("XDG_CONFIG_HOME")) or os.path.join(home, ".config")
+    applications = os.path.join(home, "Library", "Application Support")  # macOS
+    codex = _absolute(environment.get("CODEX_HOME")) or os.path.join(home, ".codex")
+    for client, above, name, is_shared in (
+        ("coretools", configuration, "coretools/mcp.json", False),
+        ("coretools", home, "mcp.json", False),
+        ("Claude Code", home, ".claude.json", True),
+        ("VS Code", configuration, "Code/User/mcp.json", False),
+        ("VS Code", applications, "Code/User/mcp.json", False),
+        ("Claude Desktop", configuration, "Claude/claude_desktop_config.json", True),
+        ("Claude Desktop", applications, "Claude/claude_desktop_config.json", True),
+        ("Cursor", home, ".cursor/mcp.json", False),
+        ("Gemini", home, ".gemini/settings.json", True),
+        ("Codex", codex, "config.toml", True),
+    ):
+        yield Place(os.path.join(above, name), "user", client, is_shared)
+
+
+def named_place(path: str, project: str, home: str) -> Place:
+    """Return the place of a file that the user named. One beneath the project belongs to the project."""
+    is_beneath = _is_project(project, home) and _is_beneath(os.path.realpath(path), os.path.realpath(project))
+    client = "Gemini" if path.endswith(".gemini/settings.json") else "--config"
+    return Place(os.path.abspath(path), "project" if is_beneath else "user", client, is_shared=client == "Gemini")
+
+
+def _is_project(directory: str, home: str) -> bool:
+    """Whether files in a directory may come from somebody else: not if the home directory lies in it."""
+    real = os.path.realpath(directory)
+    return real != "/" and not (home and _is_beneath(os.path.realpath(home), real))
+
+
+def _is_beneath(path: str, directory: str) -> bool:
+    return os.path.commonpath((path, directory)) == directory
+
+
+def _absolute(path: str | None) -> str | None:
+    return path if path and os.path.isabs(path) else None
