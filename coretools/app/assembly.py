@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from coretools.app.command_sandbox import explanations_of, sandbox_pool_for, writable_paths
 from coretools.app.instructions import Situation, instructions
+from coretools.app.root_specs import root_specs
 from coretools.command_policy.verdict import ProgramPolicy, safe_variables
 from coretools.config.operator_policy import OperatorPolicy
 from coretools.config.settings import Limits, Settings
@@ -34,7 +35,6 @@ from coretools.protocol.tasks.store import TaskStore
 from coretools.redaction.redactor import Redactor, StreamRedactor, secret_values
 from coretools.replica_ids import LOCAL_IDS, ReplicaScopedIds
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
-from coretools.roots.root import RootSpec
 from coretools.roots.root_set import Roots
 from coretools.tools.ci.tools import CiTools
 from coretools.tools.commands.tools import CommandTools
@@ -333,18 +333,6 @@ def _child_environment(settings: Settings, environment: Mapping[str, str]) -> di
     author = {} if settings.author is None else settings.author.variables
     judged = safe_variables(settings.policy.commands)  # what the operator passes wins over these
     return {**login_variables(), **judged, **child_environment(environment, passed=passed), **author}
-
-
-def root_specs(settings: Settings) -> list[RootSpec]:
-    """Parse the roots given by the operator: `PATH`, `PATH:ro` or `PATH:rw`."""
-    return [_spec(text, read_only=settings.read_only) for text in settings.roots]
-
-
-def _spec(text: str, *, read_only: bool) -> RootSpec:
-    path, colon, rights = text.rpartition(":")
-    if not colon or rights not in ("ro", "rw"):
-        path, rights = text, "rw"
-    return RootSpec(path, writable=rights == "rw" and not read_only)
 
 
 def log_start(assembly: Assembly, settings: Settings, name: str = "") -> None:

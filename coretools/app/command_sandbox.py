@@ -15,7 +15,12 @@ from coretools.process.fork_server.pool import SandboxPool
 from coretools.process.login_shell import LoginShell
 from coretools.process.runner import Runner
 from coretools.roots.root_set import Roots
-from coretools.tools.failure_explanations import Explanations, HiddenFileExplanations, NetworkPolicy
+from coretools.tools.failure_explanations import (
+    Explanations,
+    HiddenFileExplanations,
+    NetworkPolicy,
+    terminal_explanation,
+)
 from coretools.tools.tier_restrictions import TierRestrictions
 from coretools.tools.toolchain_explanations import ToolchainExplanations
 
@@ -58,7 +63,8 @@ def _writable_besides(policy: ConfinementPolicy) -> tuple[str, ...]:
 
 
 def explanations_of(roots: Roots, runner: Runner, network: NetworkPolicy, closed: TierRestrictions) -> Explanations:
-    """Return the explanations for failures that the sandbox causes."""
+    """Return the explanations for failures that the sandbox or a missing terminal causes."""
     hidden = HiddenFileExplanations(roots, runner.hidden)
     toolchains = ToolchainExplanations(runner.toolchains)
-    return Explanations(network.explanation, *closed.explanations(), hidden.explanation, toolchains.explanation)
+    causes = (network.explanation, *closed.explanations(), hidden.explanation, toolchains.explanation)
+    return Explanations(*causes, terminal_explanation)

@@ -95,6 +95,22 @@ def made_text(made: Sequence[str]) -> str:
     return f"made or changed while it ran, and git, editors or agents act on it: {shown}{more}"
 
 
+_NO_TERMINAL = re.compile(
+    r"^(?!Pseudo-terminal).*\b(?:not (?:to |from )?a (?:terminal|tty)\b|terminal is required|failed tty get)",
+    re.IGNORECASE | re.MULTILINE,
+)
+
+
+def terminal_explanation(ending: CommandOutcome) -> str | None:
+    """Explain that a program waited for a terminal: vim, for instance, reads keys from anything else without end."""
+    if not ending.failed or _NO_TERMINAL.search(ending.output) is None:
+        return None
+    return (
+        'it expects a terminal: give run_command terminal="80x24" and wait_seconds, and answer with write_run; '
+        "edit_file does the work of an editor"
+    )
+
+
 # Hidden files: for the diagnostics, and for the result of a command that met one.
 #
 # A hidden file looks to programs like a file without permissions; some, such as npm, ignore it silently. Neither the
@@ -184,6 +200,9 @@ OPTION = (
 )
 """How to allow the network."""
 
+HOSTS_OPTION = "or some hosts by name, with --network pypi,github.com"
+"""How to allow a part of it, in tier `full`."""
+
 _PHRASES = (
     # getaddrinfo(3), in the words of glibc, musl and macOS; curl, git, wget, apt, ssh, psql.
     *("temporary failure in name resolution", "temporary failure resolving", "name or service not known"),
@@ -266,7 +285,7 @@ class NetworkPolicy:
             return f"not denied to commands: nothing confines them here{reason}"
         if self.has_list and tier == "full":
             return f"commands reach only {self._hosts()}, through a proxy, by the operator's list of hosts"
-        return f"denied to commands{reason}; {OPTION}"
+        return f"denied to commands{reason}; {OPTION}{f', {HOSTS_OPTION}' if tier == 'full' else ''}"
 
     def instruction(self, tier: str | None) -> str:
         """Return the instruction for models that connect; the tier may still be unknown then."""

@@ -40,6 +40,7 @@ _ABSOLUTE = re.compile(r"(?<![\w./-])/[^\s'\"`:,;\u2018\u2019]+")
 _UNIX_SOCKET = _denial_near(r"\.sock(?:et)?\b")
 _SHARED_MEMORY = re.compile(rf"(?:SemLock|sem_open|shm_open|/dev/shm|shared_memory)[\s\S]{{0,400}}{_DENIED}")
 _TEMPORARY = _denial_near(r"(?<![\w/])/(?:var/)?tmp\b(?!/coretools-)")
+_CD_TEMPORARY = re.compile(r"\bcd /(?:var/)?tmp\b")
 _TERMINALS = re.compile(r"out of pty devices|pseudo-?terminal|/dev/ptmx|\b(?:open|fork)pty\b|create window failed")
 _SIGNALS = re.compile(
     r"kill: [^\n]*Operation not permitted|\bkill EPERM\b|os\.kill[\s\S]{0,200}Errno 1\b", re.IGNORECASE
@@ -108,7 +109,11 @@ class TierRestrictions:
                 _SHARED_MEMORY,
                 f"semaphores and shared memory (/dev/shm) are closed to commands in tier landlock{option}",
             ),
-            _explained(_TEMPORARY, f"the directory /tmp is closed to commands in tier landlock: use $TMPDIR{option}"),
+            _explained(
+                _TEMPORARY,
+                f"the directory /tmp is closed to commands in tier landlock: use $TMPDIR{option}",
+                in_line=_CD_TEMPORARY,
+            ),
             _explained(
                 _TERMINALS,
                 "programs can't make terminals in tier landlock: run_command gives one with its argument "
@@ -158,10 +163,21 @@ def _listed(paths: tuple[str, ...]) -> str:
 
 
 def _explained(
-    sign: re.Pattern[str], sentence: str, *, tiers: tuple[str, ...] = ("landlock",), failed_only: bool = True
+    sign: re.Pattern[str],
+    sentence: str,
+    *,
+    tiers: tuple[str, ...] = ("landlock",),
+    failed_only: bool = True,
+    in_line: re.Pattern[str] | None = None,
 ) -> Explanation:
+    """Explain an output with a sign, or one with any refusal of a command that has the text `in_line`."""
+
     def explanation(ending: CommandOutcome) -> str | None:
-        is_met = ending.tier in tiers and (ending.may_have_failed or not failed_only) and sign.search(ending.output)
-        return sentence if is_met else None
+        if ending.tier not in tiers or (failed_only and not ending.may_have_failed):
+            return None
+        if sign.search(ending.output):
+            return sentence
+        is_in_line = in_line is not None and any(map(in_line.search, ending.argv))
+        return sentence if is_in_line and _REFUSED.search(ending.output) else None
 
     return explanation

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 
-from coretools.app.assembly import root_specs
+from coretools.app.root_specs import root_specs
 from coretools.config.operator_policy import network_text
 from coretools.errors import BadSetting, CoreError
 from coretools.protocol.process_exit import Draining

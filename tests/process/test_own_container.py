@@ -98,6 +98,12 @@ def test_a_result_names_the_closed_place_that_a_command_met(plain: Server, name:
     assert output.count("tier landlock") + output.count("another run") == 1
 
 
+def test_a_relative_path_beneath_the_closed_directory_is_explained(plain: Server) -> None:
+    """confinement-31: bash names only the file."""
+    result = plain.client.call("run_command", command="cd /tmp && echo x > made")
+    assert "the directory /tmp is closed to commands in tier landlock: use $TMPDIR" in result["content"][0]["text"]
+
+
 def test_a_command_that_succeeds_gets_no_remark(plain: Server) -> None:
     """confinement-31: whatever it prints."""
     assert plain.python("print('Address family not supported')") == "Address family not supported"

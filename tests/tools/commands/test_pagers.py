@@ -108,3 +108,14 @@ def test_pagers_and_editors_work_where_code_is_allowed() -> None:
         *(("allow", "ask", True), ("ask", None, True), ("deny", None, True)),
     ]:
         assert bool(safe_variables(CommandPolicy(default=default, opaque=opaque))) is expected, (default, opaque)
+
+
+@pytest.mark.skipif(not shutil.which("vim"), reason="needs vim")
+def test_an_editor_without_a_terminal_ends_at_its_deadline_and_is_explained(tmp_path: Path) -> None:
+    """shell-17: vim waits for keys even if its input is /dev/null; the result says what gives a terminal."""
+    with peer(tmp_path) as client:
+        client.start_session()
+        result = client.call("run_command", command="vim notes", timeout_seconds=2)
+    text = result["content"][0]["text"]
+    assert 'it expects a terminal: give run_command terminal="80x24"' in text, text
+    assert result["_meta"]["coretools/facts"]["timed_out"] or result["_meta"]["coretools/facts"]["exit_code"]
