@@ -230,6 +230,36 @@ def test_what_is_ambiguous_or_unknown_is_refused_with_what_would_work(
     assert sentence in text(result)
 
 
+MALFORMED: tuple[Any, ...] = (
+    *(None, True, -1, 2.5, 10**40, "", "5", "null", "[]", '["x"]', '{"a":1}', "\0", "x" * 100_000),
+    *([], [None], [[]], {}, {"a": 1}, {"": {}}, [{"old": "a"}], "../..", "-x"),
+)  # fmt: skip
+
+
+def test_a_malformed_argument_is_an_error_or_a_result_and_never_a_fault(
+    client: Peer, tools: dict[str, dict[str, Any]]
+) -> None:
+    """declarations-3, declarations-10: every parameter of every tool that only reads, with values of every type."""
+    for name, tool in tools.items():
+        if not tool["annotations"]["readOnlyHint"]:
+            continue
+        schema = tool["inputSchema"]
+        required = dict.fromkeys(schema.get("required", ()), "x")
+        for parameter in (*schema.get("properties", {}), "zz"):
+            for value in MALFORMED:
+                result = client.call(name, **{**required, parameter: value})
+                kind = result["_meta"]["coretools/error"] if result.get("isError") else ""
+                found = text(result)
+                assert kind != "internal", (name, parameter, value)
+                assert not re.search("Traceback|pydantic|constrained-|list\\[", found), found
+
+
+def test_variables_that_are_too_long_for_the_system_are_named(client: Peer) -> None:
+    """declarations-10: the arguments alone are not too long."""
+    result = client.call("run_command", command="true", env={"A": "x" * 1_000_000})
+    assert re.search(r"true: argument list too long \(5 bytes, and 10\d{5} bytes of variables\)", text(result))
+
+
 def test_structured_answers_fit_their_listed_schemas(client: Peer, tools: dict[str, dict[str, Any]]) -> None:
     """declarations-5: the default profile lists the schema of what it sends."""
     assert [name for name, tool in tools.items() if "outputSchema" in tool] == ["git_status", "ci_test"]

@@ -183,8 +183,10 @@ def start_error(
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return InputOutput(f"{shown}: the server has no file descriptors left; try again when fewer commands run")
     if error.errno == errno.E2BIG:
-        size = sum(len(os.fsencode(word)) + 1 for word in argv)
-        return CannotStart(f"{shown}: argument list too long ({size} bytes); pass the data in a file or on stdin")
+        words = sum(len(os.fsencode(word)) + 1 for word in argv)
+        variables = sum(len(os.fsencode(name)) + len(os.fsencode(text)) + 2 for name, text in environment.items())
+        size = f"{words} bytes, and {variables} bytes of variables"
+        return CannotStart(f"{shown}: argument list too long ({size}); pass the data in a file or on stdin")
     if error.errno == errno.ENOEXEC:
         return CannotStart(f"{shown}: has no #! line and no format that this system runs; try: sh {shown}")
     return CannotStart(f"{shown or '(empty name)'}: {_reason(error, program, cwd, environment)}")
