@@ -4,8 +4,10 @@ Reads the line with `shell_lines` and judges each simple command like an argv (`
 does not tell is opaque code.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from types import MappingProxyType
 
 from coretools.command_policy.shell_lines.line import Assignment, ParsedLine, SimpleCommand
 from coretools.command_policy.shell_lines.names import CODE_BUILTINS, LOOKUP, STATE_BUILTINS
@@ -43,15 +45,22 @@ class LineDecision:
         return self.decision.verdict
 
 
-def judge_line(policy: ProgramPolicy, line: str, *, inherited: Collection[str] = ()) -> LineDecision:
+def judge_line(
+    policy: ProgramPolicy,
+    line: str,
+    *,
+    inherited: Collection[str] = (),
+    variables: Mapping[str, str] = MappingProxyType({}),
+) -> LineDecision:
     """Judge everything that a bash line starts.
 
-    `inherited`: the names of variables that commands get, which programs see when the line sets them.
+    `inherited`: the names of variables that commands get, which programs see when the line sets them. `variables`:
+    those that the caller sets for the shell.
 
     Raises:
         CommandSyntax: the line exceeds a limit, or holds a character that no line can hold.
     """
-    parsed = parse_line(line)
+    parsed = parse_line(line, variables)
     source = line.encode()
     programs = tuple(_program(policy, command, source) for command in parsed.commands)
     opaque = [policy.opaque_text(_shown(piece.text), piece.reason) for piece in parsed.opaque]
@@ -61,14 +70,15 @@ def judge_line(policy: ProgramPolicy, line: str, *, inherited: Collection[str] =
 
 
 def judge_command(
-    policy: ProgramPolicy, argv: Sequence[str], *, line: str, variables: Sequence[str], inherited: Collection[str]
+    policy: ProgramPolicy, argv: Sequence[str], *, line: str, variables: Mapping[str, str], inherited: Collection[str]
 ) -> Decision:
     """Judge a command as it is started: a shell line, or else an argv, with the variables that its caller sets.
 
     Raises:
         CommandSyntax: the line exceeds a limit. InvalidArguments: there is no word.
     """
-    found = judge_line(policy, line, inherited=inherited).decision if line else policy.decide(argv)
+    of_line = partial(judge_line, policy, line, inherited=inherited, variables=variables)
+    found = of_line().decision if line else policy.decide(argv)
     changing = [name for name in variables if not HARMLESS_VARIABLES.match(f"{name}=")]
     steps = [policy.opaque_text(f"{name}=", f"{name} may change which program runs") for name in changing]
     return Decision(found.argv, (*found.steps, *steps))

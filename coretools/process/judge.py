@@ -21,7 +21,8 @@ async def judge(
     if not options.line and not options.variables:
         return programs.decide(argv)
     inherited = {*environment, *options.environment}
-    decide = partial(judge_command, programs, argv, line=options.line, variables=options.variables, inherited=inherited)
+    variables = {name: options.environment[name] for name in options.variables}
+    decide = partial(judge_command, programs, argv, line=options.line, variables=variables, inherited=inherited)
     # In a thread: a hostile line takes up to half a second.
     return await to_thread.run_sync(decide)
 

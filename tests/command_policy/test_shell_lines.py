@@ -355,7 +355,12 @@ def test_variables_of_the_caller_count_as_those_of_the_line() -> None:
     policy = POLICIES["deny"]
     for name, verdict in {"CI": "allow", "LD_PRELOAD": "deny", "PATH": "deny", "BASH_ENV": "deny"}.items():
         for line in ("", "ls | cat"):
-            found = judge_command(policy, ["ls"], line=line, variables=[name], inherited=())
+            found = judge_command(policy, ["ls"], line=line, variables={name: "1"}, inherited=())
+            assert found.verdict == verdict, (name, line)
+    values = {"CI": "a[$(denied)]", "LC_ALL": "ja_JP.SJIS", "LINES": "24"}
+    for name, verdict in {"CI": "deny", "LC_ALL": "deny", "LINES": "allow"}.items():
+        for line in (f"(({name}))", f"[[ ${name} -gt 3 ]]", f"echo ${{x:{name}}}"):
+            found = judge_command(policy, ["ls"], line=line, variables={name: values[name]}, inherited=())
             assert found.verdict == verdict, (name, line)
 
 

@@ -1,6 +1,7 @@
 """What has been found so far in a line that is being read, and the checks on variables, which need the whole line."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from coretools.command_policy.shell_lines.line import (
@@ -38,6 +39,8 @@ class Findings:
     """Collects what a line may start."""
 
     source: bytes
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """What the caller sets for the shell, besides the line."""
     commands: list[tuple[Word, ...]] = field(default_factory=list)
     assignments: list[Assignment] = field(default_factory=list)
     redirects: list[Redirect] = field(default_factory=list)
@@ -73,7 +76,11 @@ class Findings:
         elif SPECIAL_VARIABLE.fullmatch(name):
             if not (PLAIN_NUMBER_VARIABLE.fullmatch(name) and _is_number(value)):
                 self.add_opaque(f"setting {name} changes what bash starts or how it reads the line", span)
-        elif LOCALE_VARIABLE.fullmatch(name) and (value is None or not PLAIN_LOCALE.fullmatch(value)):
+        else:
+            self._check_locale(name, value, span)
+
+    def _check_locale(self, name: str, value: str | None, span: Span) -> None:
+        if LOCALE_VARIABLE.fullmatch(name) and (value is None or not PLAIN_LOCALE.fullmatch(value)):
             self.add_opaque(f"{name} may name a locale in which bash reads the line differently", span)
 
     def declare_data(self, name: str, span: Span, *, is_exported: bool) -> None:
@@ -106,6 +113,8 @@ class Findings:
         if len(self.commands) > MAX_COMMANDS:
             raise CommandSyntax(f"the line has more than {MAX_COMMANDS} commands; put the code in a file", 0)
         self._check_arithmetic()
+        for name, value in self.variables.items():
+            self._check_locale(name, value, (0, len(self.source)))
         for span in self._declared if self.has_arrays else ():
             self.add_opaque("data that is assigned to an array may be code", span)
         functions = frozenset(self.functions)
@@ -123,6 +132,7 @@ class Findings:
     def _check_arithmetic(self) -> None:
         """Arithmetic runs `$(...)` in the value of a name, so each value must be a plain number."""
         data = {found.name for found in self.assignments if not _is_number(found.value)}
+        data |= {name for name, value in self.variables.items() if not _is_number(value)}
         for name, span in self._arithmetic.items():
             is_special = SPECIAL_VARIABLE.fullmatch(name) and not PLAIN_NUMBER_VARIABLE.fullmatch(name)
             if name in data or is_special or name.isdigit():

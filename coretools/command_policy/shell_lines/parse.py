@@ -1,6 +1,8 @@
 """Read a shell line, after telling in a few microseconds whether a line needs a shell at all."""
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from coretools.command_policy.shell_lines.findings import Findings
 from coretools.command_policy.shell_lines.grammar import encode, parse_tree
@@ -45,9 +47,10 @@ def needs_shell(line: str) -> bool:
     return first in _SHELL_WORDS or _ASSIGNMENT.match(first) is not None
 
 
-def parse_line(line: str) -> ParsedLine:
+def parse_line(line: str, variables: Mapping[str, str] = MappingProxyType({})) -> ParsedLine:
     """Return every simple command that a bash line may start, and the pieces that can't be judged.
 
+    `variables` are those that the caller sets for the shell: arithmetic evaluates their values.
     Takes well under a millisecond for most lines, and up to half a second for a hostile one. The parser holds the
     interpreter's lock, so other threads wait too.
 
@@ -56,7 +59,7 @@ def parse_line(line: str) -> ParsedLine:
     """
     source = encode(line)
     root = parse_tree(source)
-    findings = Findings(source)
+    findings = Findings(source, variables)
     if root.has_error:
         findings.add_opaque(UNREADABLE, (0, len(source)))
     else:
