@@ -7,17 +7,17 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
+from benchmarks.budgets import ROWS, Row, selected
 from benchmarks.confinement import can_hold, confined_starts
 from benchmarks.contenders import calls, starts
 from benchmarks.failure import NotMeasured
 from benchmarks.http_load import crowds, throughput
 from benchmarks.http_soak import soaked
 from benchmarks.interleaved import Contender, Sample, measured
-from benchmarks.less_work import can_search, history, large_files, large_tree
 from benchmarks.neighbours import calls_beside
-from benchmarks.peer import Era
 from benchmarks.report import Measured, as_json, as_table
-from benchmarks.rows import ROWS, Row, selected
+from benchmarks.scaling import can_search, history, large_files, large_tree
+from benchmarks.stdio_client import Era
 from benchmarks.supervision import supervised
 from benchmarks.waiting import commands_that_wait
 from benchmarks.workspace import Workspace, workspace

@@ -12,7 +12,7 @@ from benchmarks.interleaved import Contender
 from benchmarks.workspace import Workspace, plain_environment
 from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.confinement.landlock import READ
-from coretools.process import confined
+from coretools.process import confined_runner
 from coretools.process.children.spawn import ChildProcess, spawn
 from coretools.roots.hidden_files import DenyRules
 from coretools.roots.read import open_directory
@@ -45,11 +45,11 @@ def _pair(
 ) -> list[Contender]:
     environment = {"PATH": os.environ["PATH"], "HOME": "/dev/null"} | {"GIT_CONFIG_NOSYSTEM": "1"}
     start = partial(spawn, argv, cwd=directory, environment=environment, fed=False)
-    file = confined.find_executable(argv[0], plain_environment()["PATH"])
+    file = confined_runner.find_executable(argv[0], plain_environment()["PATH"])
 
     def start_confined() -> ChildProcess:
         # All that a call does for it: the rules, the look whether they are known, the thread.
-        own = () if file is None else confined.startup_rules(file) or ()
+        own = () if file is None else confined_runner.startup_rules(file) or ()
         return confined_threads.get(((directory.fd, READ),), system=own).run(start)
 
     return [_timed(f"{name}, confined", start_confined), _timed(f"{name}, spawned", start)]

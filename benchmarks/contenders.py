@@ -11,10 +11,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from benchmarks.failure import NotMeasured
-from benchmarks.interleaved import Contender
-from benchmarks.peer import HANDSHAKE, Era, Peer
-from benchmarks.rows import (
+from benchmarks.budgets import (
     BARE_ECHO,
     BARE_FLOOD,
     IN_FLIGHT,
@@ -24,6 +21,9 @@ from benchmarks.rows import (
     REGISTRY_ECHO,
     SHORT_LIST,
 )
+from benchmarks.failure import NotMeasured
+from benchmarks.interleaved import Contender
+from benchmarks.stdio_client import HANDSHAKE, Era, Peer
 from benchmarks.workspace import DIRECTORY, SAMPLE, SAMPLE_BYTES, Workspace, plain_environment
 
 BARE_SERVER = ("benchmarks.bare_server",)

@@ -12,7 +12,7 @@ from time import perf_counter, process_time
 from typing import Any
 
 from benchmarks.failure import NotMeasured
-from benchmarks.peer import ENVELOPE, HANDSHAKE, Era
+from benchmarks.stdio_client import ENVELOPE, HANDSHAKE, Era
 
 ANSWER_SECONDS = 120.0
 READ_BYTES = 1 << 18

@@ -10,12 +10,12 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from time import perf_counter
 
+from benchmarks.budgets import FORMS, HTTP_IN_FLIGHT, MANY_IN_FLIGHT, MANY_SESSIONS
 from benchmarks.failure import NotMeasured
 from benchmarks.http_client import Answer, Caller, Load, callers, end_all
 from benchmarks.http_server import HttpServer
 from benchmarks.interleaved import Contender
-from benchmarks.peer import Era
-from benchmarks.rows import FORMS, HTTP_IN_FLIGHT, MANY_IN_FLIGHT, MANY_SESSIONS
+from benchmarks.stdio_client import Era
 from benchmarks.workspace import SAMPLE, Workspace, sample_text
 from coretools.web.sessions.response_format import BUFFER_SECONDS
 

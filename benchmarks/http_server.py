@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Self
 
 from benchmarks.failure import NotMeasured
-from benchmarks.peer import ANSWER_MILLISECONDS, environment_with
+from benchmarks.stdio_client import ANSWER_MILLISECONDS, environment_with
 from coretools.process.fork_server.descendants import descendants
 
 START_SECONDS = 60.0

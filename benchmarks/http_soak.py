@@ -16,12 +16,12 @@ from typing import Any
 import anyio
 import httpx2
 
+from benchmarks.budgets import SOAKED
 from benchmarks.failure import NotMeasured
 from benchmarks.http_client import HANDSHAKE_REVISION, STATELESS_REVISION
 from benchmarks.http_server import HttpServer
 from benchmarks.interleaved import Sample
-from benchmarks.peer import ENVELOPE, HANDSHAKE
-from benchmarks.rows import SOAKED
+from benchmarks.stdio_client import ENVELOPE, HANDSHAKE
 from benchmarks.workspace import SAMPLE, Workspace, sample_text
 from coretools.process.fork_server.client import MAX_WAITING, MIN_WAITING
 

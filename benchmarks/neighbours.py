@@ -11,7 +11,7 @@ from typing import Any
 from benchmarks.contenders import workstation
 from benchmarks.failure import NotMeasured
 from benchmarks.interleaved import Contender
-from benchmarks.peer import Era, Peer
+from benchmarks.stdio_client import Era, Peer
 from benchmarks.workspace import DIRECTORY, Workspace
 
 CALLS = 200

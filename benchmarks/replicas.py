@@ -24,7 +24,7 @@ from typing import Any
 
 import httpx2
 
-from benchmarks.peer import ENVELOPE, HANDSHAKE
+from benchmarks.stdio_client import ENVELOPE, HANDSHAKE
 from tests.web.http_server_peer import http_server
 from tests.web.replicas.balanced import NAMES, Cluster, cluster
 from tests.web.replicas.redis_server import RedisServer

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any
 
+from benchmarks.budgets import Row
 from benchmarks.interleaved import Sample
-from benchmarks.rows import Row
 
 HEADINGS = ("row", "ratio", "of least", "more", "bar", "", "min/median/max", "", "against", "min/median/max")
 

@@ -14,7 +14,7 @@ from benchmarks.failure import NotMeasured
 from benchmarks.http_client import Caller, Load
 from benchmarks.http_load import own_server
 from benchmarks.interleaved import Contender
-from benchmarks.peer import Era, Peer
+from benchmarks.stdio_client import Era, Peer
 from benchmarks.workspace import SAMPLE, Workspace
 
 FEW, MANY = 100, 6000

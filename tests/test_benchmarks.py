@@ -12,13 +12,13 @@ from threading import Thread
 
 import pytest
 
+from benchmarks.budgets import ROWS, SOAKED, Row, selected
 from benchmarks.failure import NotMeasured
 from benchmarks.http_client import Load
 from benchmarks.http_load import CONFIGURATION
 from benchmarks.http_soak import Soaked
 from benchmarks.interleaved import Contender, Sample, measured
 from benchmarks.report import Measured
-from benchmarks.rows import ROWS, SOAKED, Row, selected
 from tests.checkout import TREE
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the server's transport is POSIX only")

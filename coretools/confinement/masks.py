@@ -16,6 +16,7 @@ import anyio.lowlevel
 from anyio import CapacityLimiter, to_thread
 
 from coretools.confinement.control_files import ControlFileCollector, control_files
+from coretools.confinement.directory_scan import MAX_DIRECTORIES, DirectoryTree
 from coretools.confinement.hidden import Classifier, HiddenFiles, RootRules
 from coretools.confinement.protected_paths import (
     GIT_CONFIG_NAMES,
@@ -28,7 +29,6 @@ from coretools.confinement.protected_paths import (
     SubdirectoryEntry,
     Suspect,
 )
-from coretools.confinement.scan import MAX_DIRECTORIES, DirectoryTree
 from coretools.roots.editor_settings import NAMES
 from coretools.roots.git_directories import entry_exists, is_git_directory
 from coretools.roots.hidden_files import Inode, inode_of

@@ -28,7 +28,7 @@ from coretools.operations.call import Call, WouldBlock, require_confirmation, ru
 from coretools.operations.command import Command
 from coretools.operations.completion import complete_parameter
 from coretools.operations.content import Content, Embedded, Message, Result, Text, joined_text
-from coretools.operations.memory_services import MemoryServices
+from coretools.operations.in_memory_services import MemoryServices
 from coretools.operations.services import Services
 from coretools.questions.kinds import call_confirmation
 

@@ -2,7 +2,7 @@
 
 A command gets them as a parameter of type `Services`. They belong to the server, not to a call, a connection or a
 principal: every command can read what another one stores, so a key for one principal must contain its name. These are
-protocols; `coretools.operations.memory_services` is the default, and an engine that outlives the process can replace
+protocols; `coretools.operations.in_memory_services` is the default, and an engine that outlives the process can replace
 it. A plain `def` command, which runs in a worker thread, uses them through `anyio.from_thread.run`.
 """
 

@@ -15,7 +15,7 @@ from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.errors import CannotStart, CoreError
 from coretools.operations.content import Result
 from coretools.operations.declare import Effect, tool
-from coretools.process.confined import ConfinedRunner
+from coretools.process.confined_runner import ConfinedRunner
 from coretools.process.run import RunOptions
 from coretools.process.runner import Runner
 from coretools.roots.read import open_directory

@@ -18,7 +18,7 @@ from coretools.confinement import landlock
 from coretools.confinement.confined_thread import POOL_SIZE, ConfinedThread, ConfinedThreadPool
 from coretools.confinement.landlock import CHANGE, READ, RUN, Rule
 from coretools.errors import CannotStart
-from coretools.process import confined
+from coretools.process import confined_runner
 from tests.checkout import TREE
 from tests.roots.world import descriptors
 
@@ -30,7 +30,7 @@ LIBRARY: Rule = (sys.base_prefix, READ)
 
 
 def python_rules() -> tuple[Rule, ...]:
-    own = confined.startup_rules(os.path.realpath(sys.executable))
+    own = confined_runner.startup_rules(os.path.realpath(sys.executable))
     assert own is not None
     return own
 
@@ -191,19 +191,19 @@ def test_a_script_is_not_confined(tmp_path: Path) -> None:
     """confined-threads-6: its interpreter would run anything."""
     (tmp_path / "git").write_text("#!/bin/sh\n")
     (tmp_path / "git").chmod(0o755)
-    assert confined.find_executable("git", str(tmp_path)) == str(tmp_path / "git")
-    assert confined.startup_rules(str(tmp_path / "git")) is None
-    assert confined.startup_rules(str(tmp_path / "none")) is None
+    assert confined_runner.find_executable("git", str(tmp_path)) == str(tmp_path / "git")
+    assert confined_runner.startup_rules(str(tmp_path / "git")) is None
+    assert confined_runner.startup_rules(str(tmp_path / "none")) is None
     for broken in (b"\x7fELF", b"\x7fELF\x02\x01" + b"\xff" * 58, b""):
         (tmp_path / "broken").write_bytes(broken)
-        assert confined.startup_rules(str(tmp_path / "broken")) is None
+        assert confined_runner.startup_rules(str(tmp_path / "broken")) is None
 
 
 def test_a_program_starts_with_the_rules_of_its_libraries() -> None:
     """confined-threads-6: itself, its loader, its libraries."""
-    true = confined.find_executable("true", os.environ["PATH"])
+    true = confined_runner.find_executable("true", os.environ["PATH"])
     assert true is not None
-    rules = confined.startup_rules(true)
+    rules = confined_runner.startup_rules(true)
     assert rules is not None
     executable = [str(where) for where, rights in rules if rights & landlock.EXECUTE]
     assert executable[0] == true

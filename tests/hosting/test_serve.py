@@ -24,7 +24,7 @@ from coretools.hosting.serve import HttpOptions, ServeOptions, build, http_app, 
 from coretools.operations.call import Call
 from coretools.operations.catalog import Selection
 from coretools.operations.declare import Effect
-from coretools.operations.memory_services import MemoryServices
+from coretools.operations.in_memory_services import MemoryServices
 from coretools.operations.registry import Registry
 from coretools.operations.services import Services
 from coretools.protocol.apps import View, Views

@@ -7,7 +7,7 @@ from coretools.errors import Busy, TooLarge
 from coretools.operations.call import SilentCall
 from coretools.operations.declare import Effect
 from coretools.operations.dispatch import Dispatcher
-from coretools.operations.memory_services import MemoryServices, ServiceLimits
+from coretools.operations.in_memory_services import MemoryServices, ServiceLimits
 from coretools.operations.registry import Registry
 from coretools.operations.services import Services, WorkItem
 

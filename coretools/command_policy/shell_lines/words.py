@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from coretools.command_policy.shell_lines.findings import Findings
 from coretools.command_policy.shell_lines.line import Span, Word
-from coretools.command_policy.shell_lines.pieces import (
+from coretools.command_policy.shell_lines.quoting import (
     EMPTY_PIECE,
     UNKNOWN_PIECE,
     Pieces,

@@ -17,8 +17,8 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from coretools.confinement import landlock, seccomp, syscalls
-from coretools.process.fork_server.listeners import ListenerTable
 from coretools.process.fork_server.messages import SocketRules, SpawnRequest
+from coretools.process.fork_server.tcp_listeners import ListenerTable
 
 _HANDLES = 6
 """Descriptors that come with a request: its file, the three standard streams, the working directory, and the status

@@ -22,7 +22,6 @@ from coretools.confinement.overmounts import Overmounts
 from coretools.process.children import reaper
 from coretools.process.fork_server import descendants, supervisor
 from coretools.process.fork_server.command_process import Restrictions
-from coretools.process.fork_server.listeners import ListenerTable
 from coretools.process.fork_server.messages import (
     COMMAND,
     COVER_LOST,
@@ -35,6 +34,7 @@ from coretools.process.fork_server.messages import (
     ForkServerConfig,
     SocketRules,
 )
+from coretools.process.fork_server.tcp_listeners import ListenerTable
 
 
 def main() -> None:

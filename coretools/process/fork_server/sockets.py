@@ -20,9 +20,9 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from coretools.confinement import syscalls
-from coretools.process.fork_server.listeners import ListenerTable
 from coretools.process.fork_server.messages import SocketRules
 from coretools.process.fork_server.socket_paths import open_pinned
+from coretools.process.fork_server.tcp_listeners import ListenerTable
 
 _RECEIVE, _ANSWER, _IS_VALID, _GIVE = 0xC0502100, 0xC0182101, 0x40082102, 0x40182103
 """ioctl(2) requests of `linux/seccomp.h`: receive a call, respond, check that it is pending, add a descriptor."""

@@ -16,8 +16,8 @@ from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import content_bytes, cut_lines
 from coretools.tools.ci.parse import gradle_results, parse
 from coretools.tools.ci.project import ProjectView
-from coretools.tools.ci.read_native import displayed as go_displayed
-from coretools.tools.ci.read_native import go_text
+from coretools.tools.ci.read_cargo_ctest import displayed as go_displayed
+from coretools.tools.ci.read_cargo_ctest import go_text
 from coretools.tools.ci.results import (
     SHOWN_IF_FAILED,
     SHOWN_IF_OK,

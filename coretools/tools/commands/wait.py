@@ -11,7 +11,7 @@ from anyio import CapacityLimiter
 
 from coretools.errors import InvalidArguments
 from coretools.operations.call import Call
-from coretools.process.fork_server.listeners import is_listening
+from coretools.process.fork_server.tcp_listeners import is_listening
 from coretools.process.jobs.job import Job
 from coretools.tools.answer_budget import cut_line
 from coretools.tools.execution_result import plain

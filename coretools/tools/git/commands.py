@@ -13,7 +13,7 @@ from coretools.config import commit_author
 from coretools.config.settings import Limits
 from coretools.confinement.landlock import READ, Rule
 from coretools.errors import GitRefused, InvalidArguments, NotFound, TooLarge
-from coretools.process.confined import ConfinedRunner
+from coretools.process.confined_runner import ConfinedRunner
 from coretools.process.run import Completed, RunOptions
 from coretools.process.runner import Runner
 from coretools.tools.answer_budget import content_bytes

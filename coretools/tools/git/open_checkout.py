@@ -22,7 +22,7 @@ from coretools.confinement.landlock import (
     Rule,
 )
 from coretools.errors import NotFound, ReadOnly
-from coretools.process.confined import ConfinedRunner
+from coretools.process.confined_runner import ConfinedRunner
 from coretools.roots import directory_access
 from coretools.roots.read import open_directory
 from coretools.roots.root import Directory

@@ -18,7 +18,7 @@ from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.errors import GitRefused, InvalidArguments
 from coretools.operations.completion import MAX_VALUES, Completes
 from coretools.operations.declare import Aliases, Effect, tool
-from coretools.process.confined import ConfinedRunner
+from coretools.process.confined_runner import ConfinedRunner
 from coretools.process.runner import Runner
 from coretools.roots.file_version import is_harmless_to_open
 from coretools.roots.root_set import Roots

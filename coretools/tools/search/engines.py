@@ -19,7 +19,7 @@ from coretools.config.settings import Limits
 from coretools.confinement.confined_thread import ConfinedThread
 from coretools.confinement.landlock import READ, Rule
 from coretools.errors import CannotStart, CoreError
-from coretools.process.confined import ConfinedRunner
+from coretools.process.confined_runner import ConfinedRunner
 from coretools.process.run import Completed, RunOptions
 from coretools.roots.read import open_directory
 from coretools.roots.root import Directory

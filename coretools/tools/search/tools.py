@@ -13,7 +13,7 @@ from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.errors import CannotStart
 from coretools.operations.content import Result
 from coretools.operations.declare import Aliases, Effect, tool
-from coretools.process.confined import ConfinedRunner
+from coretools.process.confined_runner import ConfinedRunner
 from coretools.process.runner import Runner
 from coretools.roots.directory_listing import WalkEntry
 from coretools.roots.read import file_status, open_directory

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from coretools.tools.ci.parse import parse
-from coretools.tools.ci.read_native import displayed, go_text
+from coretools.tools.ci.read_cargo_ctest import displayed, go_text
 from coretools.tools.ci.results import Failure
 
 CARGO = """\

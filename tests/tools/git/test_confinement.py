@@ -17,8 +17,8 @@ from coretools.config.settings import Limits
 from coretools.confinement import landlock
 from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.errors import CoreError
-from coretools.process import confined as programs
-from coretools.process.confined import ConfinedRunner
+from coretools.process import confined_runner as programs
+from coretools.process.confined_runner import ConfinedRunner
 from coretools.process.run import Completed, RunOptions
 from coretools.process.runner import Runner
 from coretools.roots import directory_access

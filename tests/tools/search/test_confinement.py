@@ -10,7 +10,7 @@ import pytest
 from coretools.config.settings import Limits
 from coretools.confinement import landlock
 from coretools.confinement.confined_thread import ConfinedThread, ConfinedThreadPool
-from coretools.process.confined import ConfinedRunner
+from coretools.process.confined_runner import ConfinedRunner
 from coretools.process.environment import child_environment
 from coretools.process.run import Completed, RunOptions
 from coretools.process.runner import Runner

@@ -11,7 +11,7 @@ from anyio import CapacityLimiter
 
 from coretools.config.settings import Limits
 from coretools.confinement.confined_thread import ConfinedThreadPool
-from coretools.process.confined import ConfinedRunner
+from coretools.process.confined_runner import ConfinedRunner
 from coretools.process.environment import child_environment
 from coretools.process.runner import Runner
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 from benchmarks.failure import NotMeasured
 from benchmarks.interleaved import Contender
-from benchmarks.peer import Era, Peer
+from benchmarks.stdio_client import Era, Peer
 from benchmarks.workspace import Workspace, plain_environment
 
 LARGE_BYTES = 10_000_000
