@@ -272,6 +272,8 @@ f() { :; } >&'$(denied)'; f
 [[ x && y<(denied) -eq 0 ]]
 cat << 'E'x\nEx\ndenied\nE\n
 cat << "E"x\nEx\ndenied\nE\n
+de\\n\\nnied
+de\\n\\n\\nnied x
 """
 """Lines in which only the running shell knows what starts: each must be opaque."""
 

@@ -46,8 +46,6 @@ REDIRECT_OPERATORS = _names("< > >> &> &>> <& >& >| <&- >&- <<<")
 _PLAIN_TARGET = re.compile(r"[\w./+,:@%=][\w./+,:@%=-]*", re.ASCII)
 """A target of `>&` that is the same after a second expansion. A `-` at its start is a word of its own."""
 
-_CONTINUATION = re.compile(r"(?<=[ \t\n])\\\n|\\\n(?=[ \t\n\\])")
-"""A backslash-newline beside a blank. Elsewhere it joins two words, where the grammar sees two."""
 _BEFORE_TOKEN = frozenset((*"\n \t;&|()", ""))
 _WORD_ENDS = WORD_NODES | REDIRECT_NODES
 _COMPLETE_OPERATORS = frozenset(("&&", "||", "|&"))
@@ -86,8 +84,10 @@ class StatementReader:
             between = self._findings.text(at, child.start_byte)
             if last is not None and last.type in _COMPLETE_OPERATORS:
                 between = f" {between}"
-            rest = _CONTINUATION.sub(" ", between).strip(" \t\n" if newline else " \t")
-            if rest or self._touches(last, child, between):
+            # bash removes a continuation; without a blank beside it two words of the grammar are one.
+            joined = between.replace("\\\n", "")
+            rest = joined.strip(" \t\n" if newline else " \t")
+            if rest or (between and not joined) or self._touches(last, child, between):
                 self._findings.add_opaque("bash may split these words differently", child.byte_range)
             at, last = child.end_byte, child
         return nodes
