@@ -230,8 +230,11 @@ class Arguments:
     def _validated_after_repair(
         self, given: Mapping[str, Any], error: ValidationError
     ) -> tuple[Mapping[str, Any], BaseModel]:
-        """Rename aliases and parse JSON text until the arguments are valid or nothing is left to repair."""
-        for _ in range(_MAX_REPAIRS):
+        """Rename aliases and parse JSON text until the arguments are valid or nothing is left to repair.
+
+        Not where a header repeats a parameter: it was compared with the arguments as they were sent.
+        """
+        for _ in range(0 if json_schema.declares_header(self.schema()) else _MAX_REPAIRS):
             try:
                 better = repaired(self._model, given, error)
                 if better is None:

@@ -86,6 +86,17 @@ def validate_arguments(name: str, schema: Mapping[str, Any], given: Mapping[str,
     return dict(given)
 
 
+_HEADER_KEY = "x-mcp-header"
+"""Annotation of a parameter that a header of the request repeats."""
+
+
+def declares_header(schema: object) -> bool:
+    """Whether a schema names a header anywhere. A parameter of that name also counts: the SDK checks it too."""
+    if isinstance(schema, dict):
+        return _HEADER_KEY in schema or any(declares_header(inner) for inner in schema.values())
+    return isinstance(schema, list) and any(declares_header(inner) for inner in schema)
+
+
 # Schemas of results
 
 

@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 
 import mcp_types as types
 from mcp import MCPError
-from mcp.shared.inbound import X_MCP_HEADER_KEY
 
 from coretools.operations.arguments import ANSWERS
 from coretools.operations.catalog import Catalog, Resource
 from coretools.operations.command import Command
+from coretools.operations.json_schema import declares_header
 from coretools.protocol.results import STRUCTURED_SINCE
 
 Item = TypeVar("Item")
@@ -55,7 +55,7 @@ class CatalogListing:
             if command is None:
                 return None
             schema = command.arguments.schema()
-            self._header_schemas[name] = schema if _declares_header(schema) else None
+            self._header_schemas[name] = schema if declares_header(schema) else None
         return self._header_schemas[name]
 
     @property
@@ -90,13 +90,6 @@ class CatalogListings:
                 self._cached.clear()
             cached = self._cached[id(catalog)] = (catalog, CatalogListing(catalog))
         return cached[1]
-
-
-def _declares_header(schema: object) -> bool:
-    """Whether a schema names a header anywhere. A parameter of that name also counts: the SDK checks it too."""
-    if isinstance(schema, dict):
-        return X_MCP_HEADER_KEY in schema or any(_declares_header(inner) for inner in schema.values())
-    return isinstance(schema, list) and any(_declares_header(inner) for inner in schema)
 
 
 MAX_LISTINGS = 64

@@ -423,6 +423,17 @@ async def test_headers_that_repeat_the_body_are_accepted(server: HttpServer) -> 
             assert text_of(answer.json()) == "region south"
 
 
+async def test_what_a_header_repeats_goes_by_its_own_name_only(server: HttpServer) -> None:
+    """http-1, declarations-21: in another style it would reach the tool without having been compared."""
+    async with stateless(server.url) as peer:
+        assert error_of(await peer.post(call("place", Region="south"), wrong(Mcp_Param_Region="north"))) == (
+            400,
+            MISMATCH,
+        )
+        answer = await peer.post(call("place", Region="south"), {})
+        assert "unknown argument 'Region'; did you mean 'region'?" in text_of(answer.json())
+
+
 async def test_different_revisions_in_header_and_body_are_refused(server: HttpServer) -> None:
     """http-1: with -32020."""
     body = call("state", name="x")
