@@ -69,7 +69,8 @@ CACHES: Mapping[CacheName, Cache] = MappingProxyType(
         "go": Cache({"GOMODCACHE": "{}/mod", "GOCACHE": "{}/build"}, unit=1),
         # Before Maven 3.9 only MAVEN_OPTS is read.
         "maven": Cache({"MAVEN_ARGS": "-Dmaven.repo.local={}", "MAVEN_OPTS": "-Dmaven.repo.local={}"}),
-        "gradle": Cache({"GRADLE_USER_HOME": "{}"}, unit=1),
+        # The same of Gradle's: a script in `init.d` would run in every build.
+        "gradle": Cache({"GRADLE_USER_HOME": "{}"}, unit=1, kept=("caches", "wrapper", "jdks", "native")),
         "nuget": Cache({"NUGET_PACKAGES": "{}"}, unit=2),
         "composer": Cache({"COMPOSER_CACHE_DIR": "{}"}),
         "ccache": Cache({"CCACHE_DIR": "{}"}),

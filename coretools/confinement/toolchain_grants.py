@@ -150,7 +150,7 @@ def user_toolchains(sources: ToolchainSources) -> UserToolchains:
     return UserToolchains(
         path=path,
         grants=tuple(Grant(one, RUN) for one in _granted_paths(sources, path, found, private)),
-        variables={name: value for name, value in variables.items() if name not in environment},
+        variables={name: value for name, value in variables.items() if not environment.get(name)},
         found=found,
         added=tuple(entry for entry in path.split(os.pathsep) if entry not in given),
     )

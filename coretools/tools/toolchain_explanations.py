@@ -24,7 +24,7 @@ class ToolchainExplanations:
         """Name the toolchain that a command tried to change, judging by its output."""
         found = self._toolchains() if ending.may_have_failed and ending.tier not in (None, "none") else ()
         refusals = "\n".join(line for line in ending.output.splitlines() if _REFUSAL.search(line)) if found else ""
-        met = next((one for one in found if f"{one.place}/" in refusals), None)
+        met = next((one for one in found if any(f"{part}/" in refusals for part in one.granted)), None)
         if met is None:
             return None
         return (

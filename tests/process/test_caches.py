@@ -54,7 +54,8 @@ def text_of(client: Peer, command: str, **arguments: str) -> str:
 def test_a_cache_is_kept_for_its_root_and_closed_to_others(home: Path, tier: str) -> None:
     """toolchains-10, toolchains-11, toolchains-12: two servers, one after the other, and the second for two roots."""
     one, two = str(home / "one"), str(home / "two")
-    write = "sh -c 'echo poison > $PIP_CACHE_DIR/a; echo x > $CARGO_HOME/config.toml; mkdir $CARGO_HOME/registry'"
+    write = "sh -c 'echo poison > $PIP_CACHE_DIR/a; echo x > $CARGO_HOME/config.toml; mkdir $CARGO_HOME/registry;"
+    write += " mkdir $GRADLE_USER_HOME/init.d $GRADLE_USER_HOME/caches'"
     with served(home, one, f"{two}:ro", tier=tier) as client:
         variables = dict(line.split("=", 1) for line in text_of(client, "env").splitlines() if "=" in line)
         place = variables["PIP_CACHE_DIR"]
@@ -75,8 +76,10 @@ def test_a_cache_is_kept_for_its_root_and_closed_to_others(home: Path, tier: str
     assert sorted(os.listdir(top)) == sorted([".lock", *NAMES])
     Path(top, "uv", "old").write_bytes(b"x" * 200_000)
     with served(home, one, two, tier=tier) as client:
-        said = text_of(client, "sh -c 'cat $PIP_CACHE_DIR/a; ls $CARGO_HOME $UV_CACHE_DIR/'")
+        said = text_of(client, "sh -c 'cat $PIP_CACHE_DIR/a; ls $CARGO_HOME $UV_CACHE_DIR/ $GRADLE_USER_HOME'")
         assert "poison\n" in said
+        assert "caches" in said
+        assert "init.d" not in said
         assert "config.toml" not in said  # no configuration of cargo from the last server
         assert "old" not in said  # beyond the limit
         assert text_of(client, "printenv PIP_CACHE_DIR", directory=two).strip() != place
