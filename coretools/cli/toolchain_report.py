@@ -1,5 +1,6 @@
 """What commands get of the user's toolchains: what was found, what is not on PATH, and which versions answer."""
 
+import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
@@ -12,7 +13,6 @@ from anyio import CapacityLimiter, to_thread
 from coretools.app.assembly import Assembly, open_assembly
 from coretools.config.settings import Settings
 from coretools.confinement.command_confinement import ConfinementStatus
-from coretools.confinement.command_path import is_usable
 from coretools.confinement.toolchain_grants import ToolchainSources, UserToolchains, user_toolchains
 from coretools.confinement.toolchains import home_of
 from coretools.errors import CoreError
@@ -94,12 +94,13 @@ async def toolchain_report(
             readable=settings.policy.confinement.readable,
         )
         toolchains = await to_thread.run_sync(user_toolchains, sources)
+        path = toolchains.path.split(os.pathsep)
         status = await assembly.runner.prepare()
         programs = [name for name in names if shutil.which(name, path=toolchains.path)]
         return ToolchainReport(
             toolchains=toolchains,
             login_fault=login.fault,
-            refused=tuple(entry for entry in dict.fromkeys(login.path()) if not is_usable(entry, roots)),
+            refused=tuple(entry for entry in dict.fromkeys(login.path()) if entry not in path),
             status=status,
             versions=await _versions(assembly, programs),
         )

@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from coretools.confinement.toolchains import VENV_FILE, is_in
+from coretools.confinement.toolchains import VENV_FILE, is_beneath, is_in
 
 MAX_ENTRIES = 256
 """Most directories in the PATH of commands."""
@@ -33,7 +33,7 @@ class Programs(NamedTuple):
     others: tuple[str, ...] = ()
 
 
-def merged_path(server: str, login: Sequence[str], programs: Programs, *, roots: Sequence[str]) -> str:
+def merged_path(server: str, login: Sequence[str], programs: Programs, *, roots: Sequence[str], home: str = "") -> str:
     """Return the PATH of commands.
 
     First what whoever started the server added to its PATH (an activated environment), then the login shell's order,
@@ -41,6 +41,9 @@ def merged_path(server: str, login: Sequence[str], programs: Programs, *, roots:
 
     Version managers are set up for interactive shells alone, usually. So a version that the user chose as the default
     precedes the system's directories where the login shell decides and does not have its directory.
+
+    Directories beneath a root do not count, since commands could put programs there. Where a root contains the home,
+    those of the home come last, and replace none.
     """
     usual = _usable(login, roots)
     given = server.split(os.pathsep) if server else []
@@ -48,12 +51,21 @@ def merged_path(server: str, login: Sequence[str], programs: Programs, *, roots:
     at = next((number for number, entry in enumerate(usual) if entry in SYSTEM_DIRECTORIES), len(usual))
     chosen, others = _usable(programs.chosen, roots), _usable(programs.others, roots)
     before = [entry for entry in chosen if usual and entry not in usual]
-    merged = dict.fromkeys([*own, *usual[:at], *before, *usual[at:], *given, *chosen, *others])
+    last = _in_home([*login, *programs.chosen, *programs.others], roots, home)
+    merged = dict.fromkeys([*own, *usual[:at], *before, *usual[at:], *given, *chosen, *others, *last])
     return os.pathsep.join(list(merged)[:MAX_ENTRIES])
 
 
 def _usable(entries: Iterable[str], roots: Iterable[str]) -> list[str]:
     return [entry for entry in entries if is_usable(entry, roots)]
+
+
+def _in_home(entries: Iterable[str], roots: Sequence[str], home: str) -> list[str]:
+    """Return the directories that are unusable only because a root contains the home."""
+    others = [root for root in roots if not home or not is_beneath(home, root)]
+    if len(others) == len(roots):
+        return []
+    return [entry for entry in _usable(entries, others) if not is_usable(entry, roots)]
 
 
 def tool_path(server: str, writable: Sequence[str]) -> str:

@@ -144,8 +144,8 @@ def user_toolchains(sources: ToolchainSources) -> UserToolchains:
         tuple(path for one in found if not one.is_chosen for path in one.programs),
     )
     server = environment.get("PATH", "")
-    given = merged_path(server, sources.login_path, Programs(), roots=sources.roots).split(os.pathsep)
-    path = merged_path(server, sources.login_path, programs, roots=sources.roots)
+    given = merged_path(server, sources.login_path, Programs(), roots=sources.roots, home=home).split(os.pathsep)
+    path = merged_path(server, sources.login_path, programs, roots=sources.roots, home=home)
     variables = {name: value for one in reversed(found) for name, value in one.variables.items()}
     return UserToolchains(
         path=path,

@@ -112,11 +112,11 @@ def profile(home: Path, text: str) -> None:
 
 
 @contextmanager
-def served(home: Path, *words: str, tier: str = "full", **environment: str) -> Iterator[Peer]:
+def served(home: Path, *words: str, tier: str = "full", root: Path | None = None, **environment: str) -> Iterator[Peer]:
     """A server as a desktop client starts it, with this home and a root in it."""
     unset = dict.fromkeys(("CARGO_HOME", "RUSTUP_HOME", "PYENV_ROOT", "GOPATH", "NVM_DIR", "JAVA_HOME"), "")
     variables = {**unset, "HOME": str(home), "PATH": SHORT, "XDG_CACHE_HOME": str(home / ".cache"), **environment}
-    with peer(home / "work" / "project", *words, environment=variables, before=TIERS[tier]) as client:
+    with peer(root or home / "work" / "project", *words, environment=variables, before=TIERS[tier]) as client:
         client.start_session()
         yield client
 
@@ -291,6 +291,22 @@ def test_the_default_version_of_a_version_manager_precedes_the_programs_of_the_s
         assert "not chosen" not in text_of(client, "uniq --version")
     with served(home, "--no-login-path") as client:
         assert "chosen" not in text_of(client, "sort --version")
+
+
+@pytest.mark.skipif(NO_SHELL, reason="this user has no login shell")
+@pytest.mark.parametrize("tier", TIERS)
+def test_toolchains_in_a_home_that_is_a_root_replace_no_program(home: Path, tier: str) -> None:
+    """toolchains-6: commands may write there, so that only programs of other names are found."""
+    profile(home, f"PATH={home}/.local/bin:{home}/work/project/bin:$PATH\n")
+    program(home / ".local/bin/tool-local", "local runs")
+    program(home / ".nvm/versions/node/v22.1.0/bin/tool-nvm", "nvm runs")
+    for place in (".local/bin", ".nvm/versions/node/v22.1.0/bin", "work/project/bin"):
+        program(home / place / "sort", "planted")
+    program(home / "work/project/bin/tool-project", "project runs")
+    with served(home, tier=tier, root=home) as client:
+        said = text_of(client, "sh -c 'tool-local; tool-nvm; tool-project; sort --version'")
+        assert said.splitlines()[:3] == ["local runs", "nvm runs", "project runs"]
+        assert "planted" not in said
 
 
 def test_only_servers_that_a_desktop_client_starts_read_the_login_shell() -> None:
