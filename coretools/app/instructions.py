@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from coretools.config.operator_policy import OperatorPolicy
+from coretools.config.operator_policy import CommandPolicy, OperatorPolicy, Verdict
 from coretools.roots.path_text import printable
 from coretools.roots.root_set import Roots
 from coretools.tools.failure_explanations import NetworkPolicy
@@ -16,12 +16,13 @@ from coretools.tools.tier_restrictions import TierRestrictions
 MOST_BYTES = 1_499
 """Size of all instructions: about 400 tokens."""
 
-_PATH_BYTES = 160
-_LIST_BYTES = 240
+_PATH_BYTES = 120
+_LIST_BYTES = 120
 """Size of a list of names; the rest is counted."""
 
-_NETWORK_BYTES = 480
-"""Size of the sentence about the network, which names hosts."""
+_TIER_BYTES = 256
+_NETWORK_BYTES = 280
+"""Size of the sentences about the tier and the network, which names hosts. With these, every part has room."""
 
 TOOLCHAINS = (
     *("python3", "pip", "uv", "node", "npm", "pnpm", "yarn", "bun", "deno", "go", "cargo", "java", "mvn", "gradle"),
@@ -60,7 +61,7 @@ def instructions(here: Situation) -> str:
     lines = [_roots_line(here.roots), f"{_USAGE}{_USAGE_OF_COMMANDS if here.can_run else ''}."]
     if here.can_run:
         lines += [
-            here.closed.instruction(here.tier) or _TIERS.get(here.tier or "", _TIER_UNKNOWN),
+            _cut(here.closed.instruction(here.tier), _TIER_BYTES) or _TIERS.get(here.tier or "", _TIER_UNKNOWN),
             _cut(here.network.instruction(here.tier), _NETWORK_BYTES),
             _toolchains_line(here.path),
         ]
@@ -85,15 +86,17 @@ def _toolchains_line(path: str | None) -> str:
 
 
 def _approval_line(policy: OperatorPolicy) -> str:
-    """What a person must confirm, and what is denied."""
-    rules = policy.commands.rule
-    asked = [*policy.tools.ask, *(_rule_text(rule.program, rule.arguments) for rule in rules if rule.verdict == "ask")]
-    denied = [_rule_text(rule.program, rule.arguments) for rule in rules if rule.verdict == "deny"]
-    default = policy.commands.default
-    asked += ["every other program"] if default == "ask" else []
-    denied += ["every other program"] if default == "deny" else []
+    """What a person must confirm, and what is denied: what is general first, since a long list is cut."""
+    asked = [*_commands_with(policy.commands, "ask"), *policy.tools.ask]
+    denied = _commands_with(policy.commands, "deny")
     needs = f"A person must approve: {_listed(asked)}." if asked else "No call needs approval."
     return f"{needs} Denied: {_listed(denied)}." if denied else needs
+
+
+def _commands_with(policy: CommandPolicy, verdict: Verdict) -> list[str]:
+    general = ["programs without a rule"] if policy.default == verdict else []
+    general += ["code that a command line does not show (scripts, interpreters)"] if policy.opaque == verdict else []
+    return general + [_rule_text(rule.program, rule.arguments) for rule in policy.rule if rule.verdict == verdict]
 
 
 def _rule_text(program: str, arguments: Sequence[str] | None) -> str:

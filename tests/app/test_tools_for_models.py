@@ -304,7 +304,7 @@ def test_the_instructions_say_what_can_be_done_here(tmp_path: Path) -> None:
             f"{tmp_path / 'docs'} (read only)",
             "may use the network",
             "cargo",
-            "A person must approve: git_commit, rm -r **.",
+            "A person must approve: rm -r **, git_commit.",
             "Denied: curl.",
         ):
             assert part in text_at_start
@@ -346,20 +346,26 @@ def test_another_name_leads_past_no_policy(tmp_path: Path) -> None:
 
 
 def test_the_instructions_are_bounded(tmp_path: Path) -> None:
-    """workstation-23: at most 1,499 bytes, however many roots and rules there are."""
+    """workstation-23: at most 1,499 bytes, however many roots, hosts and rules there are; every part has room."""
     roots = [tmp_path / f"{number:02}-{'é' * 60}" for number in range(30)]
     for root in roots:
         root.mkdir()
     (tmp_path / "policy").mkdir()
     policy = tmp_path / "policy" / "policy.toml"
-    policy.write_text(
-        "".join(f'[[commands.rule]]\nprogram = "{"p" * 99}{number}"\nverdict = "ask"\n' for number in range(50))
-    )
+    rules = [
+        f'[[commands.rule]]\nprogram = "{verdict[0] * 99}{number}"\nverdict = "{verdict}"\n'
+        for number in range(50)
+        for verdict in ("ask", "deny")
+    ]
+    hosts = [f"{'h' * 60}{number}.example.org" for number in range(30)]
+    rules.insert(0, '[commands]\ndefault = "deny"\nopaque = "ask"\n')
+    policy.write_text(f"[confinement]\nnetwork = {json.dumps(hosts)}\n{''.join(rules)}")
     with peer(*roots, "--policy", policy) as client:
         found = client.ask("initialize", HANDSHAKE)["result"]["instructions"]
     assert len(found.encode()) <= MOST_BYTES < 1_500
-    assert " more" in found
-    assert "have no network" in found
+    assert len(found.splitlines()) == 6
+    for part in (" more", "tier", "reach only hhh", "Toolchains", "approve: code that a command", "Denied: programs"):
+        assert part in found
 
 
 def test_without_commands_the_instructions_do_not_speak_of_them(tmp_path: Path) -> None:
