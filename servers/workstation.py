@@ -14,6 +14,7 @@ import sys
 from coretools import __version__
 from coretools.config.logs import configure_logging
 from coretools.config.options import (
+    VARIABLES,
     add_login_path_option,
     add_options,
     settings_from,
@@ -61,11 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="coretools-workstation",
         description="MCP server over stdio: filesystem, search, git and CI tools beneath the given directories.",
-        epilog="Every flag can also be set by a variable: CORETOOLS_ROOTS, CORETOOLS_PROFILE, "
-        "CORETOOLS_READ_ONLY, CORETOOLS_DENY, CORETOOLS_LIMITS, CORETOOLS_PASS_ENV, CORETOOLS_REDACT_OUTPUT, "
-        "CORETOOLS_POLICY, CORETOOLS_NETWORK, CORETOOLS_REQUIRE_TIER, CORETOOLS_ALLOW_UNCONFINED, "
-        "CORETOOLS_AUTHOR, CORETOOLS_UMASK, CORETOOLS_LOGIN_PATH, CORETOOLS_LOG_LEVEL. Separate the items of a list "
-        "by commas.",
+        epilog=f"Every flag can also be set by a variable: {', '.join(VARIABLES)}. Separate items of a list by commas.",
     )
     parser.add_argument("root", nargs="*", metavar="ROOT", help="directory, or DIRECTORY:ro [the current directory]")
     parser.add_argument("--version", action="version", version=f"coretools {__version__}")

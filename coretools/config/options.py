@@ -35,48 +35,66 @@ MAX_UMASK = 0o077
 LIST_SEPARATOR = ","
 """Separates the items of a list in every CORETOOLS_* and CORETOOLS_HTTP_* variable."""
 
+VARIABLES = (
+    *("CORETOOLS_ROOTS", "CORETOOLS_PROFILE", "CORETOOLS_READ_ONLY", "CORETOOLS_DENY", "CORETOOLS_NO_DEFAULT_DENY"),
+    *("CORETOOLS_LIMITS", "CORETOOLS_RESOLVER", "CORETOOLS_PASS_ENV", "CORETOOLS_AUTHOR", "CORETOOLS_UMASK"),
+    *("CORETOOLS_REDACT_OUTPUT", "CORETOOLS_ASK", "CORETOOLS_POLICY", "CORETOOLS_OWN_CONTAINER", "CORETOOLS_NETWORK"),
+    *("CORETOOLS_REQUIRE_TIER", "CORETOOLS_ALLOW_UNCONFINED", "CORETOOLS_LOGIN_PATH", "CORETOOLS_LOG_LEVEL"),
+)
+"""The environment variables that are read here, in the order of the options."""
+
 
 def add_options(parser: argparse.ArgumentParser, *, profile: str, log_level: str) -> None:
     """Add the options that decide what is served; `profile` and `log_level` are the defaults."""
     parser.add_argument(
-        "--profile", type=_profile, metavar=f"{{{','.join(PROFILES)}}}", help=f"which tools are offered [{profile}]"
+        "--profile", type=_profile, metavar=f"{{{','.join(PROFILES)}}}", help=f"which tools are served [{profile}]"
     )
-    parser.add_argument("--read-only", action="store_true", default=None, help="offer nothing that changes anything")
+    parser.add_argument("--read-only", action="store_true", default=None, help="serve only tools that change nothing")
     parser.add_argument(
-        "--deny", action="append", metavar="GLOB", help="hide paths that match; !GLOB opens (repeatable)"
+        "--deny", action="append", metavar="GLOB", help="hide paths that match; !GLOB shows them (repeatable)"
     )
-    parser.add_argument("--no-default-deny", action="store_true", default=None, help="hide nothing for what it holds")
-    parser.add_argument("--limit", action="append", metavar="NAME=VALUE", help="change a limit (repeatable)")
-    parser.add_argument("--resolver", choices=RESOLVERS, help="path resolver [the strongest there is]")
     parser.add_argument(
-        "--pass-env", action="append", metavar="NAME", help="let commands see this environment variable (repeatable)"
+        "--no-default-deny",
+        action="store_true",
+        default=None,
+        help="hide only what --deny names, no file by its content",
     )
-    parser.add_argument("--author", metavar="'NAME <ADDRESS>'", help="who commits [as the git configuration says]")
-    parser.add_argument("--umask", metavar="MODE", help="umask of tools and commands, such as 002 [as it is]")
     parser.add_argument(
-        "--redact-output", action="store_true", default=None, help="take credentials out of what commands print"
+        "--limit", action="append", metavar="NAME=VALUE", help="set a limit, such as run_seconds=600 (repeatable)"
     )
-    parser.add_argument("--ask", choices=ASK_MODES, help="how far questions of tools go [elicitation]")
+    parser.add_argument("--resolver", choices=RESOLVERS, help="path resolver [the strongest available]")
+    parser.add_argument(
+        "--pass-env", action="append", metavar="NAME", help="pass an environment variable to commands (repeatable)"
+    )
+    parser.add_argument("--author", metavar="'NAME <ADDRESS>'", help="author of commits [from the git configuration]")
+    parser.add_argument("--umask", metavar="MODE", help="umask of tools and commands, such as 002 [unchanged]")
+    parser.add_argument(
+        "--redact-output", action="store_true", default=None, help="redact credentials in the output of commands"
+    )
+    parser.add_argument("--ask", choices=ASK_MODES, help="who may answer the questions of tools [elicitation]")
     add_policy_options(parser)
-    parser.add_argument("--log-level", choices=LOG_LEVELS, help=f"log on stderr from this level on [{log_level}]")
+    parser.add_argument("--log-level", choices=LOG_LEVELS, help=f"lowest level that is logged to stderr [{log_level}]")
     parser.set_defaults(default_profile=profile, default_log_level=log_level)
 
 
 def add_policy_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that name the policy file and override its values."""
-    parser.add_argument("--policy", metavar="FILE", help="the operator's file [~/.config/coretools/policy.toml]")
+    parser.add_argument("--policy", metavar="FILE", help="the policy file [~/.config/coretools/policy.toml]")
     parser.add_argument(
         "--own-container",
         action="store_true",
         default=None,
-        help="the server has this container to itself: commands get its /tmp, /dev/shm and terminals",
+        help="the server is alone in its container: commands get its /tmp, /dev/shm and terminals",
     )
     parser.add_argument(
         "--network", metavar="ACCESS", help="network of commands: allow, deny, or hosts, such as pypi,github.com [deny]"
     )
-    parser.add_argument("--require-tier", choices=TIERS, help="weakest confinement in which commands run")
+    parser.add_argument("--require-tier", choices=TIERS, help="weakest confinement in which commands may run")
     parser.add_argument(
-        "--allow-unconfined", action="store_true", default=None, help="let commands run where nothing confines them"
+        "--allow-unconfined",
+        action="store_true",
+        default=None,
+        help="let commands run where they can't be confined",
     )
 
 
@@ -86,7 +104,7 @@ def add_login_path_option(parser: argparse.ArgumentParser) -> None:
         "--no-login-path",
         action="store_true",
         default=None,
-        help="leave out the PATH of the login shell, which commands get otherwise",
+        help="don't add the PATH of your login shell to that of commands",
     )
 
 

@@ -2,13 +2,17 @@
 
 import argparse
 import re
+import sys
+from typing import Any
 
 import pytest
 
 from coretools.config.commit_author import Author
-from coretools.config.options import add_options, settings_from
+from coretools.config.options import VARIABLES, add_options, settings_from, with_login_path
 from coretools.config.settings import Asking, Limits, Settings
 from coretools.errors import BadSetting
+from tests.checkout import TREE
+from tests.starting import warm
 
 
 def read(*flags: str, roots: tuple[str, ...] = ("/r",), directory: str = "/work", **environment: str) -> Settings:
@@ -29,6 +33,34 @@ def test_a_flag_overrides_its_variable_and_a_variable_the_default() -> None:
     assert (read().ask, read(CORETOOLS_ASK="defaults").ask) == ("elicitation", "defaults")
     asking = read("--ask", "sampling", "--limit", "ask_seconds=5", CORETOOLS_ASK="prefilled").asking
     assert asking == Asking(mode="sampling", seconds=5.0, trusts_answers=False)
+
+
+class _RecordedEnvironment(dict[str, str]):
+    """An environment that remembers which of its variables were read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.names.add(name)
+        return super().get(name, default)
+
+    __getitem__ = __contains__ = get
+
+
+def test_the_help_lists_every_variable_that_is_read() -> None:
+    """workstation-13: none is left out, and none is listed that has no effect."""
+    parser, environment = argparse.ArgumentParser(), _RecordedEnvironment()
+    add_options(parser, profile="dev", log_level="info")
+    settings = settings_from(parser.parse_args([]), (), environment, "/work")
+    with_login_path(settings, environment)
+    read_names = {name for name in environment.names if name.startswith("CORETOOLS_")}
+    words = [sys.executable, "-m", "servers.workstation", "--help"]
+    ended = warm.run(words, cwd=TREE, capture_output=True, text=True, timeout=60)
+    # argparse breaks long lines, at hyphens too, of which these names have none.
+    assert set(re.findall(r"CORETOOLS_[A-Z_]+", ended.stdout)) == read_names
+    assert len(read_names) == len(VARIABLES)
 
 
 def test_roots_come_from_arguments_then_the_variable_then_the_directory() -> None:
