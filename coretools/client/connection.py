@@ -1,0 +1,361 @@
+"""The connection to one server: its state, its tools, calls of them, and errors that name it."""
+
+import math
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+import anyio
+import httpx2
+import mcp_types as types
+from mcp import Client, MCPError
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
+from mcp.shared.dispatcher import ProgressFnT
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from coretools.client.configuration import ServerEntry
+from coretools.client.errors import AuthenticationRequired, ProtocolViolation, SchemaMismatch
+from coretools.client.launch import Launch, LocalLaunch, RemoteLaunch
+from coretools.client.negotiation import CLIENT_INFO, LEGACY, MODERN, Era, probe
+from coretools.client.stdio import ChildTracker, LocalServer, start_local
+from coretools.errors import CoreError, DeadlinePassed, Unreachable
+from coretools.redaction.redactor import Redactor
+
+CONNECT_SECONDS = 30.0
+"""Until a server must have answered; the configuration or an option may say otherwise."""
+
+CALL_SECONDS = 300.0
+"""For one call."""
+
+RETRY_SECONDS = (0.5, 1.0)
+"""Pauses before further attempts to reach a remote server."""
+
+MAX_PAGES = 1_000
+MAX_TOOLS = 50_000
+"""Of one server."""
+
+_LOST = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError)
+_FAULTS = (CoreError, MCPError, OSError, TimeoutError, RuntimeError, ValidationError, httpx2.HTTPError, *_LOST)
+"""What a server, its program or the network can cause. Anything else is a bug of ours and ends the process."""
+
+
+class State(StrEnum):
+    """Of a connection."""
+
+    CONNECTING = "connecting"
+    READY = "ready"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionOptions:
+    """What holds for all connections; None leaves it to the configuration, or the usual limit."""
+
+    connect_seconds: float | None = None
+    call_seconds: float | None = None
+    retry_seconds: tuple[float, ...] = RETRY_SECONDS
+
+
+@dataclass(slots=True)
+class _Exchange:
+    """What was seen of a remote server."""
+
+    status: int = 0
+    """Of the last response."""
+
+    async def see(self, response: httpx2.Response) -> None:
+        self.status = response.status_code
+
+
+class Connection:
+    """One server from its start to its end. `run` is a task of the hub; the other methods wait for it."""
+
+    def __init__(
+        self, entry: ServerEntry, launch: Callable[[], Launch], tracker: ChildTracker, options: ConnectionOptions
+    ) -> None:
+        self.entry = entry
+        self.name = entry.name
+        self.state = State.CONNECTING
+        self.error: CoreError | None = None
+        """Why it failed."""
+        self._launch = launch
+        self._tracker = tracker
+        self._options = options
+        self._client: Client | None = None
+        self._local: LocalServer | None = None
+        self._exchange = _Exchange()
+        self._address = ""
+        self._redactor = Redactor()
+        self._settled = anyio.Event()
+        self._life = anyio.CancelScope()
+
+    @property
+    def protocol_version(self) -> str:
+        """Negotiated revision; empty while there is no connection."""
+        return "" if self._client is None else self._client.protocol_version
+
+    @property
+    def server_info(self) -> types.Implementation | None:
+        """What the server says of itself."""
+        return None if self._client is None else self._client.server_info
+
+    async def wait_settled(self) -> State:
+        """Wait until the server is ready or has failed."""
+        await self._settled.wait()
+        return self.state
+
+    def stop(self) -> None:
+        """End the connection, and the program of a local server."""
+        self._life.cancel()
+
+    def remarks(self) -> list[str]:
+        """Say what a local server wrote to standard output beside its messages."""
+        return [self._redactor.text(text) for text in self._local.junk()] if self._local else []
+
+    async def run(self) -> None:
+        """Connect, and keep the connection until it is lost or `stop` ends it. Raises no error of the server."""
+        failure: BaseException | None = None
+        try:
+            with self._life:
+                await self._run()
+        except* _FAULTS as group:
+            failure = _leaf(group)
+        self._client = None
+        self.state = State.STOPPED
+        if failure is not None:
+            self.error = await self._translated(failure, "connect")
+            self.state = State.FAILED
+        self._settled.set()
+
+    async def tools(self) -> list[types.Tool]:
+        """Return the tools that the configuration lets us use.
+
+        Raises:
+            Unreachable, DeadlinePassed, ProtocolViolation: no list came.
+        """
+        settings = self.entry.settings
+        found: dict[str, types.Tool] = {}
+        client = self._ready_client()
+        if client.server_capabilities.tools is None:
+            return []
+        async with self._request("tools/list", self._connect_seconds):
+            cursor: str | None = None
+            for _ in range(MAX_PAGES):
+                page = await client.list_tools(cursor=cursor)
+                found |= {tool.name: tool for tool in page.tools if tool.name not in found}
+                is_stuck = page.next_cursor is not None and page.next_cursor == cursor
+                cursor = page.next_cursor
+                if cursor is None:
+                    break
+                if is_stuck or len(found) > MAX_TOOLS:
+                    raise ProtocolViolation(f"its list of tools does not end ({len(found)} so far)")
+            else:
+                raise ProtocolViolation(f"its list of tools has more than {MAX_PAGES} pages")
+        return [tool for tool in found.values() if settings is None or settings.offers(tool.name)]
+
+    async def call(
+        self, tool: str, arguments: dict[str, Any], on_progress: ProgressFnT | None = None
+    ) -> types.CallToolResult:
+        """Call a tool. If the caller is cancelled or the time is up, the server is told.
+
+        Raises:
+            Unreachable: the connection was lost. DeadlinePassed: no answer in time. SchemaMismatch: the result does
+                not fit the tool's schema. ProtocolViolation: the server refused the request.
+        """
+        settings = self.entry.settings
+        seconds = self._options.call_seconds or (settings and settings.call_seconds) or CALL_SECONDS
+        client = self._ready_client()
+        async with self._request(f"call {tool}", seconds):
+            return await client.call_tool(tool, arguments, progress_callback=on_progress)
+
+    async def ping(self) -> None:
+        """Ask for a sign of life: `ping`, or in the stateless era, which has none, `server/discover`.
+
+        Raises:
+            Unreachable, DeadlinePassed, ProtocolViolation: none came.
+        """
+        client = self._ready_client()
+        async with self._request("ping", self._connect_seconds):
+            if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
+                await client.session.send_discover(client.protocol_version)
+            else:
+                await client.session.send_ping()
+
+    @property
+    def _connect_seconds(self) -> float:
+        settings = self.entry.settings
+        return self._options.connect_seconds or (settings and settings.connect_seconds) or CONNECT_SECONDS
+
+    def _ready_client(self) -> Client:
+        if self._client is None:
+            raise self.error or Unreachable(f"server {self.name!r} is {self.state}")
+        return self._client
+
+    async def _run(self) -> None:
+        launch = self._launch()
+        if isinstance(launch, RemoteLaunch):
+            self._address = origin_of(launch.url)
+        self._redactor = Redactor(launch.secrets)
+        if isinstance(launch, LocalLaunch):
+            era: Era | None = None
+            for _ in range(2):
+                era = await self._run_local(launch, era)
+                if era is None:
+                    return
+            raise Unreachable("it ends when it is asked for its protocol")
+        await self._run_remote(launch)
+
+    async def _run_local(self, launch: LocalLaunch, era: Era | None) -> Era | None:
+        """Run the program once; return the era in which to start it again, or None."""
+        again: Era | None = None
+        with self._connecting() as deadline:
+            async with start_local(launch, self._tracker) as server:
+                self._local = server
+                try:
+                    chosen = era or await probe(server.streams)
+                except anyio.EndOfStream:
+                    return LEGACY  # some servers of the older era end on any request before `initialize`
+                try:
+                    await self._serve(nullcontext(server.streams), chosen, deadline)
+                except* MCPError as group:
+                    error = _leaf(group)
+                    is_modern = isinstance(error, MCPError) and error.code == types.UNSUPPORTED_PROTOCOL_VERSION
+                    if not (chosen.is_guess and is_modern):
+                        raise
+                    again = MODERN
+        return again
+
+    async def _run_remote(self, launch: RemoteLaunch) -> None:
+        with self._connecting() as deadline:
+            for pause in (*self._options.retry_seconds, None):
+                self._exchange.status = 0
+                try:
+                    await self._try_remote(launch, deadline)
+                except* (httpx2.TransportError, MCPError):
+                    if pause is None or self.state is State.READY or self._exchange.status not in (0, 429, 502, 503):
+                        raise
+                else:
+                    return
+                await anyio.sleep(pause or 0)
+
+    async def _try_remote(self, launch: RemoteLaunch, deadline: anyio.CancelScope) -> None:
+        *others, last = launch.transports
+        for transport in others:
+            try:
+                await self._open_remote(launch, transport, deadline)
+            except* (httpx2.HTTPStatusError, MCPError):
+                if self.state is State.READY or self._exchange.status not in (400, 404, 405, 406, 415):
+                    raise
+            else:
+                return
+        await self._open_remote(launch, last, deadline)
+
+    async def _open_remote(self, launch: RemoteLaunch, transport: str, deadline: anyio.CancelScope) -> None:
+        def new_client(
+            headers: dict[str, str] | None = None,
+            timeout: httpx2.Timeout | None = None,
+            auth: httpx2.Auth | None = None,
+        ) -> httpx2.AsyncClient:
+            client = create_mcp_http_client(headers, timeout, auth)
+            client.event_hooks = {"response": [self._exchange.see]}
+            return client
+
+        if transport == "sse":
+            streams = sse_client(launch.url, headers=dict(launch.headers), httpx_client_factory=new_client)
+            await self._serve(streams, Era("legacy"), deadline)
+            return
+        async with new_client(headers=dict(launch.headers)) as http:
+            await self._serve(streamable_http_client(launch.url, http_client=http), Era("auto"), deadline)
+
+    async def _serve(self, streams: AbstractAsyncContextManager[Any], era: Era, deadline: anyio.CancelScope) -> None:
+        """Begin the session and keep it until the server is gone."""
+        client = Client(streams, mode=era.mode, prior_discover=era.discovered, client_info=CLIENT_INFO)
+        async with client:
+            deadline.deadline = math.inf
+            self._client = client
+            self.state = State.READY
+            self._settled.set()
+            if self._local is None:
+                await anyio.sleep_forever()
+            else:
+                await self._local.exited.wait()
+        raise anyio.EndOfStream
+
+    @contextmanager
+    def _connecting(self) -> Iterator[anyio.CancelScope]:
+        """Limit the time until the connection is there; the body lifts the limit."""
+        with anyio.move_on_after(self._connect_seconds) as scope:
+            yield scope
+        if scope.cancelled_caught:
+            raise DeadlinePassed(f"did not answer within {self._connect_seconds:g} s")
+
+    @asynccontextmanager
+    async def _request(self, doing: str, seconds: float) -> AsyncIterator[None]:
+        """Limit the time of a request, and name the server in its errors."""
+        failure: BaseException | None = None
+        try:
+            with anyio.fail_after(seconds):
+                yield
+        except* TimeoutError:
+            failure = DeadlinePassed(f"{doing}: no answer within {seconds:g} s")
+        except* _FAULTS as group:
+            failure = _leaf(group)
+        if failure is not None:
+            raise await self._translated(failure, doing) from failure
+
+    async def _translated(self, error: BaseException, doing: str) -> CoreError:
+        """Return the error of a server as one that names it."""
+        kind, text = _explained(error, self._exchange.status)
+        if isinstance(error, httpx2.TransportError):
+            text = f"can't be reached at {self._address}: {text}"
+        if kind is Unreachable and self._local is not None and not isinstance(error, CoreError | OSError):
+            text = await self._local.describe_end()
+        elif self._local is not None and self.state is not State.READY:
+            text = "; ".join([text, *self._local.junk(), *self._local.last_words()])
+        prefix = f"server {self.name!r}: " if doing in ("connect", "") else f"server {self.name!r}: {doing}: "
+        return kind(self._redactor.text(prefix + text.removeprefix(f"{doing}: ")))
+
+
+def origin_of(url: str) -> str:
+    """Return the part of a URL that holds no secrets: scheme, host and port."""
+    parts = httpx2.URL(url)
+    return f"{parts.scheme}://{parts.host}" + (f":{parts.port}" if parts.port else "")
+
+
+_BY_CODE: dict[int, tuple[type[CoreError], str]] = {
+    types.CONNECTION_CLOSED: (Unreachable, "the connection was lost"),
+    types.REQUEST_TIMEOUT: (DeadlinePassed, "no answer in time"),
+}
+
+
+def _explained(error: BaseException, status: int) -> tuple[type[CoreError], str]:
+    """Return the kind of an error and its sentence."""
+    if status in (401, 403) and not isinstance(error, CoreError):
+        return AuthenticationRequired, f"refuses the credentials (HTTP {status}); set `headers` in its entry"
+    if isinstance(error, CoreError):
+        return type(error), str(error)
+    if isinstance(error, MCPError):
+        refused = (ProtocolViolation, f"refused the request: {error.message} ({error.code})")
+        return _BY_CODE.get(error.code, refused)
+    if isinstance(error, ValidationError):
+        fault = error.errors()[0]
+        where = ".".join(map(str, fault["loc"]))
+        return ProtocolViolation, f"sent an answer that the protocol does not allow: {where}: {fault['msg']}"
+    if isinstance(error, RuntimeError):
+        return SchemaMismatch, str(error).splitlines()[0][:500]
+    text = "the connection was lost" if isinstance(error, _LOST) else str(error).strip() or type(error).__name__
+    return Unreachable, text
+
+
+def _leaf(group: BaseExceptionGroup[Any]) -> BaseException:
+    """Return the first error that is no group."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

@@ -1,0 +1,89 @@
+"""Find out which era of the protocol a local server speaks, without waiting for a timeout.
+
+The stateless era begins with `server/discover`, the older one with `initialize`. A server of the older era answers an
+unknown method with an error, or, against JSON-RPC, not at all; the SDK then waits ten seconds. Here a `ping` follows
+at once: a server that answers it but not the first request has no answer to the first one. Messages are handled before
+the SDK's session exists.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import mcp_types as types
+from mcp.shared.message import SessionMessage
+from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
+from pydantic import ValidationError
+
+from coretools import __version__
+from coretools.client.stdio import Streams
+
+SILENCE_SECONDS = 10.0
+"""Without any answer the older handshake is tried: a server may ignore everything before it."""
+
+PING_SECONDS = 1.0
+"""For the answer to `server/discover` after that to the `ping`: a server may answer out of order."""
+
+_DISCOVER = "coretools-discover"
+_PING = "coretools-ping"
+
+CLIENT_INFO = types.Implementation(name="coretools", version=__version__)
+
+
+@dataclass(frozen=True, slots=True)
+class Era:
+    """How to begin the session: the `mode` of the SDK's client, and the answer that it would ask for."""
+
+    mode: str
+    discovered: types.DiscoverResult | None = None
+    is_guess: bool = False
+    """Nothing was answered: a slow server may still turn out to be of the stateless era."""
+
+
+LEGACY = Era("legacy")
+MODERN = Era(LATEST_MODERN_VERSION)
+
+
+async def probe(streams: Streams) -> Era:
+    """Ask a server for its era.
+
+    Raises:
+        EndOfStream, ClosedResourceError, BrokenResourceError: it ended, which some do on an unknown first request.
+    """
+    reading, writing = streams
+    params = {
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": LATEST_MODERN_VERSION,
+            "io.modelcontextprotocol/clientInfo": CLIENT_INFO.model_dump(by_alias=True, mode="json", exclude_none=True),
+            "io.modelcontextprotocol/clientCapabilities": {},
+        }
+    }
+    await writing.send(_request(_DISCOVER, "server/discover", params))
+    await writing.send(_request(_PING, "ping", None))
+    has_ponged = False
+    with anyio.move_on_after(SILENCE_SECONDS) as waiting:
+        while True:
+            answer = (await reading.receive()).message  # type: ignore[union-attr]  # our transport sends no exceptions
+            if not isinstance(answer, types.JSONRPCResponse | types.JSONRPCError):
+                continue
+            if answer.id == _DISCOVER:
+                return _era(answer)
+            if answer.id == _PING:
+                waiting.deadline = anyio.current_time() + PING_SECONDS
+                has_ponged = True
+    return Era("legacy", is_guess=not has_ponged)
+
+
+def _era(answer: types.JSONRPCResponse | types.JSONRPCError) -> Era:
+    if isinstance(answer, types.JSONRPCError):
+        return LEGACY
+    try:
+        found = types.DiscoverResult.model_validate(answer.result)
+    except ValidationError:
+        return LEGACY
+    shared = [version for version in MODERN_PROTOCOL_VERSIONS if version in found.supported_versions]
+    return Era(shared[-1], found) if shared else LEGACY
+
+
+def _request(name: str, method: str, params: dict[str, Any] | None) -> SessionMessage:
+    return SessionMessage(types.JSONRPCRequest(jsonrpc="2.0", id=name, method=method, params=params))

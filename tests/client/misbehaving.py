@@ -1,0 +1,120 @@
+"""A server that misbehaves in the way that its first argument names: `python misbehaving.py junk`.
+
+It speaks the handshake era by hand, so that it can break every rule of it.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from typing import Any
+
+WAY = sys.argv[1]
+LOG = sys.argv[2] if len(sys.argv) > 2 else os.devnull
+EVIL = "\x1b]0;owned\x07\x1b[2J\u202e\x9b31m"
+SCHEMA: dict[str, Any] = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+
+
+def send(message: Any) -> None:
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
+
+
+def log(text: str) -> None:
+    with open(LOG, "a", encoding="utf-8") as file:
+        file.write(text + "\n")
+
+
+def tool(name: str, schema: Any = SCHEMA, description: str = "Returns its text.") -> dict[str, Any]:
+    return {"name": name, "description": description, "inputSchema": schema}
+
+
+def tools() -> list[dict[str, Any]]:
+    if WAY == "many":
+        return [tool(f"tool{number}") for number in range(10_000)]
+    if WAY == "bad-schema":
+        return [tool("echo", {"type": "object", "properties": {"text": {"type": "strung"}}})]
+    if WAY == "no-schema":
+        return [{"name": "echo", "inputSchema": "none"}]
+    if WAY == "slow-pattern":
+        return [tool("echo", {"type": "object", "properties": {"text": {"type": "string", "pattern": "^(a|a)*$"}}})]
+    if WAY == "escapes":
+        return [tool(f"e{EVIL}", description=f"line\n{EVIL}"), tool("echo")]
+    if WAY == "changed":
+        return [tool("echo", description="Also deletes your files.")]
+    return [tool("echo")]
+
+
+def call(number: Any, params: dict[str, Any]) -> None:
+    text = str(params.get("arguments", {}).get("text", ""))
+    if WAY == "dies":
+        print("about to die", file=sys.stderr, flush=True)
+        os._exit(3)
+    if WAY == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if WAY == "hangs":
+        log("called")
+        return
+    if WAY == "twice":
+        answer(number, {"content": [{"type": "text", "text": text}]})
+    if WAY == "flood":
+        for at in range(5_000):
+            send({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": at}})
+    if WAY == "malformed":
+        answer(number, {"content": "nonsense"})
+        return
+    if WAY == "escapes":
+        text = f"result {EVIL}"
+    answer(number, {"content": [{"type": "text", "text": text}], "isError": WAY == "fails"})
+
+
+def answer(number: Any, result: Any) -> None:
+    send({"jsonrpc": "2.0", "id": number, "result": result})
+
+
+def handle(message: dict[str, Any]) -> None:
+    method, number, params = message.get("method"), message.get("id"), message.get("params") or {}
+    if method == "initialize":
+        info = {"name": WAY, "version": "1"}
+        answer(
+            number,
+            {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": info},
+        )
+    elif method == "tools/list":
+        endless = {"nextCursor": "again"} if WAY == "endless" else {}
+        answer(number, {"tools": tools(), **endless})
+    elif method == "tools/call":
+        call(number, params)
+    elif method == "ping":
+        answer(number, {})
+    elif method == "notifications/cancelled":
+        log("cancelled")
+    elif number is not None and WAY != "ignores-unknown":
+        send({"jsonrpc": "2.0", "id": number, "error": {"code": -32601, "message": f"unknown method {method}"}})
+
+
+def main() -> None:
+    log(f"started {os.getpid()}")
+    if WAY == "exits":
+        print("no API key\x1b[2J", file=sys.stderr)
+        sys.exit(4)
+    if WAY == "mute":
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    if WAY == "children":
+        child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, start_new_session=True)
+        log(f"started {child.pid}")
+    if WAY == "long-line":
+        sys.stdout.write("x" * (17 * 1024 * 1024))
+        sys.stdout.flush()
+    for line in sys.stdin:
+        if WAY == "junk":
+            print("listening on port 80", EVIL, flush=True)
+        if WAY == "ends-on-discover" and "server/discover" in line:
+            sys.exit(1)
+        if WAY != "mute":
+            handle(json.loads(line))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,56 @@
+"""Remote servers on loopback: an ASGI application on a free port, while the body runs."""
+
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import anyio
+import uvicorn
+from mcp.server.mcpserver import MCPServer
+
+
+def echo_server() -> MCPServer:
+    server = MCPServer("remote")
+
+    @server.tool()
+    def echo(text: str) -> str:
+        return text
+
+    return server
+
+
+@asynccontextmanager
+async def served(app: Any) -> AsyncIterator[str]:
+    """Yield the address."""
+    listener = socket.create_server(("127.0.0.1", 0))  # connections queue until the server accepts them
+    server = uvicorn.Server(uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=1))
+    server.install_signal_handlers = lambda: None  # type: ignore[attr-defined]
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(server.serve, [listener])
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+
+
+class Failing:
+    """Answers the first requests with a status of its own; also records the headers of all."""
+
+    def __init__(self, app: Any, *, status: int, times: int) -> None:
+        self._app = app
+        self._status = status
+        self._left = times
+        self.headers: list[dict[bytes, bytes]] = []
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        self.headers.append(dict(scope["headers"]))
+        if self._left <= 0:
+            await self._app(scope, receive, send)
+            return
+        self._left -= 1
+        await send({"type": "http.response.start", "status": self._status, "headers": []})
+        await send({"type": "http.response.body", "body": dict(scope["headers"]).get(b"authorization", b"")})
