@@ -138,7 +138,8 @@ def policy_text(roots: Iterable[str], found: Iterable[Ecosystem], report: Toolch
         "",
         "# Package managers whose downloads are kept for each root, outside of it. Never the user's own caches.",
         f"# There are: {', '.join(CACHES)}",
-        f"caches = {_listed(caches)}",
+        *([f"# Not for these roots: {_comment(report.cache_fault)}"] if report.cache_fault else []),
+        f"{'# ' if report.cache_fault else ''}caches = {_listed(caches)}",
         "",
         *_network_lines(hosts, report.status.tier),
         "",
@@ -165,16 +166,22 @@ def _summary(found: Iterable[Ecosystem], report: ToolchainReport) -> list[str]:
     lines += [f"will not work: tier {tier}: {why}" for tier, why in status.missing.items()]
     if not status.is_permitted:
         lines.append(f"will not work: commands, which are refused in tier {status.tier} (allow_unconfined, require)")
+    lines += _missing_programs(found, report)
+    if report.cache_fault and any(one.caches for one in found):
+        lines.append(f"will not work: {report.cache_fault}")
+    if any(one.hosts for one in found):
+        lines.append("will not work: downloads of package managers, until the file permits a network")
+    return lines
+
+
+def _missing_programs(found: Iterable[Ecosystem], report: ToolchainReport) -> list[str]:
     wanted = dict.fromkeys(name for one in found for name in one.programs)
-    lines += [f"will not work: {name}: not found in PATH" for name in wanted if report.which(name) is None]
-    lines += [
+    missing = [f"will not work: {name}: not found in PATH" for name in wanted if report.which(name) is None]
+    return missing + [
         f"will not work: {name}: {version}"
         for name, version in report.versions.items()
         if name in wanted and version.startswith(("can't be run", "fails", "did not answer"))
     ]
-    if any(one.hosts for one in found):
-        lines.append("will not work: downloads of package managers, until the file permits a network")
-    return lines
 
 
 def _write(path: str, text: str) -> None:

@@ -12,13 +12,15 @@ from anyio import CapacityLimiter, to_thread
 
 from coretools.app.assembly import Assembly, open_assembly
 from coretools.config.settings import Settings
+from coretools.confinement.caches import CommandCaches, cache_base
 from coretools.confinement.command_confinement import ConfinementStatus
 from coretools.confinement.toolchain_grants import ToolchainSources, UserToolchains, user_toolchains
 from coretools.confinement.toolchains import home_of
-from coretools.errors import CoreError
+from coretools.errors import BadSetting, CoreError
 from coretools.process.login_shell import LoginShell
 from coretools.process.run import RunOptions
 from coretools.roots.read import open_directory
+from coretools.roots.root_set import Roots
 from coretools.tools.execution_result import plain
 
 PROGRAMS = (
@@ -49,6 +51,8 @@ class ToolchainReport:
     status: ConfinementStatus
     versions: Mapping[str, str]
     """What each program that was found answered."""
+    cache_fault: str
+    """Why servers with these roots can't have caches; empty if they can."""
 
     def lines(self) -> list[str]:
         """Return one line for each finding."""
@@ -103,7 +107,16 @@ async def toolchain_report(
             refused=tuple(entry for entry in dict.fromkeys(login.path()) if entry not in path),
             status=status,
             versions=await _versions(assembly, programs),
+            cache_fault=_cache_fault(assembly.roots, cache_base(inherited, sources.home)),
         )
+
+
+def _cache_fault(roots: Roots, base: str) -> str:
+    try:
+        CommandCaches(("pip",), roots=roots, base=base)
+    except BadSetting as error:
+        return str(error)
+    return ""
 
 
 async def _versions(assembly: Assembly, programs: list[str]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from coretools.config.settings import Settings
 from coretools.confinement.caches import CACHES
 from coretools.egress.host_sets import HOST_SETS
 from coretools.errors import AlreadyExists, BadSetting
+from tests.protocol.peer import peer
 
 
 @pytest.fixture
@@ -71,6 +72,20 @@ def test_init_writes_nothing_where_tools_could_change_it(home: Path) -> None:
         init(settings(home), {}, None)
     assert sorted(os.listdir(home / "project")) == ["go.mod", "pyproject.toml", "uv.lock", "web"]
     assert not (home / "absent").exists()
+
+
+def test_init_proposes_no_cache_that_would_keep_a_server_from_starting(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """toolchains-17: where a root contains the home, its caches would lie in the root."""
+    policy = tmp_path / "policy.toml"
+    chosen = Settings(roots=(str(home),), profile="all")
+    assert init(chosen, {"HOME": str(home), "PATH": f"{home}/none"}, str(policy)) == 0
+    assert "will not work: caches: " in capsys.readouterr().out
+    assert "\n# caches = [" in policy.read_text()
+    with peer(home, "--policy", policy, environment={"HOME": str(home)}) as client:
+        client.start_session()
+        assert client.end() == 0
 
 
 def test_what_init_proposes_for_an_ecosystem_is_known() -> None:
