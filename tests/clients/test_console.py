@@ -23,7 +23,7 @@ from coretools.web.observability.console_page import Console
 from coretools.web.validation.request_validator import RequestValidator
 from tests.clients.conftest import NODE_FOLDER, without
 from tests.protocol.http_peer import listening
-from tests.web.observability.operated import BIDI, MARKUP, SECRET, Operated, router
+from tests.web.observability.operated import BIDI, MARKUP, SECRET, ObservedServer, router
 
 SECONDS = 110
 CONTRAST = 4.5
@@ -38,7 +38,7 @@ class StagedApp:
     """The app behind the page, and the events that the browser's script triggers in it."""
 
     def __init__(self, tokens: str) -> None:
-        self.inside = Operated()
+        self.inside = ObservedServer()
         self._tokens = tokens
         operators = OperatorSessions(TokenFileVerifier(tokens), FailureLimiter(30))
         self._console = Console(self.inside.console_state, operators, self.inside.draining, is_secure=False)

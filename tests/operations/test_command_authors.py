@@ -89,7 +89,7 @@ class Tree(BaseModel):
     inner: "list[Tree]" = []
 
 
-class Raw(BaseModel):
+class ModelWithBytes(BaseModel):
     data: bytes
 
 
@@ -261,7 +261,7 @@ REFUSED_RESULTS = {
     "a function": (Callable[[], int], "can't be sent"),
     "an iterator": (Iterator[int], "can't be sent"),
     "an async iterator": (AsyncIterator[int], "can't be sent"),
-    "bytes within": (Raw, "JSON has no bytes"),
+    "bytes within": (ModelWithBytes, "JSON has no bytes"),
     "a list of bytes": (list[bytes], "JSON has no bytes"),
     "a model that contains itself": (Tree, "Tree: a model that contains itself"),
     "content and numbers": (int | Image, "is mixed"),

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import httpx2
 
-from tests.web.by_hand import ACCEPT, STATELESS, messages_in
+from tests.web.http_mcp_client import ACCEPT, STATELESS, messages_in
 
 SECONDS = 30
 

@@ -30,7 +30,7 @@ class Answer:
     body: bytes
 
 
-class Raw:
+class RawConnection:
     """One connection. It reads only on request: other bytes wait at the server."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -113,7 +113,9 @@ class Raw:
 
 
 @asynccontextmanager
-async def connected(port: int, *, receive_buffer: int | None = None, source: str = "127.0.0.1") -> AsyncIterator[Raw]:
+async def connected(
+    port: int, *, receive_buffer: int | None = None, source: str = "127.0.0.1"
+) -> AsyncIterator[RawConnection]:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as connection:
         if receive_buffer is not None:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
@@ -121,7 +123,7 @@ async def connected(port: int, *, receive_buffer: int | None = None, source: str
         connection.setblocking(False)
         with anyio.fail_after(SECONDS):
             await asyncio.get_running_loop().sock_connect(connection, ("127.0.0.1", port))
-        yield Raw(connection)
+        yield RawConnection(connection)
 
 
 async def asked(port: int, data: bytes) -> bytes:

@@ -24,7 +24,7 @@ from coretools.protocol.tasks.extension import IDENTIFIER
 from coretools.questions.kinds import AskConfirmation
 from coretools.web.auth.hashed_tokens import create_token
 from coretools.web.service import ServerConfig
-from tests.web.by_hand import ACCEPT, LATEST, STATELESS
+from tests.web.http_mcp_client import ACCEPT, LATEST, STATELESS
 from tests.web.plans import plan_of
 
 SECONDS = 30

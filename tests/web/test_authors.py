@@ -19,7 +19,7 @@ from coretools.errors import BadSetting
 from coretools.protocol.tasks.extension import IDENTIFIER
 from coretools.web.auth.hashed_tokens import create_token
 from coretools.web.service import ServerConfig
-from tests.web.by_hand import ACCEPT, ENVELOPE, STATELESS, messages_in
+from tests.web.http_mcp_client import ACCEPT, ENVELOPE, STATELESS, messages_in
 from tests.web.plans import at_work, plan_of
 
 SECONDS = 60

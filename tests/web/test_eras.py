@@ -11,7 +11,7 @@ import pytest
 
 from tests.process.tree import until
 from tests.protocol.peer import marker, wait_until_none, wait_until_some
-from tests.web.by_hand import ACCEPT, STATELESS
+from tests.web.http_mcp_client import ACCEPT, STATELESS
 from tests.web.http_server_peer import HttpServer, http_server
 from tests.web.mcp_peer import (
     JSON,

@@ -20,8 +20,8 @@ from mcp.client.streamable_http import streamable_http_client
 
 from coretools.web.auth.hashed_tokens import create_token
 from tests.process.tree import until_exists, until_files
-from tests.web.by_hand import Hand, messages_in
 from tests.web.certificates import Certificate, write_certificate
+from tests.web.http_mcp_client import HttpMcpClient, messages_in
 from tests.web.http_server_peer import HttpServer, http_server
 
 SECONDS = 60.0
@@ -117,11 +117,11 @@ async def no_connection_is_lost_at_the_rate_limit(hour: Hour) -> None:
     """validation-9, validation-28: 200 requests over TLS on persistent connections; each gets its response."""
     statuses: Counter[int] = Counter()
     async with hour.client() as http:
-        hand = Hand(http, hour.server.url, token=hour.token("hasty", "hurried"))
+        mcp_client = HttpMcpClient(http, hour.server.url, token=hour.token("hasty", "hurried"))
 
         async def ask() -> None:
             for _ in range(25):
-                answer = await hand.stateless("tools/call", "read_file", arguments={"path": "a.txt"})
+                answer = await mcp_client.stateless("tools/call", "read_file", arguments={"path": "a.txt"})
                 statuses[answer.status_code] += 1
                 assert "connection" not in answer.headers
 
@@ -163,11 +163,11 @@ async def no_session_is_lost_at_the_rate_limit(hour: Hour) -> None:
 async def invalid_tokens_lock_nobody_out(hour: Hour) -> None:
     """auth-24: they have to wait from the limit on; the valid token of the same address works all the time."""
     async with hour.client(hour.token("honest")) as http, hour.client() as guessing:
-        honest = Hand(http, hour.server.url)
+        honest = HttpMcpClient(http, hour.server.url)
         status, number = 401, 0
         while status == 401:
             number += 1
-            guess = Hand(guessing, hour.server.url, token=f"ct_wrong-{number}")
+            guess = HttpMcpClient(guessing, hour.server.url, token=f"ct_wrong-{number}")
             status = (await guess.stateless("tools/list")).status_code
             assert (await honest.stateless("tools/list")).status_code == 200
     assert (status, number >= 30 - 1) == (429, True)  # an earlier stage tried one
@@ -183,7 +183,10 @@ async def the_log_has_the_address_of_each_client(hour: Hour) -> None:
     for source, address in (("127.0.0.1", "127.0.0.1"), ("127.0.0.2", "192.0.2.8")):
         async with hour.client(source=source) as http:
             http.headers.update(forged)
-            wrong, right = Hand(http, hour.server.url, token="ct_x"), Hand(http, hour.server.url, token=token)
+            wrong, right = (
+                HttpMcpClient(http, hour.server.url, token="ct_x"),
+                HttpMcpClient(http, hour.server.url, token=token),
+            )
             assert (await wrong.stateless("tools/list")).status_code == 401
             elsewhere = {"Host": f"from-{address}.example"}
             assert (await http.get(hour.server.url, headers=elsewhere)).status_code == 421
@@ -229,8 +232,8 @@ async def an_invalid_file_changes_nothing(hour: Hour) -> None:
     )
     hour.configuration.write_text(written)
     async with hour.client() as http:
-        hand = Hand(http, hour.server.url, token=hour.token("second-writer"))
-        wrote = await hand.stateless("tools/call", "write_file", arguments={"path": "b.txt", "content": "b"})
+        mcp_client = HttpMcpClient(http, hour.server.url, token=hour.token("second-writer"))
+        wrote = await mcp_client.stateless("tools/call", "write_file", arguments={"path": "b.txt", "content": "b"})
         assert wrote.json()["result"]["isError"] is False
 
 
@@ -240,8 +243,8 @@ async def a_renewed_certificate_is_used_for_new_connections(hour: Hour) -> None:
     kept = {path: path.read_bytes() for path in (hour.certificate.path, hour.certificate.key)}
     token = hour.token("long-lived")
     async with hour.client() as before, hour.client() as late:
-        hand = Hand(before, hour.server.url, token=token)
-        assert (await hand.initialize()).status_code == 200
+        mcp_client = HttpMcpClient(before, hour.server.url, token=token)
+        assert (await mcp_client.initialize()).status_code == 200
         write_certificate(folder, days=0)
         level, message = await hour.reloaded()
         assert (level, "certificate.pem: expired on" in message) == ("error", True)
@@ -252,11 +255,11 @@ async def a_renewed_certificate_is_used_for_new_connections(hour: Hour) -> None:
         write_certificate(folder)
         level, message = await hour.reloaded()
         assert (level, message.startswith("reloaded: certificate, valid until 20")) == ("info", True), message
-        assert (await hand.call("read_file", path="a.txt")).status_code == 200
+        assert (await mcp_client.call("read_file", path="a.txt")).status_code == 200
         with pytest.raises(httpx2.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
-            await Hand(late, hour.server.url, token=token).initialize()
+            await HttpMcpClient(late, hour.server.url, token=token).initialize()
     async with hour.client() as after:
-        assert (await Hand(after, hour.server.url, token=token).initialize()).status_code == 200
+        assert (await HttpMcpClient(after, hour.server.url, token=token).initialize()).status_code == 200
 
 
 async def the_shutdown_answers_every_request(hour: Hour) -> None:
@@ -264,27 +267,27 @@ async def the_shutdown_answers_every_request(hour: Hour) -> None:
     ended: list[httpx2.Response] = []
     waiting = "sh -c 'echo > up; while ! [ -e go ]; do sleep 0.05; done; echo finished'"
     async with hour.client(hour.token("late")) as http, anyio.create_task_group() as tasks:
-        hand = Hand(http, hour.server.url)
-        await hand.initialize()
+        mcp_client = HttpMcpClient(http, hour.server.url)
+        await mcp_client.initialize()
 
         async def call() -> None:
-            ended.append(await hand.call("run_command", command=waiting))
+            ended.append(await mcp_client.call("run_command", command=waiting))
 
         tasks.start_soon(call)
         await until_exists(hour.root / "up")
         hour.server.process.send_signal(signal.SIGTERM)
         await hour.logged(message="ending: SIGTERM")
         for ask in (
-            hand.initialize,
-            partial(hand.call, "read_file", path="a.txt"),
-            partial(hand.stateless, "tools/list"),
+            mcp_client.initialize,
+            partial(mcp_client.call, "read_file", path="a.txt"),
+            partial(mcp_client.stateless, "tools/list"),
         ):
             refused = await ask()
             assert (refused.status_code, refused.json()["error"]["data"]["kind"]) == (503, "ending")
             assert (refused.headers["retry-after"], refused.headers["connection"]) == ("1", "close")
-        assert (await http.get(hour.server.url, headers=hand.headers())).status_code == 503
+        assert (await http.get(hour.server.url, headers=mcp_client.headers())).status_code == 503
         cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 4711}}
-        assert (await hand.post(cancelled)).status_code == 202
+        assert (await mcp_client.post(cancelled)).status_code == 202
         base = hour.server.url.removesuffix("/mcp")
         async with hour.client() as stranger:  # on a connection of its own
             ready = await stranger.get(f"{base}/readyz")

@@ -21,7 +21,7 @@ from coretools.web.config_changes import changes_of_config, effective_config, ne
 from tests.process.tree import until
 from tests.protocol.peer import marker, processes_with, wait_until_none, wait_until_some
 from tests.web.auth.authorization_server import AuthorizationServer
-from tests.web.by_hand import Hand, messages_in
+from tests.web.http_mcp_client import HttpMcpClient, messages_in
 from tests.web.plans import plan_of, site_at_work
 
 SECONDS = 30.0
@@ -32,7 +32,7 @@ TAKES_TASKS = {"io.modelcontextprotocol/clientCapabilities": {"extensions": {IDE
 
 
 @dataclass
-class Operated:
+class ReloadableServer:
     """A server, its operator's files, and its log."""
 
     folder: Path
@@ -68,29 +68,29 @@ def folder(tmp_path: Path) -> Path:
 @asynccontextmanager
 async def operated(
     folder: Path, caplog: pytest.LogCaptureFixture, more: str = ""
-) -> AsyncIterator[tuple[Operated, Hand]]:
+) -> AsyncIterator[tuple[ReloadableServer, HttpMcpClient]]:
     """A server with the role `default`, a client of that role, and a token for the role `late`."""
     caplog.set_level(logging.INFO, "coretools")
     roles = ("default", "late")
     tokens = {role: create_token(str(folder / "tokens"), name=f"of-{role}", role=role)[1] for role in roles}
-    found = Operated(folder, "", _nothing, tokens, caplog)
+    found = ReloadableServer(folder, "", _nothing, tokens, caplog)
     found.write(found.config(more=more))
     (folder / "policy.toml").chmod(0o600)
     plan = plan_of("--config", f"{folder}/http.toml", "--policy", f"{folder}/policy.toml")
     async with site_at_work(plan) as (url, site), httpx2.AsyncClient(timeout=SECONDS) as http:
         found.url, found.reload = url, site.reloader.reload
-        hand = Hand(http, url, token=tokens["default"])
-        await hand.initialize()
-        yield found, hand
+        mcp_client = HttpMcpClient(http, url, token=tokens["default"])
+        await mcp_client.initialize()
+        yield found, mcp_client
 
 
 async def _nothing() -> None:
     """Not at work yet."""
 
 
-async def call_text(hand: Hand, tool: str, **arguments: Any) -> str:
+async def call_text(mcp_client: HttpMcpClient, tool: str, **arguments: Any) -> str:
     """The text of a result, or of the error."""
-    answer = await hand.call(tool, **arguments)
+    answer = await mcp_client.call(tool, **arguments)
     if answer.status_code != 200:
         return f"{answer.status_code} {answer.json()['error']['message']}"
     message = messages_in(answer)[-1]
@@ -101,13 +101,13 @@ async def test_a_new_policy_applies_to_new_calls_and_to_no_running_one(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """observability-22, observability-24: in open sessions; a run started before goes on."""
-    async with operated(folder, caplog) as (server, hand):
-        started = await call_text(hand, "run_command", command="sleep 1000", wait_seconds=0)
+    async with operated(folder, caplog) as (server, mcp_client):
+        started = await call_text(mcp_client, "run_command", command="sleep 1000", wait_seconds=0)
         run = started.partition(" ")[0].strip("[")
         answers: list[str] = []
 
         async def call() -> None:
-            answers.append(await call_text(hand, "run_command", command=WAITS))
+            answers.append(await call_text(mcp_client, "run_command", command=WAITS))
 
         with anyio.fail_after(SECONDS):
             async with anyio.create_task_group() as tasks:
@@ -116,17 +116,17 @@ async def test_a_new_policy_applies_to_new_calls_and_to_no_running_one(
                 server.write(policy=DENIED)
                 assert await server.reloaded() == "reloaded: policy.commands.rule unset -> 1 rule"
                 assert "is denied: rule 1 says deny for sh" in await call_text(
-                    hand, "run_command", command="sh -c true"
+                    mcp_client, "run_command", command="sh -c true"
                 )
-                stateless = await hand.stateless("tools/call", "run_command", arguments={"command": "sh -c true"})
+                stateless = await mcp_client.stateless("tools/call", "run_command", arguments={"command": "sh -c true"})
                 assert "is denied: rule 1" in stateless.text
                 assert answers == []
                 (folder / "a" / "go").touch()
         assert answers == ["finished"]
-        assert run in await call_text(hand, "list_runs")
+        assert run in await call_text(mcp_client, "list_runs")
 
 
-BROKEN: dict[str, tuple[str, Callable[[Operated], str], str]] = {
+BROKEN: dict[str, tuple[str, Callable[[ReloadableServer], str], str]] = {
     "a key": ("http.toml", lambda one: one.config(more="[limits]\nsesions = 4"), "http.toml: limits.sesions"),
     "a value": ("http.toml", lambda one: one.config(more="[limits]\nsessions = 0"), "limits.sessions"),
     "no TOML": ("http.toml", lambda _: "[roles", "http.toml: not valid TOML"),
@@ -153,7 +153,7 @@ BROKEN: dict[str, tuple[str, Callable[[Operated], str], str]] = {
 
 async def test_if_one_file_is_invalid_nothing_changes(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     """observability-23: not even by the valid files; the log names file and reason, and a valid reload follows."""
-    async with operated(folder, caplog) as (server, hand):
+    async with operated(folder, caplog) as (server, mcp_client):
         tokens = (folder / "tokens").read_text()
         for what, (file, text_of, why) in BROKEN.items():
             server.write(config=server.config("read_only = true"), policy=DENIED)
@@ -162,7 +162,7 @@ async def test_if_one_file_is_invalid_nothing_changes(folder: Path, caplog: pyte
             assert report.startswith("reload refused, nothing changed: "), (what, report)
             assert why in report, (what, report)
             (folder / "tokens").write_text(tokens)
-            assert await call_text(hand, "run_command", command="sh -c 'echo still'") == "still", what
+            assert await call_text(mcp_client, "run_command", command="sh -c 'echo still'") == "still", what
         server.write()
         assert await server.reloaded() == "reloaded: nothing changed"
 
@@ -170,8 +170,8 @@ async def test_if_one_file_is_invalid_nothing_changes(folder: Path, caplog: pyte
 async def test_roles_are_added_changed_and_removed(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     """observability-22, observability-25: sessions of a role stay; a removed role ends its sessions and runs."""
     seconds = marker()
-    async with operated(folder, caplog) as (server, hand):
-        late = Hand(hand.http, server.url, token=server.tokens["late"])
+    async with operated(folder, caplog) as (server, mcp_client):
+        late = HttpMcpClient(mcp_client.http, server.url, token=server.tokens["late"])
         assert (await late.initialize()).status_code == 403
         server.write(config=server.config(more=f'[roles.late]\nroots = ["{folder}/b"]'))
         assert await server.reloaded() == "reloaded: roles.late (added)"
@@ -184,7 +184,7 @@ async def test_roles_are_added_changed_and_removed(folder: Path, caplog: pytest.
         report = await server.reloaded()  # with the roots themselves, unless their paths are long here
         assert report.startswith("reloaded: roles.default.roots")
         assert report.endswith("; roles.late (removed)")
-        assert await call_text(hand, "read_file", path="which.txt") == "b"
+        assert await call_text(mcp_client, "read_file", path="which.txt") == "b"
         assert "403" in await call_text(late, "read_file", path="which.txt")
         assert await to_thread.run_sync(wait_until_none, f"sleep {seconds}") == []
 
@@ -193,13 +193,13 @@ async def test_roles_are_added_changed_and_removed(folder: Path, caplog: pytest.
         (folder / "a").rename(folder / "older")
         (folder / "a").mkdir()
         assert await server.reloaded() == "reloaded: roles.default: its roots are opened again"
-        assert "nothing at this path" in await call_text(hand, "read_file", path="which.txt")
+        assert "nothing at this path" in await call_text(mcp_client, "read_file", path="which.txt")
 
         server.write(config=server.config("requests_per_second = 0.001\nburst = 1", "[limits]\nsessions = 1"))
         report = await server.reloaded()
         assert "limits.sessions 1024 -> 1; " in report
         assert "roles.default.requests_per_second unset -> 0.001; roles.default.burst 100 -> 1" in report
-        answers = [(await hand.call("read_file", path="which.txt")).status_code for _ in range(3)]
+        answers = [(await mcp_client.call("read_file", path="which.txt")).status_code for _ in range(3)]
         assert 429 in answers  # requests before the reload still count, so any may be refused
 
 
@@ -209,16 +209,16 @@ async def test_what_the_owner_of_a_revoked_token_left_running_is_stopped(
 ) -> None:
     """observability-29: runs and tasks with all their processes, and calls; what others run goes on."""
     his, others, asked = marker(), marker(), marker()
-    async with operated(folder, caplog) as (server, hand):
+    async with operated(folder, caplog) as (server, mcp_client):
         _, token = create_token(str(folder / "tokens"), name="leaver", role="default")
-        leaver = Hand(hand.http, server.url, token=token)
+        leaver = HttpMcpClient(mcp_client.http, server.url, token=token)
         tree = f"sh -c 'sleep {his} & sleep {his}'"
         task = await leaver.stateless("tools/call", "run_command", arguments={"command": tree}, meta=TAKES_TASKS)
         assert messages_in(task)[-1]["result"]["resultType"] == "task"
         await leaver.initialize()
         await call_text(leaver, "run_command", command=tree, wait_seconds=0)
         run = (
-            (await call_text(hand, "run_command", command=f"sleep {others}", wait_seconds=0))
+            (await call_text(mcp_client, "run_command", command=f"sleep {others}", wait_seconds=0))
             .partition(" ")[0]
             .strip("[")
         )
@@ -241,7 +241,7 @@ async def test_what_the_owner_of_a_revoked_token_left_running_is_stopped(
         assert len(processes_with(f"sleep {others}")) == 1
         assert "access of leaver as default was revoked; stopped: 2 runs, 1 task" in caplog.text
         assert "401" in await call_text(leaver, "list_runs")
-        assert run in await call_text(hand, "list_runs")
+        assert run in await call_text(mcp_client, "list_runs")
 
 
 async def test_what_a_principal_of_an_issuer_left_running_is_stopped(
@@ -252,12 +252,12 @@ async def test_what_a_principal_of_an_issuer_left_running_is_stopped(
     issuer = f'[server]\npublic_url = "{authorization_server.resource}"\nhosts = ["127.0.0.1:*"]\n'
     issuer += f'[auth.jwt]\nissuer = "{authorization_server.issuer}"\nrole_claim = "team"\n'
     seconds = {"builders": marker(), "gardeners": marker()}
-    async with operated(folder, caplog, issuer + both) as (server, hand):
+    async with operated(folder, caplog, issuer + both) as (server, mcp_client):
         token = await authorization_server.token()
         claims = jwt.decode(token, options={"verify_signature": False})
         for team, mark in seconds.items():
             token = authorization_server.signed({}, {**claims, "sub": f"of-{team}", "team": team})
-            owner = Hand(hand.http, server.url, token=token)
+            owner = HttpMcpClient(mcp_client.http, server.url, token=token)
             await owner.initialize()
             await call_text(owner, "run_command", command=f"sleep {mark}", wait_seconds=0)
             await to_thread.run_sync(wait_until_some, f"sleep {mark}")
@@ -269,9 +269,9 @@ async def test_what_a_principal_of_an_issuer_left_running_is_stopped(
 
 async def test_listeners_are_notified_of_changed_lists(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     """observability-22, notifications-1: in a session opened before, which still watches its resources."""
-    async with operated(folder, caplog) as (server, hand):
-        await hand.ask("resources/subscribe", {"uri": "coretools://files/which.txt"})
-        async with hand.http.stream("GET", hand.url, headers=hand.headers()) as stream:
+    async with operated(folder, caplog) as (server, mcp_client):
+        await mcp_client.ask("resources/subscribe", {"uri": "coretools://files/which.txt"})
+        async with mcp_client.http.stream("GET", mcp_client.url, headers=mcp_client.headers()) as stream:
             server.write(policy='[catalog]\nwithout = ["write_file"]')
             assert await server.reloaded() == "reloaded: policy.catalog.without unset -> [write_file]"
             with anyio.fail_after(SECONDS):
@@ -283,7 +283,7 @@ async def test_listeners_are_notified_of_changed_lists(folder: Path, caplog: pyt
                     pass
         assert "failed inside" not in caplog.text
         assert "reading the version of a resource failed" not in caplog.text
-        assert "write_file is not offered here" in await call_text(hand, "write_file", path="x", content="x")
+        assert "write_file is not offered here" in await call_text(mcp_client, "write_file", path="x", content="x")
 
 
 async def test_replaced_resources_are_closed(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -293,16 +293,16 @@ async def test_replaced_resources_are_closed(folder: Path, caplog: pytest.LogCap
         children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
         return len(os.listdir("/proc/self/fd")), len(children)
 
-    async with operated(folder, caplog) as (server, hand):
-        assert await call_text(hand, "run_command", command="echo here") == "here"
+    async with operated(folder, caplog) as (server, mcp_client):
+        assert await call_text(mcp_client, "run_command", command="echo here") == "here"
         server.write(policy=DENIED)
         await server.reloaded()
-        assert await call_text(hand, "run_command", command="echo here") == "here"
+        assert await call_text(mcp_client, "run_command", command="echo here") == "here"
         before = resources()
         for number in range(3):
             server.write(policy=f'{DENIED}reason = "{number}"')
             await server.reloaded()
-            assert await call_text(hand, "run_command", command="echo here") == "here"
+            assert await call_text(mcp_client, "run_command", command="echo here") == "here"
         with anyio.fail_after(SECONDS):
             await until(lambda: all(now <= then for now, then in zip(resources(), before, strict=True)))
 

@@ -20,8 +20,8 @@ from tests.checkout import TREE
 from tests.process.tree import until
 from tests.protocol.peer import marker, wait_until_none, wait_until_some
 from tests.starting import warm
-from tests.web.by_hand import ACCEPT, ENVELOPE, STATELESS, Hand, messages_in
 from tests.web.certificates import write_certificate
+from tests.web.http_mcp_client import ACCEPT, ENVELOPE, STATELESS, HttpMcpClient, messages_in
 from tests.web.http_server_peer import http_server
 from tests.web.plans import at_work, plan_of
 
@@ -119,12 +119,14 @@ async def test_a_running_call_is_answered_before_the_end(tmp_path: Path, root: P
     """http-18: the exit code names the signal."""
     with http_server(tmp_path, "--root", root) as server:
         async with httpx2.AsyncClient(timeout=SECONDS) as http:
-            hand = Hand(http, server.url)
-            await hand.initialize()
+            mcp_client = HttpMcpClient(http, server.url)
+            await mcp_client.initialize()
             answers: list[httpx2.Response] = []
 
             async def call() -> None:
-                answers.append(await hand.call("run_command", command="sh -c 'echo > up; sleep 1.5; echo finished'"))
+                answers.append(
+                    await mcp_client.call("run_command", command="sh -c 'echo > up; sleep 1.5; echo finished'")
+                )
 
             with anyio.fail_after(SECONDS):
                 async with anyio.create_task_group() as tasks:
@@ -141,12 +143,12 @@ async def test_a_local_client_is_never_rate_limited(tmp_path: Path, root: Path) 
     """validation-33: eight concurrent calls, and more in all than the burst of a token holder."""
     with http_server(tmp_path, "--root", root) as server:
         async with httpx2.AsyncClient(timeout=SECONDS) as http:
-            hand = Hand(http, server.url)
-            await hand.initialize()
+            mcp_client = HttpMcpClient(http, server.url)
+            await mcp_client.initialize()
             statuses: list[int] = []
 
             async def script() -> None:
-                statuses.extend([(await hand.call("read_file", path="a.txt")).status_code for _ in range(30)])
+                statuses.extend([(await mcp_client.call("read_file", path="a.txt")).status_code for _ in range(30)])
 
             async with anyio.create_task_group() as tasks:
                 for _ in range(8):
@@ -177,10 +179,10 @@ async def test_no_child_is_left(tmp_path: Path, root: Path, how: str) -> None:
 def _call_and_lose(url: str, command: str) -> None:
     async def call() -> None:
         async with httpx2.AsyncClient(timeout=SECONDS) as http:
-            hand = Hand(http, url)
-            await hand.initialize()
+            mcp_client = HttpMcpClient(http, url)
+            await mcp_client.initialize()
             try:
-                await hand.call("run_command", command=command)
+                await mcp_client.call("run_command", command=command)
             except httpx2.TransportError:
                 return
 
@@ -208,13 +210,13 @@ async def test_other_registries_are_served_beside_our_tools_in_every_role(tmp_pa
     config.write_text(f"[roles.default]\nroots = ['{root}:ro']\nprofile = 'all'\n[log]\nformat = 'json'\n")
     with http_server(tmp_path, "--config", config, "--with", f"{module}:registry") as server:
         async with httpx2.AsyncClient(timeout=SECONDS) as http:
-            hand = Hand(http, server.url)
-            await hand.initialize()
-            (text,) = messages_in(await hand.call("shout", text="who calls"))
+            mcp_client = HttpMcpClient(http, server.url)
+            await mcp_client.initialize()
+            (text,) = messages_in(await mcp_client.call("shout", text="who calls"))
             assert text["result"]["content"][0]["text"] == "WHO CALLS"
-            (read,) = messages_in(await hand.call("read_file", path="a.txt"))
+            (read,) = messages_in(await mcp_client.call("read_file", path="a.txt"))
             assert read["result"]["content"][0]["text"] == "in the project\n"
-            answer = await hand.stateless("server/discover")
+            answer = await mcp_client.stateless("server/discover")
             assert answer.status_code == 200
         assert server.end() == 128 + signal.SIGTERM
 
@@ -224,12 +226,12 @@ async def test_a_call_that_does_not_end_in_time_gets_a_response(tmp_path: Path, 
     short = {"CORETOOLS_HTTP_SERVER__DRAIN_SECONDS": "0.5"}
     with http_server(tmp_path, "--root", root, environment=short) as server:
         async with httpx2.AsyncClient(timeout=SECONDS) as http:
-            hand = Hand(http, server.url)
+            mcp_client = HttpMcpClient(http, server.url)
             answers: list[httpx2.Response] = []
 
             async def call() -> None:
                 arguments = {"command": "sh -c 'echo > up; sleep 1000'"}
-                answers.append(await hand.stateless("tools/call", "run_command", arguments=arguments))
+                answers.append(await mcp_client.stateless("tools/call", "run_command", arguments=arguments))
 
             with anyio.fail_after(SECONDS):
                 async with anyio.create_task_group() as tasks:
@@ -283,13 +285,13 @@ async def test_streams_that_do_not_end_in_time_get_a_response(tmp_path: Path, ro
     ended: list[str] = []
     with http_server(tmp_path, *words, environment=short) as server:
         async with httpx2.AsyncClient(timeout=SECONDS) as http, anyio.create_task_group() as tasks:
-            hand = Hand(http, server.url)
-            await hand.initialize({"elicitation": {"form": {}}})
+            mcp_client = HttpMcpClient(http, server.url)
+            await mcp_client.initialize({"elicitation": {"form": {}}})
 
             async def stream(name: str, headers: dict[str, str], meta: dict[str, Any], *, task_status: Any) -> None:
                 params = {"name": name, "arguments": {}, "_meta": {**meta, "progressToken": name}}
                 body = {"jsonrpc": "2.0", "id": name, "method": "tools/call", "params": params}
-                async with http.stream("POST", hand.url, json=body, headers=headers) as answer:
+                async with http.stream("POST", mcp_client.url, json=body, headers=headers) as answer:
                     assert answer.headers["content-type"].startswith("text/event-stream"), await answer.aread()
                     task_status.started()
                     lines = [line async for line in answer.aiter_lines() if line]  # an incomplete response raises
@@ -299,8 +301,8 @@ async def test_streams_that_do_not_end_in_time_get_a_response(tmp_path: Path, ro
 
             stateless = {"MCP-Protocol-Version": STATELESS, "Mcp-Method": "tools/call", "Mcp-Name": "tell"}
             with anyio.fail_after(SECONDS):
-                await tasks.start(partial(stream, "tell", hand.headers(), {}))
-                await tasks.start(partial(stream, "paint", hand.headers(), {}))
+                await tasks.start(partial(stream, "tell", mcp_client.headers(), {}))
+                await tasks.start(partial(stream, "paint", mcp_client.headers(), {}))
                 await tasks.start(partial(stream, "tell", {**ACCEPT, **stateless}, ENVELOPE))
                 server.process.send_signal(signal.SIGTERM)
         assert sorted(ended) == ["paint", "tell", "tell"]

@@ -29,7 +29,7 @@ from coretools.web.common.config import Config
 from coretools.web.common.principals import Principal
 from coretools.web.service import running_app
 from tests.web.auth.authorization_server import AuthorizationServer
-from tests.web.by_hand import ENVELOPE, STATELESS, Hand
+from tests.web.http_mcp_client import ENVELOPE, STATELESS, HttpMcpClient
 from tests.web.plans import plan_of
 
 ERAS = ("legacy", "auto")
@@ -139,19 +139,19 @@ async def test_a_session_needs_a_token_that_is_valid_now(root: Path, file: str) 
     """auth-5, auth-21: a session id alone gives no access; a revoked token ends with the next request."""
     token, other = token_of(file), token_of(file, "eve")
     async with at_work(root, auth__tokens=file) as url, http() as client:
-        hand = Hand(client, url, token)
-        assert (await hand.initialize()).status_code == 200
-        assert (await hand.call("read_file", path="README.md")).status_code == 200
+        mcp_client = HttpMcpClient(client, url, token)
+        assert (await mcp_client.initialize()).status_code == 200
+        assert (await mcp_client.call("read_file", path="README.md")).status_code == 200
         for stranger, status in (("", 401), ("ct_wrong", 401), (other, 404)):
-            thief = Hand(client, url, stranger, session=hand.session)
+            thief = HttpMcpClient(client, url, stranger, session=mcp_client.session)
             for method in ("GET", "DELETE"):
                 assert (await client.request(method, url, headers=thief.headers())).status_code == status
             assert (await thief.call("read_file", path="README.md")).status_code == status
         revoke_tokens(file, "ada")
-        assert (await hand.call("read_file", path="README.md")).status_code == 401
-        assert (await hand.stateless("tools/list")).status_code == 401
+        assert (await mcp_client.call("read_file", path="README.md")).status_code == 401
+        assert (await mcp_client.stateless("tools/list")).status_code == 401
         # The principal is the same with another token, so the session is still his.
-        again = Hand(client, url, token_of(file), session=hand.session, last_id=10)
+        again = HttpMcpClient(client, url, token_of(file), session=mcp_client.session, last_id=10)
         assert (await again.call("read_file", path="README.md")).status_code == 200
 
 
@@ -159,26 +159,26 @@ async def test_the_stream_of_a_session_ends_with_its_token_and_the_session_does_
     """auth-25: a client that has a new token opens another stream."""
     token = token_of(file)
     async with at_work(root, auth__tokens=file) as url, http() as client:
-        hand = Hand(client, url, token)
-        await hand.initialize()
-        brief = Hand(
-            client, url, token_of(file, expires=datetime.now(UTC) + timedelta(seconds=3)), session=hand.session
+        mcp_client = HttpMcpClient(client, url, token)
+        await mcp_client.initialize()
+        brief = HttpMcpClient(
+            client, url, token_of(file, expires=datetime.now(UTC) + timedelta(seconds=3)), session=mcp_client.session
         )
         async with client.stream("GET", url, headers=brief.headers()) as stream:
             assert stream.status_code == 200
             async for _ in stream.aiter_raw():
                 pass
         assert (await client.get(url, headers=brief.headers())).status_code == 401
-        async with client.stream("GET", url, headers=hand.headers()) as stream:
+        async with client.stream("GET", url, headers=mcp_client.headers()) as stream:
             assert stream.status_code == 200
-            assert (await hand.call("read_file", path="README.md")).status_code == 200
+            assert (await mcp_client.call("read_file", path="README.md")).status_code == 200
 
 
 async def test_listening_in_the_stateless_era_ends_with_the_token(root: Path, file: str) -> None:
     """auth-25: the client asks again with a new token."""
     token_of(file)
     async with at_work(root, auth__tokens=file) as url, http() as client:
-        brief = Hand(client, url, token_of(file, expires=datetime.now(UTC) + timedelta(seconds=3)))
+        brief = HttpMcpClient(client, url, token_of(file, expires=datetime.now(UTC) + timedelta(seconds=3)))
         headers = {**brief.headers(), "MCP-Protocol-Version": STATELESS, "Mcp-Method": "subscriptions/listen"}
         params = {"notifications": {"toolsListChanged": True}, "_meta": ENVELOPE}
         body = {"jsonrpc": "2.0", "id": 1, "method": "subscriptions/listen", "params": params}
@@ -193,7 +193,7 @@ async def test_a_role_that_is_not_served_lets_nobody_in(root: Path, file: str) -
     """auth-7: even if the token itself is valid."""
     token = token_of(file, role="admin")
     async with at_work(root, auth__tokens=file) as url, http() as client:
-        answer = await Hand(client, url, token).initialize()
+        answer = await HttpMcpClient(client, url, token).initialize()
     assert (answer.status_code, answer.json()["error"]["data"]["kind"]) == (403, "not-entitled")
 
 

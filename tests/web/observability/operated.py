@@ -82,7 +82,7 @@ class ServerStateSource:
         )
 
 
-class Operated:
+class ObservedServer:
     """A server from inside: commands that wait for a gate, and everything that observes them."""
 
     def __init__(self) -> None:
@@ -135,7 +135,7 @@ def router(*routes: BaseRoute) -> Router:
     return Router([*own, *routes])
 
 
-def _commands(inside: Operated) -> Registry:
+def _commands(inside: ObservedServer) -> Registry:
     registry = Registry()
 
     @registry.tool(Effect.READ)

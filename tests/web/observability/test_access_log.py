@@ -21,14 +21,14 @@ from coretools.web.observability.access_log import MOST_REFUSALS, CallLog, Obser
 from tests.checkout import TREE
 from tests.protocol.http_peer import listening
 from tests.web.http_server_peer import http_server
-from tests.web.observability.operated import Operated, router
+from tests.web.observability.operated import ObservedServer, router
 
 CANARY = "canary-4711"
 
 
 @pytest.fixture
-def inside() -> Operated:
-    found = Operated()
+def inside() -> ObservedServer:
+    found = ObservedServer()
     found.dispatcher = Dispatcher(threads=2, observer=CallWatchers([CallLog()]))
     return found
 
@@ -46,7 +46,7 @@ async def asked(app: ObservabilityMiddleware, *requests: tuple[str, str]) -> lis
         ]
 
 
-async def test_a_call_has_one_line(inside: Operated, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_call_has_one_line(inside: ObservedServer, caplog: pytest.LogCaptureFixture) -> None:
     """observability-7: its id, principal, tool, outcome and duration; no argument and no result."""
     with caplog.at_level(logging.INFO):
         await inside.call("echo", "alice", text=CANARY)
@@ -60,7 +60,9 @@ async def test_a_call_has_one_line(inside: Operated, caplog: pytest.LogCaptureFi
     assert CANARY not in str([first, second])
 
 
-async def test_an_internal_error_is_found_by_its_call_id(inside: Operated, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_internal_error_is_found_by_its_call_id(
+    inside: ObservedServer, caplog: pytest.LogCaptureFixture
+) -> None:
     """observability-7: the traceback and the line of the call have the same id."""
     with caplog.at_level(logging.INFO):
         outcome = await inside.call("crash")
@@ -70,7 +72,7 @@ async def test_an_internal_error_is_found_by_its_call_id(inside: Operated, caplo
     assert str(line["call"]) in outcome.text
 
 
-async def test_calls_are_not_logged_at_level_warning(inside: Operated, caplog: pytest.LogCaptureFixture) -> None:
+async def test_calls_are_not_logged_at_level_warning(inside: ObservedServer, caplog: pytest.LogCaptureFixture) -> None:
     """observability-7: the operator chooses the level."""
     with caplog.at_level(logging.WARNING):
         await inside.call("echo", text="x")

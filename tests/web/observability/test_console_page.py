@@ -19,7 +19,7 @@ from coretools.web.observability.console_login import COOKIE, MOST_SESSIONS, SES
 from coretools.web.observability.console_page import FORM_BYTES, HEADERS, MOST_VIEWERS, Console
 from tests.checkout import TREE
 from tests.protocol.http_peer import listening
-from tests.web.observability.operated import Operated, router
+from tests.web.observability.operated import ObservedServer, router
 
 SECONDS = 30
 HTML = TREE / "coretools" / "web" / "observability" / "html"
@@ -31,7 +31,7 @@ class ServedConsole:
     """A console, its tokens, and a client that follows no redirect."""
 
     client: httpx2.AsyncClient
-    inside: Operated
+    inside: ObservedServer
     path: Path
     token: str
     now: list[float]
@@ -55,7 +55,7 @@ class ServedConsole:
 async def served_console(
     folder: Path, *, per_minute: int = 30, is_secure: bool = False
 ) -> AsyncIterator[ServedConsole]:
-    inside, now = Operated(), [0.0]
+    inside, now = ObservedServer(), [0.0]
     path = folder / "tokens.json"
     _, token = create_token(str(path), name="operator", role="default")
     operators = OperatorSessions(TokenFileVerifier(str(path)), FailureLimiter(per_minute), clock=lambda: now[0])

@@ -20,7 +20,7 @@ from coretools.web.observability.console_state import (
     ConsoleState,
     RateWindow,
 )
-from tests.web.observability.operated import MARKUP, SECRET, Operated, ServerStateSource
+from tests.web.observability.operated import MARKUP, SECRET, ObservedServer, ServerStateSource
 
 SECONDS = 20
 
@@ -64,7 +64,7 @@ def test_a_line_has_a_point_for_each_five_seconds_of_five_minutes() -> None:
 
 async def test_a_call_is_shown_from_its_beginning_to_its_end() -> None:
     """console-5: principal, tool, role, and the seconds since it began."""
-    inside = Operated()
+    inside = ObservedServer()
     async with anyio.create_task_group() as calls:
         calls.start_soon(partial(inside.call, "wait", "alice", name="x"))
         with anyio.fail_after(SECONDS):
@@ -79,7 +79,7 @@ async def test_a_call_is_shown_from_its_beginning_to_its_end() -> None:
 
 async def test_a_cancelled_call_is_removed_and_is_no_error() -> None:
     """console-5: a client that gives up has not caused an error."""
-    inside = Operated()
+    inside = ObservedServer()
     async with anyio.create_task_group() as calls:
         calls.start_soon(partial(inside.call, "wait", "alice", name="x"))
         with anyio.fail_after(SECONDS):
@@ -92,7 +92,7 @@ async def test_a_cancelled_call_is_removed_and_is_no_error() -> None:
 
 async def test_errors_are_shown_newest_first_without_credentials() -> None:
     """console-7: the sentence that the caller got, redacted and cut between words."""
-    inside = Operated()
+    inside = ObservedServer()
     inside.fail(inside.hostile())
     await inside.call("lose", "alice", path="src/x.py")
     await inside.call("crash", "bob")

@@ -23,15 +23,15 @@ from coretools.web.observability.access_log import ObservabilityMiddleware
 from coretools.web.observability.metrics import MOST_WORDS, Metrics, MetricsPage
 from tests.checkout import TREE
 from tests.protocol.http_peer import listening
-from tests.web.observability.operated import MARKUP, Operated, router
+from tests.web.observability.operated import MARKUP, ObservedServer, router
 
 SPEC = TREE / "docs" / "specs" / "observability.md"
 SECONDS = 20
 
 
 @pytest.fixture
-def inside() -> Operated:
-    return Operated()
+def inside() -> ObservedServer:
+    return ObservedServer()
 
 
 class WaitingApp:
@@ -54,7 +54,7 @@ def figure(metrics: Metrics, name: str, **labels: str) -> float | None:
 
 @asynccontextmanager
 async def served(
-    inside: Operated, page: MetricsPage | None = None, *routes: Route
+    inside: ObservedServer, page: MetricsPage | None = None, *routes: Route
 ) -> AsyncIterator[httpx2.AsyncClient]:
     """A client of an app whose requests are counted, with its metrics at `/metrics`."""
     way = Route("/metrics", endpoint=page or MetricsPage(inside.metrics))
@@ -63,7 +63,7 @@ async def served(
         yield client
 
 
-async def test_calls_are_counted_by_tool_role_and_outcome(inside: Operated) -> None:
+async def test_calls_are_counted_by_tool_role_and_outcome(inside: ObservedServer) -> None:
     """observability-1: success, error and internal error; and the duration."""
     for text in ("a", "b"):
         await inside.call("echo", "alice", text=text)
@@ -74,7 +74,7 @@ async def test_calls_are_counted_by_tool_role_and_outcome(inside: Operated) -> N
     assert figure(inside.metrics, "coretools_call_seconds_count", tool="echo") == 2
 
 
-async def test_calls_under_way_and_cancelled_ones_are_counted(inside: Operated) -> None:
+async def test_calls_under_way_and_cancelled_ones_are_counted(inside: ObservedServer) -> None:
     """observability-1: from their beginning to their end, however they end."""
     async with anyio.create_task_group() as calls:
         calls.start_soon(inside.call, "echo")  # an argument is missing: an error, and an end
@@ -87,7 +87,7 @@ async def test_calls_under_way_and_cancelled_ones_are_counted(inside: Operated) 
     assert figure(inside.metrics, "coretools_calls_total", tool="wait", role="default", outcome="cancelled") == 1
 
 
-def test_labels_have_few_values_whatever_is_sent(inside: Operated) -> None:
+def test_labels_have_few_values_whatever_is_sent(inside: ObservedServer) -> None:
     """observability-2: neither unknown names nor new kinds of errors make series; no principal is a label."""
     watcher = inside.metrics.calls("default", ["echo"])
     for number in range(MOST_WORDS + 50):
@@ -102,7 +102,7 @@ def test_labels_have_few_values_whatever_is_sent(inside: Operated) -> None:
     assert figure(inside.metrics, "coretools_calls_total", tool="unknown", role="default", outcome="other") == 50
 
 
-def test_counting_a_call_costs_little(inside: Operated) -> None:
+def test_counting_a_call_costs_little(inside: ObservedServer) -> None:
     """observability-3: no call waits for it; the bound is a hundred times the cost, and catches mistakes only."""
     watcher = inside.metrics.calls("default", ["echo"])
     call, outcome = ActiveCall(command="echo", principal="alice"), Outcome(text="")
@@ -114,7 +114,7 @@ def test_counting_a_call_costs_little(inside: Operated) -> None:
     assert min(timeit.repeat(counted, number=1_000, repeat=3)) < 1.0
 
 
-async def test_requests_are_counted_with_their_bytes(inside: Operated) -> None:
+async def test_requests_are_counted_with_their_bytes(inside: ObservedServer) -> None:
     """observability-1: by method, status and era; an unknown method is `other`."""
     async with served(inside) as client:
         modern = {"MCP-Protocol-Version": "2026-07-28"}
@@ -137,7 +137,7 @@ async def test_requests_are_counted_with_their_bytes(inside: Operated) -> None:
     assert figure(inside.metrics, "coretools_http_requests_in_flight") == 0
 
 
-async def test_streams_are_counted_while_they_are_open(inside: Operated) -> None:
+async def test_streams_are_counted_while_they_are_open(inside: ObservedServer) -> None:
     """observability-1: and not as slow requests; one whose client disconnected has ended."""
 
     async def stream(request: Request) -> Response:
@@ -157,7 +157,7 @@ async def test_streams_are_counted_while_they_are_open(inside: Operated) -> None
     assert figure(inside.metrics, "coretools_http_request_seconds_count", era="none") is None
 
 
-async def test_a_disconnect_is_counted_without_a_status(inside: Operated) -> None:
+async def test_a_disconnect_is_counted_without_a_status(inside: ObservedServer) -> None:
     """observability-1: nothing was answered, and no request stays open."""
     waiting, over = anyio.Event(), anyio.Event()
 
@@ -182,7 +182,7 @@ async def test_a_disconnect_is_counted_without_a_status(inside: Operated) -> Non
     assert figure(inside.metrics, "coretools_http_requests_in_flight") == 0
 
 
-async def test_refusals_are_counted_by_reason(inside: Operated) -> None:
+async def test_refusals_are_counted_by_reason(inside: ObservedServer) -> None:
     """observability-1: of requests, and of connections before any request."""
     async with served(inside) as client:
         await client.get("/refused")
@@ -191,7 +191,7 @@ async def test_refusals_are_counted_by_reason(inside: Operated) -> None:
     assert figure(inside.metrics, "coretools_refusals_total", reason="header-too-long") == 1
 
 
-async def test_the_state_of_the_server_is_collected(inside: Operated) -> None:
+async def test_the_state_of_the_server_is_collected(inside: ObservedServer) -> None:
     """observability-1: sessions, children and runs by role, draining, and versions."""
     assert figure(inside.metrics, "coretools_sessions_open", role="default") == 2
     assert figure(inside.metrics, "coretools_children_alive", role="default") == 3
@@ -206,7 +206,7 @@ async def test_the_state_of_the_server_is_collected(inside: Operated) -> None:
     assert (figure(inside.metrics, "process_open_fds") or 0) > 0
 
 
-async def test_the_page_is_read_by_prometheus(inside: Operated) -> None:
+async def test_the_page_is_read_by_prometheus(inside: ObservedServer) -> None:
     """observability-4: in its own text format and in OpenMetrics, as requested; the specification lists the names."""
     await inside.call("echo", text="x")
     inside.metrics.session_opened("default")
@@ -228,7 +228,7 @@ async def test_the_page_is_read_by_prometheus(inside: Operated) -> None:
     assert ours == listed
 
 
-async def test_the_metrics_are_for_token_holders(inside: Operated, tmp_path: Path) -> None:
+async def test_the_metrics_are_for_token_holders(inside: ObservedServer, tmp_path: Path) -> None:
     """observability-5: the tokens of the metrics file, until they are revoked; others give no access."""
     path = str(tmp_path / "tokens.json")
     _, token = create_token(path, name="prometheus", role="default")
@@ -253,14 +253,14 @@ async def test_the_metrics_are_for_token_holders(inside: Operated, tmp_path: Pat
 
 
 @pytest.mark.parametrize("header", ["X-Forwarded-For", "Forwarded", "X-Real-IP"])
-async def test_without_tokens_the_metrics_are_for_loopback_clients(inside: Operated, header: str) -> None:
+async def test_without_tokens_the_metrics_are_for_loopback_clients(inside: ObservedServer, header: str) -> None:
     """observability-5: and not for clients behind a proxy on this machine."""
     async with served(inside) as client:
         assert (await client.get("/metrics")).status_code == 200
         assert (await client.get("/metrics", headers={header: "203.0.113.7"})).status_code == 403
 
 
-async def test_without_tokens_other_machines_are_refused(inside: Operated) -> None:
+async def test_without_tokens_other_machines_are_refused(inside: ObservedServer) -> None:
     """observability-5: decided by the address; a connection without one is refused."""
     answered: list[int] = []
 

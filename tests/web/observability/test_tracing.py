@@ -28,7 +28,7 @@ from coretools.web.observability.tracing import Tracing, provider_of, scrubbing
 from tests.checkout import TREE
 from tests.protocol.http_peer import listening
 from tests.web.http_server_peer import http_server
-from tests.web.observability.operated import Operated, router
+from tests.web.observability.operated import ObservedServer, router
 from tests.web.observability.trace_receiver import Received, attributes_of, receiving
 
 CANARY = "canary-4711"
@@ -106,7 +106,7 @@ async def test_unknown_paths_and_queries_are_not_recorded() -> None:
 
 async def test_a_call_has_a_span_that_names_its_tool_and_its_end() -> None:
     """observability-11: `execute_tool NAME`, with the id in the log; an error by its kind."""
-    kept, inside = MemorySpanExporter(), Operated()
+    kept, inside = MemorySpanExporter(), ObservedServer()
     inside.dispatcher = Dispatcher(threads=2, observer=kept.tracing.calls())
     await inside.call("echo", "alice", text=CANARY)
     await inside.call("lose", "alice", path=CANARY)
@@ -129,7 +129,7 @@ async def test_a_call_has_a_span_that_names_its_tool_and_its_end() -> None:
 
 async def test_spans_of_a_tool_are_children_of_its_call() -> None:
     """observability-11: and are exported without names or attributes, which are not ours."""
-    kept, inside = MemorySpanExporter(), Operated()
+    kept, inside = MemorySpanExporter(), ObservedServer()
 
     @inside.registry.tool(Effect.READ)
     async def traced() -> str:

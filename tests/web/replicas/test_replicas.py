@@ -13,7 +13,7 @@ from mcp.client.streamable_http import streamable_http_client
 from redis import Redis
 
 from tests.process.tree import until
-from tests.web.by_hand import LATEST, messages_in
+from tests.web.http_mcp_client import LATEST, messages_in
 from tests.web.mcp_peer import Peer, StatelessPeer, call, handshake, request
 from tests.web.replicas.balanced import NAMES, Cluster, cluster
 

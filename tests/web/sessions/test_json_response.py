@@ -21,7 +21,7 @@ from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
 from coretools.web.sessions.response_format import JSON_RESPONSE_METHODS, json_response_rule
 from tests.process.tree import until
-from tests.web.by_hand import ENVELOPE, STATELESS, Hand, messages_in
+from tests.web.http_mcp_client import ENVELOPE, STATELESS, HttpMcpClient, messages_in
 from tests.web.plans import at_work, plan_of
 
 SECONDS = 20.0
@@ -73,10 +73,10 @@ def registry_of(policy: ToolPolicy | None = None) -> Registry:
 
 
 @asynccontextmanager
-async def hand(tmp_path: Path) -> AsyncIterator[Hand]:
+async def mcp_client(tmp_path: Path) -> AsyncIterator[HttpMcpClient]:
     plan = plan_of("--root", str(tmp_path), "--profile", "all", others=[registry_of()])
     async with at_work(plan) as url, httpx2.AsyncClient(timeout=SECONDS) as http:
-        found = Hand(http, url)
+        found = HttpMcpClient(http, url)
         await found.initialize()
         yield found
 
@@ -119,7 +119,7 @@ def test_a_tool_that_the_operator_confirms_may_need_a_stream() -> None:
 
 async def test_a_json_response_stays_json_however_long_it_takes(tmp_path: Path) -> None:
     """http-2: in both eras, also if the client accepts a stream."""
-    async with hand(tmp_path) as client:
+    async with mcp_client(tmp_path) as client:
         streaming = {"jsonrpc": "2.0", "id": 8, **call("reporting")}
         headers = client.headers()
         for ask in (client.call, lambda name: client.stateless("tools/call", name, arguments={})):
@@ -145,7 +145,7 @@ async def test_a_json_response_stays_json_however_long_it_takes(tmp_path: Path) 
 
 async def test_a_stateless_disconnect_cancels_its_call(tmp_path: Path) -> None:
     """http-4: also with a JSON response, which the SDK alone does not cancel; in the handshake era the call goes on."""
-    async with hand(tmp_path) as client:
+    async with mcp_client(tmp_path) as client:
         body = {"jsonrpc": "2.0", "id": 7, **call("slow")}
         body["params"]["_meta"] = ENVELOPE
         headers = {
@@ -167,21 +167,21 @@ async def test_a_stateless_disconnect_cancels_its_call(tmp_path: Path) -> None:
         assert message["result"]["content"][0]["text"] == "the next one"
 
 
-async def _post(client: Hand, body: dict[str, Any], headers: dict[str, str]) -> None:
+async def _post(client: HttpMcpClient, body: dict[str, Any], headers: dict[str, str]) -> None:
     async with httpx2.AsyncClient(timeout=SECONDS) as http:
         await http.post(client.url, json=body, headers=headers)
 
 
 async def test_json_and_streamed_responses_of_one_session_do_not_mix(tmp_path: Path) -> None:
     """http-3: notifications of one call arrive while other calls have none."""
-    async with hand(tmp_path) as client:
+    async with mcp_client(tmp_path) as client:
         with anyio.fail_after(SECONDS):
             async with anyio.create_task_group() as tasks:
                 for number in range(30):
                     tasks.start_soon(_check, client, number)
 
 
-async def _check(client: Hand, number: int) -> None:
+async def _check(client: HttpMcpClient, number: int) -> None:
     if number % 2:
         (message,) = messages_in(await client.call("plain", text=str(number)))
         assert message["result"]["content"][0]["text"] == str(number)

@@ -9,7 +9,7 @@ from starlette.types import Receive, Scope, Send
 from coretools.web.common.config import LimitsSection
 from coretools.web.sessions.request_ids import RequestIdMiddleware
 from coretools.web.validation.request_body import BodyMiddleware
-from tests.web.raw_peer import Raw, connected, respond, served, until
+from tests.web.raw_peer import RawConnection, connected, respond, served, until
 
 
 class WaitingApp:
@@ -31,7 +31,7 @@ def post(number: object, session: str = "s") -> bytes:
     return head.encode().replace(b"Mcp-Session-Id: \r\n", b"") + body
 
 
-async def ended(raw: Raw) -> int:
+async def ended(raw: RawConnection) -> int:
     return (await raw.answer()).status
 
 

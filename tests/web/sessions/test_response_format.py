@@ -15,7 +15,7 @@ from coretools.operations.declare import Effect, tool
 from coretools.operations.registry import Registry
 from coretools.web.sessions.response_format import ResponseFormatMiddleware
 from tests.protocol.http_peer import listening
-from tests.web.by_hand import Hand, fields, messages_in
+from tests.web.http_mcp_client import HttpMcpClient, fields, messages_in
 
 SECONDS = 20.0
 STREAM = "text/event-stream"
@@ -52,14 +52,14 @@ async def leave(call: Call) -> str:
 
 
 @asynccontextmanager
-async def client(revision: str = "2025-11-25") -> AsyncIterator[Hand]:
+async def client(revision: str = "2025-11-25") -> AsyncIterator[HttpMcpClient]:
     registry = Registry()
     for one in (say, work, linger, leave):
         registry.add(one)
     async with listening(http_app(registry)) as url, httpx2.AsyncClient(timeout=SECONDS) as http:
-        hand = Hand(http, url, revision=revision)
-        await hand.initialize()
-        yield hand
+        mcp_client = HttpMcpClient(http, url, revision=revision)
+        await mcp_client.initialize()
+        yield mcp_client
 
 
 def texts(answer: httpx2.Response) -> list[str]:
@@ -80,31 +80,31 @@ HOSTILE = [
 @pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
 async def test_a_quick_response_is_json(revision: str) -> None:
     """http-2: whatever its content, with its length, and no headers of a stream."""
-    async with client(revision) as hand:
+    async with client(revision) as mcp_client:
         for text in HOSTILE:
-            answer = await hand.call("say", text=text)
+            answer = await mcp_client.call("say", text=text)
             assert answer.headers["content-type"] == "application/json"
             assert int(answer.headers["content-length"]) == len(answer.content)
             assert texts(answer) == [text]
-        errors = messages_in(await hand.ask("no/such", {}))
+        errors = messages_in(await mcp_client.ask("no/such", {}))
         assert errors[0]["error"]["code"] == -32601
 
 
 async def test_ids_of_every_kind_are_answered_as_json() -> None:
     """http-2: a number, a negative one, a text with quotes and escapes in it."""
-    async with client() as hand:
+    async with client() as mcp_client:
         for request_id in (0, -7, 2**53, "", 'q"\\', '","result":', "é\u2028"):
             body = {"jsonrpc": "2.0", "id": request_id, "method": "ping"}
-            answer = await hand.post(body)
+            answer = await mcp_client.post(body)
             assert answer.headers["content-type"] == "application/json"
             assert answer.json() == {"jsonrpc": "2.0", "id": request_id, "result": {}}
 
 
 async def test_progress_makes_a_stream_in_order() -> None:
     """http-3: the id to resume from first, then progress, then the response."""
-    async with client() as hand:
+    async with client() as mcp_client:
         params = {"name": "work", "arguments": {}, "_meta": {"progressToken": "t"}}
-        answer = await hand.ask("tools/call", params)
+        answer = await mcp_client.ask("tools/call", params)
         assert answer.headers["content-type"].startswith(STREAM)
         assert next(fields(answer.text, "data: ")) == ""
         progress, result = messages_in(answer)
@@ -116,16 +116,16 @@ async def test_progress_makes_a_stream_in_order() -> None:
 async def test_a_slow_call_is_a_stream_that_can_be_resumed() -> None:
     """http-2: its client has the id before the response is there."""
     lingering.append(anyio.Event())
-    async with client() as hand:
+    async with client() as mcp_client:
         body = {"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": {"name": "linger", "arguments": {}}}
-        async with hand.http.stream("POST", hand.url, json=body, headers=hand.headers()) as answer:
+        async with mcp_client.http.stream("POST", mcp_client.url, json=body, headers=mcp_client.headers()) as answer:
             assert answer.headers["content-type"].startswith(STREAM)
             first = [line async for line in _until_data(answer)]
         lingering[-1].set()
         (last,) = fields("\n".join(first), "id: ")
-        headers = {**hand.headers(), "Accept": STREAM, "Last-Event-ID": last}
+        headers = {**mcp_client.headers(), "Accept": STREAM, "Last-Event-ID": last}
         with anyio.fail_after(SECONDS):
-            async with hand.http.stream("GET", hand.url, headers=headers) as missed:
+            async with mcp_client.http.stream("GET", mcp_client.url, headers=headers) as missed:
                 async for line in missed.aiter_lines():
                     if line.startswith("data: {"):
                         break
@@ -141,8 +141,8 @@ async def _until_data(answer: httpx2.Response) -> AsyncIterator[str]:
 
 async def test_a_stream_that_ends_without_a_response_stays_one() -> None:
     """http-3: the client has to resume and needs the id and the retry time."""
-    async with client() as hand:
-        answer = await hand.call("leave")
+    async with client() as mcp_client:
+        answer = await mcp_client.call("leave")
         assert answer.headers["content-type"].startswith(STREAM)
         assert list(fields(answer.text, "retry: ")) == ["500"]
         assert messages_in(answer) == []

@@ -26,7 +26,7 @@ from coretools.web.sessions.session_manager import SessionLimiter, SessionLimits
 from coretools.web.validation.request_body import BodyMiddleware
 from tests.process.tree import until
 from tests.protocol.http_peer import listening
-from tests.web.by_hand import Hand, messages_in
+from tests.web.http_mcp_client import HttpMcpClient, messages_in
 from tests.web.plans import at_work, plan_of
 
 SECONDS = 20.0
@@ -65,11 +65,11 @@ class ServedEndpoint:
         self._url = url
         self._http = http
 
-    def hand(self, name: str = "ann") -> "NamedHand":
+    def mcp_client(self, name: str = "ann") -> "NamedHand":
         return NamedHand(self._http, self._url, name)
 
 
-class NamedHand(Hand):
+class NamedHand(HttpMcpClient):
     """A client with a principal."""
 
     def __init__(self, http: httpx2.AsyncClient, url: str, name: str) -> None:
@@ -124,10 +124,12 @@ async def place(
 
 
 @asynccontextmanager
-async def listening_in(hand: Hand) -> AsyncIterator[None]:
+async def listening_in(mcp_client: HttpMcpClient) -> AsyncIterator[None]:
     """A session of a client whose stream is open, as usual."""
-    assert (await hand.initialize()).status_code == 200
-    async with hand.http.stream("GET", hand.url, headers={**hand.headers(), "Accept": "text/event-stream"}) as answer:
+    assert (await mcp_client.initialize()).status_code == 200
+    async with mcp_client.http.stream(
+        "GET", mcp_client.url, headers={**mcp_client.headers(), "Accept": "text/event-stream"}
+    ) as answer:
         assert answer.status_code == 200
         yield
 
@@ -135,27 +137,27 @@ async def listening_in(hand: Hand) -> AsyncIterator[None]:
 async def test_each_principal_has_a_share_and_all_together_have_a_limit() -> None:
     """http-6: a principal at its share takes nothing from others, and a session that ends makes room."""
     async with place(SessionLimits(sessions=4, per_principal=2)) as here, AsyncExitStack() as streams:
-        anns, bens = [here.hand("ann") for _ in range(2)], [here.hand("ben") for _ in range(2)]
+        anns, bens = [here.mcp_client("ann") for _ in range(2)], [here.mcp_client("ben") for _ in range(2)]
         for one in (*anns, *bens):
             await streams.enter_async_context(listening_in(one))
         for name, status in (("ann", 503), ("cid", 503)):
-            answer = await here.hand(name).initialize()
+            answer = await here.mcp_client(name).initialize()
             assert (answer.status_code, int(answer.headers["retry-after"]) > 0) == (status, True)
         gone = await anns[0].http.delete(anns[0].url, headers=anns[0].headers())
         assert gone.status_code == 200
-        answer = await here.hand("ben").initialize()
+        answer = await here.mcp_client("ben").initialize()
         assert (answer.status_code, int(answer.headers["retry-after"]) > 0) == (429, True)
-        assert (await here.hand("cid").initialize()).status_code == 200
+        assert (await here.mcp_client("cid").initialize()).status_code == 200
 
 
 async def test_abandoned_sessions_lock_nobody_out() -> None:
     """http-6: the least recently used session of the same principal without a stream is evicted."""
     watcher = SessionRecorder()
     async with place(SessionLimits(sessions=4, per_principal=3), watcher=watcher) as here:
-        other, live = here.hand("ben"), here.hand()
+        other, live = here.mcp_client("ben"), here.mcp_client()
         await other.initialize()
         async with listening_in(live):
-            left = [here.hand() for _ in range(20)]
+            left = [here.mcp_client() for _ in range(20)]
             for one in left:
                 assert (await one.initialize()).status_code == 200
                 assert (await left[0].call("greet", name="x")).status_code == 200  # in use, but without a stream
@@ -166,7 +168,7 @@ async def test_abandoned_sessions_lock_nobody_out() -> None:
                 assert (await one.call("greet", name="x")).status_code == 200
             async with anyio.create_task_group() as tasks:
                 for _ in range(20):
-                    tasks.start_soon(here.hand().initialize)
+                    tasks.start_soon(here.mcp_client().initialize)
             assert len(here.endpoint.manager.sessions) <= 4
             for one in (live, other):
                 assert (await one.call("greet", name="x")).status_code == 200
@@ -183,7 +185,7 @@ async def test_a_request_that_opens_nothing_takes_no_slot() -> None:
     """http-6: only `initialize` opens a session, and no other response has a session id."""
     watcher = SessionRecorder()
     async with place(SessionLimits(sessions=1, per_principal=1), watcher=watcher) as here:
-        only, stranger = here.hand(), here.hand()
+        only, stranger = here.mcp_client(), here.mcp_client()
         broken = await stranger.http.post(stranger.url, json=HANDSHAKE, headers={**stranger.headers(), "Accept": "x/y"})
         assert (broken.status_code, "mcp-session-id" in broken.headers) == (406, False)
         watcher.events.clear()
@@ -209,7 +211,7 @@ HANDSHAKE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {}}
 async def test_another_principal_s_session_is_unknown() -> None:
     """http-5: for requests, streams and DELETE; trying changes nothing of it."""
     async with place() as here:
-        ann, ben = here.hand("ann"), here.hand("ben")
+        ann, ben = here.mcp_client("ann"), here.mcp_client("ben")
         await ann.initialize()
         ben.session = ann.session
         answers = [
@@ -217,7 +219,7 @@ async def test_another_principal_s_session_is_unknown() -> None:
             await ben.http.get(ben.url, headers={**ben.headers(), "Accept": "text/event-stream"}),
             await ben.http.delete(ben.url, headers=ben.headers()),
         ]
-        unknown = here.hand("ben")
+        unknown = here.mcp_client("ben")
         unknown.session = "0" * 32
         answers.append(await unknown.call("greet", name="ben"))
         assert [one.status_code for one in answers] == [404] * 4
@@ -229,11 +231,11 @@ async def test_an_idle_session_ends_and_releases_its_slot() -> None:
     """http-7: a client that comes back to it has to initialize again."""
     watcher = SessionRecorder()
     async with place(SessionLimits(sessions=1, per_principal=1, idle_seconds=0.2), watcher=watcher) as here:
-        hand = here.hand()
-        await hand.initialize()
+        mcp_client = here.mcp_client()
+        await mcp_client.initialize()
         await until(lambda: not here.endpoint.manager.sessions)
-        assert (await hand.call("greet", name="x")).status_code == 404
-        assert (await here.hand().initialize()).status_code == 200
+        assert (await mcp_client.call("greet", name="x")).status_code == 404
+        assert (await here.mcp_client().initialize()).status_code == 200
     assert watcher.events[:3] == ["dev opened", "dev idle", "dev opened"]
 
 
@@ -242,21 +244,21 @@ async def test_a_deleted_session_cancels_its_calls() -> None:
     cancelled.clear()
     watcher = SessionRecorder()
     async with place(watcher=watcher) as here:
-        hand = here.hand()
-        await hand.initialize()
+        mcp_client = here.mcp_client()
+        await mcp_client.initialize()
         body = {
             "jsonrpc": "2.0",
             "id": 7,
             "method": "tools/call",
             "params": {"name": "wait", "arguments": {}, "_meta": {"progressToken": "t"}},
         }
-        async with hand.http.stream("POST", hand.url, json=body, headers=hand.headers()) as answer:
+        async with mcp_client.http.stream("POST", mcp_client.url, json=body, headers=mcp_client.headers()) as answer:
             with anyio.fail_after(SECONDS):
                 async for line in answer.aiter_lines():
                     if "notifications/progress" in line:
                         break
                 assert not cancelled
-                await hand.http.delete(hand.url, headers=hand.headers())
+                await mcp_client.http.delete(mcp_client.url, headers=mcp_client.headers())
                 await until(lambda: bool(cancelled))
         assert here.endpoint.manager.sessions == {}
     assert watcher.events == ["dev opened", "dev deleted"]
@@ -275,7 +277,7 @@ async def test_a_session_that_cannot_be_registered_is_not_opened() -> None:
     stores.sessions = UnreachableIndex("")
     async with place(SessionLimits(sessions=1, per_principal=1), stores) as here:
         for _ in range(3):
-            answer = await here.hand().initialize()
+            answer = await here.mcp_client().initialize()
             assert (answer.status_code, "mcp-session-id" in answer.headers) == (503, False)
         assert here.endpoint.manager.sessions == {}
 
@@ -298,15 +300,18 @@ async def test_streams_without_an_end_end_with_the_server() -> None:
             await NamedApp(BodyMiddleware(endpoint, LimitsSection()))(scope, receive, send)
 
     async with endpoint.running(), listening(app) as url, httpx2.AsyncClient(timeout=SECONDS) as http:
-        hand = Hand(http, url)
-        await hand.initialize()
-        headers = {**hand.headers(), "Accept": "text/event-stream"}
+        mcp_client = HttpMcpClient(http, url)
+        await mcp_client.initialize()
+        headers = {**mcp_client.headers(), "Accept": "text/event-stream"}
         with anyio.fail_after(SECONDS):
             async with http.stream("GET", url, headers=headers) as answer:
                 assert answer.status_code == 200
                 draining.begin()
                 assert [line async for line in answer.aiter_lines() if line.startswith("data: {")] == []
-        assert messages_in(await hand.call("greet", name="still"))[0]["result"]["content"][0]["text"] == "hello still"
+        assert (
+            messages_in(await mcp_client.call("greet", name="still"))[0]["result"]["content"][0]["text"]
+            == "hello still"
+        )
 
 
 def test_the_overridden_parts_of_the_sdk_exist() -> None:
@@ -335,7 +340,7 @@ async def test_a_client_that_reads_nothing_blocks_nobody_else() -> None:
     registry.add(flood)
     registry.add(greet)
     async with listening(http_app(registry)) as url, httpx2.AsyncClient(timeout=SECONDS) as http:
-        slow, other = Hand(http, url), Hand(http, url)
+        slow, other = HttpMcpClient(http, url), HttpMcpClient(http, url)
         await slow.initialize()
         await other.initialize()
         params = {"name": "flood", "arguments": {"count": 20_000}, "_meta": {"progressToken": "t"}}
@@ -360,5 +365,5 @@ async def test_lists_are_publicly_cacheable_only_if_everybody_sees_the_same(
     root.mkdir()
     config.write_text("".join(f"[roles.{name}]\nroots = ['{root}']\n" for name in roles))
     async with at_work(plan_of("--config", str(config))) as url, httpx2.AsyncClient(timeout=SECONDS) as http:
-        answer = (await Hand(http, url).stateless("tools/list")).json()
+        answer = (await HttpMcpClient(http, url).stateless("tools/list")).json()
         assert answer["result"]["cacheScope"] == scope

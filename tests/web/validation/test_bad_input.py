@@ -21,7 +21,7 @@ import httpx2
 import pytest
 
 from coretools.web.auth.hashed_tokens import create_token
-from tests.web.by_hand import ACCEPT, ENVELOPE, LATEST, STATELESS, Hand, messages_in
+from tests.web.http_mcp_client import ACCEPT, ENVELOPE, LATEST, STATELESS, HttpMcpClient, messages_in
 from tests.web.http_server_peer import HttpServer, http_server
 from tests.web.raw_peer import Answer, connected, until
 
@@ -128,22 +128,22 @@ async def unharmed(target: Target) -> AsyncIterator[None]:
 async def good_calls(target: Target, name: str = "ann") -> None:
     """One call of each era, answered correctly."""
     async with httpx2.AsyncClient(timeout=SECONDS) as http:
-        hand = Hand(http, target.server.url, token=target.tokens[name])
-        assert (await hand.initialize()).status_code == 200
+        mcp_client = HttpMcpClient(http, target.server.url, token=target.tokens[name])
+        assert (await mcp_client.initialize()).status_code == 200
         for answer in (
-            await hand.call("read_file", path="a.txt"),
-            await hand.stateless("tools/call", "read_file", arguments={"path": "a.txt"}),
+            await mcp_client.call("read_file", path="a.txt"),
+            await mcp_client.stateless("tools/call", "read_file", arguments={"path": "a.txt"}),
         ):
             assert answer.status_code == 200
             assert "in the root" in json.dumps(messages_in(answer)[-1]["result"])
-        assert (await http.delete(hand.url, headers=hand.headers())).status_code in (200, 204)
+        assert (await http.delete(mcp_client.url, headers=mcp_client.headers())).status_code in (200, 204)
 
 
 async def one_command(target: Target) -> None:
     """Run one command, so that the preforked processes and their sockets exist."""
     async with httpx2.AsyncClient(timeout=SECONDS) as http:
-        hand = Hand(http, target.server.url, token=target.tokens["ann"])
-        answer = await hand.stateless("tools/call", "run_command", arguments={"command": "true"})
+        mcp_client = HttpMcpClient(http, target.server.url, token=target.tokens["ann"])
+        answer = await mcp_client.stateless("tools/call", "run_command", arguments={"command": "true"})
         assert messages_in(answer)[-1]["result"]["_meta"]["coretools/facts"]["exit_code"] == 0
 
 
@@ -226,16 +226,16 @@ async def test_fuzzed_messages_are_answered_one_by_one(target: Target, era: str,
     """validation-26: no message causes a server error, none goes unanswered, none reveals internals."""
     source = random.Random(f"{era} {seed}")
     async with unharmed(target), httpx2.AsyncClient(timeout=SECONDS) as http:
-        hand = Hand(http, target.server.url, token=target.tokens["ben"])
-        await hand.initialize()
+        mcp_client = HttpMcpClient(http, target.server.url, token=target.tokens["ben"])
+        await mcp_client.initialize()
         opened: set[str] = set()
         async with connected(target.port) as raw:
             for _ in range(150):
                 base = source.choice(session_bodies())
-                headers = dict(hand.headers())
+                headers = dict(mcp_client.headers())
                 if era == "stateless":
                     base = stateless_body(base)
-                    headers = {**hand.headers(), "MCP-Protocol-Version": STATELESS, "Mcp-Method": base["method"]}
+                    headers = {**mcp_client.headers(), "MCP-Protocol-Version": STATELESS, "Mcp-Method": base["method"]}
                     headers.pop("Mcp-Session-Id")
                     if "name" in base.get("params", {}):
                         headers["Mcp-Name"] = base["params"]["name"]
@@ -247,11 +247,11 @@ async def test_fuzzed_messages_are_answered_one_by_one(target: Target, era: str,
                 answer = await raw.answer()
                 assert answer.status < 500, (sent, answer)
                 assert answer.headers.get("connection") != "close", (sent, answer)
-                opened |= {answer.headers.get("mcp-session-id", hand.session)} - {hand.session}
+                opened |= {answer.headers.get("mcp-session-id", mcp_client.session)} - {mcp_client.session}
                 if answer.status >= 400:
                     is_small_and_quiet(answer, target)
-        for session in (*opened, hand.session):
-            await http.delete(hand.url, headers={**hand.headers(), "Mcp-Session-Id": session})
+        for session in (*opened, mcp_client.session):
+            await http.delete(mcp_client.url, headers={**mcp_client.headers(), "Mcp-Session-Id": session})
 
 
 def stateless_body(body: dict[str, Any]) -> dict[str, Any]:
@@ -284,19 +284,19 @@ ECHOES: dict[str, Any] = {
 async def test_no_answer_repeats_more_than_a_bounded_piece_of_a_request(target: Target, era: str) -> None:
     """validation-26: a megabyte in any position does not come back."""
     async with httpx2.AsyncClient(timeout=SECONDS) as http:
-        hand = Hand(http, target.server.url, token=target.tokens["ann"])
-        await hand.initialize()
+        mcp_client = HttpMcpClient(http, target.server.url, token=target.tokens["ann"])
+        await mcp_client.initialize()
         for place, change in ECHOES.items():
             base: dict[str, Any] = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {}} | change
-            headers = hand.headers()
+            headers = mcp_client.headers()
             if era == "stateless":
                 if isinstance(base["params"], dict):
                     base["params"] = {**base["params"], "_meta": ENVELOPE}
                 headers |= {"MCP-Protocol-Version": STATELESS, "Mcp-Method": base["method"][:100]}
-            answer = await http.post(hand.url, json=base, headers=headers)
+            answer = await http.post(mcp_client.url, json=base, headers=headers)
             assert len(answer.content) < 8192, (place, len(answer.content), answer.text[:300])
             assert answer.status_code < 500, (place, answer.text[:300])
-        await http.delete(hand.url, headers=hand.headers())
+        await http.delete(mcp_client.url, headers=mcp_client.headers())
 
 
 def evil_call(target: Target) -> bytes:
@@ -383,13 +383,13 @@ async def test_batches_and_other_json_are_refused(target: Target) -> None:
 async def test_one_id_twice_in_a_session_mixes_nothing_up(target: Target) -> None:
     """validation-26: both requests end, and the session goes on."""
     async with unharmed(target), httpx2.AsyncClient(timeout=SECONDS) as http:
-        hand = Hand(http, target.server.url, token=target.tokens["ann"])
-        await hand.initialize()
+        mcp_client = HttpMcpClient(http, target.server.url, token=target.tokens["ann"])
+        await mcp_client.initialize()
         answers: list[httpx2.Response] = []
 
         async def ask(path: str) -> None:
             params = {"name": "read_file", "arguments": {"path": path}}
-            answers.append(await hand.post({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": params}))
+            answers.append(await mcp_client.post({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": params}))
 
         with anyio.fail_after(SECONDS):
             async with anyio.create_task_group() as tasks:
@@ -398,20 +398,20 @@ async def test_one_id_twice_in_a_session_mixes_nothing_up(target: Target) -> Non
                     tasks.start_soon(ask, "missing.txt")
         assert len(answers) == 20
         assert all(answer.status_code < 500 for answer in answers)
-        assert (await hand.call("read_file", path="a.txt")).status_code == 200
-        await http.delete(hand.url, headers=hand.headers())
+        assert (await mcp_client.call("read_file", path="a.txt")).status_code == 200
+        await http.delete(mcp_client.url, headers=mcp_client.headers())
 
 
 async def test_a_session_of_another_principal_is_unknown(target: Target) -> None:
     """validation-26: 404 for every method, as for an id that does not exist; the owner's session is unaffected."""
     async with unharmed(target), httpx2.AsyncClient(timeout=SECONDS) as http:
-        hand = Hand(http, target.server.url, token=target.tokens["ann"])
-        await hand.initialize()
-        await hand.call("read_file", path="a.txt")
+        mcp_client = HttpMcpClient(http, target.server.url, token=target.tokens["ann"])
+        await mcp_client.initialize()
+        await mcp_client.call("read_file", path="a.txt")
         bodies = []
-        for session in (hand.session, "0" * 32, "x", "é".encode().decode("latin-1"), "a" * 4000):
+        for session in (mcp_client.session, "0" * 32, "x", "é".encode().decode("latin-1"), "a" * 4000):
             for line in ("POST /mcp", "GET /mcp", "DELETE /mcp"):
-                for event in ("", "1", f"{hand.session}-1", "x" * 4000):
+                for event in ("", "1", f"{mcp_client.session}-1", "x" * 4000):
                     ping = b'{"jsonrpc":"2.0","id":1,"method":"ping"}' if line.startswith("POST") else b""
                     head = target.head(line, token="ben", Mcp_Session_Id="", Last_Event_ID=event)
                     head += b"Mcp-Session-Id: " + session.encode("latin-1") + b"\r\n"
@@ -421,8 +421,8 @@ async def test_a_session_of_another_principal_is_unknown(target: Target) -> None
                     assert message.pop("id") == (1 if ping else None)
                     bodies.append(json.dumps(message))
         assert len(set(bodies)) == 1, set(bodies)
-        assert (await hand.call("read_file", path="a.txt")).status_code == 200
-        await http.delete(hand.url, headers=hand.headers())
+        assert (await mcp_client.call("read_file", path="a.txt")).status_code == 200
+        await http.delete(mcp_client.url, headers=mcp_client.headers())
 
 
 async def test_thousands_of_unknown_sessions_and_events_are_not_stored(target: Target) -> None:

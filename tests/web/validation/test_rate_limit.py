@@ -15,7 +15,7 @@ from coretools.web.replicas.memory_stores import MemoryRateLimiter
 from coretools.web.sessions.batches import BatchMiddleware
 from coretools.web.validation.rate_limit import ConcurrencyMiddleware, RateLimitMiddleware, RequestCharge
 from coretools.web.validation.request_body import BodyMiddleware
-from tests.web.raw_peer import Answer, Raw, Recorder, connected, respond, served, until
+from tests.web.raw_peer import Answer, RawConnection, Recorder, connected, respond, served, until
 
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"x"}'
 NOTE = b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}'
@@ -56,7 +56,7 @@ def request(
     return head.encode() + (body if method == "POST" else b"")
 
 
-async def asked(raw: Raw, data: bytes) -> Answer:
+async def asked(raw: RawConnection, data: bytes) -> Answer:
     await raw.send(data)
     return await raw.answer()
 

@@ -29,7 +29,7 @@ def messages_in(answer: httpx2.Response) -> list[dict[str, Any]]:
 
 
 @dataclass
-class Hand:
+class HttpMcpClient:
     """One client; `session` is set once it has one."""
 
     http: httpx2.AsyncClient
