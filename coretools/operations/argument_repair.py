@@ -43,7 +43,7 @@ class _Meaning(NamedTuple):
     own: str
     """The parameter, or the list whose items have a field of this name."""
     aliases: Aliases
-    kind: Literal["alias", "item field", "ignored"] = "alias"
+    kind: Literal["alias", "item field", "ignored", "switch"] = "alias"
     alias: str = ""
     """The name as declared; a caller may write it in another style."""
 
@@ -74,7 +74,7 @@ def check_aliases(source: str, model: type[BaseModel]) -> None:
     """
     taken = {name: name for name in model.model_fields}
     for name, aliases in declared_aliases(model):
-        for alias in (*aliases.accepted, *aliases.ignored):
+        for alias in aliases.names:
             other = taken.setdefault(alias, name)
             if other != name or alias == name:
                 raise BadSetting(f"{source}: the alias {alias!r} of parameter {name!r} is already that of {other!r}")
@@ -124,6 +124,8 @@ class _Repair:
         place = (*above, meaning.own)
         if meaning.kind == "item field":
             self._gather(holder, place, value, given_as=given_as)
+        elif meaning.kind == "switch":
+            self._switch(holder, place, value, meaning.aliases.switches[meaning.alias], given_as=given_as)
         elif meaning.kind == "alias":
             self._put(holder, place, meaning.aliases.converted(meaning.alias, value), given_as=given_as)
         self.count += 1
@@ -167,6 +169,15 @@ class _Repair:
             raise _given_twice(own, given_as)
         self._given_as.setdefault(where, given_as)
         holder.setdefault(own, [{}])[0][given_as] = value
+
+    def _switch(
+        self, holder: dict[str, Any], where: Path, value: Any, values: Mapping[bool, Any], *, given_as: str
+    ) -> None:
+        """Put the value that a boolean stands for, if it stands for one."""
+        if not isinstance(value, bool | None):
+            raise InvalidArguments(f"{given_as}: must be true or false")
+        if value is not None and value in values:
+            self._put(holder, where, values[value], given_as=given_as)
 
     def _put(self, holder: dict[str, Any], where: Path, value: Any, *, given_as: str) -> None:
         own = str(where[-1])
@@ -222,8 +233,10 @@ def suggestion(model: type[BaseModel], above: Sequence[str | int], name: str, na
     fields = _model_at(model, above)
     meant = {own: own for own in names}
     for own, aliases in declared_aliases(fields) if fields is not None else ():
-        others = (*aliases.accepted, *aliases.hints)
+        others = (*aliases.accepted, *aliases.switches, *aliases.hints)
         meant = {**dict.fromkeys(others, own), **meant}
+    if name in meant:
+        return f"; did you mean {meant[name]!r}?"
     close = get_close_matches(name.lower()[:MAX_QUOTED_NAME], meant, n=1, cutoff=_SIMILARITY)
     return f"; did you mean {meant[close[0]]!r}?" if close else ""
 
@@ -240,6 +253,7 @@ def _names_of(model: type[BaseModel]) -> _Names:
     exact: dict[str, _Meaning] = {}
     for own, aliases in declared_aliases(model):
         exact |= {name: _Meaning(own, aliases, "ignored") for name in aliases.ignored}
+        exact |= {name: _Meaning(own, aliases, "switch", alias=name) for name in aliases.switches}
         exact |= {name: _Meaning(own, aliases, "item field") for name in _item_names(model, own, aliases)}
         exact |= {name: _Meaning(own, aliases, alias=name) for name in aliases.accepted}
     listed = {name: _Meaning(name, _NO_ALIASES) for name in _accepted_fields(model)}

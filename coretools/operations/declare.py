@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from types import NoneType
+from types import MappingProxyType, NoneType
 from typing import Any, Protocol, TypedDict, TypeVar, Unpack, runtime_checkable
 
 from coretools.errors import BadSetting
@@ -91,7 +91,7 @@ class Aliases:
     something else for which the parameter is the remedy, and appear only in the suggestion of an error.
     """
 
-    __slots__ = ("_milliseconds", "accepted", "hints", "ignored", "item_fields")
+    __slots__ = ("_milliseconds", "accepted", "hints", "ignored", "item_fields", "switches")
 
     def __init__(
         self,
@@ -99,18 +99,26 @@ class Aliases:
         milliseconds: Sequence[str] = (),
         hints: Sequence[str] = (),
         ignored: Sequence[str] = (),
+        switches: Mapping[str, Mapping[bool, Any]] = MappingProxyType({}),
         item_fields: bool = False,
     ) -> None:
         """`milliseconds` are names of the same duration in that unit; it is rounded up to whole seconds.
 
-        `ignored` are names of remarks that change nothing, as a description for the user; they are dropped. With
+        `ignored` are names of remarks that change nothing, as a description for the user; they are dropped.
+        `switches` are names of booleans with the value of this parameter that each stands for, if any. With
         `item_fields`, the fields of one item of a list are accepted beside the other arguments.
         """
         self._milliseconds = frozenset(milliseconds)
         self.accepted = (*names, *milliseconds)
         self.hints = tuple(hints)
         self.ignored = tuple(ignored)
+        self.switches = dict(switches)
         self.item_fields = item_fields
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every name that is accepted."""
+        return (*self.accepted, *self.ignored, *self.switches)
 
     def converted(self, name: str, value: Any) -> Any:
         """The value in the unit of the parameter. A value that is no number is left to the validation."""

@@ -112,7 +112,7 @@ async def test_no_alias_is_listed_and_each_is_understood(tmp_path: Path) -> None
                     given = {**required, own: sample(schema["properties"][own])}
                     expected = command.arguments.accept(given)
                     value = given.pop(own)
-                    sent = value * 1000 if alias.endswith("_ms") else value
+                    sent = value * 1000 if "ms" in alias.split("_") else value
                     understood = command.arguments.accept({**given, alias: sent})
                     assert understood == expected, f"{command.name}: {alias}"
                     assert alias not in schema["properties"], f"{command.name}: {alias} is listed"
@@ -136,6 +136,10 @@ SAME_CALLS: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     ("list_directory", {"dir_path": "src"}, {"path": "src"}),
     ("search_text", {"pattern": "RETURN", "-i": True, "-C": 1, "head_limit": 1, "glob": "*.py"},
      {"pattern": "RETURN", "ignore_case": True, "context": 1, "limit": 1, "glob": "*.py"}),
+    ("search_text", {"pattern": "RETURN", "case_sensitive": False}, {"pattern": "RETURN", "ignore_case": True}),
+    ("search_text", {"pattern": "return", "case_sensitive": True}, {"pattern": "return"}),
+    ("search_text", {"query": "one()", "isRegexp": False}, {"pattern": "one()", "literal": True}),
+    ("run_command", {"command": "pwd", "run_in_background": False}, {"command": "pwd"}),
     ("search_text", {"query": "return", "include_pattern": "*.py"}, {"pattern": "return", "glob": "*.py"}),
     ("search_files", {"pattern": "**/*.py", "target_directory": "src"}, {"glob": "**/*.py", "path": "src"}),
     ("git_log", {"repo_path": ".", "max_count": 1}, {"repository": ".", "limit": 1}),
@@ -201,8 +205,9 @@ REFUSED: tuple[tuple[str, dict[str, Any], str], ...] = (
     ("read_file", {"path": "a", "end_line": 9}, "unknown argument 'end_line'; did you mean 'limit'?"),
     ("run_command", {"command": "true", "timeout": 9}, "unknown argument 'timeout'; did you mean 'timeout_seconds'?"),
     ("run_command", {"command": "true", "timeout_ms": "9"}, "timeout_seconds: must be a whole number, got text '9'"),
-    ("run_command", {"command": "true", "run_in_background": True}, "did you mean 'wait_seconds'?"),
-    ("search_text", {"pattern": "a", "case_sensitive": False}, "did you mean 'ignore_case'?"),
+    ("run_command", {"command": "true", "run_in_background": "true"}, "run_in_background: must be true or false"),
+    ("run_command", {"command": "true", "run_in_background": True, "wait_seconds": 5}, "are two names of one argument"),
+    ("search_text", {"pattern": "a", "-A": 2}, "unknown argument '-A'; did you mean 'context'?"),
     ("git_add", {"path": "a"}, "unknown argument 'path'; did you mean 'paths'?"),
     ("read_file", {"path": "a", "offset": 0}, "read_file: offset: must be at least 1, got a number 0"),
     ("run_command", {"command": 5}, "run_command: command: must be text or a list, got a number 5"),
@@ -258,6 +263,15 @@ def test_variables_that_are_too_long_for_the_system_are_named(client: Peer) -> N
     """declarations-10: the arguments alone are not too long."""
     result = client.call("run_command", command="true", env={"A": "x" * 1_000_000})
     assert re.search(r"true: argument list too long \(5 bytes, and 10\d{5} bytes of variables\)", text(result))
+
+
+def test_a_command_in_the_background_is_a_run(client: Peer) -> None:
+    """declarations-21: a switch of other tools is the value that it stands for."""
+    started = text(client.call("run_command", command="cat", run_in_background=True, stdin=""))
+    run = re.search(r"run-[0-9a-f]+", started)
+    assert run is not None, started
+    assert "still running" in started
+    assert "still running" not in text(client.call("stop_run", shell_id=run[0]))
 
 
 def test_structured_answers_fit_their_listed_schemas(client: Peer, tools: dict[str, dict[str, Any]]) -> None:

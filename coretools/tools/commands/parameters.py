@@ -12,7 +12,7 @@ _TIMEOUT = "timeout"
 _REMARKS = ("description", "explanation", "justification")
 """What other tools take to show it to the user."""
 
-_RUN_NAMES = Aliases("run_id", "session_id", "bash_id", "shell_id", "task_id")
+_RUN_NAMES = Aliases("run_id", "session_id", "bash_id", "shell_id", "task_id", "id")
 
 _Seconds = Annotated[float | None, Field(ge=0, allow_inf_nan=False)]
 _Lines = Annotated[int | None, Field(ge=1)]
@@ -41,7 +41,10 @@ Variables = Annotated[
 WaitSeconds = Annotated[
     _Seconds,
     Field(description="Then go on as a run"),
-    Aliases(milliseconds=("yield_time_ms",), hints=("run_in_background", "is_background", "background")),
+    Aliases(
+        milliseconds=("yield_time_ms", "wait_ms_before_async"),
+        switches={name: {True: 0} for name in ("run_in_background", "is_background", "background")},
+    ),
 ]
 TerminalText = Annotated[str, Field(description="Size of one, as 80x24"), Aliases(hints=("tty",))]
 

@@ -61,7 +61,9 @@ _POLL_SECONDS = 0.1
 
 _NUMBER = re.compile(r"[1-9][0-9]{0,15}")
 
-_FILE_NAMES = Aliases("file_path", "filename", "file", "target_file", "absolute_path", ignored=("explanation",))
+_FILE_NAMES = Aliases(
+    "file_path", "filename", "file", "target_file", "absolute_path", ignored=("explanation", "should_read_entire_file")
+)
 _DIRECTORY_NAMES = Aliases(
     *("directory", "dir", "dir_path", "directory_path", "folder", "target_directory", "relative_workspace_path"),
     ignored=("explanation",),

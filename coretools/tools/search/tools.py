@@ -27,7 +27,7 @@ from coretools.tools.search.globs import glob_matcher, name_matcher
 from coretools.tools.search.ignore import beneath, runs_beneath
 from coretools.tools.search.pattern import parse_pattern
 
-_PLACES = Aliases("directory", "dir_path", "target_directory", "cwd", ignored=("explanation",))
+_PLACES = Aliases("directory", "dir_path", "search_path", "target_directory", "cwd", ignored=("explanation",))
 _LIMITS = Aliases("head_limit", "max_results", "total_max_matches")
 _Pattern = Annotated[str, Field(description="Regex"), Aliases("query", "regex", ignored=("-n",))]
 _FileGlob = Annotated[
@@ -36,14 +36,18 @@ _FileGlob = Annotated[
     Aliases("include", "include_pattern", "file_pattern", hints=("type", "exclude_pattern", "output_mode")),
 ]
 _AnyCase = Annotated[
-    bool, Field(description="Either case"), Aliases("-i", "case_insensitive", hints=("case_sensitive",))
+    bool,
+    Field(description="Either case"),
+    Aliases("-i", "case_insensitive", switches={"case_sensitive": {False: True}}),
 ]
 _Context = Annotated[
     int,
     Field(ge=0, le=50, description="Lines around"),
     Aliases("-C", "context_lines", hints=("-A", "-B", "before", "after")),
 ]
-_Ignored = Annotated[bool, Field(description="Ignored ones too"), Aliases("no_ignore", hints=("respect_git_ignore",))]
+_Ignored = Annotated[
+    bool, Field(description="Ignored ones too"), Aliases("no_ignore", switches={"respect_git_ignore": {False: True}})
+]
 
 
 class FoundLine(BaseModel):
@@ -132,7 +136,9 @@ class SearchTools:
         *,
         path: Annotated[str, Field(description="Directory or file"), _PLACES] = ".",
         glob: _FileGlob = "",
-        literal: Annotated[bool, Field(description="Plain text"), Aliases("fixed_strings")] = False,
+        literal: Annotated[
+            bool, Field(description="Plain text"), Aliases("fixed_strings", switches={"is_regexp": {False: True}})
+        ] = False,
         ignore_case: _AnyCase = False,
         context: _Context = 0,
         limit: Annotated[int, Field(ge=1, description="Matches, up to 500"), _LIMITS] = 100,
