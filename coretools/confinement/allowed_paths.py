@@ -13,13 +13,11 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from coretools.config.operator_policy import CONTAINER_DIRECTORIES, ConfinementPolicy
+from coretools.confinement.command_path import SYSTEM
 from coretools.confinement.landlock import CHANGE, READ, READ_DIRECTORY, RUN, EntryGrants, Rule
 from coretools.roots.file_version import Version, version_of
 from coretools.roots.hidden_files import Inode, inode_of
 from coretools.roots.root import Root
-
-SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store", "/snap")
-"""Directories of programs and libraries."""
 
 KERNEL = ("/sys/devices/system", "/sys/fs/cgroup", "/sys/kernel/mm")
 """Number of processors and amount of memory, by which language runtimes choose their sizes."""

@@ -13,6 +13,9 @@ from typing import NamedTuple
 
 from coretools.confinement.toolchains import VENV_FILE, is_beneath, is_in
 
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store", "/snap")
+"""Directories of programs and libraries."""
+
 MAX_ENTRIES = 256
 """Most directories in the PATH of commands."""
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 
-from coretools.confinement.allowed_paths import SYSTEM
+from coretools.confinement.command_path import SYSTEM
 from coretools.confinement.toolchains import MAX_LISTED, is_in
 from coretools.roots.hidden_files import secret_format_of
 from coretools.roots.secret_formats import MAX_BYTES, secret_in

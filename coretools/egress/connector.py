@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from ipaddress import ip_address
 
@@ -129,12 +129,10 @@ async def _connected(address: Address, port: int) -> socket.socket:
         OSError: it refuses, or is not reachable.
     """
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
-    connection = socket.socket(family, socket.SOCK_STREAM)
-    try:
+    with ExitStack() as undo:
+        connection = undo.enter_context(socket.socket(family, socket.SOCK_STREAM))
         connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         await asyncio.get_running_loop().sock_connect(connection, (str(address), port))
-    except BaseException:
-        connection.close()
-        raise
+        undo.pop_all()
     return connection

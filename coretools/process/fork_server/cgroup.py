@@ -9,7 +9,6 @@ import os
 import time
 from contextlib import suppress
 
-from coretools.confinement.command_confinement import CommandConfinement
 from coretools.process.children.reaper import CONTROL_GROUPS_FILE, KILL_ROUND_SECONDS
 
 _PAUSE_SECONDS = 0.005
@@ -92,7 +91,7 @@ def own_group() -> str | None:
     return None
 
 
-def group_for_commands(scratch: str, number: int, commands: CommandConfinement) -> ControlGroup | None:
+def group_for_commands(scratch: str, number: int, *, tasks: int, memory_bytes: int) -> ControlGroup | None:
     """Create a control group for a fork server, if that is possible. The watchdog gets its name first."""
     above = own_group()
     if above is None:
@@ -101,7 +100,7 @@ def group_for_commands(scratch: str, number: int, commands: CommandConfinement) 
     with suppress(OSError):
         with open(f"{scratch}/{CONTROL_GROUPS_FILE}", "a", encoding="utf-8") as file:
             file.write(f"{path}\n")
-        return ControlGroup(path, tasks=commands.max_tasks, memory_bytes=commands.memory_bytes)
+        return ControlGroup(path, tasks=tasks, memory_bytes=memory_bytes)
     return None
 
 

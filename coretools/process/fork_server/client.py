@@ -23,7 +23,7 @@ from coretools.confinement.namespaces import NamespacePlan
 from coretools.process.children import reaper
 from coretools.process.fork_server import messages
 from coretools.process.fork_server.cgroup import ControlGroup
-from coretools.process.fork_server.messages import ForkServerConfig, SocketRules
+from coretools.process.fork_server.messages import ForkServerConfig, ForkServerFailed, SocketRules
 
 MIN_WAITING = 2
 """Preforked processes that wait for their argv: one for the next call, one for the call after it."""
@@ -44,15 +44,6 @@ if TYPE_CHECKING:  # loaded only where there is a list of hosts
     from coretools.egress.approvals import HostApprovals
     from coretools.egress.proxy import EgressGateway, EgressProxy
     from coretools.egress.refusals import Refusal
-
-
-class ForkServerFailed(Exception):
-    """A fork server could not be started, or could not apply its config; the text says why."""
-
-    def __init__(self, why: str, number: int = 0) -> None:
-        super().__init__(why)
-        self.number = number
-        """The error number of the system, or 0."""
 
 
 class PreforkedProcess:

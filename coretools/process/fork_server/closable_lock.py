@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import anyio
 from anyio import CancelScope
 
-from coretools.process.fork_server.client import ForkServerFailed
+from coretools.process.fork_server.messages import ForkServerFailed
 
 
 class ClosableLock:

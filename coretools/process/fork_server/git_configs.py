@@ -21,8 +21,9 @@ from coretools.confinement.git_copies import OPEN_DIRECTORY, ConfigCopies, read_
 from coretools.confinement.protected_paths import GIT_CONFIG_NAMES, ControlFiles, HiddenPath, MaskedGitConfig, Masks
 from coretools.errors import GitRefused
 from coretools.process.fork_server import git_lock
-from coretools.process.fork_server.client import ForkServerClient, ForkServerFailed
+from coretools.process.fork_server.client import ForkServerClient
 from coretools.process.fork_server.git_includes import MAX_INCLUDED, GitIncludes, included_paths
+from coretools.process.fork_server.messages import ForkServerFailed
 from coretools.roots.git_config import NotWritable, Setting, Values, edit, parse, serialize, values_of, with_changes
 from coretools.roots.hidden_files import inode_of
 from coretools.roots.path_text import printable

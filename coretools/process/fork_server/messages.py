@@ -69,3 +69,12 @@ class ForkServerConfig(NamedTuple):
     """What sockets may reach if supervisors create them; None if commands do."""
     limits: Sequence[tuple[int, int]]
     processes: int
+
+
+class ForkServerFailed(Exception):
+    """A fork server could not be started, or could not apply its config; the text says why."""
+
+    def __init__(self, why: str, number: int = 0) -> None:
+        super().__init__(why)
+        self.number = number
+        """The error number of the system, or 0."""

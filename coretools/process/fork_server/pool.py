@@ -34,13 +34,12 @@ from coretools.errors import Unconfined
 from coretools.process.fork_server.cgroup import group_for_commands
 from coretools.process.fork_server.client import (
     ForkServerClient,
-    ForkServerFailed,
     PreforkedProcess,
     fork_server_config,
 )
 from coretools.process.fork_server.closable_lock import ClosableLock
 from coretools.process.fork_server.git_configs import GitConfigs
-from coretools.process.fork_server.messages import ForkServerConfig
+from coretools.process.fork_server.messages import ForkServerConfig, ForkServerFailed
 from coretools.process.fork_server.scratch import create, directory_outside_roots, remove
 from coretools.process.fork_server.view_network import ViewNetwork
 from coretools.roots.root import Root
@@ -359,7 +358,8 @@ class SandboxPool:
         place = f"{self._scratch.path}/git-{next(self._numbers)}"
         copies = self._configs.make_copies(place, masks) if masks is not None else None
         assert self._commands is not None
-        group = group_for_commands(self._scratch.path, next(self._numbers), self._commands)
+        bounds = {"tasks": self._commands.max_tasks, "memory_bytes": self._commands.memory_bytes}
+        group = group_for_commands(self._scratch.path, next(self._numbers), **bounds)
         client = ForkServerClient(self._config(tier, masks, copies), group=group, gateway=self.network.gateway)
         if copies is not None:
             self._copies[client] = copies

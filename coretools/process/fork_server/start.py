@@ -10,7 +10,8 @@ from anyio import CancelScope
 from coretools.errors import CannotStart, InputOutput, Unsupported
 from coretools.process.children.spawn import start_error
 from coretools.process.children.streams import TerminalSize
-from coretools.process.fork_server.client import ForkServerFailed, PreforkedProcess
+from coretools.process.fork_server.client import PreforkedProcess
+from coretools.process.fork_server.messages import ForkServerFailed
 from coretools.process.fork_server.pool import SandboxPool
 from coretools.process.fork_server.supervised_process import SupervisedProcess, spawn_supervised, start_failure
 from coretools.roots.root import Directory

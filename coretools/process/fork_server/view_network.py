@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Callable, Iterable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 import anyio
@@ -81,11 +81,9 @@ async def _connected(client: ForkServerClient, family: int, address: tuple[str, 
     Raises:
         OSError: nothing listens there, or the namespace is gone.
     """
-    connection = await client.make_socket(family)
-    try:
+    with ExitStack() as undo:
+        connection = undo.enter_context(await client.make_socket(family))
         with anyio.fail_after(CONNECT_SECONDS):
             await asyncio.get_running_loop().sock_connect(connection, address)
-    except BaseException:
-        connection.close()
-        raise
+        undo.pop_all()
     return connection

@@ -8,6 +8,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from coretools.tools.ci.build_system import Project, matching_names
+from coretools.tools.ci.parsed_report import ParsedReport, split_lines
 from coretools.tools.ci.read_cargo_ctest import read_cargo, read_ctest, read_go, read_nextest
 from coretools.tools.ci.read_dotnet_jvm import read_dotnet, read_gradle, read_maven
 from coretools.tools.ci.read_javascript import (
@@ -20,7 +21,6 @@ from coretools.tools.ci.read_javascript import (
     read_vitest,
 )
 from coretools.tools.ci.read_python import read_pytest, read_unittest
-from coretools.tools.ci.results import ParsedReport, split_lines
 from coretools.tools.execution_result import without_escapes
 
 Reader = Callable[[Sequence[str]], ParsedReport | None]

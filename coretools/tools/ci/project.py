@@ -4,7 +4,7 @@ from coretools.errors import CoreError
 from coretools.roots.directory_listing import list_directory
 from coretools.roots.read import kind_at, read_bytes
 from coretools.roots.root_set import Roots
-from coretools.tools.ci.results import Failure
+from coretools.tools.ci.parsed_report import Failure
 
 _FILE_BYTES = 1024 * 1024
 """Largest file that detection reads; a larger package.json or Makefile is generated."""

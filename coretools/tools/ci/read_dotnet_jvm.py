@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from coretools.tools.ci.results import Failure, ParsedReport, block, first_unique, message
+from coretools.tools.ci.parsed_report import Failure, ParsedReport, block, first_unique, message
 
 _DOTNET_COUNTS = re.compile(
     r"(?:Passed|Failed|Skipped)! +- Failed: +(\d+), Passed: +(\d+), Skipped: +(\d+), Total: +\d+"

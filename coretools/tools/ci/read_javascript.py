@@ -6,7 +6,7 @@ Each reader starts from the line of counts that only its runner prints, and does
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from coretools.tools.ci.results import Failure, ParsedReport, block, first_unique, message, place
+from coretools.tools.ci.parsed_report import Failure, ParsedReport, block, first_unique, message, place
 
 _COUNT = re.compile(r"(\d+) ([a-z]+)")
 _NOT_OURS = ("node_modules", "node:")

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from coretools.tools.ci.results import MOST_FAILURES, Failure, ParsedReport, block, first_unique, message
+from coretools.tools.ci.parsed_report import MOST_FAILURES, Failure, ParsedReport, block, first_unique, message
 
 _HEADER = re.compile(r"=+ test session starts(?: \(.*\))? =+$")
 _SUMMARY = re.compile(r"(?:=+ )?(no tests ran|\d+ [a-z]+[a-z0-9, ]*) in [\d.]+(?:s| seconds)(?: \([\d:]+\))?(?: =+)?$")

@@ -15,6 +15,7 @@ from coretools.redaction.redactor import Redactor, drop_partial_lines
 from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import content_bytes, cut_lines
 from coretools.tools.ci.parse import gradle_results, parse
+from coretools.tools.ci.parsed_report import ParsedReport
 from coretools.tools.ci.project import ProjectView
 from coretools.tools.ci.read_cargo_ctest import displayed as go_displayed
 from coretools.tools.ci.read_cargo_ctest import go_text
@@ -22,7 +23,6 @@ from coretools.tools.ci.results import (
     SHOWN_IF_FAILED,
     SHOWN_IF_OK,
     SHOWN_WITH_REPORT,
-    ParsedReport,
     StepsResult,
     SuiteReport,
 )

@@ -5,6 +5,7 @@ output. A job that its call does not wait for is a run like one of `run_command`
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, NamedTuple, TypeVar
@@ -161,12 +162,11 @@ class CiTools:
     async def _act(self, request: _Request, report: Report[CiResult]) -> CiResult | RunReport:
         """Run an action to its end, or for `wait_seconds`; then it goes on as a run."""
         directory, named = await self._in_thread(partial(self._opened, request.project))
-        try:
+        with ExitStack() as undo:
+            undo.callback(directory.close)
             await self._in_thread(partial(Undo.recover, self._roots, directory, ALL_ENTRIES))
             action = _Action(directory, await self._plan(request, directory, named))
-        except BaseException:
-            directory.close()
-            raise
+            undo.pop_all()
         path = directory.path
         work = self._restoring(action) if request.action == "restore" else self._working(action)
         job = await (self._run_to_end if request.wait_seconds is None else self._start)(action, work, request)

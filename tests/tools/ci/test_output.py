@@ -3,7 +3,14 @@
 import pytest
 
 from coretools.tools.ci.parse import parse
-from coretools.tools.ci.results import LINE_LENGTH, MESSAGE_LENGTH, MOST_COUNTED, MOST_FAILURES, message, split_lines
+from coretools.tools.ci.parsed_report import (
+    LINE_LENGTH,
+    MESSAGE_LENGTH,
+    MOST_COUNTED,
+    MOST_FAILURES,
+    message,
+    split_lines,
+)
 from coretools.tools.execution_result import plain, shortened, streams
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from coretools.tools.ci.parse import parse
-from coretools.tools.ci.results import Failure, ParsedReport
+from coretools.tools.ci.parsed_report import Failure, ParsedReport
 
 # ruff: noqa: RUF001  # these runners print signs that look like letters
 

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from coretools.tools.ci.parse import parse
+from coretools.tools.ci.parsed_report import Failure
 from coretools.tools.ci.read_cargo_ctest import displayed, go_text
-from coretools.tools.ci.results import Failure
 
 CARGO = """\
 running 5 tests
