@@ -91,6 +91,12 @@ async def new_output(run: Job, budget: int, limiter: CapacityLimiter) -> OutputP
     return OutputPart(cut.rstrip("\n"), _bracketed(notes), cut != text, start + len(data))
 
 
+def of_screen(run: Job, screen: str, stop: int) -> OutputPart:
+    """Return the screen of a terminal. What has left it at the top can be read as lines."""
+    is_cut = run.terminal is not None and run.output.lines > run.terminal.rows
+    return OutputPart(screen, _bracketed([_ways(run)]) if is_cut else "", is_cut, stop)
+
+
 async def digest(run: Job, start: int, budget: int, limiter: CapacityLimiter) -> OutputPart:
     """Return the start and the end of an output from an offset on, and of a failed run what looks like its failures.
 
@@ -198,12 +204,12 @@ def from_offset(run: Job, offset: int, most: int) -> OutputPart:
 
 def _whole_part(data: bytes) -> bytes:
     """Return the complete lines at the start, or the complete characters of a part of one line."""
-    return data[: data.rfind(NEWLINE) + 1] or _whole_characters(data)
+    return data[: data.rfind(NEWLINE) + 1] or _whole_characters(data) or data
 
 
 def _whole_characters(data: bytes) -> bytes:
     """Return the data without the start of a character at its end, of which more follows."""
-    for length in range(1, min(CHARACTER_BYTES, len(data))):
+    for length in range(1, min(CHARACTER_BYTES - 1, len(data)) + 1):
         lead = data[-length]
         if lead >= 0xC0:
             size = 2 if lead < 0xE0 else 3 if lead < 0xF0 else 4

@@ -42,6 +42,7 @@ from coretools.tools.commands.run_output import (
     line_range,
     matching_lines,
     new_output,
+    of_screen,
 )
 from coretools.tools.commands.wait import OutputMatcher, PortWatch, ProgressReporter, WaitConditions, wait
 from coretools.tools.execution_result import ExecutionSummary, open_to_start, plain, timeout
@@ -292,7 +293,7 @@ class CommandTools:
         end = run.output.end
         data = run.output.read(end - MAX_REDRAWN_BYTES, MAX_REDRAWN_BYTES)
         text = await anyio.to_thread.run_sync(run.screen.draw, data, end, limiter=self._limiter)
-        return OutputPart(plain(text), stop=end)
+        return of_screen(run, plain(text), end)
 
 
 def _require_one(**ways: object) -> None:

@@ -11,7 +11,7 @@ from coretools.config.settings import Limits
 from coretools.errors import InvalidArguments
 from coretools.tools.commands import line_search
 from coretools.tools.execution_result import plain
-from tests.tools.commands.world import commands_in
+from tests.tools.commands.world import commands_in, world_in
 
 BUILD = """
 import sys
@@ -102,6 +102,47 @@ async def test_parts_by_offset_add_up_to_the_output(tmp_path: Path) -> None:
             whole += "" if more[1] else "\n"
             offset = int(more[2])
         assert whole == plain(text).removesuffix("\n")
+
+
+SLOW = """
+import os
+for byte in "a\u6f22\U0001f600b".encode():
+    os.write(1, bytes([byte]))
+    input()
+os.write(1, b"\\xe6")
+"""
+
+
+async def test_a_character_that_comes_in_pieces_is_shown_once_it_is_complete(tmp_path: Path) -> None:
+    """runs-11, answers-1: by no call before; at the end of the output what came of it is shown."""
+    (tmp_path / "slow.py").write_text(SLOW)
+    async with commands_in(tmp_path) as commands:
+        started = await commands.run_command("python3 slow.py", wait_seconds=0, stdin="")
+        run = str(started.facts()["run"])
+        whole = ""
+        for count in range(1, 10):
+            while (report := await commands.wait_run(run, seconds=0.05)).facts()["bytes"] != count:
+                whole += report.output
+            whole += report.output
+            assert "\ufffd" not in (await commands.read_run(run, offset=0)).output
+            await commands.write_run(run, "\n")
+        whole += (await commands.wait_run(run, seconds=60)).output
+    assert whole == "a\u6f22\U0001f600b\ufffd"
+
+
+async def test_what_left_the_screen_of_a_terminal_can_be_read(tmp_path: Path) -> None:
+    """runs-21, answers-3: also when the command ended within its call."""
+    async with world_in(tmp_path, is_confined=True) as world:
+        if not world.runner.has_terminals:
+            pytest.skip("needs terminals")
+        commands = world.commands
+        for seconds in (None, 60):
+            result = await commands.run_command("seq 1 100", wait_seconds=seconds, terminal="40x10")
+            assert result.text().split("\n")[:-1][-1] == "100"
+            assert "[100 lines, " in result.text().split("\n")[-1]
+            first = await commands.read_run(str(result.facts()["run"]), end_line=2)
+            assert first.output == "1\n2"
+        assert "lines" not in (await commands.run_command("seq 1 5", terminal="40x10")).text()
 
 
 PROGRESS = """
