@@ -1,6 +1,8 @@
 """Recognise the lines of an output that look like failures, whatever program printed them."""
 
+import math
 import re
+import time
 from collections.abc import Iterator
 
 _SIGNS = re.compile(
@@ -78,11 +80,11 @@ class _Candidates:
         return min([*found, self._place.start()] if self._place is not None else found, default=-1)
 
 
-def find_failures(text: str) -> Iterator[int]:
-    """Yield the position of each line that looks like a failure."""
-    candidates = _Candidates(text)
-    end = 0
-    while end >= 0 and (position := candidates.following(end)) >= 0:
+def find_failures(text: str, deadline: float = math.inf) -> Iterator[int]:
+    """Yield the position of each line that looks like a failure, until the deadline (monotonic)."""
+    end = 0 if time.monotonic() < deadline else -1
+    candidates = _Candidates(text if end == 0 else "")
+    while end >= 0 and (position := candidates.following(end)) >= 0 and time.monotonic() < deadline:
         begin = text.rfind("\n", 0, position + 1) + 1
         end = text.find("\n", begin)
         line = text[begin : end if end >= 0 else len(text)]

@@ -3,7 +3,9 @@
 The rest stays in the run. Lines are counted from 1; a line of the answer that stands out of order has its number.
 """
 
+import time
 from dataclasses import dataclass
+from functools import partial
 
 from anyio import CapacityLimiter
 
@@ -13,7 +15,6 @@ from coretools.redaction.redactor import Redactor
 from coretools.tools.answer_budget import LINE_CHARACTERS, cut_line, cut_lines, fitting
 from coretools.tools.commands.failure_lines import find_failures
 from coretools.tools.commands.line_search import (
-    FoundLines,
     LineFinder,
     find_lines,
     groups_of,
@@ -28,6 +29,9 @@ TAIL_BYTES = 1_800
 
 FAILURE_CONTEXT = 1
 """Lines shown above and below a line that looks like a failure."""
+
+FAILURE_SECONDS = 20.0
+"""Time limit for finding failures; an output of 64 MiB in which few lines name any takes a quarter of it."""
 
 DIGEST_CHARACTERS = 500
 """Most characters of a line in the digest of a failure, so that no line takes the place of all others."""
@@ -111,17 +115,22 @@ async def digest(run: Job, start: int, budget: int, limiter: CapacityLimiter) ->
     head = _lines(run, first, last, min(head_bytes, budget // 4), longest)
     tail = _last_that_fit(run, min(budget // 2, tail_bytes), last, longest, above=first + len(head))
     gap = (first + len(head), last - len(tail))
-    stop = output.line_start(gap[1] + 1)
-    found = (
-        await find_lines(output, find_failures, limiter, start=output.line_start(gap[0]), stop=stop)
-        if has_failed
-        else FoundLines()
-    )
-    failures = _groups(run, found.numbers, FAILURE_CONTEXT, min(FAILURE_BYTES, budget // 2), gap, longest)
-    about = f"; these of them look like failures ({found.total} in all)" if failures else ""
+    failures, about = await _failures(run, gap, min(FAILURE_BYTES, budget // 2), limiter) if has_failed else ([], "")
     omitted = [f"[... lines {gap[0]} to {gap[1]} left out{about} ...]"] if gap[0] <= gap[1] else []
     text = [*head, *omitted, *failures, *(["[...]"] if failures else []), *tail]
     return OutputPart("\n".join(text), _bracketed([_ways(run)]), is_cut=True, stop=end)
+
+
+async def _failures(run: Job, within: tuple[int, int], budget: int, limiter: CapacityLimiter) -> tuple[list[str], str]:
+    """Return the lines between two lines that look like failures, with lines around them, and a remark on them."""
+    output = run.output
+    start, stop = output.line_start(within[0]), output.line_start(within[1] + 1)
+    deadline = time.monotonic() + FAILURE_SECONDS
+    finder = partial(find_failures, deadline=deadline)
+    found = await find_lines(output, finder, limiter, start=start, stop=stop)
+    lines = _groups(run, found.numbers, FAILURE_CONTEXT, budget, within, DIGEST_CHARACTERS)
+    count = f"{found.total} in all" if time.monotonic() < deadline else f"{found.total} found in {FAILURE_SECONDS:g} s"
+    return lines, f"; these of them look like failures ({count})" if lines else ""
 
 
 async def matching_lines(run: Job, pattern: str, context: int, budget: int, limiter: CapacityLimiter) -> OutputPart:

@@ -9,7 +9,7 @@ import pytest
 
 from coretools.config.settings import Limits
 from coretools.errors import InvalidArguments
-from coretools.tools.commands import line_search
+from coretools.tools.commands import line_search, run_output
 from coretools.tools.execution_result import plain
 from tests.tools.commands.world import commands_in, world_in
 
@@ -205,6 +205,15 @@ async def test_a_slow_pattern_is_stopped_for_the_whole_output(tmp_path: Path, mo
         run = str((await commands.run_command("cat text")).facts()["run"])
         with pytest.raises(InvalidArguments, match="takes too long"):
             await commands.read_run(run, pattern="a*a*a*c|b$")
+
+
+async def test_a_very_long_failure_is_shown_in_bounded_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """runs-25: with the failures found until then."""
+    (tmp_path / "text").write_text("error: it broke\n" * 500_000)
+    monkeypatch.setattr(run_output, "FAILURE_SECONDS", 0.05)
+    async with commands_in(tmp_path) as commands:
+        answer = (await commands.run_command(["sh", "-c", "cat text; exit 1"])).text()
+    assert re.search(r"look like failures \(\d{1,6} found in 0.05 s\)|lines \d+ to \d+ left out \.\.\.", answer)
 
 
 async def test_lines_keep_their_numbers_when_the_oldest_are_gone(tmp_path: Path) -> None:
