@@ -144,7 +144,7 @@ def test_builds_and_test_reports_are_redacted_too(redacting: Peer, project: Path
 
 def test_a_token_cut_by_a_gap_is_removed(redacting: Peer) -> None:
     """redaction-8: in a long output whose middle is dropped."""
-    output = text_of(redacting.call("run_command", command=f"seq -f '{GITHUB}%.0f' 1 400"))
+    output = text_of(redacting.call("run_command", command=f"seq -f '{GITHUB}%.0f' 1 4000"))
     assert "[redacted:github]\n" in output
     assert "left out" in output
     assert "aB3dE5gH7" not in output
