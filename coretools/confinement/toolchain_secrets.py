@@ -20,7 +20,8 @@ CONFIGURATION = frozenset(
         *("pip.conf", "pip.ini", ".pypirc", "uv.toml", "uv-receipt.toml", "pipx_metadata.json", "poetry.toml"),
         *(".condarc", "condarc", "condarc.d", ".mambarc", ".curlrc", ".wgetrc", ".netrc", "_netrc", ".git-credentials"),
         *("credentials", "credentials.toml", "credentials.json", "auth.toml", "auth.json", ".env"),
-        *("settings-security.xml", "gradle.properties", "nuget.config", ".gemrc"),
+        *("settings-security.xml", "gradle.properties", "nuget.config", ".gemrc", "gemrc"),
+        *(".git", ".hg"),  # of plug-ins and taps: the address of a repository may hold a token
     }
 )
 """Names, in lower case, that are never granted: the addresses and options in them may hold tokens in any form."""

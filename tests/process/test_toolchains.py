@@ -24,7 +24,7 @@ from tests.protocol.peer import Peer, marker, peer, wait_until_none
 
 TIERS = {"full": (), "landlock": tuple(under_profile())}
 
-SHELL = os.path.basename(pwd.getpwuid(os.geteuid()).pw_shell)
+SHELL = next((one.pw_shell.rpartition("/")[2] for one in pwd.getpwall() if one.pw_uid == os.geteuid()), "")
 NO_SHELL = SHELL in NO_SHELLS or SHELL not in ("sh", "bash", "dash", "ksh", "zsh")
 SHORT = "/usr/bin:/bin"
 """PATH of a server that a desktop client starts."""
@@ -78,6 +78,7 @@ SECRETS = (
         "miniconda3/conda-meta/history",
         ".sdkman/candidates/maven/current/conf/settings.xml",
     ),
+    *(".pyenv/plugins/x/.git/config", ".rbenv/versions/3.3.0/etc/gemrc"),
     *(".local/share/uv/tools/ruff/uv-receipt.toml", ".rustup/.netrc", ".volta/tools/image/node/22/etc/npmrc"),
     *(".cache/pip/http", ".bash_history", ".volta/hooks.json", ".local/share/pnpm/rc", "go/src/private/main.go"),
 )
