@@ -117,6 +117,7 @@ def unshare_namespaces(*, network: bool) -> None:
     Raises:
         OSError: the system does not let this user create namespaces.
     """
+    # Before the unshare: in a user namespace without a map every id reads as the overflow id (user_namespaces(7)).
     user, group = os.geteuid(), os.getegid()
     syscalls.unshare(NEW_USERS | NEW_MOUNTS | NEW_IPC | NEW_PROCESSES | (0 if network else NEW_NETWORK))
     # A group map may be written only after setgroups was denied (user_namespaces(7)).
@@ -149,9 +150,12 @@ def build(plan: NamespacePlan) -> Overmounts:
     Raises:
         OSError: a mount failed, or the file at a path is not the one that the plan expects.
     """
+    # The copied mounts are slaves of the machine's: without this a later mount of the machine would appear here too
+    # (mount_namespaces(7)).
     syscalls.syscall("mount", None, b"/", None, _RECURSIVE | _PRIVATE, None)
     if not plan.shares_network:
         _bring_up_loopback()
+    # All sources are opened before anything is mounted over the machine's directories, which hides what lies beneath.
     trees = [_MountedTree(bind, _clone_bind(bind)) for bind in plan.binds]
     devices = [(name, clone_at(f"/dev/{name}")) for name in DEVICES]
     _mount("tmpfs", _BASE, ATTR_NO_SUID | ATTR_NO_DEVICES, "mode=755,size=16m")
@@ -167,6 +171,7 @@ def build(plan: NamespacePlan) -> Overmounts:
     overmounts.mount_all({tree.bind.path: tree.handle for tree in trees})
     for tree in trees:
         os.close(tree.handle)
+    # Read-only at last: until here mount points and placeholders were created in it.
     syscalls.syscall("mount_setattr", _AT_FDCWD, _BASE.encode(), 0, struct.pack("4Q", ATTR_READ_ONLY, 0, 0, 0), 32)
     os.chdir(_BASE)
     # Stack the old root on the new one and detach it (pivot_root(2), `pivot_root(".", ".")`).
@@ -188,6 +193,7 @@ class _MountedTree(NamedTuple):
 def _clone_bind(bind: BindMount) -> int:
     """Return a detached mount of what the bind names."""
     source = bind.source or bind.path
+    # By descriptor: what is checked is what gets mounted, although the path may be exchanged in between.
     handle = os.open(source, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         found = os.fstat(handle)
@@ -249,6 +255,7 @@ def _mount_proc_and_devices(
         os.symlink(target, f"{_BASE}/dev/{name}")
     for name in ("pts", "shm"):
         os.mkdir(f"{_BASE}/dev/{name}")
+    # An instance of its own, without the machine's terminals; the default mode of its ptmx is 0000 (devpts.rst).
     _mount("devpts", f"{_BASE}/dev/pts", ATTR_NO_SUID | ATTR_NO_EXEC, "newinstance,ptmxmode=0666,mode=620")
     _mount(
         "tmpfs",
@@ -289,6 +296,7 @@ def _mount(kind: str, target: str, flags: int, options: str) -> None:
 
 
 def _bring_up_loopback() -> None:
+    # The loopback device of a new network namespace is down. Any socket will do for these requests (netdevice(7)).
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as channel:
         request = struct.pack("16sh22x", b"lo", 0)
         flags = struct.unpack("16sh22x", fcntl.ioctl(channel, _GET_FLAGS, request))[1]

@@ -146,7 +146,9 @@ CAP_DAC_OVERRIDE = 1 << 1
 """Mask of the capability to access files of other users as their owners can."""
 
 _libc = ctypes.CDLL(None, use_errno=True)
+# ctypes takes every result for an int of 32 bits unless told otherwise.
 _libc.syscall.restype = ctypes.c_long
+# All four: some options refuse a call whose unused arguments are not zero (prctl(2), PR_SET_NO_NEW_PRIVS).
 _libc.prctl.argtypes = [ctypes.c_int] + [ctypes.c_ulong] * 4
 
 
@@ -161,6 +163,7 @@ def syscall(name: str, *arguments: int | bytes | ctypes.Array[ctypes.c_char] | N
     Raises:
         OSError: the call failed.
     """
+    # syscall(2) is variadic: a plain int would fill half of a register and leave the other half undefined.
     words = [ctypes.c_long(word) if isinstance(word, int) else word for word in arguments]
     result = int(_libc.syscall(ctypes.c_long(NUMBERS[name]), *words))
     if result < 0:

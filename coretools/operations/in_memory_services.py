@@ -166,6 +166,7 @@ class MemorySubscription:
             self._take()
             self._dropped += 1
         self._arrived.set()
+        # Events of anyio can't be cleared: who waits now has the old one, who comes later gets the next.
         self._arrived = anyio.Event()
 
     def _take(self) -> bytes:
@@ -253,6 +254,7 @@ class MemoryQueues:
             while not found.waiting:
                 self._return_expired(found)
                 if not found.waiting:
+                    # The end of a lease is announced by nothing, so every getter wakes at the first one.
                     with anyio.move_on_after(self._seconds_to_expiry(found)):
                         await found.changed.wait()
             waiting = found.waiting.popleft()

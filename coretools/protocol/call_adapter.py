@@ -103,6 +103,7 @@ class Notifier:
             return
         self._is_finishing.set()
         try:
+            # The result must not wait for a client that reads no notifications.
             with anyio.move_on_after(FLUSH_SECONDS):
                 await self._all_sent.wait()
         finally:
@@ -118,6 +119,7 @@ class Notifier:
     async def _send(self) -> None:
         while True:
             await self._has_news.wait()
+            # Cleared before the messages are read: one that comes while the client reads sets it again.
             self._has_news.clear()
             while self._messages:
                 await self._send_message(*self._messages.popleft())

@@ -88,6 +88,7 @@ class CatalogListings:
         if cached is None:
             if len(self._cached) > MAX_LISTINGS:
                 self._cached.clear()
+            # With the catalog, which so lives as long as the entry: else its id could become that of another one.
             cached = self._cached[id(catalog)] = (catalog, CatalogListing(catalog))
         return cached[1]
 
@@ -112,6 +113,7 @@ def page(items: Sequence[Item], cursor: str | None) -> tuple[list[Item], str | N
     Raises:
         MCPError: the cursor was not issued, or not for this list.
     """
+    # Most lists fit on one page and need no hash.
     if len(items) <= PAGE_SIZE and cursor is None:
         return list(items), None
     stamp = _stamp(items)

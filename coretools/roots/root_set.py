@@ -100,6 +100,7 @@ class Roots:
 
     def split(self, absolute: str) -> RootedPath | None:
         """The place of an absolute path, unchecked; None if it lies in no root."""
+        # With a slash at both ends: `/work/app` must not contain `/work/application`.
         text = f"/{_normalized(absolute)}/"
         for prefix, root in self._prefixes:
             if text.startswith(prefix):
@@ -146,6 +147,7 @@ class Roots:
     def denied_by(self, place: RootedPath) -> str | None:
         """The deny glob that covers a place, free of links and `..`; also by its path in a nested root."""
         glob = self.deny.denying_glob(place.relative)
+        # A glob with directories is relative to its root, so a nested root may deny what the outer one does not.
         if glob is None and self.are_nested:
             inner = self.split(join_path(place.root.path, place.relative))
             glob = None if inner is None else self.deny.denying_glob(inner.relative)

@@ -120,6 +120,7 @@ class GitConfigs:
             path = waiting.pop()
             if path not in found and len(found) < len(own) + len(masks.credential_files) + MAX_INCLUDED:
                 found[path] = self._inspect(path, read, is_own=False)
+                # Included files may include others; each is read once, and no more than the bound above.
                 waiting += self._included({path: read[path]} if path in read else {})
         self._read = read
         hidden = [one for one in found.values() if isinstance(one, HiddenPath)]
@@ -189,6 +190,7 @@ class GitConfigs:
         above, _, name = place.relative.rpartition("/")
         directory = self._roots.resolver.open(place.root.fd, above or ".", OPEN_DIRECTORY)
         try:
+            # Read again: the link may be another one since the scan.
             if os.readlink(name, dir_fd=directory) == target:
                 replace_file(directory, name, text)
         finally:
@@ -232,6 +234,8 @@ class GitConfigs:
                     changes = read_changes(copies.path, copy)
                 except (GitRefused, OSError):
                     reports.append(f"{display_path}: {NO_CONFIGURATION}")
+                    # The text for commands is the same, the mask is not: so the next command gets a new view with a
+                    # fresh copy.
                     self._changes_of(copy.repository).generation += 1
                     copies.files.remove(copy)
                     continue
@@ -287,10 +291,12 @@ class GitConfigs:
         above, _, name = place.relative.rpartition("/")
         directory = self._roots.resolver.open(place.root.fd, above or ".", OPEN_DIRECTORY)
         try:
+            # A command may have exchanged the directory since: its changes belong to the repository that it saw.
             if identity_of(os.fstat(directory)) != changes.directory:
                 raise OSError(errno.ESTALE, "another repository is there")
             git_lock.replace(directory, name, partial(_with_changes, changes=changes.kept))
             changes.kept = {}
+            # Remembered, so that the server's own write is not reported as a change of the next command.
             return file_state(os.stat(name, dir_fd=directory, follow_symlinks=False))
         finally:
             os.close(directory)

@@ -134,12 +134,14 @@ def _can_intercept(config: ForkServerConfig) -> bool:
 def _enter_view(plan: namespaces.NamespacePlan, control: socket.socket) -> Overmounts:
     """Continue as process 1 of a namespace with the view; the original process waits for it."""
     namespaces.unshare_namespaces(network=plan.shares_network)
+    # Unsharing puts only the children of a process into the new PID namespace (pid_namespaces(7)).
     pid = os.fork()
     if pid:
         control.close()
         with suppress(OSError):
             os.waitpid(pid, 0)
         os._exit(0)
+    # Else the namespace would outlive a fork server that was killed.
     syscalls.set_parent_death_signal(signal.SIGKILL)
     return namespaces.build(plan)
 
@@ -161,9 +163,11 @@ class _ForkServer:
         self._supervisors = set[int]()
         self._is_retiring = False
         self._wakeup, waker = os.pipe()
+        # The signal handler writes into the pipe: a full one must not block it.
         for handle in (self._wakeup, waker):
             os.set_blocking(handle, False)
         signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
+        # With the default action nothing would be written to the wakeup descriptor (signal.set_wakeup_fd).
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGUSR1, lambda *_: os._exit(1))
         syscalls.set_child_subreaper()
@@ -228,6 +232,7 @@ class _ForkServer:
         if pid == 0:
             code = 1
             try:
+                # The pipe is shared: a signal for the supervisor would wake the fork server.
                 signal.set_wakeup_fd(-1)
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 signal.signal(signal.SIGUSR1, signal.SIG_DFL)
@@ -249,6 +254,7 @@ class _ForkServer:
         """Reap supervisors, and kill what one left that did not exit by itself."""
         with suppress(ChildProcessError):
             while True:
+                # One SIGCHLD may stand for several exits (signal(7)).
                 pid, _ = os.waitpid(-1, os.WNOHANG)
                 if pid == 0:
                     break

@@ -62,6 +62,7 @@ def _run_one(control: socket.socket, requests: socket.socket, restrictions: Rest
     ours, theirs = socket.socketpair() if restrictions.sockets is not None else (None, None)
     pid = os.fork()
     if pid == 0:
+        # A command must not keep it: its end tells the server that the supervisor is gone.
         control.close()
         try:
             run_command(requests, restrictions, supervisor=mine, filters=theirs)
@@ -139,6 +140,7 @@ class _ProcessTree:
         if self._broker is not None:
             pauses.append(self._broker.pause)
         wait = min((pause for pause in pauses if pause is not None), default=None)
+        # 0 stays 0 and returns at once; None stays None and waits without end.
         ready = dict(self._poll.poll(wait and wait * 1000))
         if self._broker is not None:
             self._broker.handle_events(ready)
@@ -206,6 +208,7 @@ class _ProcessTree:
         if has_no_descendants(spare=self._pid):
             return 0
         reap(spare=self._pid)
+        # At least one: there is something, although a scan may miss what forks while it runs.
         return max(1, len(descendants(os.getpid(), most=self._limit + 1)))
 
     def _signal_all(self, number: int) -> int:

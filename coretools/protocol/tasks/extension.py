@@ -125,6 +125,8 @@ class TaskCall:
         if all(isinstance(found, ResolvedAnswer) for found, _ in known):
             return tuple(found.answer for found, _ in known if isinstance(found, ResolvedAnswer))
         if self._task.claim_result():
+            # The client has no task id yet: the questions are the result of its call, and it repeats the call with the
+            # answers.
             raise self._client.questions.needed(questions, known)
         return await self._ask_in_task(questions, known)
 
@@ -256,6 +258,7 @@ class TaskExtension(Extension):
             raise
         if task.answer is None:
             return {"resultType": "task", **escape_surrogates(self._status(task))}
+        # Its result is the response, not a task: no `tasks/get` will come for it.
         self._tasks.forget(task)
         return _result_of(task.answer)
 
@@ -306,6 +309,8 @@ class TaskExtension(Extension):
     def _resolve(self, context: ServerRequestContext[Any], params: TaskParams) -> Task:
         require_extension(context, IDENTIFIER)
         header = context.request.headers.get(NAME_HEADER) if context.request is not None else None
+        # An intermediary may have routed by the header: it must not reach another task than the one it was let through
+        # for.
         if header is not None and header.strip() != params.task_id:
             raise MCPError(code=types.HEADER_MISMATCH, message=f"{NAME_HEADER}: names another task than the request")
         try:

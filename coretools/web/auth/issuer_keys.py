@@ -54,6 +54,7 @@ async def find_jwks_url(issuer: str) -> str:
         keys_url = found.get("jwks_uri")
         if not isinstance(keys_url, str):
             raise KeysUnavailable(f"{url}: no jwks_uri")
+        # A remote issuer must not make the server request something of its own machine.
         if is_loopback(_host(keys_url)) and not is_loopback(_host(issuer)):
             raise KeysUnavailable(f"{url}: its jwks_uri leads to this machine")
         return keys_url
@@ -231,6 +232,7 @@ class IssuerKeys:
 
 def usable_key(found: Any, algorithm: str) -> jwt.PyJWK | None:
     """Return a key of a key set (RFC 7517) for an algorithm; None if it is for another use or not a public key."""
+    # `d` is the private part of a key (RFC 7518, 6.2.2 and 6.3.2): what is published can sign for anybody.
     if not isinstance(found, dict) or not isinstance(found.get("kid"), str) or "d" in found:
         return None
     if found.get("use", "sig") != "sig" or found.get("alg", algorithm) != algorithm or algorithm not in ASYMMETRIC:

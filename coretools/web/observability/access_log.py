@@ -145,6 +145,7 @@ class ObservabilityMiddleware:
             await self._app(scope, receive, send)
             return
         exchange = Exchange(scope, receive, send, endpoint=self._endpoint)
+        # Middleware further in writes the reason of a refusal into it.
         scope[EXCHANGE_KEY] = exchange
         if self._tracing is None:
             await self._watched(exchange)

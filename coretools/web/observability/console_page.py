@@ -146,6 +146,7 @@ class Console:
             return _refused(503, "the server is ending", "draining")
         if self._viewers >= MOST_VIEWERS:
             return _refused(503, f"{MOST_VIEWERS} viewers are open, which is the limit; close one", "too-many-viewers")
+        # Starlette routes HEAD to GET: the stream would hold a viewer's place without ever sending anything.
         if request.method == "HEAD":
             return Response(media_type="text/event-stream", headers=HEADERS)
         return _EventStream(self, found)
@@ -186,6 +187,8 @@ class Console:
     def _snapshot(self) -> bytes:
         """Return the snapshot, made once for all viewers in the same second."""
         now = time.monotonic()
+        # Half of the interval: the viewers wake at different moments, and each must find a newer one than at its last
+        # turn.
         if now - self._snapshot_at >= SNAPSHOT_SECONDS / 2:
             self._snapshot_data = json.dumps(self._console_state.snapshot(), separators=(",", ":")).encode()
             self._snapshot_at = now

@@ -145,6 +145,7 @@ class RedisEvents:
         except (ValidationError, ValueError) as error:
             raise Unreachable("the events of this session can't be read; initialize a new one") from error
         is_all = any(isinstance(event.message, JSONRPCResponse | JSONRPCError) for event in found)
+        # The entry of the id itself is among them; the client has that event. The id may have leading zeros.
         first = f"{name}-{int(number)}"
         return MissedEvents(stream=of, events=[event for event in found if event.event_id != first], is_all=is_all)
 
@@ -219,6 +220,7 @@ class Channel:
 
     async def make_up(self) -> None:
         """Publish pending notifications."""
+        # A copy: `tell` may add a role while this waits for Redis.
         for role in tuple(self._owed):
             if await self._sent(role, EVERYTHING, ""):
                 self._owed.discard(role)

@@ -79,6 +79,8 @@ class Lease:
         """
         began = self._clock()
         outcome, peers = await self._write_lease(self._mode)
+        # Redis lost the key, or counts its time a little differently. Others may have answered for the sessions
+        # meanwhile, so they end with the old token.
         if outcome == "gone":
             outcome, peers = await self._write_lease("again")
         self.is_taken, was_taken = outcome == "taken", self.is_taken

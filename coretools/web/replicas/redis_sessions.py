@@ -122,6 +122,7 @@ class RedisSessions:
             keys = tuple(key for session in some for key in self._keys(session))
             for index in await self._engine.run(_RENEW, keys, self._lease.token, int(KEPT_SECONDS * 1000)):
                 self._mine.pop(some[index], None)
+        # The begin counts: of a long renewal the first records expire first.
         self._renewed = began
 
     def _keys(self, session: str) -> tuple[str, str, str]:

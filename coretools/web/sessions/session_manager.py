@@ -73,6 +73,7 @@ class SessionEventStore(EventStore):
         """
         last = last_event_id
         while True:
+            # Before the query: an event that is stored while it runs sets this one, and none is missed.
             news = self.log.news
             missed = await self.log.after(last)
             if missed is None:
@@ -296,6 +297,7 @@ class SessionManager(StreamableHTTPSessionManager):
         through streams that nobody reads.
         """
         self.is_closing = True
+        # A copy: an ended session removes itself while the next one is awaited.
         for transport in tuple(self._server_instances.values()):
             await transport.terminate()
 
