@@ -248,6 +248,7 @@ class ChangeNotifications:
         return watching
 
     def _add_watcher(self, uri: str, begin: Callable[[], _WatchedResource]) -> Unsubscribe:
+        # Only now: another request may have begun to watch it while this one read the version.
         watched = self._resources.get(uri)
         if watched is None:
             watched = self._resources[uri] = begin()

@@ -238,6 +238,7 @@ def find_private_keys(text: str) -> Iterator[Span]:
             while text[end - 1] in "\r\n":  # keep the line break after it
                 end -= 1
             yield Span(match.start(), end, "private-key")
+        # The body before a lone end never reaches into the key before it.
         floor = match.end()
 
 

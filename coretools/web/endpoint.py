@@ -103,6 +103,7 @@ class Endpoint:
             await self._open(scope, receive, send)
             return
         known = self.manager.sessions.get(session.decode("latin-1"))
+        # The same answer for both: whoever guesses an id does not learn that another principal has it.
         if known is None or known.principal != principal_name(scope):
             await self._elsewhere(session, headers.get(LAST_EVENT_HEADER), scope, receive, send)
             return
@@ -185,6 +186,7 @@ class Endpoint:
                 await self._handshake(scope, receive, noting)
             finally:
                 stop()
+        # The end of the body; without it the client would see a broken connection.
         if streaming.cancelled_caught and has_begun and not is_over:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 

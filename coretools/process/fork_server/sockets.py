@@ -178,6 +178,7 @@ class SocketBroker:
     def _give(self, call: _InterceptedCall, made: socket.socket, kind: int) -> None:
         try:
             if self._watch.loopback and made.family != socket.AF_UNIX:
+                # Bound to the loopback device it reaches no other, whatever it is connected to later (socket(7)).
                 made.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo\0")
             os.set_blocking(made.fileno(), not kind & socket.SOCK_NONBLOCK)
             flags = os.O_CLOEXEC if kind & socket.SOCK_CLOEXEC else 0
@@ -187,6 +188,7 @@ class SocketBroker:
             raise
         self._copies[os.fstat(made.fileno()).st_ino] = made
         if len(self._copies) > MAX_SOCKET_COPIES:
+            # One that is connecting is needed for the response to its call.
             oldest = next(inode for inode, copy in self._copies.items() if copy.fileno() not in self._pending)
             self._disconnect(oldest)
             self._copies.pop(oldest).close()
@@ -222,6 +224,7 @@ class SocketBroker:
         if not _is_valid(self._notices, call):
             os.close(handle)
             return
+        # By the descriptor that was examined: the path may lead to another socket by now.
         address = struct.pack("H", socket.AF_UNIX) + f"/proc/self/fd/{handle}\0".encode()
         self._connect(_PendingConnection(call, inode, address, (handle,)))
 
@@ -254,6 +257,8 @@ class SocketBroker:
             _close_all(one.handles)
             return
         handle = copy.fileno()
+        # The supervisor must not block. The flag belongs to the open socket, which the command shares, so it is set
+        # back at once.
         is_blocking = os.get_blocking(handle)
         os.set_blocking(handle, False)
         error = 0
