@@ -253,7 +253,7 @@ def _open_resources(
     roots = exit_stack.enter_context(Roots(root_specs(settings), deny=deny, resolver=settings.resolver))
     confined_threads = exit_stack.enter_context(closing(ConfinedThreadPool()))
     inherited = _child_environment(settings, environment)
-    login_shell = LoginShell(roots, environment) if settings.reads_login_path else None
+    login_shell = LoginShell(roots, environment, confined_threads) if settings.reads_login_path else None
     sandbox_pool = sandbox_pool_for(roots, settings, inherited, login_shell, exit_stack)
     programs = ProgramPolicy(settings.policy.commands, source=settings.policy.source)
     before_commands = None if login_shell is None else login_shell.read

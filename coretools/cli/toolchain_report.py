@@ -85,7 +85,7 @@ async def toolchain_report(
     """
     async with AsyncExitStack() as stack:
         assembly = await stack.enter_async_context(open_assembly(settings, environment))
-        login = LoginShell(assembly.roots, environment)
+        login = LoginShell(assembly.roots, environment, assembly.confined_threads)
         if settings.reads_login_path:
             await login.read(assembly.runner)
         roots = [root.path for root in assembly.roots]

@@ -33,13 +33,13 @@ the confined thread is kept."""
 
 
 class ConfinedThread:
-    """A thread restricted to some files. Its children start no process, open no socket and have at most one capability.
+    """A thread restricted to some files. Its children open no socket and have at most one capability.
 
     The thread ends when this object is closed or no longer referenced.
     """
 
-    def __init__(self, rules: Sequence[Rule]) -> None:
-        """Create the ruleset and start the thread.
+    def __init__(self, rules: Sequence[Rule], *, forks: bool = False) -> None:
+        """Create the ruleset and start the thread. Only with `forks` can its children start processes.
 
         Raises:
             InputOutput: Landlock is unavailable, or no descriptor is left. Busy: no thread can be started now.
@@ -54,7 +54,7 @@ class ConfinedThread:
         except OSError as error:
             raise InputOutput(f"cannot create a Landlock ruleset now ({error.strerror}); try again later") from error
         try:
-            _thread.start_new_thread(_run_work_items, (self._work_items, ruleset, self._affinity))
+            _thread.start_new_thread(_run_work_items, (self._work_items, ruleset, forks, self._affinity))
         except RuntimeError as error:
             os.close(ruleset)
             raise Busy("the system cannot start another thread now; try again later") from error
@@ -201,23 +201,23 @@ class _WorkItem(Generic[T]):
 
 
 def _run_work_items(
-    work_items: "SimpleQueue[_WorkItem[Any] | None]", ruleset: int, affinity: _ProcessorAffinity
+    work_items: "SimpleQueue[_WorkItem[Any] | None]", ruleset: int, forks: bool, affinity: _ProcessorAffinity
 ) -> None:
     """Confine the calling thread for good, then do the work. References no `ConfinedThread`, which could never end."""
-    refusal = _confine_current_thread(ruleset)
+    refusal = _confine_current_thread(ruleset, forks=forks)
     affinity.begin()
     while (item := work_items.get()) is not None:
         item.do(refusal)
         del item  # and its result
 
 
-def _confine_current_thread(ruleset: int) -> CannotStart | None:
-    """Apply the ruleset and a filter that refuses sockets and forks; return the error where that fails."""
+def _confine_current_thread(ruleset: int, *, forks: bool) -> CannotStart | None:
+    """Apply the ruleset and a filter that refuses sockets and, unless `forks`, forks; return the error on failure."""
     try:
         # A server that runs as root works in repositories of other users; the ruleset says what it may touch there.
         syscalls.drop_privileges(keep=syscalls.CAP_DAC_OVERRIDE)
         landlock.restrict_thread(ruleset)
-        seccomp.install(seccomp.command_filter(frozenset(), forks=False))
+        seccomp.install(seccomp.command_filter(frozenset(), forks=forks))
     except OSError as error:
         return CannotStart(f"the kernel refused to confine a thread: {error.strerror}")
     finally:

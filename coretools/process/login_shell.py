@@ -1,18 +1,23 @@
 """Read the PATH of the user's login shell: desktop clients start servers with a PATH that lacks the user's toolchains.
 
 Starts the shell once, before the first command, with the environment of a fresh login. Whatever goes wrong leaves the
-server's own PATH.
+server's own PATH. A profile can start anything, and the shell can be killed at any moment (a deadline, the end of the
+server), so the kernel refuses it to change files: a lock that it left behind would stop every later login.
 """
 
 import logging
 import os
 import pwd
 import secrets
-from collections.abc import Mapping
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 
 import anyio
 
+from coretools.confinement.confined_thread import ConfinedThread, ConfinedThreadPool
+from coretools.confinement.landlock import CHANGE, DEVICE, RUN, Rule
 from coretools.errors import CoreError
 from coretools.process.run import RunOptions
 from coretools.process.runner import Runner
@@ -34,6 +39,13 @@ FRESH_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 INHERITED = ("HOME", "LANG", "LC_ALL", "TZ", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME")
 """Variables of the server that profiles may rely on; no other is passed."""
 
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+"""What it may write, besides a temporary directory of its own."""
+
+PYENV_REHASH_TIMEOUT = "-1"
+"""Seconds for which `pyenv rehash`, which `pyenv init` runs, tries to take its lock, 60 by default. Below 0 it does not
+try: it neither waits for a lock that somebody left behind nor takes one where the kernel can't refuse that."""
+
 NO_SHELLS = ("", "nologin", "false", "sync")
 """Names of programs in the user database that are no shells."""
 
@@ -41,8 +53,16 @@ NO_SHELLS = ("", "nologin", "false", "sync")
 class LoginShell:
     """The login shell of the user, which is started once."""
 
-    def __init__(self, roots: Roots, environment: Mapping[str, str], *, seconds: float = SECONDS) -> None:
+    def __init__(
+        self,
+        roots: Roots,
+        environment: Mapping[str, str],
+        confined_threads: ConfinedThreadPool,
+        *,
+        seconds: float = SECONDS,
+    ) -> None:
         self._seconds = seconds
+        self._confined_threads = confined_threads
         self._roots = roots
         self._environment = environment
         self._lock = anyio.Lock()
@@ -86,6 +106,7 @@ class LoginShell:
         with (
             open_directory(self._roots, ".") as directory,
             replace(directory, fd=os.open("/", HANDLE), display_path="/") as top,
+            self._confined(options, runner.scratch) as options,
         ):
             run = await runner.run((account.pw_shell, "-l", "-c", line), cwd=top, options=options)
         lines = run.stdout.text().splitlines()
@@ -95,6 +116,28 @@ class LoginShell:
             self.fault = f"{account.pw_shell} {why}"
             return
         self._entries = tuple(entry for entry in printed.split(os.pathsep) if os.path.isabs(entry))
+
+    @contextmanager
+    def _confined(self, options: RunOptions, scratch: str) -> Iterator[RunOptions]:
+        """Add a confined thread and a temporary directory, at `scratch`; nothing where the kernel can't confine it.
+
+        Raises:
+            InputOutput, Busy: it can't be confined now.
+        """
+        if not self._confined_threads.is_possible:
+            yield options
+            return
+        with _temporary_directory(scratch) as temporary:
+            rules: list[Rule] = [("/", RUN), *((path, DEVICE) for path in DEVICES)]
+            variables = dict(options.environment)
+            if temporary:  # here-documents are files in some shells
+                rules.append((temporary, RUN | CHANGE))
+                variables |= {"TMPDIR": temporary, "TMPPREFIX": f"{temporary}/zsh"}
+            thread = ConfinedThread(rules, forks=True)
+            try:
+                yield replace(options, confined_thread=thread, environment=variables)
+            finally:
+                thread.close()
 
     def _variables(self, account: pwd.struct_passwd) -> dict[str, str]:
         given = {name: self._environment[name] for name in INHERITED if name in self._environment}
@@ -106,7 +149,22 @@ class LoginShell:
             "SHELL": account.pw_shell,
             "PATH": FRESH_PATH,
             "TERM": "dumb",
+            "PYENV_REHASH_TIMEOUT": PYENV_REHASH_TIMEOUT,
         }
+
+
+@contextmanager
+def _temporary_directory(path: str) -> Iterator[str]:
+    """Create this directory for the time of the context; its path, or "" where it can't be created."""
+    try:
+        os.mkdir(path, 0o700)
+    except OSError:
+        yield ""
+        return
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _account() -> pwd.struct_passwd | None:

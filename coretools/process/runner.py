@@ -77,7 +77,7 @@ class Runner:
             f"{MARKER}={prefix}",
             slots=limits.processes,
             grace_seconds=limits.grace_seconds,
-            scratch="" if sandbox_pool is None else sandbox_pool.scratch,
+            scratch=self.scratch,
         )
         self._proc_limiter = CapacityLimiter(PROC_SCAN_THREADS)
         self._throttle = ReadThrottle()
@@ -100,6 +100,11 @@ class Runner:
     def environment(self) -> Mapping[str, str]:
         """Environment that children inherit, for callers that build a complete environment and need its PATH."""
         return dict(self._environment)
+
+    @property
+    def scratch(self) -> str:
+        """Directory of this server, removed even if it is killed; made by the first command. Empty without a pool."""
+        return "" if self._sandbox_pool is None else self._sandbox_pool.scratch
 
     @property
     def is_closed(self) -> bool:

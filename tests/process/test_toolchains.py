@@ -2,17 +2,22 @@
 
 import os
 import pwd
+import socket
 import subprocess
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
 from anyio import to_thread
 
+from coretools.app.assembly import open_assembly
 from coretools.config.options import with_login_path
 from coretools.config.settings import Limits, Settings
+from coretools.confinement import landlock
 from coretools.confinement.command_path import Programs, is_usable, merged_path
+from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.confinement.toolchain_grants import ToolchainSources, path_links, user_toolchains
 from coretools.errors import BadSetting
 from coretools.process.login_shell import NO_SHELLS, LoginShell
@@ -20,12 +25,13 @@ from coretools.process.runner import Runner
 from coretools.roots.hidden_files import DenyRules
 from coretools.roots.root_set import Roots, RootSpec
 from tests.docker_profile import under_profile
-from tests.protocol.peer import Peer, marker, peer, wait_until_none
+from tests.protocol.peer import Peer, marker, peer, wait_until_none, wait_until_some
 
 TIERS = {"full": (), "landlock": tuple(under_profile())}
 
 SHELL = next((one.pw_shell.rpartition("/")[2] for one in pwd.getpwall() if one.pw_uid == os.geteuid()), "")
 NO_SHELL = SHELL in NO_SHELLS or SHELL not in ("sh", "bash", "dash", "ksh", "zsh")
+needs_landlock = pytest.mark.skipif(landlock.abi() < landlock.ABI_REQUIRED, reason="Landlock (Linux 6.2)")
 SHORT = "/usr/bin:/bin"
 """PATH of a server that a desktop client starts."""
 
@@ -246,7 +252,7 @@ def test_no_command_can_put_a_git_in_place_of_that_of_the_tools(home: Path, tmp_
         ("exit 3", "did not print it"),
         ("exec yes", "did not answer within 2 s"),
         ("sleep {token} & head -c 3000000 /dev/zero | tr '\\0' x; PATH=$PATH:{home}", ""),
-        ("env > {home}/seen; PATH=$PATH:{home}", ""),
+        ("PATH=$PATH:{home}:/names/$(env | cut -d= -f1 | tr '\\n' /)", ""),
         ("setsid sleep {token} >/dev/null 2>&1 </dev/null & PATH=$PATH:{home}", ""),
         ("trap '' TERM HUP INT; while :; do sleep {token}; done", "did not answer within 2 s"),
         ("printf '\\0\\377\\033[2J\n\n:::\n'; exec 2>&-; PATH=$PATH:{home}:$(printf 'a\001b')", ""),
@@ -259,8 +265,11 @@ async def test_whatever_a_login_shell_does_it_ends_with_all_that_it_started(home
     profile(home, text.format(token=token, home=home) + "\n")
     server = {"HOME": str(home), "PATH": "/server", "SECRET_TOKEN": "x", "PYTHONPATH": "/x"}
     runner = Runner(Limits(grace_seconds=0.3), {"PATH": SHORT})
-    with Roots([RootSpec(str(home / "work" / "project"))], deny=DenyRules(())) as roots:
-        login = LoginShell(roots, server, seconds=2.0)
+    with (
+        Roots([RootSpec(str(home / "work" / "project"))], deny=DenyRules(())) as roots,
+        closing(ConfinedThreadPool()) as confined_threads,
+    ):
+        login = LoginShell(roots, server, confined_threads, seconds=2.0)
         try:
             await login.read(runner)
             await login.read(runner)
@@ -273,10 +282,65 @@ async def test_whatever_a_login_shell_does_it_ends_with_all_that_it_started(home
     if not fault:
         assert str(home) in login.path()
         assert "/server" not in login.path()
-    if (home / "seen").exists():
-        names = {line.partition("=")[0] for line in (home / "seen").read_text().splitlines()}
-        assert {"HOME", "PATH"} <= names
-        assert names.isdisjoint({"SECRET_TOKEN", "PYTHONPATH"})
+    if names := [set(entry.split("/")) for entry in login.path() if entry.startswith("/names/")]:
+        assert {"HOME", "PATH"} <= names[0]
+        assert names[0].isdisjoint({"SECRET_TOKEN", "PYTHONPATH"})
+
+
+CHANGES = """
+echo new > {home}/made; echo more >> {home}/kept; : > {home}/kept; rm -f {home}/kept; mv {home}/kept {home}/moved
+mkdir {home}/directory; ln -s x {home}/link; ln {home}/kept {home}/hard; mkfifo {home}/fifo; rmdir {home}/empty
+truncate -s 0 {home}/kept
+{python} -I -S -c "import socket; socket.create_connection(('127.0.0.1', {port}))"
+(set -C; : > {home}/lock)
+echo unseen >/dev/null
+"""
+"""What a profile may attempt; nothing of it must happen."""
+
+
+def content(home: Path) -> dict[str, str | None]:
+    """All paths of a home, with the content of its files."""
+    return {str(path): path.read_text() if path.is_file() else None for path in sorted(home.rglob("*"))}
+
+
+@needs_landlock
+@pytest.mark.skipif(NO_SHELL, reason="this user has no login shell")
+async def test_a_login_shell_changes_nothing_and_tells_its_path_all_the_same(home: Path) -> None:
+    """toolchains-20: neither files nor a connection; it has temporary files, which are gone afterwards."""
+    (home / "kept").write_text("as it was\n")
+    (home / "empty").mkdir()
+    settings = Settings(roots=(str(home / "work" / "project"),))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        changes = CHANGES.format(home=home, python=sys.executable, port=listener.getsockname()[1])
+        profile(home, f'{changes}\nfile=$(mktemp); echo {home}/bin > "$file"; PATH=$PATH:$(cat "$file")\n')
+        before = content(home)
+        async with open_assembly(settings, {"HOME": str(home), "PATH": SHORT}) as assembly:
+            login = LoginShell(assembly.roots, {"HOME": str(home)}, assembly.confined_threads, seconds=60.0)
+            await login.read(assembly.runner)
+            assert not os.access(assembly.runner.scratch, os.F_OK)
+        assert (login.fault, login.path()[-1]) == ("", f"{home}/bin")
+        assert content(home) == before
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+
+
+@needs_landlock
+@pytest.mark.skipif(NO_SHELL, reason="this user has no login shell")
+def test_a_killed_server_leaves_no_lock_of_its_login_shell(home: Path, tmp_path: Path) -> None:
+    """toolchains-20: a version manager's lock would stop every later login; no process and no file is left."""
+    token = marker()
+    profile(home, f"(set -C; : > {home}/lock); echo x > {home}/made; mktemp; sleep {token}\n")
+    (tmp_path / "temporary").mkdir()
+    before = content(home)
+    with served(home, TMPDIR=str(tmp_path / "temporary")) as client:
+        client.send("tools/call", {"name": "run_command", "arguments": {"command": "true"}})
+        wait_until_some(token)
+        client.process.kill()
+        assert wait_until_none(token) == []
+        assert wait_until_none(f"{tmp_path}/temporary") == []  # the watchdog, which is told of that directory
+    assert content(home) == before
+    assert list((tmp_path / "temporary").iterdir()) == []
 
 
 @pytest.mark.skipif(NO_SHELL, reason="this user has no login shell")
