@@ -126,9 +126,11 @@ def test_a_matching_line_fits_an_answer(client: Peer, large: Path) -> None:
         ("list_directory", {"path": "many"}, "search_files"),
         ("search_text", {"pattern": "line", "limit": 500}, "narrow pattern, path or glob"),
         ("search_files", {"glob": "*"}, "narrow glob or path"),
-        ("git_status", {}, "more entries"),
+        ("git_status", {}, "more entries; run_command with git status --short PATH"),
         ("git_log", {"limit": 200}, "more commits"),
-        ("git_diff", {}, "name paths"),
+        ("git_diff", {}, "with git diff, then read_run"),
+        ("git_diff", {"base": "HEAD"}, "name paths"),
+        ("git_branches", {}, "git branch --list"),
         ("run_command", {"command": "cat long.txt"}, "read_run run="),
     ],
 )

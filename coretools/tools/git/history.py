@@ -64,10 +64,16 @@ async def diff(
     if patch is None:
         patch = await _patch(git, checkout, *what, "--", *names, most_bytes=shape.most_bytes)
     if patch.dropped_bytes:
-        remarks.append("[for the rest name paths, or use stat to list the files]")
+        remarks.append(_way_to_the_rest(changed))
     body = cut_lines(patch.text().rstrip("\n"))
     details = {"files": len(changed), "dropped_bytes": patch.dropped_bytes}
     return answer(checkout, [body, *remarks] if body else remarks, details=details)
+
+
+def _way_to_the_rest(changed: Sequence[bytes]) -> str:
+    if len(changed) == 1:
+        return "[for the rest run_command with git diff, then read_run]"
+    return "[for the rest name paths, or use stat to list the files]"
 
 
 async def _names_and_patch(

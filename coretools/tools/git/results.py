@@ -49,7 +49,9 @@ class StatusResult(Result):
         if not status.entries:
             lines.append("clean: nothing to commit")
         if result.omitted:
-            lines.append(f"[{result.omitted} more entries; name a smaller repository directory or use git_diff]")
+            lines.append(
+                f"[{result.omitted} more entries; run_command with git status --short PATH lists those of a directory]"
+            )
         result._text = "\n".join((*lines, *remarks(checkout)))
         result._tier = checkout.tier
         return result

@@ -193,8 +193,10 @@ class GitTools:
             output = (await self._git.output(checkout, *words)).replace(b"\0\n", b"\0")
             records = read_records(output, 7)
             lines = fitting(map(cut_line, branch_lines(records)), self._git.answer_bytes)
-            more = [f"[{len(records) - len(lines)} more branches]"] if len(records) > len(lines) else []
-            lines = [*lines, *more] if records else ["no branches yet"]
+            if len(records) > len(lines):
+                way = "run_command with git branch --list PATTERN finds them"
+                lines.append(f"[{len(records) - len(lines)} more branches; {way}]")
+            lines = lines if records else ["no branches yet"]
             return answer(checkout, lines, details={"branches": len(records)})
 
     async def branches(self, _: str, given: Mapping[str, str]) -> list[str]:
