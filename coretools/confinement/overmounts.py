@@ -172,6 +172,7 @@ class Overmounts:
         self.poll_seconds = POLL_SECONDS if is_polled else None
         soft, hard = self._limit
         directories = {os.path.dirname(overmount.path) for overmount in self._overmounts}
+        # A descriptor is kept for each watched directory.
         with suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, soft + len(directories)), hard))
         try:
@@ -232,6 +233,7 @@ class Overmounts:
             return False
         place = os.open(os.path.basename(overmount.path), HANDLE, dir_fd=directory.handle)
         try:
+            # In another mount than its directory it is still covered, and a link can't be a mount point.
             if mount_id(place) != directory.mount or stat.S_ISLNK(os.fstat(place).st_mode):
                 return False
             self._mount(overmount, place)

@@ -338,6 +338,7 @@ class ForkServerClient:
 
 
 def _start_process(config: ForkServerConfig, channel: socket.socket) -> subprocess.Popen[bytes]:
+    # A file in memory: a config with thousands of masks would fill a pipe that nobody reads yet.
     with open(os.memfd_create("config"), "w+b") as file:
         file.write(_marshalled(config))
         file.flush()

@@ -229,16 +229,18 @@ class SandboxPool:
         """End every fork server, and with it every command, and clean up."""
         self._lock.close()
         await self.network.aclose()
-        for client in self._clients():  # even if a scan that hangs never gives the lock back
-            client.close()
+        self._close_clients()  # even if a scan that hangs never gives the lock back
         # A scan may be using the descriptors that are closed now, and their numbers belong to other files soon.
         async with self._lock:
+            self._close_clients()  # the last one may have become ready meanwhile
             await to_thread.run_sync(self._release, limiter=CapacityLimiter(1), abandon_on_cancel=True)
+
+    def _close_clients(self) -> None:
+        for client in self._clients():
+            client.close()
 
     def _release(self) -> None:
         clients, self._retired, self._client = self._clients(), [], None
-        for client in clients:
-            client.close()
         for client in clients:
             client.wait()
         self._masks.close()
