@@ -17,6 +17,7 @@ _BUILT_IN: dict[tuple[str, ...], tuple[str, ...]] = {
     ("completion",): SHELLS,
     ("policy",): ("explain", "check"),
     ("token",): ("create", "list", "revoke"),
+    ("mcp",): ("list", "tools", "call", "ping", "trust", "doctor"),
 }
 
 

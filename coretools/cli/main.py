@@ -11,12 +11,13 @@
     coretools policy explain -- LINE       show which rule decides about a command, and why
     coretools policy check [FILE]          check the operator's policy file
     coretools token create|list|revoke     manage the bearer tokens of an HTTP server
+    coretools mcp list|tools|call|...      use the MCP servers that are configured on this machine
     coretools completion bash|zsh|fish     print a shell's completion script
 
 Exit codes: 0 success; 1 what was run failed (a test, a command); 64 wrong arguments or unknown tool; 65 the data is not
 what the tool works on; 66 not found; 69 something required is missing; 70 internal error; 73 already exists; 74 input
 or output failed; 75 try again; 77 not permitted; 78 wrong configuration; 127 a program can't be started; 128 plus the
-number of the signal that ended the call.
+number of the signal that ended the call. `coretools mcp --help` has those of `coretools mcp`.
 """
 
 import argparse
@@ -44,13 +45,13 @@ from coretools.config.options import (
     working_directory,
 )
 from coretools.config.settings import Settings
-from coretools.errors import CoreError
+from coretools.errors import CoreError, InvalidArguments
 from coretools.operations.loading import load
 
 COMPLETE = "__complete"
 """Called by the scripts of `coretools completion`; not shown in help."""
 
-BUILT_IN = ("call", "tools", "docs", "serve", "doctor", "init", "policy", "token", "repl", "completion")
+BUILT_IN = ("call", "tools", "docs", "serve", "doctor", "init", "policy", "token", "mcp", "repl", "completion")
 """First words that are coretools' own. A command with such a route can be run only in the REPL."""
 
 
@@ -69,6 +70,8 @@ def _main(words: list[str]) -> int:
     own, rest = split_options(words, option_names(global_parser()), after_command=())
     if rest[:1] == [COMPLETE]:
         return _complete(rest[1:])
+    if rest[:1] == ["mcp"]:
+        return _mcp(own, rest[1:])
     if rest[:1] and rest[0] in BUILT_IN and not _names_tool(rest):
         return _built_in([rest[0], *own, *rest[1:]])
     if not words:
@@ -150,6 +153,19 @@ def _init(options: argparse.Namespace) -> int:
     roots = options.root or (working_directory(),)
     settings = with_login_path(Settings(roots=tuple(roots), profile="all"), os.environ)
     return init(settings, os.environ, options.policy)
+
+
+def _mcp(own: Sequence[str], words: Sequence[str]) -> int:
+    from coretools.cli.mcp_options import parse_line  # imported late, as below
+
+    if own:
+        raise InvalidArguments(f"{own[0]}: has no effect on `coretools mcp`; write its options after `mcp`")
+    options = parse_line(words)
+    if options is None:
+        return 0
+    from coretools.cli.mcp import mcp  # the SDK takes a second to load
+
+    return mcp(options)
 
 
 def _complete(words: list[str]) -> int:

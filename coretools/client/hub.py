@@ -11,6 +11,7 @@ from coretools.client.configuration import ServerEntry
 from coretools.client.connection import Connection, ConnectionOptions
 from coretools.client.launch import launch_of
 from coretools.client.stdio import ChildTracker
+from coretools.errors import CoreError
 
 
 @asynccontextmanager
@@ -31,15 +32,20 @@ async def open_hub(
         entry.name: Connection(entry, partial(launch_of, entry, environment, inputs or {}), tracker, options)
         for entry in entries
     }
+    failure: CoreError | None = None
     try:
         async with anyio.create_task_group() as tasks:
             for connection in connections.values():
                 tasks.start_soon(connection.run)
             try:
                 yield connections
+            except CoreError as error:  # raised below, where it does not become a group
+                failure = error
             finally:
                 for connection in connections.values():
                     connection.stop()
     finally:
         with anyio.CancelScope(shield=True):
             await to_thread.run_sync(tracker.watchdog.close)
+    if failure is not None:
+        raise failure

@@ -91,12 +91,13 @@ class LocalServer:
         self._junk = 0
         self._first_junk = ""
         self._fault = ""
+        self._was_signalled = False
 
     async def describe_end(self) -> str:
         """Say what is known of the end of the program, after its connection was lost."""
         with anyio.move_on_after(LINGER_SECONDS):
-            await self.exited.wait()
-        if not self.exited.is_set():
+            await self._has_ended.wait()
+        if self._was_signalled or not self._child.has_exited:
             end = self._fault or "it closed its standard output"
         elif self._child.signal_name is not None:
             end = f"it was ended by {self._child.signal_name}"
@@ -180,6 +181,7 @@ class LocalServer:
         self._child.close_stdin()
         if await self._has_exited_within(EXIT_SECONDS) and not self._child.group_exists():
             return
+        self._was_signalled = not self._child.has_exited
         self._child.signal_group(signal.SIGTERM)
         if await self._has_exited_within(GRACE_SECONDS) and not self._child.group_exists():
             return

@@ -1,6 +1,7 @@
 """A server that misbehaves in the way that its first argument names: `python misbehaving.py junk`.
 
-It speaks the handshake era by hand, so that it can break every rule of it.
+`@FILE` instead of a name reads the name from a file. It speaks the handshake era by hand, so that it can break every
+rule of it.
 """
 
 import json
@@ -11,6 +12,9 @@ import sys
 from typing import Any
 
 WAY = sys.argv[1]
+if WAY.startswith("@"):
+    with open(WAY[1:], encoding="utf-8") as way_file:
+        WAY = way_file.read()
 LOG = sys.argv[2] if len(sys.argv) > 2 else os.devnull
 EVIL = "\x1b]0;owned\x07\x1b[2J\u202e\x9b31m"
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}

@@ -1,0 +1,49 @@
+"""Run one line of `coretools mcp`. Loads the SDK; `mcp_options` parses the line without it."""
+
+import os
+
+import anyio
+
+from coretools.cli.mcp_call import call
+from coretools.cli.mcp_line import Line
+from coretools.cli.mcp_listing import doctor, list_servers, list_tools, ping
+from coretools.cli.mcp_options import McpOptions
+from coretools.cli.mcp_output import as_json, visible
+from coretools.cli.mcp_trust import trust
+from coretools.cli.terminal import print_error, print_text
+from coretools.config.logs import configure_logging
+from coretools.errors import CoreError
+from coretools.protocol.process_exit import ProcessExit, cancel_on_signal
+
+_ACTIONS = {"list": list_servers, "tools": list_tools, "call": call, "ping": ping, "trust": trust, "doctor": doctor}
+
+
+def mcp(options: McpOptions) -> int:
+    """Run the line; return the exit code.
+
+    Raises:
+        BadSetting: the configuration file that it names can't be used.
+    """
+    configure_logging("error", os.environ)
+    return anyio.run(_run, options)
+
+
+async def _run(options: McpOptions) -> int:
+    line = Line.of(options, dict(os.environ))
+    for problem in line.configuration.problems:
+        print_error(visible(problem))
+    process_exit = ProcessExit()
+    exit_code = 0
+    failure: CoreError | None = None
+    async with cancel_on_signal(process_exit):
+        try:
+            exit_code = await _ACTIONS[options.action](line)
+        except CoreError as error:
+            failure = error
+    process_exit.cancel_deadline()
+    if failure is None or process_exit.exit_code:
+        return process_exit.exit_code or exit_code
+    if options.as_json:
+        print_text(as_json({"ok": False, "error": {"kind": failure.kind, "message": str(failure)}}))
+    print_error(visible(str(failure)))
+    return failure.exit_code

@@ -1,0 +1,115 @@
+"""`coretools mcp call`: check the arguments, ask for approval, call, print the result."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any
+
+import mcp_types as types
+
+from coretools.cli.call import CliCall, ProgressBar
+from coretools.cli.mcp_line import Line, connected
+from coretools.cli.mcp_output import arguments_text, in_line, result_json, result_text, visible
+from coretools.cli.terminal import print_error, print_text
+from coretools.client.arguments import check_arguments, parse_arguments
+from coretools.client.connection import Connection
+from coretools.client.decisions import server_digest, tool_digest
+from coretools.client.errors import NotApproved, SchemaMismatch, ToolFailed
+from coretools.errors import InvalidArguments, NotFound, UnknownTool
+from coretools.questions.kinds import AskChoice
+
+MAX_FILE_BYTES = 16 * 1024 * 1024
+"""Largest file that an argument takes its value from."""
+
+
+async def call(line: Line) -> int:
+    """Call a tool."""
+    name, tool_name, *given = line.options.words
+    entry = line.startable(name)
+    async with connected(line, [entry]) as connections:
+        connection = connections[name]
+        await connection.wait_settled()
+        tool = find_tool(await connection.tools(), name, tool_name)
+        arguments = parse_arguments(given, tool.input_schema, _read_file)
+        try:
+            check_arguments(arguments, tool.input_schema)
+        except SchemaMismatch as error:
+            raise SchemaMismatch(f"server {name!r}: tool {tool_name!r}: {error}") from error
+        await _approve(line, connection, tool, arguments)
+        bar = ProgressBar(is_shown=line.terminal.can_show_progress)
+
+        async def show(progress: float, total: float | None, message: str | None) -> None:
+            bar.step(progress, total, None if message is None else in_line(message))
+
+        try:
+            result = await connection.call(tool_name, arguments, show)
+        finally:
+            bar.close()
+        for remark in connection.remarks():
+            print_error(visible(f"server {name!r}: {remark}"))
+    if line.options.as_json:
+        code = print_text(result_json(name, tool_name, result))
+    else:
+        text = result_text(result)
+        code = print_text(text) if text else 0
+    return code or (ToolFailed.exit_code if result.is_error else 0)
+
+
+def find_tool(tools: Sequence[types.Tool], server: str, name: str) -> types.Tool:
+    """Return a tool by name.
+
+    Raises:
+        UnknownTool: the server has none of this name.
+    """
+    for tool in tools:
+        if tool.name == name:
+            return tool
+    near = get_close_matches(name, [tool.name for tool in tools], n=1)
+    meant = f"; did you mean {near[0]}?" if near else f"; `coretools mcp tools {server}` lists them"
+    raise UnknownTool(f"server {server!r} has no tool {name!r}{meant}")
+
+
+async def _approve(line: Line, connection: Connection, tool: types.Tool, arguments: Mapping[str, Any]) -> None:
+    """Ask before a call, unless it was approved for good.
+
+    Raises:
+        NotApproved: nobody can be asked, or the answer is no.
+    """
+    server = server_digest(connection.entry, line.environment)
+    digest = _declared(server, tool)
+    if line.options.yes or line.decisions.has("approved_tools", digest):
+        return
+    name = f"{connection.name}: {tool.name}"
+    if not line.terminal.can_ask:
+        raise NotApproved(f"{name!r} is not approved, and nobody can be asked here; give --yes")
+    sys.stderr.write(f"{in_line(name)}\n{arguments_text(arguments)}\n")
+    question = AskChoice(key="approval", message="Call it?", choices=("once", "always-tool", "always-server", "no"))
+    answer = await CliCall(line.terminal).ask(question)
+    if answer == "no":
+        raise NotApproved(f"{name!r} was not approved")
+    if answer == "always-tool":
+        line.decisions.add("approved_tools", {digest: name})
+    elif answer == "always-server":
+        # Each tool as it is declared today: a new or changed one is asked about.
+        tools = await connection.tools()
+        line.decisions.add(
+            "approved_tools", {_declared(server, one): f"{connection.name}: {one.name}" for one in tools}
+        )
+
+
+def _declared(server: str, tool: types.Tool) -> str:
+    return tool_digest(server, tool.model_dump(mode="json", by_alias=True, exclude_none=True))
+
+
+def _read_file(path: str) -> str:
+    try:
+        with open(path, "rb") as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+    except (OSError, ValueError) as error:
+        raise NotFound(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    if len(data) > MAX_FILE_BYTES:
+        raise InvalidArguments(f"{path}: larger than {MAX_FILE_BYTES} bytes")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidArguments(f"{path}: not UTF-8 text") from error

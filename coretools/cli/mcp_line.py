@@ -1,0 +1,125 @@
+"""One line of `coretools mcp`: which servers it may start, and the connections to them."""
+
+import shutil
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from coretools.cli.call import CliCall
+from coretools.cli.mcp_options import MOST, McpOptions
+from coretools.cli.mcp_output import in_line
+from coretools.cli.terminal import TerminalCapabilities
+from coretools.client.configuration import Configuration, ServerEntry, load_configuration
+from coretools.client.connection import Connection, ConnectionOptions
+from coretools.client.decisions import Decisions, server_digest
+from coretools.client.errors import NotTrusted
+from coretools.client.hub import open_hub
+from coretools.client.launch import given_input, inputs_of
+from coretools.config.options import working_directory
+from coretools.errors import BadSetting, CoreError, InvalidArguments
+from coretools.questions.kinds import AskChoice, AskSecret, AskText
+
+
+@dataclass(slots=True)
+class Line:
+    """One line of the command, with all that it needs."""
+
+    options: McpOptions
+    environment: Mapping[str, str]
+    configuration: Configuration
+    decisions: Decisions
+    terminal: TerminalCapabilities
+
+    @classmethod
+    def of(cls, options: McpOptions, environment: Mapping[str, str]) -> "Line":
+        """Read the configuration for a line.
+
+        Raises:
+            BadSetting: the file that it names can't be used.
+        """
+        return cls(
+            options=options,
+            environment=environment,
+            configuration=load_configuration(working_directory(), environment, file=options.config),
+            decisions=Decisions(environment),
+            terminal=TerminalCapabilities.of(environment),
+        )
+
+    @property
+    def width(self) -> int:
+        """Columns of a table; a pipe has no limit."""
+        return shutil.get_terminal_size((100, 24)).columns if self.terminal.is_stdout_terminal else MOST
+
+    def is_trusted(self, entry: ServerEntry) -> bool:
+        """Whether the entry may be started."""
+        is_users = entry.place.scope == "user" or self.options.trust_project
+        return is_users or self.decisions.has("trusted_servers", server_digest(entry, self.environment))
+
+    def entry(self, name: str) -> ServerEntry:
+        """Return the entry of this name.
+
+        Raises:
+            InvalidArguments: there is none.
+        """
+        found = self.configuration.find(name)
+        if found is None:
+            names = [one.name for one in self.configuration.effective]
+            near = get_close_matches(name, names, n=1)
+            meant = f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(names[:20]) or 'none'}"
+            raise InvalidArguments(f"no server {name!r} is configured{meant}")
+        return found
+
+    def startable(self, name: str) -> ServerEntry:
+        """Return the entry if it may be started.
+
+        Raises:
+            InvalidArguments: there is none. BadSetting: it can't be used. NotTrusted: it must be approved first.
+        """
+        entry = self.entry(name)
+        if error := self.why_not(entry):
+            raise error
+        return entry
+
+    def why_not(self, entry: ServerEntry) -> CoreError | None:
+        """Why an entry is not started; None if it may be."""
+        if entry.settings is None:
+            return BadSetting(f"server {entry.name!r}: {entry.error} ({entry.place.path})")
+        if not entry.settings.is_enabled:
+            return BadSetting(f"server {entry.name!r}: is disabled in {entry.place.path}")
+        if not self.is_trusted(entry):
+            return NotTrusted(
+                f"server {entry.name!r}: {entry.place.path} belongs to the project and is not trusted yet;"
+                f" look at it with `coretools mcp trust {entry.name}`, or give --trust-project"
+            )
+        return None
+
+
+@asynccontextmanager
+async def connected(line: Line, entries: Sequence[ServerEntry]) -> AsyncIterator[Mapping[str, Connection]]:
+    """Connect to those entries that may be started, after asking for the inputs that they need."""
+    chosen = [entry for entry in entries if line.why_not(entry) is None]
+    for entry in chosen:
+        await _ask_inputs(line, entry)
+    options = ConnectionOptions(connect_seconds=line.options.connect_seconds, call_seconds=line.options.call_seconds)
+    async with open_hub(chosen, line.environment, inputs=line.options.inputs, options=options) as connections:
+        yield connections
+
+
+async def _ask_inputs(line: Line, entry: ServerEntry) -> None:
+    if not line.terminal.can_ask:
+        return
+    for one in inputs_of(entry):
+        if given_input(one, line.environment, line.options.inputs) is not None:
+            continue
+        message = in_line(f"{entry.name}: {one.description or one.id}")
+        more: dict[str, Any] = {} if one.default is None else {"default": one.default}
+        if one.options:
+            line.options.inputs[one.id] = await CliCall(line.terminal).ask(
+                AskChoice(key=one.id, message=message, choices=one.options, **more)
+            )
+        elif one.is_secret:
+            line.options.inputs[one.id] = await CliCall(line.terminal).ask(AskSecret(key=one.id, message=message))
+        else:
+            line.options.inputs[one.id] = await CliCall(line.terminal).ask(AskText(key=one.id, message=message, **more))

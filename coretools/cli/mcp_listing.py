@@ -1,0 +1,175 @@
+"""`coretools mcp list`, `tools`, `ping` and `doctor`: what is configured, and how the servers are."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import mcp_types as types
+
+from coretools.cli.mcp_call import find_tool
+from coretools.cli.mcp_line import Line, connected
+from coretools.cli.mcp_output import as_json, in_line, table, tool_page, visible
+from coretools.cli.terminal import print_error, print_text
+from coretools.client.configuration import ServerEntry
+from coretools.client.connection import Connection, State
+from coretools.client.errors import NotTrusted
+from coretools.errors import BadSetting, CoreError
+
+
+async def list_servers(line: Line) -> int:
+    """Print every entry with its state."""
+    found: dict[str, dict[str, Any]] = {}
+    async with connected(line, line.configuration.effective if line.options.connects else ()) as connections:
+        for name, connection in connections.items():
+            await connection.wait_settled()
+            found[name] = await _seen(connection)
+    rows = [_row(line, entry, found) for entry in line.configuration.entries]
+    if line.options.as_json:
+        return print_text(as_json({"servers": rows, "problems": list(line.configuration.problems)}))
+    if not rows:
+        print_error("no servers are configured; `coretools mcp doctor` shows where was looked")
+        return 0
+    cells = [
+        (row["name"], row["state"], row["transport"], _text(row["tools"]), row["file"], _reason(row)) for row in rows
+    ]
+    return print_text(table([("SERVER", "STATE", "KIND", "TOOLS", "FILE", "REASON"), *cells], line.width))
+
+
+def _text(count: int | None) -> str:
+    return "" if count is None else str(count)
+
+
+def _reason(row: Mapping[str, Any]) -> str:
+    """Why a server is not ready, without its name, which stands in the same line."""
+    return (row["error"] or "").removeprefix(f"server {row['name']!r}: ")
+
+
+async def list_tools(line: Line) -> int:
+    """Print the tools of one server or of all."""
+    server, name = (*line.options.words, "", "")[:2]
+    found = await _tools(line, server)
+    if name:
+        found = {server: [find_tool(found[server], server, name)]}
+    if line.options.as_json:
+        return print_text(as_json({one: list(map(_shape, tools)) for one, tools in found.items()}))
+    if name:
+        return print_text(tool_page(found[server][0]))
+    cells = [
+        (one, tool.name, (tool.description or "").split(". ")[0]) for one, tools in found.items() for tool in tools
+    ]
+    return print_text(table([("SERVER", "TOOL", "DESCRIPTION"), *cells], line.width)) if cells else 0
+
+
+async def _tools(line: Line, server: str) -> dict[str, list[types.Tool]]:
+    """Return the tools of a server, or those of all that answer."""
+    found: dict[str, list[types.Tool]] = {}
+    async with connected(line, [line.startable(server)] if server else line.configuration.effective) as connections:
+        for name, connection in connections.items():
+            await connection.wait_settled()
+            try:
+                found[name] = await connection.tools()
+            except CoreError as error:
+                if server:
+                    raise
+                print_error(visible(str(error)))
+    return found
+
+
+def _shape(tool: types.Tool) -> dict[str, Any]:
+    return tool.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+async def ping(line: Line) -> int:
+    """Ask servers for a sign of life; the exit code is that of the first that gives none."""
+    words = dict.fromkeys(line.options.words)
+    errors: dict[str, CoreError | None] = {}
+    async with connected(line, [line.startable(word) for word in words] or line.configuration.effective) as connections:
+        for name, connection in connections.items():
+            await connection.wait_settled()
+            errors[name] = await _ping_error(connection)
+    codes = [error.exit_code for error in errors.values() if error]
+    return _print_pings(line, errors) or (codes[0] if codes else 0)
+
+
+def _print_pings(line: Line, errors: Mapping[str, CoreError | None]) -> int:
+    if line.options.as_json:
+        rows = [{"name": name, "ok": not error, "error": error and str(error)} for name, error in errors.items()]
+        return print_text(as_json(rows))
+    return print_text("\n".join(_mark(in_line(str(error or name)), is_ok=not error) for name, error in errors.items()))
+
+
+async def _ping_error(connection: Connection) -> CoreError | None:
+    try:
+        await connection.ping()
+    except CoreError as error:
+        return error
+    return None
+
+
+async def doctor(line: Line) -> int:
+    """Print what is wrong with files, entries and servers; the exit code is that of the first problem."""
+    problems = line.configuration.problems
+    code = BadSetting.exit_code if problems else 0
+    lines = [_mark(in_line(problem), is_ok=False) for problem in problems]
+    async with connected(line, line.configuration.effective) as connections:
+        for entry in line.configuration.entries:
+            connection = connections.get(entry.name) if entry.hidden_by is None else None
+            if connection is not None:
+                await connection.wait_settled()
+            error = _problem(line, entry, connection)
+            code = code or (error.exit_code if error else 0)
+            lines += _findings(entry, connection, error)
+    if not lines:
+        lines = ["no servers are configured; docs/specs/client.md names the files that are read"]
+    return print_text("\n".join(lines)) or code
+
+
+def _problem(line: Line, entry: ServerEntry, connection: Connection | None) -> CoreError | None:
+    if entry.hidden_by is not None:
+        return None
+    return line.why_not(entry) or (connection.error if connection is not None else None)
+
+
+def _findings(entry: ServerEntry, connection: Connection | None, error: CoreError | None) -> Iterator[str]:
+    place = in_line(f"{entry.name} in {entry.place.path}")
+    if entry.hidden_by is not None:
+        yield f"hidden  {place}: by {in_line(entry.hidden_by.path)}"
+        return
+    yield _mark(place + (f": {in_line(str(error))}" if error else ""), is_ok=error is None)
+    for remark in (*entry.remarks, *(connection.remarks() if connection is not None else ())):
+        yield f"        {in_line(remark)}"
+
+
+def _mark(text: str, *, is_ok: bool) -> str:
+    return f"{'ok' if is_ok else 'FAILED':<8}{text}"
+
+
+async def _seen(connection: Connection) -> dict[str, Any]:
+    seen: dict[str, Any] = {"state": str(connection.state), "protocol": connection.protocol_version}
+    seen["error"] = str(connection.error) if connection.error else None
+    if connection.state is State.READY:
+        try:
+            seen["tools"] = len(await connection.tools())
+        except CoreError as error:
+            seen |= {"state": str(State.FAILED), "error": str(error)}
+    return seen | {"remarks": connection.remarks()}
+
+
+def _row(line: Line, entry: ServerEntry, found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    error = line.why_not(entry)
+    state = "hidden" if entry.hidden_by else "not started"
+    if error is not None and not entry.hidden_by:
+        is_off = entry.settings is not None and not entry.settings.is_enabled
+        state = "disabled" if is_off else "not trusted" if isinstance(error, NotTrusted) else "invalid"
+    row: dict[str, Any] = {
+        "name": entry.name,
+        "state": state,
+        "transport": entry.settings.transport if entry.settings else "",
+        "tools": None,
+        "protocol": "",
+        "file": entry.place.path,
+        "scope": entry.place.scope,
+        "error": str(error) if error else None,
+        "remarks": [],
+    }
+    seen = found.get(entry.name, {}) if not entry.hidden_by else {}
+    return row | dict(seen) | {"remarks": [*entry.remarks, *seen.get("remarks", ())]}

@@ -1,0 +1,119 @@
+"""`coretools mcp`: list, check and call the tools of any MCP server that is configured on this machine.
+
+    coretools mcp list                        all servers: state, tools, and the file that names each
+    coretools mcp tools [SERVER [TOOL]]       the tools of one server or all; with a name, its arguments
+    coretools mcp call SERVER TOOL [ARG ...]  call a tool: name=value, name:=JSON, name=@FILE
+    coretools mcp ping [SERVER ...]           whether the servers answer
+    coretools mcp trust [SERVER ...]          approve servers that files of this project name
+    coretools mcp doctor                      what is wrong with files, entries and servers
+
+Exit codes: 0 success; 1 the tool reported an error; 64 wrong usage, unknown server or tool; 65 arguments or result do
+not fit the tool's schema; 67 a remote server refuses the credentials; 69 a server can't be reached, or ended; 76 a
+server broke the protocol, or refused the request; 77 not trusted, or not approved; 78 wrong configuration; 124 no
+answer in time; 127 a program can't be started; 128 plus the number of the signal that ended it (Ctrl-C: 130).
+"""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coretools.cli.global_options import OptionParser, option_names, split_options
+from coretools.cli.terminal import print_text
+from coretools.errors import InvalidArguments
+
+MOST = 1_000_000
+
+ACTIONS: dict[str, tuple[int, int]] = {
+    "list": (0, 0),
+    "tools": (0, 2),
+    "call": (2, MOST),
+    "ping": (0, MOST),
+    "trust": (0, MOST),
+    "doctor": (0, 0),
+}
+"""How many words may follow each action."""
+
+
+@dataclass(frozen=True, slots=True)
+class McpOptions:
+    """One line."""
+
+    action: str
+    words: list[str]
+    config: str | None
+    inputs: dict[str, str]
+    trust_project: bool
+    yes: bool
+    as_json: bool
+    connects: bool
+    connect_seconds: float | None
+    call_seconds: float | None
+
+
+def parse_line(words: Sequence[str]) -> McpOptions | None:
+    """Parse the words after `coretools mcp`; None if they ask for help, which is printed.
+
+    Raises:
+        InvalidArguments: the line is wrong.
+    """
+    parser = _parser()
+    names = option_names(parser)
+    own, rest = split_options(words, names, after_command=names)
+    found = parser.parse_args(own)
+    if "--" in rest:
+        rest.remove("--")
+    if found.wants_help:
+        print_text(f"{(__doc__ or '').strip()}\n\n{parser.format_help()}")
+        return None
+    if not rest:
+        raise InvalidArguments(f"mcp: an action is missing; choose {', '.join(ACTIONS)}")
+    action, *arguments = rest
+    if action not in ACTIONS:
+        raise InvalidArguments(f"mcp: unknown action {action!r}; choose {', '.join(ACTIONS)}")
+    least, most = ACTIONS[action]
+    if not least <= len(arguments) <= most:
+        raise InvalidArguments(f"mcp {action}: wrong number of words; see `coretools mcp --help`")
+    return _options(found, action, arguments)
+
+
+def _options(found: argparse.Namespace, action: str, words: list[str]) -> McpOptions:
+    inputs = {}
+    for text in found.input:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise InvalidArguments(f"--input {text}: write ID=VALUE")
+        inputs[name] = value
+    return McpOptions(
+        action=action,
+        words=words,
+        config=found.config,
+        inputs=inputs,
+        trust_project=found.trust_project,
+        yes=found.yes,
+        as_json=found.output == "json",
+        connects=not found.no_connect,
+        connect_seconds=found.connect_timeout,
+        call_seconds=found.timeout,
+    )
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds <= 86_400:
+        raise argparse.ArgumentTypeError("between 0 and 86400 seconds")
+    return seconds
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = OptionParser(prog="coretools mcp", add_help=False, allow_abbrev=False, usage=argparse.SUPPRESS)
+    add = parser.add_argument
+    add("-h", "--help", action="store_true", dest="wants_help", help="show this")
+    add("--config", metavar="FILE", help="read this file instead of the usual ones")
+    add("--input", action="append", default=[], metavar="ID=VALUE", help="a value for ${input:ID} (repeatable)")
+    add("--trust-project", action="store_true", help="start what files of this project name (for CI)")
+    add("--yes", action="store_true", help="call, or trust, without asking")
+    add("--output", choices=("text", "json"), default="text", help="form of the result [text]")
+    add("--no-connect", action="store_true", help="list: read the files only")
+    add("--connect-timeout", type=_seconds, metavar="SECONDS", help="until a server must have answered [30]")
+    add("--timeout", type=_seconds, metavar="SECONDS", help="for one call [300]")
+    return parser

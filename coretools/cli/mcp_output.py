@@ -1,0 +1,101 @@
+"""What `coretools mcp` prints of foreign servers. Nothing of it can control the terminal or forge a line.
+
+Names and results come from anybody: control characters and those that reorder text are written as escapes, whether the
+output is a terminal or a pipe, which may end in one.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import mcp_types as types
+
+from coretools.cli.manual import truncate
+from coretools.cli.terminal import escape_controls
+
+_REORDERING = re.compile("[\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
+"""Unicode's bidirectional formatting characters (UAX 9) and line separators."""
+
+MAX_SHOWN = 2_000
+"""Characters of the arguments that an approval shows."""
+
+
+def visible(text: str) -> str:
+    """Escape what would control a terminal or reorder its text; keep line breaks and tabs."""
+    return _REORDERING.sub(lambda found: found[0].encode("unicode_escape").decode(), escape_controls(text))
+
+
+def in_line(text: str) -> str:
+    """The same on one line."""
+    return " ".join(visible(text).split())
+
+
+def table(rows: Sequence[Sequence[str]], width: int) -> str:
+    """Return columns, with the last one cut at the width of the terminal."""
+    shown = [[in_line(cell) for cell in row] for row in rows]
+    widths = [max(len(row[at]) for row in shown) for at in range(len(shown[0]))]
+    lines = ["  ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=True)).rstrip() for row in shown]
+    return "\n".join(truncate(line, width) for line in lines)
+
+
+def tool_page(tool: types.Tool) -> str:
+    """Return a tool with its arguments."""
+    schema = tool.input_schema
+    properties = schema.get("properties")
+    required = schema.get("required")
+    lines = [in_line(tool.name), "", visible(tool.description or ""), ""]
+    for name, given in properties.items() if isinstance(properties, dict) else ():
+        shape = given if isinstance(given, dict) else {}
+        need = "required" if isinstance(required, list) and name in required else "optional"
+        text = f"{name} ({shape.get('type', 'any')}, {need}): {shape.get('description', '')}"
+        lines.append(f"  {in_line(text)}")
+    return "\n".join(lines)
+
+
+def result_text(result: types.CallToolResult) -> str:
+    """Return the content of a result: text as it is, other blocks by their kind and size."""
+    blocks = [_block_text(block) for block in result.content]
+    if not blocks and result.structured_content is not None:
+        blocks = [json.dumps(result.structured_content, ensure_ascii=False, indent=2)]
+    return visible("\n".join(blocks))
+
+
+def result_json(server: str, tool: str, result: types.CallToolResult) -> str:
+    """Return a result as one JSON object of a fixed shape."""
+    shape = result.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return as_json(
+        {
+            "server": server,
+            "tool": tool,
+            "ok": not result.is_error,
+            "content": shape.get("content", []),
+            "structuredContent": shape.get("structuredContent"),
+            "error": None,
+        }
+    )
+
+
+def as_json(value: Any) -> str:
+    """Return JSON in ASCII: control characters are escaped."""
+    return json.dumps(value, ensure_ascii=True, indent=2)
+
+
+def arguments_text(arguments: Mapping[str, Any]) -> str:
+    """Return arguments as an approval shows them."""
+    text = "\n".join(
+        f"  {in_line(name)} = {json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items()
+    )
+    more = f"\n  [... {len(text) - MAX_SHOWN} more characters ...]" if len(text) > MAX_SHOWN else ""
+    return visible(text[:MAX_SHOWN]) + more or "  no arguments"
+
+
+def _block_text(block: types.ContentBlock) -> str:
+    if isinstance(block, types.TextContent):
+        return block.text
+    if isinstance(block, types.EmbeddedResource):
+        resource = block.resource
+        return resource.text if isinstance(resource, types.TextResourceContents) else f"[resource {resource.uri}]"
+    if isinstance(block, types.ResourceLink):
+        return f"[resource {block.uri}]"
+    return f"[{block.type} {block.mime_type}, {len(block.data) * 3 // 4} bytes; --output json has it]"

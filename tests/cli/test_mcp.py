@@ -1,0 +1,241 @@
+"""`coretools mcp` with real servers (docs/specs/client.md)."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import chdir
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from coretools.cli.main import main
+from coretools.cli.mcp_options import ACTIONS
+from coretools.client.decisions import Decisions
+from tests.checkout import TREE
+from tests.cli.terminal import terminal
+from tests.client.peers import EventLog, misbehaving, workstation
+
+Captured = pytest.CaptureFixture[str]
+STARTS = ("-m", "coretools.cli.main")
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The home directory of a user, and a project beside it that is the current directory."""
+    (tmp_path / "home").mkdir()
+    (tmp_path / "project" / ".git").mkdir(parents=True)
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "CODEX_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    with chdir(tmp_path / "project"):
+        yield tmp_path / "home"
+
+
+def configured(home: Path, servers: dict[str, Any], place: str = ".config/coretools/mcp.json") -> Path:
+    path = home / place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"mcpServers": servers}))
+    return path
+
+
+def typed(*words: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(["mcp", *words])
+    code = ended.value.code
+    assert isinstance(code, int)
+    return code
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "message"),
+    [
+        ("call ok echo text=hello --yes", 0, ""),
+        ("call fails echo text=hello --yes", 1, ""),
+        ("call ok echo --unknown", 64, "'--unknown': write name=value, name:=JSON or name=@FILE"),
+        ("call okk echo", 64, "no server 'okk' is configured; did you mean ok?"),
+        ("call ok ecko", 64, "server 'ok' has no tool 'ecko'; did you mean echo?"),
+        ("play", 64, "mcp: unknown action 'play'; choose list, tools, call"),
+        ("call ok", 64, "mcp call: wrong number of words"),
+        ("call ok echo --yes", 65, "server 'ok': tool 'echo': text: is missing"),
+        ("call ok echo text:=5 --yes", 65, "server 'ok': tool 'echo': text: must be string"),
+        ("call ok echo text=@missing --yes", 66, "missing: cannot be read: No such file or directory"),
+        ("call bad-schema echo text=x --yes", 65, "server 'bad-schema': tool 'echo': declares a schema that is none"),
+        ("call dies echo text=x --yes", 69, "server 'dies': call echo: it ended with exit code 3"),
+        ("tools exits", 69, "server 'exits': it ended with exit code 4"),
+        ("call malformed echo text=x --yes", 76, "sent an answer that the protocol does not allow"),
+        ("call ok echo text=x", 77, "'ok: echo' is not approved, and nobody can be asked here; give --yes"),
+        ("call theirs echo text=x --yes", 77, "belongs to the project and is not trusted yet"),
+        ("ping ok wrong", 78, "server 'wrong': command: must be text"),
+        ("ping off", 78, "server 'off': is disabled in "),
+        ("ping lacks", 78, "server 'lacks': args #1: the environment variable NO_SUCH is not set"),
+        ("list --config none.json", 78, "none.json: cannot be read"),
+        ("call hangs echo text=x --yes --timeout 0.3", 124, "server 'hangs': call echo: no answer within 0.3 s"),
+        ("ping mute --connect-timeout 0.3", 124, "server 'mute': did not answer within 0.3 s"),
+        ("tools absent", 127, "server 'absent': no-such-program: not found in PATH"),
+    ],
+    ids=lambda value: value if isinstance(value, str) and " " in value else "",
+)
+def test_each_failure_has_its_exit_code_and_a_message(
+    home: Path, capfd: pytest.CaptureFixture[str], words: str, code: int, message: str
+) -> None:
+    """client-16: messages on standard error, results on standard output."""
+    ways = ("ok", "fails", "dies", "exits", "malformed", "hangs", "mute", "bad-schema")
+    servers: dict[str, Any] = {way: misbehaving(way) for way in ways}
+    servers |= {"absent": {"command": "no-such-program"}, "wrong": {"command": 5}}
+    servers |= {"off": {"command": "x", "disabled": True}, "lacks": {"command": "x", "args": ["${NO_SUCH}"]}}
+    configured(home, servers)
+    configured(home.parent, {"theirs": misbehaving("ok")}, "project/.mcp.json")
+    assert typed(*words.split()) == code
+    printed = capfd.readouterr()
+    assert message in printed.err + printed.out
+    assert printed.out == ("hello\n" if code in (0, 1) else printed.out if words.startswith("ping") else "")
+
+
+def test_the_table_shows_every_server_its_state_and_its_file(home: Path, capsys: Captured) -> None:
+    """client-17: of the user and the project; what can't be used is in it too, and the others work."""
+    mine = configured(home, {"ok": misbehaving("ok"), "exits": misbehaving("exits"), "odd": {"command": "x", "a": 1}})
+    theirs = configured(home.parent, {"ok": misbehaving("many"), "many": misbehaving("many")}, "project/.mcp.json")
+    assert typed("list", "--trust-project") == 0
+    lines = [line.split(maxsplit=5) for line in capsys.readouterr().out.splitlines()]
+    assert lines[1][:5] == ["ok", "ready", "stdio", "10000", str(theirs)]
+    assert lines[2][:5] == ["many", "ready", "stdio", "10000", str(theirs)]
+    assert (lines[3][:2], lines[4][:2]) == (["ok", "hidden"], ["exits", "failed"])
+    assert "it ended with exit code 4; its last words on standard error: no API key\\x1b[2J" in " ".join(lines[4])
+    assert typed("list", "--output", "json", "--no-connect") == 0
+    servers = json.loads(capsys.readouterr().out)["servers"]
+    assert [one["state"] for one in servers] == ["not trusted", "not trusted", "hidden", "not started", "not started"]
+    assert [one["file"] for one in servers] == [str(theirs)] * 2 + [str(mine)] * 3
+    assert servers[4]["remarks"] == ["unknown key 'a'"]
+
+
+def test_names_and_results_cannot_control_the_terminal(home: Path, capsys: Captured) -> None:
+    """client-18: in tables, pages, results and errors, on a terminal and in a pipe."""
+    evil = "\x1b]0;owned\x07\u202e"
+    configured(home, {"escapes": misbehaving("escapes"), evil: {"command": evil}})
+    for words in (["tools"], ["list"], ["doctor"], ["call", "escapes", "echo", "text=x", "--yes"], ["tools", evil]):
+        for form in ("text", "json"):
+            typed(*words, "--output", form)
+            printed = capsys.readouterr()
+            assert not set(printed.out + printed.err) & set("\x1b\x07\x9b\u202e")
+    typed("call", "escapes", "echo", "text=x", "--yes")
+    assert capsys.readouterr().out == "result \\x1b]0;owned\\x07\\x1b[2J\\u202e\\x9b31m\n"
+
+
+def test_a_project_is_trusted_entry_by_entry(home: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+    """client-14: nothing is started before; a changed entry is not trusted; tokens are not shown."""
+    started = home / "started"
+    entry = misbehaving("ok", str(started)) | {"env": {"API_TOKEN": "secret-word"}}
+    remote = {"type": "http", "url": "http://127.0.0.1:1/", "headers": {"Authorization": "secret-word"}}
+    configured(home.parent, {"a": entry, "remote": remote}, "project/.mcp.json")
+    assert typed("ping", "a") == 77
+    assert typed("ping") == 0
+    assert typed("trust") == 77
+    assert not started.exists()
+    assert "nobody can be asked here" in capsys.readouterr().err
+    assert typed("trust", "a", "remote", "--yes") == 0
+    shown = capsys.readouterr().err
+    assert f"misbehaving.py ok {started}" in shown
+    assert "API_TOKEN" in shown
+    assert "secret-word" not in shown
+    assert typed("ping", "a") == 0
+    assert started.exists()
+    configured(home.parent, {"a": entry | {"cwd": "."}}, "project/.mcp.json")
+    assert typed("ping", "a") == 77
+    assert typed("ping", "a", "--config", ".mcp.json") == 77
+    assert typed("ping", "a", "--config", ".mcp.json", "--trust-project") == 0
+
+
+def test_a_call_with_a_result_as_json(home: Path, capsys: Captured) -> None:
+    """client-16: one object of a fixed shape, also for an error."""
+    (home / "file").write_text("content\n")
+    configured(home, {"ours": workstation(home), "ok": misbehaving("ok")})
+    assert typed("call", "ours", "read_file", "path=file", "--yes", "--output", "json") == 0
+    result = json.loads(capsys.readouterr().out)
+    assert (result["server"], result["tool"], result["ok"], result["error"]) == ("ours", "read_file", True, None)
+    assert "content" in result["content"][0]["text"]
+    assert typed("call", "ours", "read_file", "path=none", "--yes") == 1
+    assert "none" in capsys.readouterr().out
+    assert typed("call", "ok", "echo", "--yes", "--output", "json") == 65
+    error = json.loads(capsys.readouterr().out)
+    assert error == {
+        "ok": False,
+        "error": {"kind": "schema-mismatch", "message": "server 'ok': tool 'echo': text: is missing"},
+    }
+
+
+def test_an_approval_is_remembered_until_the_declaration_changes(home: Path, capsys: Captured) -> None:
+    """client-15: a person at a terminal sees the arguments and decides; a changed description asks again."""
+    way = home / "way"
+    way.write_text("ok")
+    configured(home, {"a": misbehaving(f"@{way}")})
+    environment = {"HOME": str(home)}
+    words = ("mcp", "call", "a", "echo")
+    with terminal(*STARTS, *words, "text=one\x1b[2J", cwd=home, environment=environment) as person:
+        assert 'a: echo\r\n  text = "one\\u001b[2J"' in person.wait_for("Call it?")
+        person.type("always-tool\n")
+        assert person.end() == 0
+    assert typed("call", "a", "echo", "text=two") == 0
+    assert capsys.readouterr().out == "two\n"
+    way.write_text("changed")
+    assert typed("call", "a", "echo", "text=three") == 77
+    with terminal(*STARTS, *words, "text=four", cwd=home, environment=environment) as person:
+        person.wait_for("Call it?")
+        person.type("no\n")
+        assert person.end() == 77
+    with terminal(*STARTS, *words, "text=five", cwd=home, environment=environment) as person:
+        person.wait_for("Call it?")
+        person.type("always-server\n")
+        assert person.end() == 0
+    assert typed("call", "a", "echo", "text=six") == 0
+    assert Decisions(environment).path == str(home / ".local" / "state" / "coretools" / "mcp-decisions.json")
+
+
+def test_an_input_is_asked_for_or_given(home: Path, capsys: Captured) -> None:
+    """client-4: at a terminal without an echo, else by option."""
+    entry = misbehaving("ok") | {"env": {"KEY": "${input:api-key}"}}
+    file = home / ".config" / "coretools" / "mcp.json"
+    file.parent.mkdir(parents=True)
+    inputs = [{"id": "api-key", "type": "promptString", "description": "API key", "password": True}]
+    file.write_text(json.dumps({"servers": {"a": entry}, "inputs": inputs}))
+    assert typed("ping", "a") == 78
+    assert "give --input api-key=VALUE or set CORETOOLS_INPUT_API_KEY" in capsys.readouterr().out
+    assert typed("ping", "a", "--input", "api-key=secret-word") == 0
+    with terminal(*STARTS, "mcp", "ping", "a", cwd=home, environment={"HOME": str(home)}) as person:
+        person.wait_for("a: API key: ")
+        person.type("secret-word\n")
+        assert person.end() == 0
+        assert "secret-word" not in person.output
+
+
+def test_ctrl_c_cancels_the_call_on_the_server(home: Path) -> None:
+    """client-9, client-16"""
+    events = EventLog(home)
+    configured(home, {"h": misbehaving("hangs", events.path)})
+    command = [sys.executable, *STARTS, "mcp", "call", "h", "echo", "text=x", "--yes"]
+    child = subprocess.Popen(command, cwd=TREE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    try:
+        events.wait_for("called")
+        child.send_signal(signal.SIGINT)
+        events.wait_for("cancelled")
+        assert child.communicate(timeout=60) == (b"", b"")
+        assert child.returncode == 130
+    finally:
+        child.kill()
+        child.communicate()
+        events.close()
+
+
+def test_the_help_loads_neither_the_sdk_nor_pydantic(home: Path) -> None:
+    """client-16: it lists the actions and the exit codes."""
+    program = (
+        "import sys\nfrom coretools.cli.main import main\n"
+        "try:\n    main(['mcp', '--help'])\nexcept SystemExit as ended:\n"
+        "    sys.exit(ended.code or sorted({'mcp', 'pydantic', 'jsonschema'} & sys.modules.keys()) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=TREE, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert all(f"coretools mcp {action}" in done.stdout for action in ACTIONS)
+    assert typed("--root", "/") == 64  # no option of `coretools mcp`
