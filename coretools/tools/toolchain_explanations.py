@@ -12,6 +12,8 @@ _REFUSAL = re.compile(
     re.IGNORECASE,
 )
 
+_REHASH = re.compile(r"^pyenv: cannot rehash: ", re.MULTILINE)
+
 
 class ToolchainExplanations:
     """Explains failures by the toolchains that commands can read."""
@@ -24,10 +26,20 @@ class ToolchainExplanations:
         """Name the toolchain that a command tried to change, judging by its output."""
         found = self._toolchains() if ending.may_have_failed and ending.tier not in (None, "none") else ()
         refusals = "\n".join(line for line in ending.output.splitlines() if _REFUSAL.search(line)) if found else ""
-        met = next((one for one in found if any(f"{part}/" in refusals for part in one.granted)), None)
+        met = next((one for one in found if any(_names(part, refusals) for part in one.granted)), None)
         if met is None:
             return None
+        if _REHASH.search(refusals):
+            return (
+                "pyenv updates its shims when pip has succeeded, and only that failed, since commands can't change"
+                " them: what pip installed is there; the pip of a virtual environment avoids this error"
+            )
         return (
             f"commands can use the user's toolchains and change nothing there ({met.name}: {met.place}): install into"
             " the project, such as into a virtual environment, or with npm without -g"
         )
+
+
+def _names(path: str, text: str) -> bool:
+    """Whether the text names this path or one beneath it."""
+    return bool(re.search(rf"{re.escape(path)}(?![\w.-])", text))

@@ -170,6 +170,10 @@ def test_the_programs_of_a_toolchain_run_and_the_secrets_beside_them_stay_closed
     (home / ".nvm/alias/lts/*").write_text("lts/jod\n")
     (home / ".nvm/alias/lts/jod").write_text("v22.1.0\n")
     program(home / ".nvm/versions/node/v24.0.0/bin/tool-nvm", "wrong")
+    rehash = program(home / ".pyenv/shims/tool-rehash", "installed")
+    refused = f"pyenv: cannot rehash: {home}/.pyenv/shims isn't writable"
+    with rehash.open("a") as file:
+        file.write(f'true > {home}/.pyenv/shims/made || {{ echo "{refused}"; exit 1; }}\n')
     for name in (*SECRETS, ".local/share/agent/versions/token"):
         secret(home / name)
     with served(home, "--no-login-path", "--policy", str(home / "policy.toml"), tier=tier) as client:
@@ -184,6 +188,7 @@ def test_the_programs_of_a_toolchain_run_and_the_secrets_beside_them_stay_closed
         writes = text_of(client, f"sh -c 'for d in {' '.join(PROGRAMS.values())}; do echo x > {home}/$d/made; done'")
         assert "change nothing there" in text_of(client, f"sh -c 'echo x > {home}/go/bin/made; echo y'")
         assert "change nothing there" not in text_of(client, f"sh -c 'echo {home}/go/bin/made; exit 1'")
+        assert "what pip installed is there" in text_of(client, "tool-rehash")
         assert "made" not in [path.name for path in home.rglob("made")], writes
         assert not (home / "started").exists()
 

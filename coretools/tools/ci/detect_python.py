@@ -288,7 +288,8 @@ def _probe(settings: dict[str, Any], dependencies: Dependencies, *, packaged: bo
         *(filter(is_requirement, named) if packaged else ()),
     )
     dry = ("install", "--dry-run", "--quiet", "--ignore-installed", "--target", ".venv")
-    return (_SYSTEM[0], "-m", "pip", *dry, *words) if words else ()
+    # In one word: after `-m pip` pyenv's `python3` runs `pyenv rehash`, which fails in the sandbox though pip did not.
+    return (_SYSTEM[0], "-mpip", *dry, *words) if words else ()
 
 
 def _each(flag: str, values: Sequence[str]) -> Argv:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import zipfile
 from collections.abc import Iterator
@@ -252,6 +253,13 @@ GROUPS = (
 def test_what_the_tests_need_is_installed(files: dict[str, str], expected: str) -> None:
     """ci-22: from the first file that names it."""
     assert first(files, "restore") == f"python3 -m venv .venv; {expected}"
+
+
+def test_the_check_without_a_network_is_not_followed_by_a_rehash_of_pyenv() -> None:
+    """ci-20: pyenv's `python3` matches this pattern, and its rehash fails in the sandbox."""
+    [system] = detect(Files({"requirements.txt": "six"}))
+    assert "install" in system.probe
+    assert not re.search(r"\s-m\spip\s", " ".join(system.probe))
 
 
 @pytest.mark.parametrize(
