@@ -93,7 +93,8 @@ class Connection:
         self._address = ""
         self._redactor = Redactor()
         self._settled = anyio.Event()
-        self._life = anyio.CancelScope()
+        # Shielded: who is cancelled in a call still has the connection, to tell the server; `stop` comes after that.
+        self._life = anyio.CancelScope(shield=True)
 
     @property
     def protocol_version(self) -> str:
