@@ -8,7 +8,7 @@ from coretools.cli.mcp_call import call
 from coretools.cli.mcp_line import Line
 from coretools.cli.mcp_listing import doctor, list_servers, list_tools, ping
 from coretools.cli.mcp_options import McpOptions
-from coretools.cli.mcp_output import as_json, visible
+from coretools.cli.mcp_output import as_json, in_line
 from coretools.cli.mcp_trust import trust
 from coretools.cli.terminal import print_error, print_text
 from coretools.config.logs import configure_logging
@@ -31,7 +31,7 @@ def mcp(options: McpOptions) -> int:
 async def _run(options: McpOptions) -> int:
     line = Line.of(options, dict(os.environ))
     for problem in line.configuration.problems:
-        print_error(visible(problem))
+        print_error(in_line(problem))
     process_exit = ProcessExit()
     exit_code = 0
     failure: CoreError | None = None
@@ -45,5 +45,5 @@ async def _run(options: McpOptions) -> int:
         return process_exit.exit_code or exit_code
     if options.as_json:
         print_text(as_json({"ok": False, "error": {"kind": failure.kind, "message": str(failure)}}))
-    print_error(visible(str(failure)))
+    print_error(in_line(str(failure)))
     return failure.exit_code

@@ -9,7 +9,7 @@ import mcp_types as types
 
 from coretools.cli.call import CliCall, ProgressBar
 from coretools.cli.mcp_line import Line, connected
-from coretools.cli.mcp_output import arguments_text, in_line, result_json, result_text, visible
+from coretools.cli.mcp_output import arguments_text, in_line, result_json, result_text
 from coretools.cli.terminal import print_error, print_text
 from coretools.client.arguments import check_arguments, parse_arguments
 from coretools.client.connection import Connection
@@ -46,7 +46,7 @@ async def call(line: Line) -> int:
         finally:
             bar.close()
         for remark in connection.remarks():
-            print_error(visible(f"server {name!r}: {remark}"))
+            print_error(in_line(f"server {name!r}: {remark}"))
     if line.options.as_json:
         code = print_text(result_json(name, tool_name, result))
     else:

@@ -7,7 +7,7 @@ import mcp_types as types
 
 from coretools.cli.mcp_call import find_tool
 from coretools.cli.mcp_line import Line, connected
-from coretools.cli.mcp_output import as_json, in_line, table, tool_page, visible
+from coretools.cli.mcp_output import as_json, in_line, table, tool_page
 from coretools.cli.terminal import print_error, print_text
 from coretools.client.configuration import ServerEntry
 from coretools.client.connection import Connection, State
@@ -70,7 +70,7 @@ async def _tools(line: Line, server: str) -> dict[str, list[types.Tool]]:
             except CoreError as error:
                 if server:
                     raise
-                print_error(visible(str(error)))
+                print_error(in_line(str(error)))
     return found
 
 

@@ -1,12 +1,15 @@
 """`coretools mcp trust`: approve what files of the project start, after showing it."""
 
+from collections.abc import Iterator
+
 from coretools.cli.call import CliCall
 from coretools.cli.mcp_line import Line
-from coretools.cli.mcp_output import in_line, visible
+from coretools.cli.mcp_output import in_line
 from coretools.cli.terminal import print_error
 from coretools.client.configuration import ServerEntry
 from coretools.client.decisions import server_digest
 from coretools.client.errors import NotTrusted
+from coretools.client.settings_schema import ServerSettings
 from coretools.questions.kinds import AskConfirmation
 from coretools.redaction.argv import redacted_command_line
 
@@ -14,9 +17,9 @@ from coretools.redaction.argv import redacted_command_line
 async def trust(line: Line) -> int:
     """Approve entries of the project, after showing what they start."""
     chosen = [line.entry(word) for word in line.options.words] or list(line.configuration.effective)
-    new = [one for one in chosen if one.settings is not None and not line.is_trusted(one)]
-    for entry in new:
-        print_error(visible(_summary(entry)))
+    new = [(one, one.settings) for one in chosen if one.settings is not None and not line.is_trusted(one)]
+    for entry, settings in new:
+        print_error(_summary(entry, settings))
         if not line.options.yes:
             question = AskConfirmation(key="trust", message=f"Start {in_line(entry.name)} when it is used?")
             if not line.terminal.can_ask:
@@ -32,18 +35,28 @@ async def trust(line: Line) -> int:
     return 0
 
 
-def _summary(entry: ServerEntry) -> str:
-    """Say what an entry starts, before its variables are replaced and without its secrets."""
-    settings = entry.settings
-    if settings is None:
-        return f"{entry.name}: {entry.error}"
-    lines = [f"{entry.name}, from {entry.place.path}:"]
-    if settings.transport == "stdio":
-        lines.append(f"  runs {redacted_command_line([settings.command or '', *settings.args])}")
-        lines += [f"  in {settings.cwd}"] if settings.cwd else []
-        lines += [f"  with the variables {', '.join(settings.env)}"] if settings.env else []
-        lines += [f"  and those of {settings.env_file}"] if settings.env_file else []
-    else:
-        lines.append(f"  connects to {redacted_command_line([settings.address])}")
-        lines += [f"  with the headers {', '.join(settings.headers)}"] if settings.headers else []
-    return "\n".join(lines)
+def _summary(entry: ServerEntry, settings: ServerSettings) -> str:
+    """Say what an entry starts, before its variables are replaced and without its secrets; no text forges a line."""
+    lines = _local(settings) if settings.transport == "stdio" else _remote(settings)
+    return "\n".join([in_line(f"{entry.name}, from {entry.place.path}:"), *(f"  {in_line(text)}" for text in lines)])
+
+
+def _local(settings: ServerSettings) -> Iterator[str]:
+    yield f"runs {redacted_command_line([settings.command or '', *settings.args])}"
+    if settings.cwd:
+        yield f"in {settings.cwd}"
+    for name, value in settings.env.items():
+        yield f"with {redacted_command_line([f'{name}={value}'])}"
+    for name in settings.env_vars:
+        yield f"with the variable {name}"
+    if settings.env_file:
+        yield f"with the variables in {settings.env_file}"
+
+
+def _remote(settings: ServerSettings) -> Iterator[str]:
+    yield f"connects to {redacted_command_line([settings.address])}"
+    for name in settings.headers or ():
+        yield f"with the header {name}"
+    for variable in (*settings.env_http_headers.values(), settings.bearer_token_env_var):
+        if variable:
+            yield f"with the variable {variable} in a header"

@@ -80,7 +80,10 @@ def _user_places(home: str, environment: Mapping[str, str]) -> Iterator[Place]:
 
 def named_place(path: str, project: str, home: str) -> Place:
     """Return the place of a file that the user named. One beneath the project belongs to the project."""
-    is_beneath = _is_project(project, home) and _is_beneath(os.path.realpath(path), os.path.realpath(project))
+    above = os.path.realpath(project)
+    # By its place and by what it links to: a link in a project may lead to another file that somebody prepared.
+    here = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+    is_beneath = _is_project(project, home) and (_is_beneath(here, above) or _is_beneath(os.path.realpath(path), above))
     client = "Gemini" if path.endswith(".gemini/settings.json") else "--config"
     return Place(os.path.abspath(path), "project" if is_beneath else "user", client, is_shared=client == "Gemini")
 

@@ -148,6 +148,31 @@ def test_a_project_is_trusted_entry_by_entry(home: Path, capsys: Captured, monke
     assert typed("ping", "a", "--config", ".mcp.json", "--trust-project") == 0
 
 
+def test_what_is_shown_for_an_approval_cannot_be_forged(home: Path, capsys: Captured) -> None:
+    """client-14, client-18: a name, a variable or a path with a line break stays on its line; values are shown."""
+    forged = "a\n  runs true\ncoretools: trusted: all\u202e\x1b[1A"
+    entry = {"command": "sh", "args": ["-c", forged], "cwd": forged, "env": {"LD_PRELOAD": "./x.so", forged: forged}}
+    configured(home.parent, {forged: entry, "z": entry | {"envFile": forged, "env_vars": [forged]}}, "project/mcp.json")
+    assert typed("trust") == 77
+    shown = capsys.readouterr().err
+    assert not set(shown) & set("\x1b\u202e")
+    assert "  with 'LD_PRELOAD=./x.so'\n" in shown
+    assert [line for line in shown.splitlines() if line.startswith(("  runs true", "coretools: trusted"))] == []
+
+
+def test_a_link_in_a_project_belongs_to_the_project(home: Path) -> None:
+    """client-2, client-14: wherever it leads; and so does a link from outside to a file of the project."""
+    elsewhere = configured(home.parent, {"a": misbehaving("ok")}, "elsewhere/mcp.json")
+    inside = home.parent / "project" / ".mcp.json"
+    inside.symlink_to(elsewhere)
+    assert typed("ping", "a", "--config", ".mcp.json") == 77
+    assert typed("ping", "a", "--config", str(elsewhere)) == 0
+    inside.unlink()
+    configured(home.parent, {"a": misbehaving("ok")}, "project/.mcp.json")
+    (home / "link").symlink_to(inside)
+    assert typed("ping", "a", "--config", str(home / "link")) == 77
+
+
 def test_a_call_with_a_result_as_json(home: Path, capsys: Captured) -> None:
     """client-16: one object of a fixed shape, also for an error."""
     (home / "file").write_text("content\n")
