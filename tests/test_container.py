@@ -21,7 +21,7 @@ from coretools.config.options import settings_from
 from coretools.config.settings import Limits
 from coretools.confinement import allowed_paths
 from coretools.redaction.redactor import secret_values
-from coretools.web.auth.exposure import require_safe
+from coretools.web.auth.exposure_checks import require_safe
 from coretools.web.auth.hashed_tokens import create_token, read_tokens
 from coretools.web.common.config import CONFIG_VARIABLE, VARIABLES, Config, read_config
 from coretools.web.service import END_SECONDS

@@ -99,7 +99,7 @@ class Assembly:
 
     def extensions(self, questions: "QuestionFactory") -> "tuple[Extension, ...]":
         """Return the protocol extensions: tasks and views. `questions` are those of the server."""
-        from coretools.protocol.apps import BUILT_IN_VIEWS, Views
+        from coretools.protocol.mcp_apps import BUILT_IN_VIEWS, Views
         from coretools.protocol.tasks.extension import TaskExtension  # imported late: needs the SDK
 
         tasks = TaskExtension(self.catalog, self.dispatcher, self.tasks, limits=self.limits, questions=questions)

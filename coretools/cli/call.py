@@ -10,8 +10,8 @@ from coretools.config.commit_author import Author
 from coretools.config.settings import AskMode
 from coretools.errors import AnswerNeeded, InvalidArguments
 from coretools.operations.call import LOCAL, Capability, Level
+from coretools.questions.answer_resolution import AnswerResolution, AskChannel, ResolvedAnswer, declined_error
 from coretools.questions.kinds import AskChoice, AskChoices, AskConfirmation, AskForm, AskSecret, Missing, Question
-from coretools.questions.resolution import AnswerResolution, AskChannel, ResolvedAnswer, declined_error
 
 if TYPE_CHECKING:
     from rich.progress import Progress

@@ -19,7 +19,7 @@ RESOLVERS = ("openat2", "walk")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 AskMode = Literal["prefilled", "defaults", "elicitation", "sampling"]
-"""How questions of a command may be answered (`coretools.questions.resolution`); each mode includes those before it."""
+"""How questions of a command may be answered (`questions.answer_resolution`); each mode includes those before it."""
 
 ASK_MODES: tuple[AskMode, ...] = get_args(AskMode)
 

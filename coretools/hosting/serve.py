@@ -49,7 +49,7 @@ class ServeOptions:
     asking: Asking = field(default_factory=Asking)
     """Whom a command may ask, and how long it waits for an answer."""
     extensions: tuple[Extension, ...] = ()
-    """Protocol extensions (the SDK's class); `coretools.protocol.apps` has one for HTML views of results."""
+    """Protocol extensions (the SDK's class); `coretools.protocol.mcp_apps` has one for HTML views of results."""
     threads: int = 32
     """Plain `def` commands that run at once."""
     line_bytes: int = 16 * 1024 * 1024

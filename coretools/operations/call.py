@@ -5,8 +5,8 @@ from contextvars import ContextVar
 from typing import Any, Literal, Protocol, TypeVar
 
 from coretools.config.commit_author import Author
+from coretools.questions.answer_resolution import AnswerResolution, AskChannel, declined_error
 from coretools.questions.kinds import AskConfirmation, Question
-from coretools.questions.resolution import AnswerResolution, AskChannel, declined_error
 
 T = TypeVar("T")
 

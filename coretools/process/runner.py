@@ -30,7 +30,7 @@ from coretools.process.concurrency import AdmittedRun, ConcurrencyLimiter, shutt
 from coretools.process.fork_server.pool import SandboxPool
 from coretools.process.fork_server.start import start_sandboxed
 from coretools.process.fork_server.supervised_process import UNCERTAIN_END, SupervisedProcess
-from coretools.process.judge import require
+from coretools.process.policy_check import require
 from coretools.process.run import Completed, RunOptions
 from coretools.process.watchdog import Watchdog
 from coretools.redaction.argv import redacted_command_line

@@ -2,7 +2,7 @@
 
 In the handshake era the server sends requests while the call waits (this module). In the stateless era the call ends
 with its questions and is repeated with the answers (`coretools.protocol.round_trip_questions`), in the same form.
-`coretools.questions.resolution` decides which way a question is asked.
+`coretools.questions.answer_resolution` decides which way a question is asked.
 """
 
 import hashlib
@@ -22,14 +22,14 @@ from pydantic import ValidationError
 from coretools.config.settings import Asking
 from coretools.errors import InvalidArguments
 from coretools.operations.content import escape_surrogates
-from coretools.questions.kinds import AskChoices, AskForm, AskModel, Missing, Question
-from coretools.questions.resolution import (
+from coretools.questions.answer_resolution import (
     AskChannel,
     ResolvedAnswer,
     answer_resolution,
     declined_error,
     require_distinct_keys,
 )
+from coretools.questions.kinds import AskChoices, AskForm, AskModel, Missing, Question
 
 MAX_ATTEMPTS = 3
 """Times that a question is asked when its answers are invalid: a person may mistype, a program would never stop."""

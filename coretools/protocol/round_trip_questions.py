@@ -29,8 +29,7 @@ from coretools.protocol.live_questions import (
     request_of,
     supported_channels,
 )
-from coretools.questions.kinds import Question
-from coretools.questions.resolution import (
+from coretools.questions.answer_resolution import (
     AnswerResolution,
     AskChannel,
     ResolvedAnswer,
@@ -38,6 +37,7 @@ from coretools.questions.resolution import (
     channels_for,
     require_distinct_keys,
 )
+from coretools.questions.kinds import Question
 
 MAX_ROUND_TRIPS = 10
 """Times that one call may ask; the SDK's client has the same limit (`input_required_max_rounds`)."""

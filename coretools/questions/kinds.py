@@ -1,7 +1,7 @@
 """The kinds of questions that a command may ask, and the validation of their answers, equal on every surface.
 
 A command declares its questions with `@asks(...)` and calls `await call.ask(...)`. The surface delivers the question
-(`coretools.questions.resolution` has the order of the channels). A command must not have effects before its last
+(`coretools.questions.answer_resolution` has the order of the channels). A command must not have effects before its last
 question: in the stateless era it runs again from its start with the answers.
 """
 

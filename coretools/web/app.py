@@ -12,7 +12,7 @@ from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from coretools.protocol.process_exit import Draining
-from coretools.web.auth.exposure import allowed_hosts
+from coretools.web.auth.exposure_checks import allowed_hosts
 from coretools.web.auth.jwt_tokens import AcceptedClaims
 from coretools.web.auth.middleware import AuthMiddleware, metadata_routes, metadata_url
 from coretools.web.auth.verifiers import FailureLimiter, ReplaceableVerifier

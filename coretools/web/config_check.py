@@ -20,7 +20,7 @@ from coretools.roots.hidden_files import DenyRules
 from coretools.roots.root import RootSpec
 from coretools.roots.root_set import Roots
 from coretools.web.app import PATH
-from coretools.web.auth.exposure import allowed_hosts, is_exposed, require_safe
+from coretools.web.auth.exposure_checks import allowed_hosts, is_exposed, require_safe
 from coretools.web.auth.hashed_tokens import read_tokens
 from coretools.web.auth.issuer_keys import IssuerKeys, KeysUnavailable
 from coretools.web.common.config import Config

@@ -21,7 +21,7 @@ from coretools.operations.declare import Surface
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.protocol.process_exit import Draining
 from coretools.web.app import AppComponents, ReplaceableApp, configured_app
-from coretools.web.auth.exposure import require_safe
+from coretools.web.auth.exposure_checks import require_safe
 from coretools.web.auth.hashed_tokens import read_tokens
 from coretools.web.auth.verifiers import create_verifier
 from coretools.web.common.config import Config, LimitsSection

@@ -17,7 +17,7 @@ from coretools.errors import BadSetting
 from coretools.operations.registry import Registry
 from coretools.protocol.process_exit import Draining, ProcessExit
 from coretools.web.app import PATH, AppComponents, HttpApp
-from coretools.web.auth.exposure import require_safe
+from coretools.web.auth.exposure_checks import require_safe
 from coretools.web.auth.jwt_tokens import AcceptedClaims
 from coretools.web.auth.verifiers import create_verifier, replaceable
 from coretools.web.common.config import Config, LimitsSection, RedisSection
@@ -27,12 +27,12 @@ from coretools.web.connection.deadlines import RefusalListener, TimedProtocol, p
 from coretools.web.connection.drain import DrainMiddleware
 from coretools.web.connection.tls import tls_context, warn_of_key, warn_of_time
 from coretools.web.observability.tracing import Tracing, exporting_traces
+from coretools.web.observability_wiring import ObservabilityWiring, ServerState
 from coretools.web.reload import ConfigSource, Reloader, RunningServer
 from coretools.web.replicas.memory_stores import MemoryStores
 from coretools.web.replicas.stores import Stores
 from coretools.web.sessions.session_manager import SessionLimiter, session_limits
 from coretools.web.tenants import ServerContext, Tenants, open_tenants
-from coretools.web.wiring import ObservabilityWiring, ServerState
 
 NO_PACKAGE = "redis.url: needs the package redis, which the extra `redis` of coretools installs"
 

@@ -27,7 +27,7 @@ from coretools.operations.declare import Effect
 from coretools.operations.in_memory_services import MemoryServices
 from coretools.operations.registry import Registry
 from coretools.operations.services import Services
-from coretools.protocol.apps import View, Views
+from coretools.protocol.mcp_apps import View, Views
 from tests.checkout import TREE
 from tests.protocol.line_client import Over
 from tests.protocol.peer import ANSWER_SECONDS, HANDSHAKE, Peer

@@ -26,8 +26,8 @@ from coretools.operations.declare import Effect, resource, tool
 from coretools.operations.dispatch import Dispatcher
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
-from coretools.protocol.apps import BUILT_IN_VIEWS, IDENTIFIER, MIME_TYPE, View, Views
 from coretools.protocol.extensions import WrappingExtension
+from coretools.protocol.mcp_apps import BUILT_IN_VIEWS, IDENTIFIER, MIME_TYPE, View, Views
 from coretools.protocol.round_trip_questions import QuestionFactory
 from coretools.protocol.server import ServerInfo, ServerOptions, build_server
 

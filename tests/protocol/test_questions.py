@@ -26,6 +26,7 @@ from coretools.protocol.live_questions import form_of, request_of
 from coretools.protocol.results import ERROR_KEY
 from coretools.protocol.round_trip_questions import InMemoryUsedStates, QuestionFactory
 from coretools.protocol.server import ServerInfo, ServerOptions, build_server
+from coretools.questions.answer_resolution import AskChannel
 from coretools.questions.kinds import (
     AskChoice,
     AskChoices,
@@ -36,7 +37,6 @@ from coretools.questions.kinds import (
     AskSecret,
     AskText,
 )
-from coretools.questions.resolution import AskChannel
 from tests.protocol.unasked import unasked
 
 ERAS = ("legacy", "auto")

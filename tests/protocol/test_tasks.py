@@ -28,7 +28,7 @@ from coretools.operations.declare import Effect, asks, tool
 from coretools.operations.dispatch import Dispatcher
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
-from coretools.protocol.apps import IDENTIFIER as VIEWS
+from coretools.protocol.mcp_apps import IDENTIFIER as VIEWS
 from coretools.protocol.round_trip_questions import QuestionFactory
 from coretools.protocol.server import ServerInfo, ServerOptions, build_server
 from coretools.protocol.tasks.extension import IDENTIFIER, TaskExtension

@@ -15,6 +15,7 @@ from coretools.operations.command import Command
 from coretools.operations.declare import Effect, asks, tool
 from coretools.operations.dispatch import Dispatcher, Outcome
 from coretools.operations.registry import Registry
+from coretools.questions.answer_resolution import AnswerResolution, AskChannel, ResolvedAnswer, channels_for, example
 from coretools.questions.kinds import (
     AskChoice,
     AskChoices,
@@ -27,7 +28,6 @@ from coretools.questions.kinds import (
     Question,
     call_confirmation,
 )
-from coretools.questions.resolution import AnswerResolution, AskChannel, ResolvedAnswer, channels_for, example
 
 
 class Person(BaseModel):

@@ -8,7 +8,7 @@ import anyio
 from coretools.errors import CoreError
 from coretools.process.children.streams import InputBuffer, TerminalSize
 from coretools.process.jobs.output_store import OutputStore
-from coretools.process.jobs.screen import TerminalScreen
+from coretools.process.jobs.terminal_screen import TerminalScreen
 from coretools.process.run import Completed, RunOptions
 
 JOB_VARIABLE = "CORETOOLS_RUN"

@@ -38,8 +38,8 @@ from coretools.protocol.round_trip_questions import (
     as_input_required,
 )
 from coretools.protocol.tasks.store import InputRequest, Task, TaskAnswer, TaskStore
+from coretools.questions.answer_resolution import AskChannel, ResolvedAnswer
 from coretools.questions.kinds import Question
-from coretools.questions.resolution import AskChannel, ResolvedAnswer
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from coretools.errors import AnswerNeeded, CapabilityMissing, CommandSyntax, Inv
 from coretools.operations.call import Call, require_confirmation
 from coretools.process.children.streams import InputBuffer, TerminalSize
 from coretools.process.environment import NAME
-from coretools.process.judge import judge
+from coretools.process.policy_check import judge
 from coretools.process.run import RunOptions
 from coretools.process.runner import Runner
 from coretools.process.shell import WITHOUT_TERMINAL, shell_argv

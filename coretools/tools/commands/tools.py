@@ -17,7 +17,7 @@ from coretools.operations.declare import Effect, asks, tool
 from coretools.process.children.streams import INPUT_BUFFER_BYTES
 from coretools.process.jobs.job import Job
 from coretools.process.jobs.job_table import JobTable
-from coretools.process.jobs.screen import MAX_REDRAWN_BYTES
+from coretools.process.jobs.terminal_screen import MAX_REDRAWN_BYTES
 from coretools.questions.kinds import CONFIRM
 from coretools.redaction.redactor import Redactor
 from coretools.roots.root import Directory

@@ -14,7 +14,14 @@ from typing import NoReturn, Protocol
 import regex
 
 from coretools.errors import InvalidArguments
-from coretools.tools.search.character_class import FOUR_I, NOT_TEXT, CharacterClass, escaped, read_class, read_escape
+from coretools.tools.search.regex_character_class import (
+    FOUR_I,
+    NOT_TEXT,
+    CharacterClass,
+    escaped,
+    read_class,
+    read_escape,
+)
 
 CHARACTERS = 500
 """Longest pattern. The `regex` module builds a table for a literal in time cubic in its length, ignoring its time limit

@@ -22,7 +22,7 @@ from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import content_bytes, fitting
 from coretools.tools.execution_result import escaped_name
 from coretools.tools.search.engines import RipgrepEngine, SearchEngine, WalkEngine
-from coretools.tools.search.findings import Findings, MatchedLine, Query
+from coretools.tools.search.file_matches import Findings, MatchedLine, Query
 from coretools.tools.search.globs import glob_matcher, name_matcher
 from coretools.tools.search.ignore import beneath, runs_beneath
 from coretools.tools.search.pattern import parse_pattern

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from coretools.errors import DeadlinePassed
-from coretools.tools.search.findings import MatchedLine, cut, decode_text, matching_lines, with_context
+from coretools.tools.search.file_matches import MatchedLine, cut, decode_text, matching_lines, with_context
 from coretools.tools.search.pattern import parse_pattern
 
 

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from coretools.process.children.streams import TerminalSize
-from coretools.process.jobs.screen import MAX_REDRAWN_BYTES, TerminalScreen
+from coretools.process.jobs.terminal_screen import MAX_REDRAWN_BYTES, TerminalScreen
 
 
 def screen_text(*pieces: bytes, rows: int = 4, columns: int = 10) -> str:

@@ -12,7 +12,7 @@ from coretools.operations.dispatch import CallObserver
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.protocol.process_exit import Draining
 from coretools.redaction.redactor import Redactor, secret_values
-from coretools.web.auth.exposure import is_exposed
+from coretools.web.auth.exposure_checks import is_exposed
 from coretools.web.auth.verifiers import FailureLimiter, TokenFileVerifier
 from coretools.web.common.config import Config
 from coretools.web.common.events import CallWatchers, RequestWatcher
