@@ -7,6 +7,7 @@ from coretools.cli.arguments import is_flag, is_list, option_of
 from coretools.cli.command_runner import CommandContext
 from coretools.cli.completion_scripts import SHELLS
 from coretools.cli.global_options import LINE_OPTIONS
+from coretools.cli.mcp_options import ACTIONS
 from coretools.cli.routes import RouteMatch, Routes, leading_words, normalize
 from coretools.operations.command import Command
 from coretools.operations.completion import with_prefix
@@ -17,7 +18,7 @@ _BUILT_IN: dict[tuple[str, ...], tuple[str, ...]] = {
     ("completion",): SHELLS,
     ("policy",): ("explain", "check"),
     ("token",): ("create", "list", "revoke"),
-    ("mcp",): ("list", "tools", "call", "ping", "trust", "doctor"),
+    ("mcp",): tuple(ACTIONS),
 }
 
 

@@ -5,6 +5,7 @@ import os
 import anyio
 
 from coretools.cli.mcp_call import call
+from coretools.cli.mcp_content import list_prompts, list_resources, prompt, read
 from coretools.cli.mcp_line import Line
 from coretools.cli.mcp_listing import doctor, list_servers, list_tools, ping
 from coretools.cli.mcp_options import McpOptions
@@ -15,7 +16,18 @@ from coretools.config.logs import configure_logging
 from coretools.errors import CoreError
 from coretools.protocol.process_exit import ProcessExit, cancel_on_signal
 
-_ACTIONS = {"list": list_servers, "tools": list_tools, "call": call, "ping": ping, "trust": trust, "doctor": doctor}
+_ACTIONS = {
+    "list": list_servers,
+    "tools": list_tools,
+    "call": call,
+    "resources": list_resources,
+    "read": read,
+    "prompts": list_prompts,
+    "prompt": prompt,
+    "ping": ping,
+    "trust": trust,
+    "doctor": doctor,
+}
 
 
 def mcp(options: McpOptions) -> int:

@@ -1,7 +1,7 @@
 """One line of `coretools mcp`: which servers it may start, and the connections to them."""
 
 import shutil
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -10,7 +10,7 @@ from typing import Any
 from coretools.cli.call import CliCall
 from coretools.cli.mcp_options import MOST, McpOptions
 from coretools.cli.mcp_output import in_line
-from coretools.cli.terminal import TerminalCapabilities
+from coretools.cli.terminal import TerminalCapabilities, print_error
 from coretools.client.configuration import Configuration, ServerEntry, load_configuration
 from coretools.client.connection import Connection, ConnectionOptions
 from coretools.client.decisions import Decisions, server_digest
@@ -123,3 +123,23 @@ async def _ask_inputs(line: Line, entry: ServerEntry) -> None:
             line.options.inputs[one.id] = await CliCall(line.terminal).ask(AskSecret(key=one.id, message=message))
         else:
             line.options.inputs[one.id] = await CliCall(line.terminal).ask(AskText(key=one.id, message=message, **more))
+
+
+async def from_each(line: Line, fetch: Callable[[Connection], Awaitable[list[Any]]]) -> dict[str, list[Any]]:
+    """Fetch a list from the server that the first word names, or from all that answer; others are reported.
+
+    Raises:
+        CoreError: the server that is named gives none.
+    """
+    named = line.options.words[:1]
+    found: dict[str, list[Any]] = {}
+    async with connected(line, [line.startable(*named)] if named else line.configuration.effective) as connections:
+        for name, connection in connections.items():
+            await connection.wait_settled()
+            try:
+                found[name] = await fetch(connection)
+            except CoreError as error:
+                if named:
+                    raise
+                print_error(in_line(str(error)))
+    return found

@@ -6,7 +6,7 @@ from typing import Any
 import mcp_types as types
 
 from coretools.cli.mcp_call import find_tool
-from coretools.cli.mcp_line import Line, connected
+from coretools.cli.mcp_line import Line, connected, from_each
 from coretools.cli.mcp_output import as_json, in_line, table, tool_page
 from coretools.cli.terminal import print_error, print_text
 from coretools.client.configuration import ServerEntry
@@ -46,7 +46,7 @@ def _reason(row: Mapping[str, Any]) -> str:
 async def list_tools(line: Line) -> int:
     """Print the tools of one server or of all."""
     server, name = (*line.options.words, "", "")[:2]
-    found = await _tools(line, server)
+    found = await from_each(line, Connection.tools)
     if name:
         found = {server: [find_tool(found[server], server, name)]}
     if line.options.as_json:
@@ -57,21 +57,6 @@ async def list_tools(line: Line) -> int:
         (one, tool.name, (tool.description or "").split(". ")[0]) for one, tools in found.items() for tool in tools
     ]
     return print_text(table([("SERVER", "TOOL", "DESCRIPTION"), *cells], line.width)) if cells else 0
-
-
-async def _tools(line: Line, server: str) -> dict[str, list[types.Tool]]:
-    """Return the tools of a server, or those of all that answer."""
-    found: dict[str, list[types.Tool]] = {}
-    async with connected(line, [line.startable(server)] if server else line.configuration.effective) as connections:
-        for name, connection in connections.items():
-            await connection.wait_settled()
-            try:
-                found[name] = await connection.tools()
-            except CoreError as error:
-                if server:
-                    raise
-                print_error(in_line(str(error)))
-    return found
 
 
 def _shape(tool: types.Tool) -> dict[str, Any]:

@@ -3,14 +3,19 @@
     coretools mcp list                        all servers: state, tools, and the file that names each
     coretools mcp tools [SERVER [TOOL]]       the tools of one server or all; with a name, its arguments
     coretools mcp call SERVER TOOL [ARG ...]  call a tool: name=value, name:=JSON, name=@FILE
+    coretools mcp resources [SERVER]          the resources of one server or all, and their templates
+    coretools mcp read SERVER URI             print a resource
+    coretools mcp prompts [SERVER]            the prompts of one server or all
+    coretools mcp prompt SERVER NAME [ARG..]  print the messages of a prompt: name=value
     coretools mcp ping [SERVER ...]           whether the servers answer
     coretools mcp trust [SERVER ...]          approve servers that files of this project name
     coretools mcp doctor                      what is wrong with files, entries and servers
 
 Exit codes: 0 success; 1 the tool reported an error; 64 wrong usage, unknown server or tool; 65 arguments or result do
-not fit the tool's schema; 67 a remote server refuses the credentials; 69 a server can't be reached, or ended; 76 a
-server broke the protocol, or refused the request; 77 not trusted, or not approved; 78 wrong configuration; 124 no
-answer in time; 127 a program can't be started; 128 plus the number of the signal that ended it (Ctrl-C: 130).
+not fit the tool's schema; 66 a file of an argument, or a prompt, is not there; 67 a remote server refuses the
+credentials; 69 a server can't be reached, or ended; 76 a server broke the protocol, or refused the request; 77 not
+trusted, or not approved; 78 wrong configuration; 124 no answer in time; 127 a program can't be started; 128 plus the
+number of the signal that ended it (Ctrl-C: 130).
 """
 
 import argparse
@@ -27,6 +32,10 @@ ACTIONS: dict[str, tuple[int, int]] = {
     "list": (0, 0),
     "tools": (0, 2),
     "call": (2, MOST),
+    "resources": (0, 1),
+    "read": (2, 2),
+    "prompts": (0, 1),
+    "prompt": (2, MOST),
     "ping": (0, MOST),
     "trust": (0, MOST),
     "doctor": (0, 0),

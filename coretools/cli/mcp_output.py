@@ -55,7 +55,7 @@ def tool_page(tool: types.Tool) -> str:
 
 def result_text(result: types.CallToolResult) -> str:
     """Return the content of a result: text as it is, other blocks by their kind and size."""
-    blocks = [_block_text(block) for block in result.content]
+    blocks = [block_text(block) for block in result.content]
     if not blocks and result.structured_content is not None:
         blocks = [json.dumps(result.structured_content, ensure_ascii=False, indent=2)]
     return visible("\n".join(blocks))
@@ -90,7 +90,8 @@ def arguments_text(arguments: Mapping[str, Any]) -> str:
     return visible(text[:MAX_SHOWN]) + more or "  no arguments"
 
 
-def _block_text(block: types.ContentBlock) -> str:
+def block_text(block: types.ContentBlock) -> str:
+    """Return a block of content as text, with controls as they are; of binary content its kind and size."""
     if isinstance(block, types.TextContent):
         return block.text
     if isinstance(block, types.EmbeddedResource):

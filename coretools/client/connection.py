@@ -1,7 +1,7 @@
 """The connection to one server: its state, its tools, calls of them, and errors that name it."""
 
 import math
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,14 +16,14 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-from pydantic import ValidationError
 
 from coretools.client.configuration import ServerEntry
-from coretools.client.errors import AuthenticationRequired, ProtocolViolation, SchemaMismatch
+from coretools.client.errors import ProtocolViolation
+from coretools.client.failures import FAULTS, explained, first_leaf, origin_of
 from coretools.client.launch import Launch, LocalLaunch, RemoteLaunch
 from coretools.client.negotiation import CLIENT_INFO, LEGACY, MODERN, Era, probe
 from coretools.client.stdio import ChildTracker, LocalServer, start_local
-from coretools.errors import CoreError, DeadlinePassed, Unreachable
+from coretools.errors import CoreError, DeadlinePassed, UnknownTool, Unreachable
 from coretools.redaction.redactor import Redactor
 
 CONNECT_SECONDS = 30.0
@@ -36,12 +36,8 @@ RETRY_SECONDS = (0.5, 1.0)
 """Pauses before further attempts to reach a remote server."""
 
 MAX_PAGES = 1_000
-MAX_TOOLS = 50_000
-"""Of one server."""
-
-_LOST = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError)
-_FAULTS = (CoreError, MCPError, OSError, TimeoutError, RuntimeError, ValidationError, httpx2.HTTPError, *_LOST)
-"""What a server, its program or the network can cause. Anything else is a bug of ours and ends the process."""
+MAX_ITEMS = 50_000
+"""Of one list of a server."""
 
 
 class State(StrEnum):
@@ -125,8 +121,8 @@ class Connection:
         try:
             with self._life:
                 await self._run()
-        except* _FAULTS as group:
-            failure = _leaf(group)
+        except* FAULTS as group:
+            failure = first_leaf(group)
         self._client = None
         self.state = State.STOPPED
         if failure is not None:
@@ -140,25 +136,65 @@ class Connection:
         Raises:
             Unreachable, DeadlinePassed, ProtocolViolation: no list came.
         """
-        settings = self.entry.settings
-        found: dict[str, types.Tool] = {}
         client = self._ready_client()
         if client.server_capabilities.tools is None:
             return []
         async with self._request("tools/list", self._connect_seconds):
-            cursor: str | None = None
-            for _ in range(MAX_PAGES):
-                page = await client.list_tools(cursor=cursor)
-                found |= {tool.name: tool for tool in page.tools if tool.name not in found}
-                is_stuck = page.next_cursor is not None and page.next_cursor == cursor
-                cursor = page.next_cursor
-                if cursor is None:
-                    break
-                if is_stuck or len(found) > MAX_TOOLS:
-                    raise ProtocolViolation(f"its list of tools does not end ({len(found)} so far)")
-            else:
-                raise ProtocolViolation(f"its list of tools has more than {MAX_PAGES} pages")
-        return [tool for tool in found.values() if settings is None or settings.offers(tool.name)]
+            listed = await _all_pages(lambda cursor: client.list_tools(cursor=cursor), "tools")
+        found = {tool.name: tool for tool in reversed(listed)}  # of two with a name the first counts
+        return [tool for tool in listed if found.pop(tool.name, None) is tool and self._offers(tool.name)]
+
+    async def resources(self) -> list[types.Resource | types.ResourceTemplate]:
+        """Return the resources, and then the templates of resources.
+
+        Raises:
+            Unreachable, DeadlinePassed, ProtocolViolation: no list came.
+        """
+        client = self._ready_client()
+        if client.server_capabilities.resources is None:
+            return []
+        async with self._request("resources/list", self._connect_seconds):
+            listed = await _all_pages(lambda cursor: client.list_resources(cursor=cursor), "resources")
+            try:
+                return listed + await _all_pages(
+                    lambda cursor: client.list_resource_templates(cursor=cursor), "resource_templates"
+                )
+            except MCPError as error:
+                if error.code != types.METHOD_NOT_FOUND:
+                    raise
+                return listed
+
+    async def read(self, uri: str) -> types.ReadResourceResult:
+        """Read a resource.
+
+        Raises:
+            Unreachable, DeadlinePassed, ProtocolViolation: it was refused, or no answer came.
+        """
+        client = self._ready_client()
+        async with self._request(f"read {uri}", self._call_seconds):
+            return await client.read_resource(uri)
+
+    async def prompts(self) -> list[types.Prompt]:
+        """Return the prompts.
+
+        Raises:
+            Unreachable, DeadlinePassed, ProtocolViolation: no list came.
+        """
+        client = self._ready_client()
+        if client.server_capabilities.prompts is None:
+            return []
+        async with self._request("prompts/list", self._connect_seconds):
+            return await _all_pages(lambda cursor: client.list_prompts(cursor=cursor), "prompts")
+
+    async def prompt(self, name: str, arguments: dict[str, str]) -> types.GetPromptResult:
+        """Return the messages of a prompt.
+
+        Raises:
+            Unreachable, DeadlinePassed, ProtocolViolation: it was refused, or no answer came.
+        """
+        client = self._ready_client()
+        async with self._request(f"prompt {name}", self._call_seconds):
+            return await client.get_prompt(name, arguments)
 
     async def call(
         self, tool: str, arguments: dict[str, Any], on_progress: ProgressFnT | None = None
@@ -167,12 +203,13 @@ class Connection:
 
         Raises:
             Unreachable: the connection was lost. DeadlinePassed: no answer in time. SchemaMismatch: the result does
-                not fit the tool's schema. ProtocolViolation: the server refused the request.
+                not fit the tool's schema. ProtocolViolation: the server refused the request. UnknownTool: the
+                configuration excludes the tool.
         """
-        settings = self.entry.settings
-        seconds = self._options.call_seconds or (settings and settings.call_seconds) or CALL_SECONDS
         client = self._ready_client()
-        async with self._request(f"call {tool}", seconds):
+        if not self._offers(tool):
+            raise UnknownTool(f"server {self.name!r}: {self.entry.place.path} excludes the tool {tool!r}")
+        async with self._request(f"call {tool}", self._call_seconds):
             return await client.call_tool(tool, arguments, progress_callback=on_progress)
 
     async def ping(self) -> None:
@@ -192,6 +229,14 @@ class Connection:
     def _connect_seconds(self) -> float:
         settings = self.entry.settings
         return self._options.connect_seconds or (settings and settings.connect_seconds) or CONNECT_SECONDS
+
+    @property
+    def _call_seconds(self) -> float:
+        settings = self.entry.settings
+        return self._options.call_seconds or (settings and settings.call_seconds) or CALL_SECONDS
+
+    def _offers(self, tool: str) -> bool:
+        return self.entry.settings is None or self.entry.settings.offers(tool)
 
     def _ready_client(self) -> Client:
         if self._client is None:
@@ -225,7 +270,7 @@ class Connection:
                 try:
                     await self._serve(nullcontext(server.streams), chosen, deadline)
                 except* MCPError as group:
-                    error = _leaf(group)
+                    error = first_leaf(group)
                     is_modern = isinstance(error, MCPError) and error.code == types.UNSUPPORTED_PROTOCOL_VERSION
                     if not (chosen.is_guess and is_modern):
                         raise
@@ -305,14 +350,14 @@ class Connection:
                 yield
         except* TimeoutError:
             failure = DeadlinePassed(f"{doing}: no answer within {seconds:g} s")
-        except* _FAULTS as group:
-            failure = _leaf(group)
+        except* FAULTS as group:
+            failure = first_leaf(group)
         if failure is not None:
             raise await self._translated(failure, doing) from failure
 
     async def _translated(self, error: BaseException, doing: str) -> CoreError:
         """Return the error of a server as one that names it."""
-        kind, text = _explained(error, self._exchange.status)
+        kind, text = explained(error, self._exchange.status)
         if isinstance(error, httpx2.TransportError):
             text = f"can't be reached at {self._address}: {text}"
         if kind is Unreachable and self._local is not None and not isinstance(error, CoreError | OSError):
@@ -323,40 +368,20 @@ class Connection:
         return kind(self._redactor.text(prefix + text.removeprefix(f"{doing}: ")))
 
 
-def origin_of(url: str) -> str:
-    """Return the part of a URL that holds no secrets: scheme, host and port."""
-    parts = httpx2.URL(url)
-    return f"{parts.scheme}://{parts.host}" + (f":{parts.port}" if parts.port else "")
+async def _all_pages(fetch: Callable[[str | None], Awaitable[Any]], items: str) -> list[Any]:
+    """Return what all pages of a list hold.
 
-
-_BY_CODE: dict[int, tuple[type[CoreError], str]] = {
-    types.CONNECTION_CLOSED: (Unreachable, "the connection was lost"),
-    types.REQUEST_TIMEOUT: (DeadlinePassed, "no answer in time"),
-}
-
-
-def _explained(error: BaseException, status: int) -> tuple[type[CoreError], str]:
-    """Return the kind of an error and its sentence."""
-    if status in (401, 403) and not isinstance(error, CoreError):
-        return AuthenticationRequired, f"refuses the credentials (HTTP {status}); set `headers` in its entry"
-    if isinstance(error, CoreError):
-        return type(error), str(error)
-    if isinstance(error, MCPError):
-        refused = (ProtocolViolation, f"refused the request: {error.message} ({error.code})")
-        return _BY_CODE.get(error.code, refused)
-    if isinstance(error, ValidationError):
-        fault = error.errors()[0]
-        where = ".".join(map(str, fault["loc"]))
-        return ProtocolViolation, f"sent an answer that the protocol does not allow: {where}: {fault['msg']}"
-    if isinstance(error, RuntimeError):
-        return SchemaMismatch, str(error).splitlines()[0][:500]
-    text = "the connection was lost" if isinstance(error, _LOST) else str(error).strip() or type(error).__name__
-    return Unreachable, text
-
-
-def _leaf(group: BaseExceptionGroup[Any]) -> BaseException:
-    """Return the first error that is no group."""
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
+    Raises:
+        ProtocolViolation: it does not end.
+    """
+    found: list[Any] = []
+    cursor: str | None = None
+    for _ in range(MAX_PAGES):
+        page = await fetch(cursor)
+        found += getattr(page, items)
+        if page.next_cursor is None:
+            return found
+        if page.next_cursor == cursor or len(found) > MAX_ITEMS:
+            break
+        cursor = page.next_cursor
+    raise ProtocolViolation(f"its list of {items} does not end ({len(found)} so far)")

@@ -235,6 +235,46 @@ def test_an_input_is_asked_for_or_given(home: Path, capsys: Captured) -> None:
         assert "secret-word" not in person.output
 
 
+@pytest.mark.parametrize(
+    ("words", "code", "out", "err"),
+    [
+        ("resources", 0, "note://a       \\x1b]0;owned", "server 'exits': it ended"),
+        ("resources c", 0, "note://{name}  any", ""),
+        ("read c note://a", 0, "text \\x1b]0;owned", ""),
+        ("read ok note://a", 76, "", "server 'ok': read note://a: refused the request: unknown method"),
+        ("prompts c", 0, "ask     about [style]", ""),
+        ("prompt c ask about=x", 0, "user: Explain \\x1b]0;owned", ""),
+        ("prompt c ask", 64, "", "prompt 'ask': missing: about"),
+        ("prompt c ask x", 64, "", "'x': write name=value"),
+        ("prompt c as", 66, "", "server 'c' has no prompt 'as'; did you mean ask?"),
+        ("read c note://a --output json", 0, '"text": "text \\u001b]0;owned', ""),
+        ("prompt c ask about=x --output json", 0, '"text": "Explain \\u001b]0;owned', ""),
+        ("prompts --output json", 0, '"name": "ask"', ""),
+    ],
+)
+def test_resources_and_prompts_are_listed_and_read(
+    home: Path, capfd: pytest.CaptureFixture[str], words: str, code: int, out: str, err: str
+) -> None:
+    """client-19: of one server or all; servers without any have none."""
+    configured(home, {"c": misbehaving("content"), "ok": misbehaving("ok"), "exits": misbehaving("exits")})
+    assert typed(*words.split()) == code
+    printed = capfd.readouterr()
+    assert out in printed.out
+    assert err in printed.err
+    assert "\x1b" not in printed.out + printed.err
+
+
+def test_a_binary_resource_goes_to_a_pipe_as_it_is(home: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    """client-19: not to a terminal."""
+    configured(home, {"c": misbehaving("content")})
+    assert typed("read", "c", "note://blob") == 0
+    assert capfdbinary.readouterr().out == b"\0\xff\x1b[2J"
+    words = (*STARTS, "mcp", "read", "c", "note://blob")
+    with terminal(*words, cwd=home, environment={"HOME": str(home)}) as person:
+        assert person.end() == 0
+    assert person.output == "[image/x, 6 bytes]\r\n"
+
+
 def test_ctrl_c_cancels_the_call_on_the_server(home: Path) -> None:
     """client-9, client-16"""
     events = EventLog(home)

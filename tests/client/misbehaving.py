@@ -20,6 +20,21 @@ EVIL = "\x1b]0;owned\x07\x1b[2J\u202e\x9b31m"
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 
 
+CONTENT: dict[str, Any] = {
+    "resources/list": {"resources": [{"uri": "note://a", "name": "a", "description": EVIL}]},
+    "resources/templates/list": {"resourceTemplates": [{"uriTemplate": "note://{name}", "name": "any"}]},
+    "resources/read": {"contents": [{"uri": "note://a", "text": f"text {EVIL}"}]},
+    "prompts/list": {
+        "prompts": [{"name": "ask", "arguments": [{"name": "about", "required": True}, {"name": "style"}]}]
+    },
+    "prompts/get": {"messages": [{"role": "user", "content": {"type": "text", "text": f"Explain {EVIL}"}}]},
+}
+
+
+def offers() -> dict[str, Any]:
+    return {"tools": {}, "resources": {}, "prompts": {}} if WAY == "content" else {"tools": {}}
+
+
 def send(message: Any) -> None:
     sys.stdout.write(json.dumps(message) + "\n")
     sys.stdout.flush()
@@ -83,8 +98,12 @@ def handle(message: dict[str, Any]) -> None:
         info = {"name": WAY, "version": "1"}
         answer(
             number,
-            {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}, "serverInfo": info},
+            {"protocolVersion": params["protocolVersion"], "capabilities": offers(), "serverInfo": info},
         )
+    elif WAY == "content" and params.get("uri") == "note://blob":
+        answer(number, {"contents": [{"uri": "note://blob", "mimeType": "image/x", "blob": "AP8bWzJK"}]})
+    elif WAY == "content" and method in CONTENT:
+        answer(number, CONTENT[method])
     elif method == "tools/list":
         endless = {"nextCursor": "again"} if WAY == "endless" else {}
         answer(number, {"tools": tools(), **endless})
