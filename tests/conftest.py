@@ -5,11 +5,16 @@ Values that a test passes to `figure` are printed at the end of the report, whic
 
 import gc
 import logging
+import os
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from coretools.config.logs import OWN_LOGGERS, VERBOSE_LOGGERS
+from tests.variables import NO_LOGIN_SHELL
+
+os.environ.update(NO_LOGIN_SHELL)
+"""Servers inherit it. A test of the login shell sets it to 1 for its own."""
 
 Figure = Callable[[str], None]
 PRINTED = "figure"

@@ -4,6 +4,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+NO_LOGIN_SHELL = {"CORETOOLS_LOGIN_PATH": "0"}
+"""For every server of the tests, which otherwise would wait for the profile of whoever runs them, and give commands the
+PATH that it makes."""
+
 
 @contextmanager
 def variables(**values: str | None) -> Iterator[None]:

@@ -13,6 +13,7 @@ from coretools.client.configuration import load_configuration
 from coretools.client.connection import Connection, ConnectionOptions
 from coretools.client.hub import open_hub
 from tests.checkout import TREE
+from tests.variables import NO_LOGIN_SHELL
 
 WAIT_SECONDS = 30.0
 
@@ -25,7 +26,7 @@ def workstation(root: Path) -> dict[str, Any]:
     return {
         "command": sys.executable,
         "args": ["-P", "-m", "servers.workstation", "--log-level", "error", str(root)],
-        "env": {"PYTHONPATH": str(TREE)},
+        "env": {"PYTHONPATH": str(TREE), **NO_LOGIN_SHELL},
     }
 
 

@@ -8,6 +8,7 @@ from mcp_types import CallToolResult, TextContent
 
 from tests.checkout import TREE
 from tests.clients.calls import CALLS, COMMAND, REFUSED, SETS, WORKSTATION
+from tests.variables import NO_LOGIN_SHELL
 
 
 def text_of(result: CallToolResult) -> str:
@@ -15,7 +16,7 @@ def text_of(result: CallToolResult) -> str:
 
 
 def workstation(root: Path) -> StdioServerParameters:
-    return StdioServerParameters(command=COMMAND, args=[*WORKSTATION, str(root)], cwd=TREE)
+    return StdioServerParameters(command=COMMAND, args=[*WORKSTATION, str(root)], env=NO_LOGIN_SHELL, cwd=TREE)
 
 
 def test_every_tool_set_is_called() -> None:

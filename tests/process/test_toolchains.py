@@ -122,7 +122,8 @@ def profile(home: Path, text: str) -> None:
 def served(home: Path, *words: str, tier: str = "full", root: Path | None = None, **environment: str) -> Iterator[Peer]:
     """A server as a desktop client starts it, with this home and a root in it."""
     unset = dict.fromkeys(("CARGO_HOME", "RUSTUP_HOME", "PYENV_ROOT", "GOPATH", "NVM_DIR", "JAVA_HOME"), "")
-    variables = {**unset, "HOME": str(home), "PATH": SHORT, "XDG_CACHE_HOME": str(home / ".cache"), **environment}
+    ours = {"HOME": str(home), "PATH": SHORT, "XDG_CACHE_HOME": str(home / ".cache"), "CORETOOLS_LOGIN_PATH": "1"}
+    variables = {**unset, **ours, **environment}
     with peer(root or home / "work" / "project", *words, environment=variables, before=TIERS[tier]) as client:
         client.start_session()
         yield client
