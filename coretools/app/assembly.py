@@ -41,6 +41,7 @@ from coretools.tools.commands.tools import CommandTools
 from coretools.tools.diagnostics import Diagnostics
 from coretools.tools.failure_explanations import NetworkPolicy
 from coretools.tools.filesystem.tools import FilesystemTools, large_read_slots
+from coretools.tools.git.change_tools import GitChangeTools
 from coretools.tools.git.tools import GitTools
 from coretools.tools.search.tools import SearchTools
 from coretools.tools.tier_restrictions import TierRestrictions
@@ -301,28 +302,24 @@ def output_redactor(settings: Settings, environment: Mapping[str, str]) -> Redac
 def _own_registry(resources: _Resources, settings: Settings, runs: JobTable) -> Registry:
     """Register every built-in tool set, in the order in which tools are listed."""
     roots, runner, confined_threads = resources.roots, resources.runner, resources.confined_threads
-    redactor = resources.redactor
+    redactor, limits = resources.redactor, settings.limits
     registry = Registry(policy=settings.policy.tools)
     registry.context("git", summary="the git repositories beneath the roots")
     registry.context("ci", summary="build, test and restore a project by its own build system")
-    registry.add_set("filesystem", FilesystemTools(roots, settings.limits, large_reads=resources.shared.large_reads))
-    registry.add_set("search", SearchTools(roots, runner, settings.limits, confined_threads=confined_threads))
-    registry.add_set(
-        "git", GitTools(roots, runner, settings.limits, confined_threads=confined_threads), context=("git",)
-    )
+    registry.add_set("filesystem", FilesystemTools(roots, limits, large_reads=resources.shared.large_reads))
+    registry.add_set("search", SearchTools(roots, runner, limits, confined_threads=confined_threads))
+    git = GitTools(roots, runner, limits, confined_threads=confined_threads)
+    for tool_set in (git, GitChangeTools(git.repositories)):
+        registry.add_set("git", tool_set, context=("git",))
     network = NetworkPolicy.of(settings.policy.confinement)
     closed = TierRestrictions.of(settings.policy.confinement, roots)
     explanations = explanations_of(roots, runner, network, closed)
-    ci = CiTools(roots, runs, settings.limits, redactor=redactor, explanations=explanations, network=network)
+    ci = CiTools(roots, runs, limits, redactor=redactor, explanations=explanations, network=network)
     registry.add_set("ci", ci, context=("ci",))
     approvals = resources.sandbox_pool.network.approvals
-    commands = CommandTools(
-        roots, runs, settings.limits, redactor=redactor, approvals=approvals, explanations=explanations
-    )
+    commands = CommandTools(roots, runs, limits, redactor=redactor, approvals=approvals, explanations=explanations)
     registry.add_set("commands", commands)
-    diagnostics = Diagnostics(
-        roots, runner, settings.limits, confined_threads=confined_threads, network=network, closed=closed
-    )
+    diagnostics = Diagnostics(roots, runner, limits, confined_threads=confined_threads, network=network, closed=closed)
     registry.add_set("diagnostics", diagnostics)
     return registry
 

@@ -1,4 +1,4 @@
-"""Inspect and read the entries of an open directory, one name at a time, links never followed.
+"""Inspect, read, create and remove the entries of an open directory, one name at a time, links never followed.
 
 For the server's own decisions ("what is this repository made of?"), not for answers: deny globs are not applied, so
 nothing read through this module may be shown to a caller. The directory was opened beneath a root; a single name
@@ -9,7 +9,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import TracebackType
 
 from coretools.errors import (
@@ -84,6 +84,8 @@ DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PIN = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
 
+_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
 
 def entry_kinds(directory: int) -> dict[str, str]:
     """Name and kind ("file", "directory", "link", "socket", "other") of every entry of a directory.
@@ -152,6 +154,24 @@ def read_file(directory: int, name: str, *, limit_bytes: int) -> bytes:
     if len(data) > limit_bytes:
         raise TooLarge(f"{name}: more than {limit_bytes} bytes")
     return data
+
+
+def create_file(directory: int, name: str, data: bytes) -> None:
+    """Create a file with this content. Nothing is replaced, and no link is followed.
+
+    Raises:
+        AlreadyExists, PermissionRefused, InputOutput.
+    """
+    with translate_errors(name):
+        file = os.open(name, _NEW_FILE, 0o666, dir_fd=directory)
+        with open(file, "wb") as stream:
+            stream.write(data)
+
+
+def remove_file(directory: int, name: str) -> None:
+    """Remove a file or a link; nothing happens if there is none."""
+    with translate_errors(name), suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=directory)
 
 
 @contextmanager

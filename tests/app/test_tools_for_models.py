@@ -31,7 +31,8 @@ LIMIT = re.compile(
     r"\b(?:not|nothing|no|never|without|only|one|whole|exact|all|missing|parts?|local|undone|[Dd]efault|up to|most)\b"
 )
 PURPOSE = re.compile(
-    r"(?:Build|Commit|Create|Delete|End|Find|Give|Install|List|Move|Name|Read|Replace|Report|Run|Show|Stage|Tell|Wait)\b"
+    r"(?:Apply|Build|Commit|Create|Delete|End|Find|Give|Install|List|Merge|Move|Name|Read|Replace|Report|Restore|Run"
+    r"|Show|Stage|Stash|Switch|Tell|Wait)\b"
 )
 
 
@@ -95,6 +96,15 @@ def faults_of(tool: dict[str, Any], others: set[str]) -> Iterator[str]:
 
 def test_every_tool_says_what_it_is_for_its_limits_and_its_neighbour(tools: dict[str, dict[str, Any]]) -> None:
     """workstation-24: in few words, and nothing of it twice."""
+    found = {name: list(faults_of(tool, tools.keys() - {name})) for name, tool in tools.items()}
+    assert {name: faults for name, faults in found.items() if faults} == {}
+
+
+def test_tools_of_the_profile_all_say_it_too(project: Path) -> None:
+    """workstation-24: they are read by models as well."""
+    with peer(project, "--profile", "all") as client:
+        client.start_session()
+        tools = {tool["name"]: tool for tool in client.ask("tools/list")["result"]["tools"]}
     found = {name: list(faults_of(tool, tools.keys() - {name})) for name, tool in tools.items()}
     assert {name: faults for name, faults in found.items() if faults} == {}
 

@@ -50,10 +50,12 @@ async def test_each_profile_lists_its_own_tools(tmp_path: Path) -> None:
                     await client.call_tool("run_command", {"command": "true"})
     building = ["ci_build", "ci_test", "ci_restore"]
     runs = ["wait_run", "read_run", "list_runs"]
-    assert found["read"] == [name for name in read_only if name not in runs]
+    more = ["git_show", "git_blame", "git_conflicts"]
+    assert found["read"] == [name for name in read_only if name not in (*runs, *more)]
     assert found["ci"] == [name for name in found["all"] if name in found["read"] or name in building]
     assert set(found["dev"]) > {*found["ci"], "edit_file", "git_commit", "run_command", "stop_run", *runs}
-    assert set(found["all"]) >= set(found["dev"])
+    assert set(found["all"]) >= {*found["dev"], *more}
+    assert set(found["dev"]).isdisjoint(more)
 
 
 def _reads(tool: types.Tool) -> bool:

@@ -32,6 +32,8 @@ class Checkout:
     """Whether git runs in a confined thread at all, as far as is known by now."""
     environment: Mapping[str, str]
     """Variables that tell git every location, so that it searches for none."""
+    git_handle: int
+    """The git directory, open."""
     git_path: str
     """Absolute path of the git directory."""
     common_path: str

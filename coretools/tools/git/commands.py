@@ -77,6 +77,8 @@ _WITHHELD = Excerpt(b"failed; its message may quote configuration outside the ro
 _COMMIT = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64}) commit [0-9]+")
 """How git describes a commit: object name, type and size."""
 
+_OBJECT = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64}) (commit|tag|tree|blob) [0-9]+")
+
 
 class Git:
     """Runs git; every call ends at the deadline of the limits."""
@@ -177,6 +179,25 @@ class Git:
             commits.append(found[1].decode("ascii"))
         return commits
 
+    async def objects(self, checkout: Checkout, *revisions: str) -> list[tuple[str, str]]:
+        """Resolve revisions to objects of any kind: the hexadecimal name and the type ("commit", "tag", ...) of each.
+
+        Raises:
+            InvalidArguments: not a revision. NotFound: no such object.
+        """
+        for revision in revisions:
+            check_revision(revision)
+        stdin = "".join(f"{revision}\n" for revision in revisions).encode()
+        output = (await self.run(checkout, "cat-file", "--batch-check", stdin=stdin)).stdout
+        lines = iter((output.head + output.tail).split(b"\n"))
+        found = []
+        for revision in revisions:
+            match = _OBJECT.fullmatch(next(lines, b""))
+            if match is None:
+                raise NotFound(f"revision {revision!r}: names nothing in this repository")
+            found.append((match[1].decode("ascii"), match[2].decode("ascii")))
+        return found
+
     async def settings(self, checkout: Checkout, pattern: str) -> dict[str, str]:
         """Return settings whose key matches, as git reads them: the operator's files, then the repository's.
 
@@ -239,9 +260,14 @@ def require_success(completed: Completed, command: str) -> Completed:
     """
     if completed.ok:
         return completed
-    message = single_line(" ".join(completed.stderr.text().split()).removeprefix("fatal: "))[:MESSAGE_CHARACTERS]
-    ending = completed.signal or f"exit code {completed.exit_code}"
-    raise GitRefused(f"git {command}: {message or ending}", exit_code=completed.exit_code)
+    raise GitRefused(f"git {command}: {failure_message(completed)}", exit_code=completed.exit_code)
+
+
+def failure_message(completed: Completed) -> str:
+    """Return git's own message in one line, or how it ended."""
+    lines = [line for line in completed.stderr.text().split("\n") if not line.startswith("hint: ")]
+    message = single_line(" ".join(" ".join(lines).split()).removeprefix("fatal: "))[:MESSAGE_CHARACTERS]
+    return message or completed.signal or f"exit code {completed.exit_code}"
 
 
 def _withhold_stderr(completed: Completed, checkout: Checkout) -> Completed:

@@ -7,7 +7,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from coretools.errors import GitRefused, InvalidArguments, NotFound
+from coretools.config.commit_author import read_author
+from coretools.errors import BadSetting, GitRefused, InvalidArguments, NotFound
 from coretools.roots.read import kind_at
 from coretools.roots.root_set import Roots
 from coretools.tools.git.checkout import (
@@ -27,10 +28,11 @@ MESSAGE_BYTES = 1024 * 1024
 """Longest message accepted."""
 
 _STATUS = ("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=no", "--ignore-submodules=all")
-_COMMIT = ("commit", "--no-verify", "--no-gpg-sign", "--no-status", "--cleanup=whitespace", "--file=-")
+_COMMIT = ("commit", "--no-verify", "--no-gpg-sign", "--no-status", "--cleanup=whitespace")
 _FULL_NAME = ("-c", "core.abbrev=no")
 _COMMIT_OUTPUT = re.compile(
-    r"\[(?P<where>detached HEAD|\S+)(?: \(root-commit\))? (?P<commit>[0-9a-f]{40}|[0-9a-f]{64})\] (?P<summary>.*)\n"
+    r"\[(?P<where>detached HEAD|\S+)(?P<first> \(root-commit\))? "
+    r"(?P<commit>[0-9a-f]{40}|[0-9a-f]{64})\] (?P<summary>.*)\n"
 )
 _CHANGES = re.compile(r"^ (\d+ files? changed.*)$", re.MULTILINE)
 
@@ -39,23 +41,69 @@ _ROLES = ("author", "committer")
 _PARTS = ("name", "email")
 
 
-async def commit(git: Git, checkout: Checkout, message: str) -> TextResult:
+@dataclass(frozen=True, slots=True)
+class CommitOptions:
+    """How a commit is made."""
+
+    message: str
+    amend: bool = False
+    """Replace the last commit; without a message keep its message."""
+    author: str = ""
+    """Another author than the committer, as `Ada Lovelace <ada@example.com>`."""
+    fixup: str = ""
+    """A revision whose message follows `fixup!`, for a later rebase with autosquash."""
+
+
+async def commit(git: Git, checkout: Checkout, options: CommitOptions) -> TextResult:
     """Commit what is staged.
 
     Raises:
-        InvalidArguments: no message. GitRefused: nothing is staged, conflicts remain, or no author is known.
+        InvalidArguments: no message, or no author. GitRefused: nothing is staged, conflicts remain, or no author is
+            known.
     """
-    if not message.strip() or "\0" in message or len(message.encode("utf-8", "replace")) > MESSAGE_BYTES:
-        raise InvalidArguments(f"message: must have text, no NUL, and at most {MESSAGE_BYTES} bytes")
-    words = (*_FULL_NAME, *await _identity(git, checkout))
-    completed = await git.run(checkout, *_COMMIT, options=words, stdin=message.encode())
-    if not completed.ok:
+    words = await _words(git, checkout, options)
+    before = (await git.resolved(checkout, "HEAD"))[0] if options.amend else ""
+    settings = (*_FULL_NAME, *await identity(git, checkout))
+    completed = await git.run(checkout, *_COMMIT, *words, options=settings, stdin=options.message.encode())
+    if not completed.ok and not options.amend:
         await _explain_failure(git, checkout)
     made = _parse_commit(require_success(completed, "commit").stdout.text())
     where = single_line(made.branch) if made.branch else "detached HEAD"
-    lines = [f"committed {made.commit[:10]} on {where}: {single_line(made.summary)}", made.changes]
+    undo = "" if made.is_first else f"Undo: git reset --soft {before or f'{made.commit[:10]}~1'}"
+    lines = [f"committed {made.commit[:10]} on {where}: {single_line(made.summary)}", made.changes, undo]
     details = {"commit": made.commit, "branch": made.branch}
-    return answer(checkout, lines, details=details, hooks=True)
+    return answer(checkout, filter(None, lines), details=details, hooks=True)
+
+
+async def _words(git: Git, checkout: Checkout, options: CommitOptions) -> list[str]:
+    """Return the options of `git commit` for message and author."""
+    _check_message(options)
+    has_message = bool(options.message.strip())
+    words = ["--file=-"] if has_message else []
+    if options.amend:
+        words += ["--amend", *([] if has_message else ["--no-edit"])]
+    if options.fixup:
+        words.append(f"--fixup={(await git.resolved(checkout, options.fixup))[0]}")
+    if options.author:
+        try:
+            words.append(f"--author={read_author(options.author, 'by')}")
+        except BadSetting as error:
+            raise InvalidArguments(str(error)) from error
+    return words
+
+
+def _check_message(options: CommitOptions) -> None:
+    """Refuse what can't be a message, and a message too many or too few.
+
+    Raises:
+        InvalidArguments: says which.
+    """
+    has_message = bool(options.message.strip())
+    if options.fixup and (has_message or options.amend):
+        raise InvalidArguments("fixup: takes the message of that commit; leave out message and amend")
+    is_good = "\0" not in options.message and len(options.message.encode("utf-8", "replace")) <= MESSAGE_BYTES
+    if not is_good or not (has_message or options.amend or options.fixup):
+        raise InvalidArguments(f"message: must have text, no NUL, and at most {MESSAGE_BYTES} bytes")
 
 
 async def _explain_failure(git: Git, checkout: Checkout) -> None:
@@ -82,6 +130,7 @@ class _CreatedCommit:
     commit: str
     summary: str
     changes: str
+    is_first: bool
 
 
 def _parse_commit(output: str) -> _CreatedCommit:
@@ -95,10 +144,12 @@ def _parse_commit(output: str) -> _CreatedCommit:
         raise GitRefused("git commit: created a commit, but its output is in an unknown format; see git_log")
     changes = _CHANGES.search(output, found.end())
     branch = "" if found["where"] == "detached HEAD" else found["where"]
-    return _CreatedCommit(branch, found["commit"], found["summary"], changes[1] if changes else "")
+    return _CreatedCommit(
+        branch, found["commit"], found["summary"], changes[1] if changes else "", bool(found["first"])
+    )
 
 
-async def _identity(git: Git, checkout: Checkout) -> tuple[str, ...]:
+async def identity(git: Git, checkout: Checkout) -> tuple[str, ...]:
     """Return options with the identity that git would take from its configuration here, if the environment has none.
 
     It is read for each repository: many people include another address by directory (`includeIf "gitdir:~/work/"`), and
@@ -159,7 +210,7 @@ async def add(roots: Roots, git: Git, checkout: Checkout, names: Sequence[str]) 
     _require_something(roots, checkout, names, entries)
     found = _staging_plan(roots, checkout, entries)
     if found.staged:
-        await _refuse_filtered(git, checkout, [entry.path for entry in found.staged])
+        await refuse_filtered(git, checkout, [entry.path for entry in found.staged])
         stdin = b"".join(entry.path + b"\0" for entry in found.staged)
         # Not `git add`: it would stage everything beneath a name too.
         await git.output(checkout, "update-index", "--add", "--remove", "--replace", "-z", "--stdin", stdin=stdin)
@@ -204,7 +255,7 @@ def _require_something(roots: Roots, checkout: Checkout, names: Sequence[str], e
             raise NotFound(f"{prefix(checkout)}{name}: no such path; name paths as git_status shows them")
 
 
-async def _refuse_filtered(git: Git, checkout: Checkout, names: Sequence[bytes]) -> None:
+async def refuse_filtered(git: Git, checkout: Checkout, names: Sequence[bytes]) -> None:
     """Refuse files that a filter should convert: without git-lfs the file itself would be stored, not a pointer."""
     stdin = b"".join(name + b"\0" for name in names)
     output = await git.output(checkout, "check-attr", "-z", "--stdin", "filter", stdin=stdin)
@@ -222,7 +273,7 @@ async def _refuse_filtered(git: Git, checkout: Checkout, names: Sequence[bytes])
         files = listed(display_paths(checkout, filtered))
         raise GitRefused(
             f"{files}: need the filter {drivers}, and filters are not run here; "
-            "nothing was staged; stage these files with git itself"
+            "nothing was changed; use git itself for these files"
         )
 
 

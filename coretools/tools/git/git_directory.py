@@ -26,6 +26,9 @@ MAX_STORES = 32
 MAX_REFERENCES = 200_000
 """Most entries of `refs` and `logs` that are examined before a change."""
 
+OPERATION_DIRECTORIES = ("rebase-merge", "rebase-apply", "sequencer")
+"""Directories with the state of an unfinished rebase, of `git am`, and of several cherry-picks or reverts."""
+
 _HARMLESS_LINKS = frozenset({"hooks"})
 """Links that are allowed: hooks never run here, and teams share a directory of hooks through such a link."""
 
@@ -108,10 +111,13 @@ def examine_shared(roots: Roots, directory: GitDirectory, entries: dict[str, str
     return stores.borrowed
 
 
-def examine_references(directory: GitDirectory, entries: dict[str, str]) -> None:
-    """Examine every reference and reflog before a change, since git would write through a link among them."""
+def examine_changeable(directory: GitDirectory, entries: dict[str, str]) -> None:
+    """Examine what a change writes: references, reflogs, and the state of an unfinished operation.
+
+    git would write through a link among them.
+    """
     count = 0
-    for name in ("refs", "logs"):
+    for name in ("refs", "logs", *OPERATION_DIRECTORIES):
         if entries.get(name) == "directory":
             for _ in _examined_tree(directory.handle, name, directory.display_path):
                 count += 1

@@ -7,11 +7,13 @@ nothing. Nothing that is read during the check is shown to the caller.
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from enum import Enum
 from functools import partial
 
 from coretools.confinement.landlock import (
     MAKE_DIRECTORY,
     MAKE_FILE,
+    MAKE_LINK,
     READ,
     READ_FILE,
     REFER,
@@ -32,7 +34,7 @@ from coretools.tools.git.configuration import GitConfigurations
 from coretools.tools.git.git_directory import (
     GitDirectory,
     examine,
-    examine_references,
+    examine_changeable,
     examine_shared,
     open_target,
     read_pointer,
@@ -52,8 +54,20 @@ from coretools.tools.git.git_directory import (
 _FILES = WRITE_FILE | TRUNCATE | MAKE_FILE | REMOVE_FILE
 _TREE = _FILES | MAKE_DIRECTORY | REMOVE_DIRECTORY | REFER
 
+_WORK_TREE = _TREE | MAKE_LINK
+
 _TREES = ("objects", "refs", "logs", "reftable")
 """Directories of a git directory in which a commit creates files."""
+
+
+class Access(Enum):
+    """What a call does with a repository."""
+
+    READ = "read"
+    GIT_DIRECTORY = "git directory"
+    """Stage and commit: write the git directory."""
+    WORK_TREE = "work tree"
+    """Write the work tree too, and keep the state of an unfinished operation in the git directory."""
 
 
 def read_rules(
@@ -110,6 +124,7 @@ _IN_PROGRESS = {
     "MERGE_HEAD": "merge",
     "CHERRY_PICK_HEAD": "cherry-pick",
     "REVERT_HEAD": "revert",
+    "sequencer": "cherry-pick or revert",
     "BISECT_LOG": "bisect",
 }
 """Entries of a git directory that show an unfinished operation."""
@@ -124,14 +139,14 @@ class Checkouts:
         self._configurations = GitConfigurations(roots)
 
     @contextmanager
-    def opened(self, repository: str, *, change: bool = False) -> Iterator[Checkout]:
+    def opened(self, repository: str, *, access: Access = Access.READ) -> Iterator[Checkout]:
         """Open the work tree that contains the directory `repository`: the nearest one upwards, never above the root.
 
-        `change` examines every reference too, since git would write through a link among them, and requires a writable
-        root.
+        For a change every reference is examined too, since git would write through a link among them, and a writable
+        root is required.
 
         Raises:
-            NotFound: there is no repository. GitRefused: git is not run in this one. ReadOnly: `change` in a read-only
+            NotFound: there is no repository. GitRefused: git is not run in this one. ReadOnly: a change in a read-only
                 root.
         """
         with ExitStack() as stack:
@@ -147,26 +162,29 @@ class Checkouts:
                 environment["GIT_COMMON_DIR"] = common.path
                 shared = examine(common)
             borrowed = examine_shared(self._roots, common, shared, stack)
-            if change:
-                _require_writable(self._roots, directory, own, common)
-                examine_references(own, entries)
+            if access is not Access.READ:
+                _require_writable(self._roots, directory, own, common, access=access)
+                examine_changeable(own, entries)
                 if common is not own:
-                    examine_references(common, shared)
+                    examine_changeable(common, shared)
             policy = self._configurations.policy(own, common)
             handles = dict.fromkeys((directory.fd, own.handle, common.handle, *borrowed))
             rules = read_rules(self._roots, handles, policy.included, stack)
-            if change:
+            if access is not Access.READ:
                 rules += write_rules(own, entries, common, shared, stack)
+            if access is Access.WORK_TREE:
+                rules += [(directory.fd, _WORK_TREE), (own.handle, _TREE)]
             checkout = Checkout(
                 directory=directory,
                 rules=tuple(rules),
                 confined_thread=None if policy.external_includes else self._confined.confined_thread("git", rules),
                 is_confined=partial(self._confined.is_confined, "git"),
                 environment=environment,
+                git_handle=own.handle,
                 git_path=own.path,
                 common_path=common.path,
                 policy=policy,
-                hooks=_hooks(common, shared) if change else (),
+                hooks=_hooks(common, shared) if access is not Access.READ else (),
                 in_progress=next((word for name, word in _IN_PROGRESS.items() if name in entries), ""),
             )
             yield checkout
@@ -209,18 +227,21 @@ class Checkouts:
         return own, {"GIT_DIR": own.path, "GIT_WORK_TREE": "."}
 
 
-def _require_writable(roots: Roots, directory: Directory, *places: GitDirectory) -> None:
-    """Refuse a change in a read-only root. One can lie within the work tree's root: at or in its git directory."""
+def _require_writable(roots: Roots, directory: Directory, *places: GitDirectory, access: Access) -> None:
+    """Refuse a change in a read-only root. One can lie within the work tree's root: at or in its git directory.
+
+    git may write anywhere in a work tree that it changes, so none may lie in that one either.
+    """
     found = [directory.place.root, *(place.root for place in places)]
+    if access is Access.WORK_TREE:
+        found += [root for root in roots if root.path.startswith(f"{directory.path}/")]
     for place in places:
         inner = roots.split(place.path)
         found += [] if inner is None else [inner.root]
         found += [root for root in roots if root.path.startswith(f"{place.path}/")]
     for root in found:
         if not root.writable:
-            raise ReadOnly(
-                f"{directory.display_path}: the root {root.name} is read-only, so nothing is staged or committed"
-            )
+            raise ReadOnly(f"{directory.display_path}: the root {root.name} is read-only, so nothing is changed")
 
 
 def _hooks(common: GitDirectory, entries: Mapping[str, str]) -> tuple[str, ...]:

@@ -34,7 +34,27 @@ FIXED_SETTINGS: Mapping[str, str] = {
     "gc.auto": "0",
     "maintenance.auto": "false",
     "rerere.enabled": "false",
+    "checkout.workers": "1",
+    "merge.verifySignatures": "false",
     "protocol.allow": "never",
+    # Operations that would do more, or ask, than the call says.
+    "branch.autoSetupMerge": "false",
+    "branch.autoSetupRebase": "never",
+    "checkout.guess": "false",
+    "core.commentChar": "#",
+    "merge.autoStash": "false",
+    "merge.default": "text",
+    "merge.log": "false",
+    "merge.branchdesc": "false",
+    "rebase.autoSquash": "false",
+    "rebase.autoStash": "false",
+    "rebase.backend": "merge",
+    "rebase.forkPoint": "false",
+    "rebase.instructionFormat": "%s",
+    "rebase.missingCommitsCheck": "ignore",
+    "rebase.rebaseMerges": "false",
+    "rebase.updateRefs": "false",
+    "tag.forceSignAnnotated": "false",
     # Other repositories: a submodule has a configuration of its own.
     "diff.ignoreSubmodules": "all",
     "status.submoduleSummary": "false",
@@ -72,8 +92,10 @@ NEUTRAL_VALUES: Mapping[str, str] = {
     "textconv": "",
     "command": "",
     "cmd": "",
-    # merge.*, gpg.*, credential.*, submodule.*
-    "driver": "",
+    # merge.*, branch.*, gpg.*, credential.*, submodule.*
+    # An empty driver would succeed and keep our side; this one leaves a conflict.
+    "driver": "false",
+    "mergeoptions": "",
     "program": "false",
     "helper": "",
     "update": "none",
@@ -93,7 +115,7 @@ _REPORTED = frozenset({"core.fsmonitor", "core.hookspath", "core.editor", "seque
 )
 """Fixed keys that an answer reports when a repository sets them: they would run a program or read a file."""
 
-_HARMLESS = frozenset({"required", "update", "proxy"})
+_HARMLESS = frozenset({"required", "update", "proxy", "mergeoptions"})
 """Keys of NEUTRAL_VALUES that start nothing by themselves."""
 
 UNUSED_SECTIONS = frozenset(

@@ -4,107 +4,26 @@ git runs through the runner, and only in repositories that were examined first. 
 lists the settings that a repository may not impose on git.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import ExitStack, asynccontextmanager
-from dataclasses import replace
-from functools import partial
+from collections.abc import Mapping
 from typing import Annotated
 
-from anyio import CapacityLimiter, move_on_after, to_thread
 from pydantic import Field
 
 from coretools.config.settings import Limits
 from coretools.confinement.confined_thread import ConfinedThreadPool
-from coretools.errors import GitRefused, InvalidArguments
+from coretools.errors import InvalidArguments
 from coretools.operations.completion import MAX_VALUES, Completes
 from coretools.operations.declare import Aliases, Effect, tool
-from coretools.process.confined_runner import ConfinedRunner
 from coretools.process.runner import Runner
-from coretools.roots.file_version import is_harmless_to_open
 from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import cut_line, fitting
-from coretools.tools.git.checkout import Checkout, git_names
-from coretools.tools.git.commands import Git
-from coretools.tools.git.commit import add, commit
-from coretools.tools.git.git_directory import unusable
+from coretools.tools.git.checkout import git_names
+from coretools.tools.git.commit import CommitOptions, add, commit
 from coretools.tools.git.history import DiffOptions, diff, head, log
-from coretools.tools.git.open_checkout import Checkouts, file_rules
-from coretools.tools.git.policy import external_overrides
+from coretools.tools.git.open_checkout import Access
 from coretools.tools.git.porcelain import read_records, read_status, single_line
+from coretools.tools.git.repositories import Repositories
 from coretools.tools.git.results import StatusResult, TextResult, answer, branch_lines
-
-# A repository may include configuration files outside the roots; git reads them in any case. It need not be hostile:
-# GitHub's runners keep credentials this way (actions/checkout from v6 on: `includeIf.gitdir:*.path` names
-# `$RUNNER_TEMP/git-credentials-*.config`). The names of their keys are listed, never a value. Keys that run programs
-# are overridden as in the repository's own configuration, keys that none of our commands reads are ignored, and any
-# other key makes the repository unusable. Not even the names may be shown: a token can be part of one
-# (`url.https://TOKEN@host/.insteadOf`), and git 2.39 takes a file of one word for a key of that name.
-
-MAX_FILES = 16
-"""Most files outside the roots that one repository may include; actions/checkout names two."""
-
-FILE_BYTES = 1024 * 1024
-"""Largest of them, as for the repository's own configuration."""
-
-PROBE_SECONDS = 5.0
-"""Deadline for checking the files, and again for git's answer; ordinarily both take 2 ms."""
-
-_UNSTABLE_TREES = ("proc", "sys", "dev")
-"""Files there may differ from one reading to the next: `/dev/stdin` is the message of a commit."""
-
-
-async def with_external_includes(
-    git: Git, confined: ConfinedRunner, checkout: Checkout, threads: CapacityLimiter
-) -> Checkout:
-    """Return the checkout with its external includes neutralised and readable for git.
-
-    Raises:
-        GitRefused: a file is not known to be harmless. The message is the same for all reasons: it must reveal nothing.
-    """
-    files = checkout.policy.external_includes
-    if not files:
-        return checkout
-    overrides = None
-    if len(files) <= MAX_FILES and not any(_first_component(file) in _UNSTABLE_TREES for file in files):
-        overrides = await _overrides(git, checkout, files, threads)
-    if overrides is None:
-        raise unusable(
-            checkout.policy.included_by,
-            "includes a file outside the roots that is not known to be harmless (only credentials and the like are); "
-            "remove this key, or make the directory of the file a root (read-only is enough)",
-        )
-    enclose = partial(confined.confined_thread, "git", (*checkout.rules, *file_rules(files)))
-    return replace(
-        checkout,
-        confined_thread=await to_thread.run_sync(enclose, limiter=threads),
-        policy=replace(checkout.policy, overrides=(*checkout.policy.overrides, *overrides)),
-    )
-
-
-async def _overrides(
-    git: Git, checkout: Checkout, files: Sequence[str], threads: CapacityLimiter
-) -> tuple[str, ...] | None:
-    # git would block on a FIFO, and consume what another reader waits for.
-    are_harmless = False
-    with move_on_after(PROBE_SECONDS):
-        check = partial(_are_harmless, files)
-        are_harmless = await to_thread.run_sync(check, limiter=threads, abandon_on_cancel=True)
-    if not are_harmless:
-        return None
-    try:
-        names = await git.key_names(checkout, files, timeout_seconds=PROBE_SECONDS)
-    except GitRefused:
-        return None
-    return external_overrides(names)
-
-
-def _are_harmless(files: Sequence[str]) -> bool:
-    return all(is_harmless_to_open(file, limit_bytes=FILE_BYTES) for file in files)
-
-
-def _first_component(path: str) -> str:
-    return next((part for part in path.split("/") if part not in ("", ".")), "")
-
 
 _STATUS = ("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--ignore-submodules=all")
 
@@ -125,11 +44,9 @@ class GitTools:
 
     def __init__(self, roots: Roots, runner: Runner, limits: Limits, *, confined_threads: ConfinedThreadPool) -> None:
         self._roots = roots
-        self._limits = limits
-        self._confined = ConfinedRunner(runner, confined_threads)
-        self._git = Git(runner, self._confined, limits)
-        self._checkouts = Checkouts(roots, self._confined)
-        self._threads = CapacityLimiter(limits.threads)
+        self.repositories = Repositories(roots, runner, limits, confined_threads=confined_threads)
+        self._git = self.repositories.git
+        self._opened = self.repositories.opened
 
     @tool(Effect.READ, structured=True, title="Git status")
     async def git_status(self, repository: Repository = ".") -> StatusResult:
@@ -228,23 +145,20 @@ class GitTools:
         repository: Repository = ".",
     ) -> TextResult:
         """Stage changes for git_commit; never ignored files."""
-        async with self._opened(repository, change=True) as checkout:
+        async with self._opened(repository, access=Access.GIT_DIRECTORY) as checkout:
             return await add(self._roots, self._git, checkout, git_names(self._roots, checkout, paths))
 
-    @tool(Effect.ADD, title="Git commit")
+    @tool(Effect.CHANGE, title="Git commit")
     async def git_commit(
         self,
-        message: Annotated[str, Field(description="Message"), Aliases("commit_message")],
+        message: Annotated[str, Field(description="Message"), Aliases("commit_message")] = "",
         repository: Repository = ".",
+        *,
+        amend: Annotated[bool, Field(description="Replace the last")] = False,
+        by: Annotated[str, Field(description="Author, if another"), Aliases("author")] = "",
+        fixup: Annotated[str, Field(description="Of this")] = "",
     ) -> TextResult:
         """Commit what git_add staged. No hooks, no signature."""
-        async with self._opened(repository, change=True) as checkout:
-            return await commit(self._git, checkout, message)
-
-    @asynccontextmanager
-    async def _opened(self, repository: str, *, change: bool = False) -> AsyncIterator[Checkout]:
-        """Open and examine a checkout in a worker thread: its file system may be slow."""
-        with ExitStack() as stack:
-            opening = self._checkouts.opened(repository, change=change)
-            checkout = await to_thread.run_sync(stack.enter_context, opening, limiter=self._threads)
-            yield await with_external_includes(self._git, self._confined, checkout, self._threads)
+        options = CommitOptions(message=message, amend=amend, author=by, fixup=fixup)
+        async with self._opened(repository, access=Access.GIT_DIRECTORY) as checkout:
+            return await commit(self._git, checkout, options)

@@ -118,6 +118,7 @@ async def test_a_commit_reports_its_id_branch_and_summary(tmp_path: Path) -> Non
     assert answer.text().splitlines() == [
         f"committed {commit[:10]} on main: Summary of it",
         "1 file changed, 1 insertion(+), 1 deletion(-)",
+        f"Undo: git reset --soft {commit[:10]}~1",
     ]
     assert answer.facts().items() >= {"commit": commit, "branch": "main"}.items()
     body = world.git("log", "-1", "--format=%an <%ae> %cn%n%B")
@@ -150,6 +151,7 @@ async def test_a_commit_is_reported_whatever_its_branch_and_summary_contain(tmp_
     assert answer.text().splitlines() == [
         f"committed {commit[:10]} on {branch}: {message.splitlines()[0]}",
         "1 file changed, 1 insertion(+), 1 deletion(-)",
+        f"Undo: git reset --soft {commit[:10]}~1",
     ]
 
 

@@ -28,7 +28,7 @@ from coretools.roots.root import RootSpec
 from coretools.roots.root_set import Roots
 from coretools.tools.git.commands import ANYWHERE
 from coretools.tools.git.git_directory import GitDirectory
-from coretools.tools.git.open_checkout import read_rules, write_rules
+from coretools.tools.git.open_checkout import Access, read_rules, write_rules
 from tests.checkout import TREE
 from tests.protocol.peer import HANDSHAKE, Peer
 from tests.roots.test_race import swapped
@@ -165,6 +165,23 @@ async def test_a_change_writes_beneath_the_git_directory_only(tmp_path: Path) ->
         await git("checkout", "-f", "HEAD~1")
     assert {path: content for path, content in _files(world.root).items() if "/.git/" not in path} == tree
     assert "x" in world.git("log", "--format=%s", "main")
+
+
+@needs_landlock
+@pytest.mark.parametrize("access", [Access.GIT_DIRECTORY, Access.WORK_TREE])
+async def test_a_change_of_the_work_tree_writes_there_and_nowhere_else(tmp_path: Path, access: Access) -> None:
+    """git-changes-14."""
+    world = World(tmp_path).filled()
+    (world.root / "beside").mkdir()
+    async with world.tools() as tools, tools.repositories.opened("work", access=access) as checkout:
+        git = tools.repositories.git
+        written = await git.run(checkout, "diff", "--no-ext-diff", "--output=written", "HEAD~1")
+        assert written.ok is (access is Access.WORK_TREE), written.stderr.text()
+        for place in ("../beside/file", str(world.outside / "file"), "../file"):
+            assert not (await git.run(checkout, "diff", "--no-ext-diff", f"--output={place}", "HEAD~1")).ok
+    assert (world.repository / "written").exists() is (access is Access.WORK_TREE)
+    assert not list((world.root / "beside").iterdir())
+    assert not (world.root / "file").exists()
 
 
 @needs_landlock

@@ -94,7 +94,7 @@ def test_random_configurations_read_as_git_reads_them(tmp_path: Path) -> None:
         ("filter.x.required", "filter.x.required=false"),
         ("diff.x.textconv", "diff.x.textconv="),
         ("diff.x.command", "diff.x.command="),
-        ("merge.x.driver", "merge.x.driver="),
+        ("merge.x.driver", "merge.x.driver=false"),
         ("gpg.x.program", "gpg.x.program=false"),
         ("submodule.x.update", "submodule.x.update=none"),
         ("remote.x.uploadpack", "remote.x.uploadpack=false"),

@@ -17,10 +17,16 @@ from coretools.process.runner import Runner
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 from coretools.roots.root import RootSpec
 from coretools.roots.root_set import Roots
+from coretools.tools.git.change_tools import GitChangeTools
 from coretools.tools.git.tools import GitTools
 
 SECRET = "canary-content-that-stays-outside"
 HOME_CONFIG = "[user]\n\tname = Ada Lovelace\n\temail = ada@example.org\n"
+
+
+def more(tools: GitTools) -> GitChangeTools:
+    """The tools of the profile `all` for the same repositories."""
+    return GitChangeTools(tools.repositories)
 
 
 @dataclass(frozen=True)

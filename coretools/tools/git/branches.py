@@ -1,0 +1,246 @@
+"""Change what references point to: switch, create, rename and delete branches, set upstreams, create and delete tags.
+
+Every answer says how to undo the change.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coretools.errors import AlreadyExists, GitRefused, InvalidArguments, NotFound
+from coretools.roots.root_set import Roots
+from coretools.tools.answer_budget import cut_line, fitting
+from coretools.tools.git.checkout import Checkout
+from coretools.tools.git.commands import Git, check_revision, require_success
+from coretools.tools.git.commit import MESSAGE_BYTES, identity
+from coretools.tools.git.history import HEADS
+from coretools.tools.git.porcelain import as_text, read_names, read_records, single_line
+from coretools.tools.git.results import TextResult, answer
+from coretools.tools.git.work_tree import Position, changed_names, position, require_writable_names
+
+TAGS = "refs/tags/"
+
+_TAG_FORMAT = "%(refname:short)%00%(objectname:short=10)%00%(*objectname:short=10)%00%(creatordate:short)%00"
+_TAG_FORMAT += "%(contents:subject)%00"
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchOptions:
+    """Where to switch: a branch, a new one that begins at `start`, or a commit without a branch."""
+
+    branch: str
+    create: bool = False
+    start: str = ""
+    detach: str = ""
+
+
+async def switch(roots: Roots, git: Git, checkout: Checkout, options: SwitchOptions) -> TextResult:
+    """Switch to a branch, to a new one, or to a commit. Uncommitted changes are carried over or the call fails.
+
+    Raises:
+        InvalidArguments: no target, or two. NotFound: no such branch. GitRefused: a change would be overwritten.
+    """
+    branch = options.branch
+    if bool(branch) == bool(options.detach) or (options.start and not options.create):
+        raise InvalidArguments("name branch or detach, one of them; start goes with create")
+    before = await position(git, checkout)
+    target, words = await _switch_words(git, checkout, options, before)
+    await require_writable_names(roots, git, checkout, await _differing(git, checkout, before, target))
+    completed = await git.run(checkout, "switch", "--quiet", "--no-progress", "--no-overwrite-ignore", *words)
+    require_success(completed, "switch")
+    now = await position(git, checkout)
+    delete = f", then git_branch action='delete' name={branch!r}" if options.create else ""
+    lines = [f"now on {_where(now)}", f"Undo: {before.switch_back}{delete}"]
+    return answer(checkout, lines, details={"branch": now.branch, "commit": now.commit})
+
+
+async def _switch_words(
+    git: Git, checkout: Checkout, options: SwitchOptions, before: Position
+) -> tuple[str, list[str]]:
+    """Return the commit to switch to ("" if there is none yet) and the options for git."""
+    if options.detach:
+        [target] = await git.resolved(checkout, options.detach)
+        return target, ["--detach", target]
+    if not options.create:
+        return await _commit_of(git, checkout, options.branch), ["--no-guess", options.branch]
+    await _require_free(git, checkout, HEADS, options.branch)
+    target = (await git.resolved(checkout, options.start))[0] if options.start else before.commit
+    return target, ["--no-track", "-c", options.branch, *([target] if target else [])]
+
+
+async def create_branch(git: Git, checkout: Checkout, name: str, *, start: str) -> TextResult:
+    """Create a branch without switching to it.
+
+    Raises:
+        AlreadyExists: there is one. InvalidArguments: not a name. NotFound: no such start.
+    """
+    await _require_free(git, checkout, HEADS, name)
+    [commit] = await git.resolved(checkout, start or "HEAD")
+    await git.output(checkout, "branch", "--no-track", name, commit)
+    lines = [f"created branch {single_line(name)} at {commit[:10]}", f"Undo: git_branch action='delete' name={name!r}"]
+    return answer(checkout, lines, details={"branch": name, "commit": commit})
+
+
+async def rename_branch(git: Git, checkout: Checkout, name: str, *, new_name: str) -> TextResult:
+    """Rename a branch, with its upstream and reflog.
+
+    Raises:
+        AlreadyExists: the new name is taken. InvalidArguments: not a name. NotFound: no such branch.
+    """
+    _require_own_configuration(checkout)
+    commit = await _commit_of(git, checkout, name)
+    await _require_free(git, checkout, HEADS, new_name)
+    await git.output(checkout, "branch", "-m", name, new_name)
+    lines = [
+        f"renamed branch {single_line(name)} to {single_line(new_name)}",
+        f"Undo: git_branch action='rename' name={new_name!r} new_name={name!r}",
+    ]
+    return answer(checkout, lines, details={"branch": new_name, "commit": commit})
+
+
+async def delete_branch(git: Git, checkout: Checkout, name: str, *, force: bool) -> TextResult:
+    """Delete a branch; one whose commits are in no other branch only with `force`.
+
+    Raises:
+        NotFound: no such branch. GitRefused: it is in use, or not merged.
+    """
+    commit = await _commit_of(git, checkout, name)
+    upstream = await _upstream(git, checkout, name)
+    completed = await git.run(checkout, "branch", "-D" if force else "-d", name)
+    if not completed.ok and "not fully merged" in completed.stderr.text():
+        raise GitRefused(f"branch {name}: has commits that its upstream or HEAD lacks; delete it with force=true")
+    require_success(completed, "branch")
+    undo = f"Undo: git_branch action='create' name={name!r} start={commit!r}"
+    if upstream:
+        undo += f", then git_branch action='upstream' name={name!r} upstream={upstream!r}"
+    lines = [f"deleted branch {single_line(name)}, which was at {commit[:10]}", single_line(undo)]
+    return answer(checkout, lines, details={"branch": name, "commit": commit})
+
+
+async def set_upstream(git: Git, checkout: Checkout, name: str, *, upstream: str) -> TextResult:
+    """Set the upstream of a branch, or remove it if `upstream` is empty.
+
+    Raises:
+        NotFound: no such branch or upstream. InvalidArguments: not a revision.
+    """
+    _require_own_configuration(checkout)
+    await _commit_of(git, checkout, name)
+    before = await _upstream(git, checkout, name)
+    if upstream:
+        check_revision(upstream)
+        await git.resolved(checkout, upstream)
+    elif not before:
+        raise NotFound(f"branch {name}: has no upstream")
+    word = f"--set-upstream-to={upstream}" if upstream else "--unset-upstream"
+    await git.output(checkout, "branch", word, name)
+    now = f"has the upstream {upstream}" if upstream else "has no upstream"
+    undo = f"Undo: git_branch action='upstream' name={name!r} upstream={before!r}"
+    lines = [single_line(f"branch {name} {now}"), single_line(undo)]
+    return answer(checkout, lines, details={"branch": name, "upstream": upstream})
+
+
+async def list_tags(git: Git, checkout: Checkout, *, after: str) -> TextResult:
+    """List tags by name, those after the name `after`."""
+    words = ("for-each-ref", "--sort=refname", f"--format={_TAG_FORMAT}", TAGS)
+    output = (await git.output(checkout, *words)).replace(b"\0\n", b"\0")
+    records = [[as_text(field) for field in record] for record in read_records(output, 5)]
+    records = [record for record in records if record[0] > after]
+    lines = [single_line(f"{name} {peeled or own} {date} {text}") for name, own, peeled, date, text in records]
+    shown = fitting(map(cut_line, lines), git.answer_bytes)
+    rest = len(lines) - len(shown)
+    more = [f"[{rest} more tags; go on with name={records[len(shown) - 1][0]!r}]"] if rest and shown else []
+    return answer(checkout, [*shown, *more] or ["no tags"], details={"tags": len(records)})
+
+
+async def create_tag(git: Git, checkout: Checkout, name: str, *, revision: str, message: str) -> TextResult:
+    """Create a tag; with a message an annotated one.
+
+    Raises:
+        AlreadyExists: there is one. InvalidArguments: not a name, or the message is too long.
+    """
+    if "\0" in message or len(message.encode("utf-8", "replace")) > MESSAGE_BYTES:
+        raise InvalidArguments(f"message: must have no NUL, and at most {MESSAGE_BYTES} bytes")
+    await _require_free(git, checkout, TAGS, name)
+    [(target, _)] = await git.objects(checkout, revision or "HEAD")
+    words: Sequence[str] = ("-a", "--cleanup=whitespace", "--file=-") if message.strip() else ()
+    options = await identity(git, checkout) if words else ()
+    stdin = message.encode() if words else None
+    completed = await git.run(checkout, "tag", "--no-sign", *words, name, target, options=options, stdin=stdin)
+    require_success(completed, "tag")
+    lines = [f"created tag {single_line(name)} at {target[:10]}", f"Undo: git_tag action='delete' name={name!r}"]
+    return answer(checkout, lines, details={"tag": name, "object": target})
+
+
+async def delete_tag(git: Git, checkout: Checkout, name: str) -> TextResult:
+    """Delete a tag.
+
+    Raises:
+        NotFound: no such tag.
+    """
+    target = await _object_of(git, checkout, TAGS, name)
+    await git.output(checkout, "tag", "-d", name)
+    undo = f"Undo: git_tag action='create' name={name!r} revision={target!r}"
+    lines = [f"deleted tag {single_line(name)}, which was {target[:10]}", single_line(undo)]
+    return answer(checkout, lines, details={"tag": name, "object": target})
+
+
+async def _require_free(git: Git, checkout: Checkout, space: str, name: str) -> None:
+    """Refuse what is no name of a branch or tag, and a name that is taken.
+
+    Raises:
+        InvalidArguments: not a name. AlreadyExists: it is taken.
+    """
+    kind = "tag" if space == TAGS else "branch"
+    check_revision(name)
+    # The full name, so that no shorthand of a revision (`-`, `@{-1}`) is expanded.
+    good = (await git.run(checkout, "check-ref-format", f"{space}{name}")).ok and name != "HEAD"
+    if not good:
+        raise InvalidArguments(f"{kind} {name!r}: not a valid name (git check-ref-format)")
+    if (await git.run(checkout, "show-ref", "--verify", "--quiet", f"{space}{name}")).ok:
+        raise AlreadyExists(f"{kind} {name}: exists; choose another name")
+
+
+async def _commit_of(git: Git, checkout: Checkout, branch: str) -> str:
+    commit = await _object_of(git, checkout, HEADS, branch)
+    await git.resolved(checkout, commit)  # a damaged repository may have a branch that is no commit
+    return commit
+
+
+async def _object_of(git: Git, checkout: Checkout, space: str, name: str) -> str:
+    kind = "tag" if space == TAGS else "branch"
+    check_revision(name)
+    completed = await git.run(checkout, "show-ref", "--verify", "--hash", f"{space}{name}")
+    if not completed.ok:
+        hint = "; git_switch create=true start='origin/...' makes one" if kind == "branch" else ""
+        raise NotFound(f"{kind} {name!r}: there is none{hint}")
+    return completed.stdout.text().strip()
+
+
+async def _upstream(git: Git, checkout: Checkout, name: str) -> str:
+    output = await git.output(checkout, "for-each-ref", "--format=%(upstream:short)", f"{HEADS}{name}")
+    return as_text(output).split("\n")[0]
+
+
+async def _differing(git: Git, checkout: Checkout, before: Position, target: str) -> list[bytes]:
+    """Return the names that differ between where HEAD is and the target; all of the target on an unborn branch."""
+    if not target or target == before.commit:
+        return []
+    if before.commit:
+        return await changed_names(git, checkout, before.commit, target)
+    return read_names(await git.output(checkout, "ls-tree", "-r", "-z", "--name-only", target))
+
+
+def _require_own_configuration(checkout: Checkout) -> None:
+    """Refuse a change of the configuration in a linked work tree, where it belongs to the shared directory.
+
+    Raises:
+        GitRefused: this is a linked work tree.
+    """
+    if checkout.common_path != checkout.git_path:
+        raise GitRefused(
+            "a linked work tree shares its configuration, which is not written here; use the main work tree"
+        )
+
+
+def _where(here: Position) -> str:
+    at = here.commit[:10] or "no commits yet"
+    return single_line(f"branch {here.branch} ({at})" if here.branch else f"commit {at}, detached")

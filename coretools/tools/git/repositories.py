@@ -1,0 +1,115 @@
+"""Open the repository that a call names, for reading or for a change, and hold what every git tool uses.
+
+Files outside the roots that its configuration includes are checked here before git may read them.
+"""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import replace
+from functools import partial
+
+from anyio import CapacityLimiter, move_on_after, to_thread
+
+from coretools.config.settings import Limits
+from coretools.confinement.confined_thread import ConfinedThreadPool
+from coretools.errors import GitRefused
+from coretools.process.confined_runner import ConfinedRunner
+from coretools.process.runner import Runner
+from coretools.roots.file_version import is_harmless_to_open
+from coretools.roots.root_set import Roots
+from coretools.tools.git.checkout import Checkout
+from coretools.tools.git.commands import Git
+from coretools.tools.git.git_directory import unusable
+from coretools.tools.git.open_checkout import Access, Checkouts, file_rules
+from coretools.tools.git.policy import external_overrides
+
+# A repository may include configuration files outside the roots; git reads them in any case. It need not be hostile:
+# GitHub's runners keep credentials this way (actions/checkout from v6 on: `includeIf.gitdir:*.path` names
+# `$RUNNER_TEMP/git-credentials-*.config`). The names of their keys are listed, never a value. Keys that run programs
+# are overridden as in the repository's own configuration, keys that none of our commands reads are ignored, and any
+# other key makes the repository unusable. Not even the names may be shown: a token can be part of one
+# (`url.https://TOKEN@host/.insteadOf`), and git 2.39 takes a file of one word for a key of that name.
+
+MAX_FILES = 16
+"""Most files outside the roots that one repository may include; actions/checkout names two."""
+
+FILE_BYTES = 1024 * 1024
+"""Largest of them, as for the repository's own configuration."""
+
+PROBE_SECONDS = 5.0
+"""Deadline for checking the files, and again for git's answer; ordinarily both take 2 ms."""
+
+_UNSTABLE_TREES = ("proc", "sys", "dev")
+"""Files there may differ from one reading to the next: `/dev/stdin` is the message of a commit."""
+
+
+class Repositories:
+    """The git repositories beneath the roots."""
+
+    def __init__(self, roots: Roots, runner: Runner, limits: Limits, *, confined_threads: ConfinedThreadPool) -> None:
+        self.roots = roots
+        self._confined = ConfinedRunner(runner, confined_threads)
+        self.git = Git(runner, self._confined, limits)
+        self._checkouts = Checkouts(roots, self._confined)
+        self._threads = CapacityLimiter(limits.threads)
+
+    @asynccontextmanager
+    async def opened(self, repository: str, *, access: Access = Access.READ) -> AsyncIterator[Checkout]:
+        """Open and examine a checkout in a worker thread: its file system may be slow."""
+        with ExitStack() as stack:
+            opening = self._checkouts.opened(repository, access=access)
+            checkout = await to_thread.run_sync(stack.enter_context, opening, limiter=self._threads)
+            yield await _with_external_includes(self.git, self._confined, checkout, self._threads)
+
+
+async def _with_external_includes(
+    git: Git, confined: ConfinedRunner, checkout: Checkout, threads: CapacityLimiter
+) -> Checkout:
+    """Return the checkout with its external includes neutralised and readable for git.
+
+    Raises:
+        GitRefused: a file is not known to be harmless. The message is the same for all reasons: it must reveal nothing.
+    """
+    files = checkout.policy.external_includes
+    if not files:
+        return checkout
+    overrides = None
+    if len(files) <= MAX_FILES and not any(_first_component(file) in _UNSTABLE_TREES for file in files):
+        overrides = await _overrides(git, checkout, files, threads)
+    if overrides is None:
+        raise unusable(
+            checkout.policy.included_by,
+            "includes a file outside the roots that is not known to be harmless (only credentials and the like are); "
+            "remove this key, or make the directory of the file a root (read-only is enough)",
+        )
+    enclose = partial(confined.confined_thread, "git", (*checkout.rules, *file_rules(files)))
+    return replace(
+        checkout,
+        confined_thread=await to_thread.run_sync(enclose, limiter=threads),
+        policy=replace(checkout.policy, overrides=(*checkout.policy.overrides, *overrides)),
+    )
+
+
+async def _overrides(
+    git: Git, checkout: Checkout, files: Sequence[str], threads: CapacityLimiter
+) -> tuple[str, ...] | None:
+    # git would block on a FIFO, and consume what another reader waits for.
+    are_harmless = False
+    with move_on_after(PROBE_SECONDS):
+        check = partial(_are_harmless, files)
+        are_harmless = await to_thread.run_sync(check, limiter=threads, abandon_on_cancel=True)
+    if not are_harmless:
+        return None
+    try:
+        names = await git.key_names(checkout, files, timeout_seconds=PROBE_SECONDS)
+    except GitRefused:
+        return None
+    return external_overrides(names)
+
+
+def _are_harmless(files: Sequence[str]) -> bool:
+    return all(is_harmless_to_open(file, limit_bytes=FILE_BYTES) for file in files)
+
+
+def _first_component(path: str) -> str:
+    return next((part for part in path.split("/") if part not in ("", ".")), "")

@@ -1,0 +1,148 @@
+"""Restore files of the work tree or the index, and reset HEAD. What is overwritten is kept as a stash commit."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coretools.errors import GitRefused, InvalidArguments
+from coretools.roots.root_set import Roots
+from coretools.tools.git.checkout import Checkout, display_paths, refuse_hidden
+from coretools.tools.git.commands import Git
+from coretools.tools.git.history import refuse_unknown
+from coretools.tools.git.porcelain import read_names
+from coretools.tools.git.results import TextResult, answer, listed
+from coretools.tools.git.work_tree import (
+    FROM_STDIN,
+    born,
+    changed_names,
+    conflicted,
+    kept,
+    position,
+    require_writable_names,
+    terminated,
+)
+
+KEPT = "Undo for uncommitted changes: git_stash action='apply' stash="
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreOptions:
+    """What a restore writes, and from where."""
+
+    work_tree: bool
+    index: bool
+    source: str
+    """A commit; empty: the index, or HEAD if the index is written."""
+    side: str = ""
+    """`ours` or `theirs` of a conflict."""
+
+    @property
+    def words(self) -> list[str]:
+        """The options of `git restore`."""
+        return [*(["--worktree"] if self.work_tree else []), *(["--staged"] if self.index else [])]
+
+    @property
+    def undo(self) -> str:
+        """How to undo it if nothing uncommitted was in the files."""
+        if not self.work_tree:
+            return "Undo: git_add the paths again"
+        return f"Undo: git_restore the paths with what={'both' if self.index else 'worktree'!r}"
+
+
+async def restore(
+    roots: Roots, git: Git, checkout: Checkout, *, names: Sequence[str], options: RestoreOptions
+) -> TextResult:
+    """Restore everything at or beneath the names.
+
+    Raises:
+        DeniedPath: a file is hidden. NotFound: a name matches nothing. GitRefused: a conflict, and no side is chosen.
+    """
+    refuse_hidden(roots, checkout, names)
+    await refuse_unknown(roots, git, checkout, names, trees=[options.source] * bool(options.source))
+    if options.side:
+        return await _take_side(roots, git, checkout, names=names, side=options.side)
+    source = options.source or ((await position(git, checkout)).commit if options.index else "")
+    if options.index and not source:
+        return await _unstage_all(git, checkout, names)
+    changed = await _differing(git, checkout, names, options, source)
+    if not changed:
+        return answer(checkout, ["nothing to restore: no difference"], details={"restored": 0})
+    stash = ""
+    if options.work_tree:
+        await require_writable_names(roots, git, checkout, changed)
+        stash = await kept(roots, git, checkout, names=names)
+    where = (f"--source={source}",) if source else ()
+    await git.output(checkout, "restore", *options.words, *where, *FROM_STDIN, stdin=terminated(changed))
+    lines = [f"restored {len(changed)}: {listed(display_paths(checkout, changed))}"]
+    lines.append(f"{KEPT}{stash!r}" if stash else options.undo)
+    return answer(checkout, lines, details={"restored": len(changed), "stash": stash})
+
+
+async def _differing(
+    git: Git, checkout: Checkout, names: Sequence[str], options: RestoreOptions, source: str
+) -> list[bytes]:
+    """Return what a restore would change."""
+    trees = [source] if source else []
+    changed = await changed_names(git, checkout, *trees, names=names) if options.work_tree else []
+    staged = await changed_names(git, checkout, "--cached", *trees, names=names) if options.index else []
+    return sorted({*changed, *staged})
+
+
+async def _unstage_all(git: Git, checkout: Checkout, names: Sequence[str]) -> TextResult:
+    """Remove names from the index before the first commit, when there is nothing else to restore them from."""
+    staged = read_names(await git.output(checkout, "ls-files", "-z", "--", *names))
+    stdin = terminated(staged)
+    await git.output(checkout, "update-index", "--force-remove", "-z", "--stdin", stdin=stdin)
+    lines = [f"unstaged {len(staged)}: {listed(display_paths(checkout, staged))}", "Undo: git_add the paths again"]
+    return answer(checkout, lines, details={"restored": len(staged)})
+
+
+async def _take_side(roots: Roots, git: Git, checkout: Checkout, *, names: Sequence[str], side: str) -> TextResult:
+    """Resolve conflicts by one side: as it is there, or deleted if it is not."""
+    every = await conflicted(git, checkout, names)
+    if not every:
+        raise GitRefused("none of these paths is in conflict; leave out side")
+    await require_writable_names(roots, git, checkout, every)
+    present = await conflicted(git, checkout, names, stage=2 if side == "ours" else 3)
+    absent = terminated(sorted({*every} - {*present}))
+    if present:
+        await git.output(checkout, "checkout", f"--{side}", *FROM_STDIN, stdin=terminated(present))
+        await git.output(checkout, "update-index", "--add", "-z", "--stdin", stdin=terminated(present))
+    if absent:
+        await git.output(checkout, "rm", "-q", "-f", *FROM_STDIN, stdin=absent)
+    rest = await conflicted(git, checkout)
+    lines = [f"took {side} for {len(every)}: {listed(display_paths(checkout, every))}"]
+    lines.append(f"in conflict: {listed(display_paths(checkout, rest))}" if rest else "no conflict is left")
+    lines.append("Undo: git_continue action='abort', or edit the files and git_add them")
+    return answer(checkout, lines, details={"restored": len(every), "conflicts": len(rest)})
+
+
+async def reset(
+    roots: Roots, git: Git, checkout: Checkout, *, revision: str, mode: str, names: Sequence[str]
+) -> TextResult:
+    """Reset HEAD to a commit, or the index at the names to that commit.
+
+    Raises:
+        InvalidArguments: paths with another mode. DeniedPath, GitRefused: see `require_writable_names`.
+    """
+    [target] = await git.resolved(checkout, revision or "HEAD")
+    if names:
+        if mode != "mixed":
+            raise InvalidArguments("paths: go with mode 'mixed'; git_restore writes files of the work tree")
+        options = RestoreOptions(work_tree=False, index=True, source=target)
+        return await restore(roots, git, checkout, names=names, options=options)
+    before = await born(git, checkout)
+    stash = ""
+    if mode == "keep":
+        names_changed = await changed_names(git, checkout, before.commit, target)
+        await require_writable_names(roots, git, checkout, names_changed)
+    elif mode == "hard":
+        await require_writable_names(roots, git, checkout, await changed_names(git, checkout, target))
+        stash = await kept(roots, git, checkout)
+    await git.output(checkout, "reset", "--quiet", f"--{mode}", target)
+    back = "keep" if mode == "hard" else mode
+    lines = [
+        f"{before.branch or 'HEAD'} is at {target[:10]}; it was at {before.commit[:10]}",
+        f"Undo: git_reset revision={before.commit!r} mode={back!r}",
+    ]
+    lines += [f"{KEPT}{stash!r}"] if stash else []
+    return answer(checkout, lines, details={"commit": target, "before": before.commit, "stash": stash})

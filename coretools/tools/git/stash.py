@@ -1,0 +1,213 @@
+"""Stash uncommitted changes, and apply stashed ones.
+
+A stash is put together from git's plumbing: `git stash` starts other git processes, and git starts none here. The
+result has the form that git-stash(1) describes under "Discussion", so git itself can apply it.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coretools.errors import AlreadyExists, GitRefused, InvalidArguments, NotFound, TooLarge
+from coretools.roots.read import kind_at
+from coretools.roots.root_set import Roots
+from coretools.tools.answer_budget import cut_line, fitting
+from coretools.tools.git.checkout import Checkout, display_paths, hidden_reason, refuse_hidden
+from coretools.tools.git.commands import Git, require_success
+from coretools.tools.git.history import ARGUMENT_BYTES, DiffOptions, diff
+from coretools.tools.git.porcelain import as_text, read_names, read_records, single_line
+from coretools.tools.git.results import TextResult, answer, hidden_line, listed
+from coretools.tools.git.work_tree import (
+    FROM_STDIN,
+    born,
+    changed_names,
+    conflicted,
+    require_writable_names,
+    stash_commit,
+    stash_identity,
+    terminated,
+    untracked_commit,
+    without_untracked,
+)
+
+_REFERENCE = "refs/stash"
+# Not `git stash list`, which starts `git log`.
+_LIST = ("log", "--walk-reflogs", "-z", "--format=tformat:%H%x00%cI%x00%gs", "--no-show-signature", _REFERENCE, "--")
+_OBJECT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+_NUMBER = re.compile(r"[0-9]{1,6}")
+_UNTRACKED = ("ls-files", "--others", "--exclude-standard", "-z")
+
+MESSAGE_CHARACTERS = 1_000
+"""Longest message of a stash."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stash:
+    """A stash commit, by its place in the list ("" if it is not in it) and its name."""
+
+    place: str
+    commit: str
+
+
+async def push(
+    roots: Roots, git: Git, checkout: Checkout, *, names: Sequence[str], message: str, untracked: bool
+) -> TextResult:
+    """Stash changes at or beneath the names (all without any), and restore the last commit there.
+
+    Raises:
+        DeniedPath, GitRefused: see `require_writable_names`; a conflict is not resolved; nothing is changed.
+    """
+    text = _message(message)
+    refuse_hidden(roots, checkout, names)
+    here = await born(git, checkout)
+    changed = await changed_names(git, checkout, here.commit, names=names)
+    changed = sorted({*changed, *await changed_names(git, checkout, "--cached", here.commit, names=names)})
+    await require_writable_names(roots, git, checkout, changed)
+    new, left_out = await _untracked(roots, git, checkout, names) if untracked else ([], {})
+    if not changed and not new:
+        raise GitRefused("no changes to stash here; untracked files only with untracked=true")
+    third = await untracked_commit(git, checkout, new) if new else ""
+    commit = await stash_commit(git, checkout, here, changed=changed, message=text, untracked=third)
+    await _store(git, checkout, commit, f"On {here.branch or '(no branch)'}: {text}")
+    if changed:
+        back = ("restore", f"--source={here.commit}", "--staged", "--worktree", *FROM_STDIN)
+        await git.output(checkout, *back, stdin=terminated(changed))
+    if new:
+        await git.output(checkout, "clean", "--quiet", "--force", "--", *map(_text, new))
+    every = display_paths(checkout, [*changed, *new])
+    lines = [f"stashed {len(every)} as {commit[:10]}: {listed(every)}"]
+    lines += [hidden_line(checkout, "left out", left_out)] if left_out else []
+    lines.append(f"Undo: git_stash action='pop' stash={commit!r}")
+    return answer(checkout, lines, details={"stash": commit, "files": len(every)})
+
+
+def _message(message: str) -> str:
+    if not message.isprintable() or len(message) > MESSAGE_CHARACTERS:
+        raise InvalidArguments(f"message: one printable line of at most {MESSAGE_CHARACTERS} characters")
+    return message.strip() or "uncommitted changes"
+
+
+async def _store(git: Git, checkout: Checkout, commit: str, message: str) -> None:
+    """Put a stash commit on the list."""
+    options = await stash_identity(git, checkout)
+    words = ("stash", "store", "--quiet", f"--message={message}", commit)
+    require_success(await git.run(checkout, *words, options=options), "stash")
+
+
+async def list_stashes(git: Git, checkout: Checkout) -> TextResult:
+    """List stashes, newest first."""
+    records = await _stashes(git, checkout)
+    lines = [single_line(" ".join([place, commit[:10], date, text])) for place, commit, date, text in records]
+    shown = fitting(map(cut_line, lines), git.answer_bytes)
+    more = [f"[{len(lines) - len(shown)} older stashes; action='show' takes their number]"] if shown < lines else []
+    return answer(checkout, [*shown, *more] or ["no stashes"], details={"stashes": len(lines)})
+
+
+async def show_stash(roots: Roots, git: Git, checkout: Checkout, *, stash: str, names: Sequence[str]) -> TextResult:
+    """Show what a stash changes in tracked files, and list its untracked ones."""
+    found = await _named(git, checkout, stash)
+    shape = DiffOptions(is_summary=False, most_bytes=git.answer_bytes)
+    result = await diff(roots, git, checkout, what=(f"{found.commit}^1", found.commit), names=names, shape=shape)
+    new = await _kept_untracked(git, checkout, found)
+    extra = f"\n[and {len(new)} untracked files: {listed(display_paths(checkout, new))}]" if new else ""
+    return TextResult(body=result.body + extra, details={**result.details, "stash": found.commit})
+
+
+async def apply(roots: Roots, git: Git, checkout: Checkout, *, stash: str, drop: bool) -> TextResult:
+    """Apply a stash to the work tree, and with `drop` remove it from the list if there was no conflict.
+
+    Raises:
+        GitRefused: a change would be overwritten. AlreadyExists: an untracked file of it exists.
+    """
+    found = await _named(git, checkout, stash)
+    changed = await changed_names(git, checkout, f"{found.commit}^1", found.commit)
+    new = await _kept_untracked(git, checkout, found)
+    await require_writable_names(roots, git, checkout, [*changed, *new])
+    there = [name for name in new if kind_at(roots, f"{checkout.directory.path}/{_text(name)}") is not None]
+    if there:
+        raise AlreadyExists(f"untracked files exist already: {listed(display_paths(checkout, there))}; move them away")
+    source = await without_untracked(git, checkout, found.commit) if new else found.commit
+    options = await stash_identity(git, checkout)
+    completed = await git.run(checkout, "stash", "apply", "--quiet", source, options=options)
+    conflicts = await conflicted(git, checkout)
+    if not completed.ok and not conflicts:
+        require_success(completed, "stash apply")
+    if new:
+        stdin = terminated(new)
+        words = ("restore", "--overlay", "--worktree", f"--source={found.commit}^3", *FROM_STDIN)
+        await git.output(checkout, *words, stdin=stdin)
+    every = display_paths(checkout, [*changed, *new])
+    lines = [f"applied {found.commit[:10]} to {len(every)}: {listed(every)}"]
+    if conflicts:
+        lines.append(f"in conflict: {listed(display_paths(checkout, conflicts))}; the stash is kept")
+        lines.append("Resolve: edit the files and git_add them, or git_restore side='ours' (or 'theirs', the stash)")
+    elif drop and found.place:
+        await git.output(checkout, "stash", "drop", "--quiet", found.place)
+        lines.append(f"dropped it; Undo: git_stash action='push', or apply it again: stash={found.commit!r}")
+    return answer(checkout, lines, details={"stash": found.commit, "conflicts": len(conflicts)})
+
+
+async def drop_stash(git: Git, checkout: Checkout, *, stash: str) -> TextResult:
+    """Remove a stash from the list.
+
+    Raises:
+        NotFound: it is not in the list.
+    """
+    found = await _named(git, checkout, stash)
+    if not found.place:
+        raise NotFound(f"stash {stash!r}: not in the list of git_stash")
+    await git.output(checkout, "stash", "drop", "--quiet", found.place)
+    lines = [f"dropped {found.commit[:10]}", f"Undo: git_stash action='apply' stash={found.commit!r}"]
+    return answer(checkout, lines, details={"stash": found.commit})
+
+
+async def _stashes(git: Git, checkout: Checkout) -> list[list[str]]:
+    """Return place, commit, date and message of each stash, newest first."""
+    if not (await git.run(checkout, "show-ref", "--verify", "--quiet", _REFERENCE)).ok:
+        return []
+    records = read_records(await git.output(checkout, *_LIST), 3)
+    return [[f"stash@{{{number}}}", *map(as_text, record)] for number, record in enumerate(records)]
+
+
+async def _named(git: Git, checkout: Checkout, stash: str) -> Stash:
+    """Return the stash with this number, `stash@{number}` or commit.
+
+    Raises:
+        InvalidArguments: none of these. NotFound: there is none.
+    """
+    number = stash.removeprefix("stash@{").removesuffix("}") or "0"
+    records = await _stashes(git, checkout)
+    if _NUMBER.fullmatch(number):
+        if int(number) >= len(records):
+            raise NotFound(f"stash {number}: there are {len(records)}; git_stash action='list' shows them")
+        place, commit, *_ = records[int(number)]
+        return Stash(place, commit)
+    if not _OBJECT.fullmatch(number):
+        raise InvalidArguments(f"stash {stash[:80]!r}: must be a number of the list or a complete commit id")
+    [commit, *_] = await git.resolved(checkout, number, f"{number}^1", f"{number}^2")
+    place = next((record[0] for record in records if record[1] == commit), "")
+    return Stash(place, commit)
+
+
+async def _kept_untracked(git: Git, checkout: Checkout, stash: Stash) -> list[bytes]:
+    parents = (await git.output(checkout, "rev-list", "--parents", "--max-count=1", stash.commit)).split()
+    if len(parents) < 4:
+        return []
+    return read_names(await git.output(checkout, "ls-tree", "-r", "-z", "--name-only", f"{stash.commit}^3"))
+
+
+async def _untracked(
+    roots: Roots, git: Git, checkout: Checkout, names: Sequence[str]
+) -> tuple[list[bytes], dict[bytes, str]]:
+    """Return untracked files to stash, and hidden ones, which stay."""
+    found = read_names(await git.output(checkout, *_UNTRACKED, "--", *names))
+    hidden = {name: reason for name in found if (reason := hidden_reason(roots, checkout, name))}
+    wanted = [name for name in found if name not in hidden and not name.endswith(b"/")]
+    if sum(len(name) + 1 for name in wanted) > ARGUMENT_BYTES:
+        raise TooLarge(f"{len(wanted)} untracked files; name paths", files=len(wanted))
+    await require_writable_names(roots, git, checkout, wanted)
+    return wanted, hidden
+
+
+def _text(name: bytes) -> str:
+    return name.decode("utf-8", "surrogateescape")

@@ -1,0 +1,181 @@
+"""What a change of the work tree may touch, and how what it overwrites is kept.
+
+git writes whole trees. Before it does, the names that will change are listed, and the call is refused if one of them is
+hidden, or would need a filter that is not run here. Uncommitted content that is overwritten becomes a stash commit
+first, so that the answer can say how to get it back.
+"""
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from coretools.errors import DeniedPath, GitRefused
+from coretools.roots import directory_access
+from coretools.roots.root_set import Roots
+from coretools.tools.git.checkout import Checkout, display_paths, hidden_reason, path_of
+from coretools.tools.git.commands import Git
+from coretools.tools.git.commit import identity, refuse_filtered
+from coretools.tools.git.history import head
+from coretools.tools.git.porcelain import quoted, read_names
+from coretools.tools.git.results import listed
+
+NAMES = ("--name-only", "-z", "--no-renames", "--ignore-submodules=all", "--no-ext-diff")
+FROM_STDIN = ("--pathspec-from-file=-", "--pathspec-file-nul")
+
+_INDEX = "coretools-index"
+"""A second index in the git directory, in which a stash commit is put together."""
+
+_NO_IDENTITY = ("-c", "user.name=git stash", "-c", "user.email=git@stash")
+"""What git itself uses for a stash if it knows no author."""
+
+
+def terminated(names: Iterable[bytes]) -> bytes:
+    """Return names as git reads them with `-z`."""
+    return b"".join(name + b"\0" for name in names)
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where HEAD is: the branch ("" if detached) and the commit ("" on an unborn branch)."""
+
+    branch: str
+    commit: str
+
+    @property
+    def switch_back(self) -> str:
+        """The call that returns here."""
+        return f"git_switch branch={self.branch!r}" if self.branch else f"git_switch detach={self.commit}"
+
+
+async def position(git: Git, checkout: Checkout) -> Position:
+    """Return where HEAD is."""
+    return Position(*await head(git, checkout))
+
+
+async def born(git: Git, checkout: Checkout) -> Position:
+    """Return where HEAD is.
+
+    Raises:
+        GitRefused: there is no commit yet.
+    """
+    here = await position(git, checkout)
+    if not here.commit:
+        raise GitRefused(f"branch {here.branch} has no commits yet; git_commit makes the first one")
+    return here
+
+
+async def changed_names(git: Git, checkout: Checkout, *what: str, names: Sequence[str] = ()) -> list[bytes]:
+    """Return the names that differ: between two trees, or between one and the work tree."""
+    return sorted(set(read_names(await git.output(checkout, "diff", *NAMES, *what, "--", *names))))
+
+
+async def require_writable_names(roots: Roots, git: Git, checkout: Checkout, names: Iterable[bytes]) -> None:
+    """Refuse a change of the work tree that writes hidden files, or files that a filter converts.
+
+    Raises:
+        DeniedPath, GitRefused: a name is such a file.
+    """
+    names = list(names)
+    hidden = {name: reason for name in names if (reason := hidden_reason(roots, checkout, name))}
+    if hidden:
+        files = listed([f"{quoted(path_of(checkout, name))} ({reason})" for name, reason in hidden.items()])
+        raise DeniedPath(f"would change hidden files: {files}; nothing was changed; use git itself for these files")
+    if names:
+        await refuse_filtered(git, checkout, names)
+
+
+async def stash_identity(git: Git, checkout: Checkout) -> tuple[str, ...]:
+    """Return options with an identity for a stash commit."""
+    try:
+        return await identity(git, checkout)
+    except GitRefused:
+        return _NO_IDENTITY
+
+
+async def kept(roots: Roots, git: Git, checkout: Checkout, *, names: Sequence[str] = ()) -> str:
+    """Return a stash commit of the uncommitted changes of tracked files, or "" if there are none or none is possible.
+
+    None is possible before the first commit, and while a conflict is not resolved.
+
+    Raises:
+        DeniedPath, GitRefused: see `require_writable_names`.
+    """
+    here = await position(git, checkout)
+    if not here.commit:
+        return ""
+    changed = await changed_names(git, checkout, here.commit, names=names)
+    await require_writable_names(roots, git, checkout, changed)
+    if not changed or await conflicted(git, checkout):
+        return ""
+    return await stash_commit(git, checkout, here, changed=changed, message="kept before a change")
+
+
+async def conflicted(git: Git, checkout: Checkout, names: Sequence[str] = (), *, stage: int = 0) -> list[bytes]:
+    """Return the names that are in conflict, or those of which there is a version with this number."""
+    output = await git.output(checkout, "ls-files", "--unmerged", "-z", "--", *names)
+    found = (record.partition(b"\t") for record in read_names(output))
+    return sorted({name for fields, _, name in found if not stage or fields.endswith(b" %d" % stage)})
+
+
+async def stash_commit(
+    git: Git, checkout: Checkout, here: Position, *, changed: Sequence[bytes], message: str, untracked: str = ""
+) -> str:
+    """Create a stash commit (git-stash(1), "Discussion") of changed names; index and work tree stay as they are.
+
+    Raises:
+        GitRefused: a conflict is not resolved.
+    """
+    conflicts = await conflicted(git, checkout)
+    if conflicts:
+        raise GitRefused(
+            f"conflicts are not resolved: {listed(display_paths(checkout, conflicts))}; nothing was stashed"
+        )
+    options = await stash_identity(git, checkout)
+    index = await _text(git, checkout, "write-tree")
+    tree = await tree_of(git, checkout, changed, start=index)
+    where = here.branch or "(no branch)"
+    staged = await _commit_tree(git, checkout, index, here.commit, message=f"index on {where}", options=options)
+    parents = [here.commit, staged, *([untracked] if untracked else [])]
+    return await _commit_tree(git, checkout, tree, *parents, message=f"On {where}: {message}", options=options)
+
+
+async def untracked_commit(git: Git, checkout: Checkout, names: Sequence[bytes]) -> str:
+    """Create the commit in which a stash keeps untracked files."""
+    options = await stash_identity(git, checkout)
+    tree = await tree_of(git, checkout, names)
+    return await _commit_tree(git, checkout, tree, message="untracked files", options=options)
+
+
+async def without_untracked(git: Git, checkout: Checkout, stash: str) -> str:
+    """Create a copy of a stash commit that has no untracked files."""
+    options = await stash_identity(git, checkout)
+    parents = (f"{stash}^1", f"{stash}^2")
+    return await _commit_tree(git, checkout, f"{stash}^{{tree}}", *parents, message="tracked files", options=options)
+
+
+async def tree_of(git: Git, checkout: Checkout, names: Sequence[bytes], *, start: str = "") -> str:
+    """Write a tree: `start` (or nothing), with these names as they are in the work tree."""
+    own = replace(checkout, environment={**checkout.environment, "GIT_INDEX_FILE": f"{checkout.git_path}/{_INDEX}"})
+    directory_access.remove_file(checkout.git_handle, _INDEX)
+    try:
+        await git.output(own, "read-tree", start or "--empty")
+        stdin = terminated(names)
+        await git.output(own, "update-index", "--add", "--remove", "--replace", "-z", "--stdin", stdin=stdin)
+        return await _text(git, own, "write-tree")
+    finally:
+        with suppress(OSError):
+            directory_access.remove_file(checkout.git_handle, _INDEX)
+
+
+async def _commit_tree(
+    git: Git, checkout: Checkout, tree: str, *parents: str, message: str, options: Sequence[str]
+) -> str:
+    words = [word for parent in parents for word in ("-p", parent)]
+    completed = await git.run(
+        checkout, "commit-tree", "--no-gpg-sign", tree, *words, options=options, stdin=message.encode()
+    )
+    return git.complete_output(completed, "commit-tree").decode("ascii").strip()
+
+
+async def _text(git: Git, checkout: Checkout, *words: str) -> str:
+    return (await git.output(checkout, *words)).decode("ascii").strip()

@@ -1,0 +1,74 @@
+"""Calls of every git tool of the profile `all`, one after the other in one repository."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from coretools.errors import CoreError
+from coretools.tools.git.tools import GitTools
+from tests.tools.git.world import World, more
+
+Call = tuple[str, dict[str, Any]]
+
+CALLS: tuple[Call, ...] = (
+    ("git_show", {}),
+    ("git_show", {"revision": "HEAD~1", "stat": True}),
+    ("git_show", {"path": "work/b.txt"}),
+    ("git_blame", {"path": "work/a.txt", "ignore_whitespace": True}),
+    ("git_stash", {"action": "push", "paths": ["work/a.txt"], "message": "m"}),
+    ("git_stash", {"action": "list"}),
+    ("git_stash", {"action": "show"}),
+    ("git_stash", {"action": "pop"}),
+    ("git_stash", {"action": "push", "untracked": True}),
+    ("git_stash", {"action": "drop"}),
+    ("git_branch", {"action": "create", "name": "one"}),
+    ("git_branch", {"action": "upstream", "name": "one", "upstream": "main"}),
+    ("git_branch", {"action": "rename", "name": "one", "new_name": "two"}),
+    ("git_branch", {"action": "delete", "name": "two", "force": True}),
+    ("git_tag", {"action": "create", "name": "v1", "message": "text"}),
+    ("git_tag", {"action": "list"}),
+    ("git_tag", {"action": "delete", "name": "v1"}),
+    ("git_switch", {"branch": "topic", "create": True, "start": "other"}),
+    ("git_commit", {"amend": True, "message": "amended", "by": "B <b@example.org>"}),
+    ("git_merge", {"revision": "main"}),
+    ("git_conflicts", {}),
+    ("git_restore", {"paths": ["work"], "side": "ours"}),
+    ("git_continue", {"action": "continue"}),
+    ("git_reset", {"revision": "HEAD~1", "mode": "hard"}),
+    ("git_merge", {"revision": "main", "fast_forward": False}),
+    ("git_continue", {"action": "abort"}),
+    ("git_cherry_pick", {"revisions": ["main"]}),
+    ("git_continue", {"action": "abort"}),
+    ("git_revert", {"revisions": ["HEAD"]}),
+    ("git_continue", {"action": "skip"}),
+    ("git_rebase", {"upstream": "main"}),
+    ("git_continue", {"action": "abort"}),
+    ("git_restore", {"paths": ["work/b.txt"], "revision": "main", "what": "both"}),
+    ("git_commit", {"fixup": "HEAD"}),
+    ("git_rebase", {"upstream": "HEAD~1", "autosquash": True}),
+    ("git_switch", {"branch": "main"}),
+)
+
+
+def function_of(tools: GitTools, name: str) -> Callable[..., Awaitable[Any]]:
+    found: Callable[..., Awaitable[Any]] = getattr(more(tools), name, None) or getattr(tools, name)
+    return found
+
+
+def with_other(world: World) -> World:
+    """Add a branch `other` from the first commit, in conflict with `main`; index and work tree stay as they are."""
+    blob = world.git("hash-object", "-w", "--stdin", stdin=b"other\n")
+    tree = world.git("ls-tree", "HEAD").replace(world.git("rev-parse", "HEAD:b.txt"), blob)
+    tree = world.git("mktree", stdin=f"{tree}\n".encode())
+    world.git("branch", "other", world.git("commit-tree", tree, "-p", "HEAD~1", "-m", "other"))
+    return world
+
+
+async def change_answers(tools: GitTools, calls: tuple[Call, ...] = CALLS, repository: str = "work") -> list[str]:
+    """Make the calls; return the texts of answers and of expected errors."""
+    texts = []
+    for name, arguments in calls:
+        try:
+            texts.append((await function_of(tools, name)(repository=repository, **arguments)).text())
+        except CoreError as error:
+            texts.append(f"{error.kind}: {error}")
+    return texts

@@ -1,0 +1,263 @@
+"""Hostile repositories against the git tools of the profile `all`, judged by effect (docs/specs/git-changes.md)."""
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from coretools.errors import CoreError, GitRefused
+from tests.tools.git.change_calls import CALLS, change_answers, with_other
+from tests.tools.git.include_traps import EXTERNAL_PROGRAMS, EXTERNAL_REDIRECTIONS
+from tests.tools.git.traps import PROGRAMS, REDIRECTIONS, WRITTEN_THROUGH, Trap, snapshot
+from tests.tools.git.world import SECRET, World, more
+
+
+def _groups() -> dict[str, list[Trap]]:
+    """The traps of git-12. Those that are nothing but settings are laid into one repository; each is complete alone.
+
+    With a filter in force nearly every change is refused, so filters are a group of their own.
+    """
+    groups: dict[str, list[Trap]] = {"settings": [], "filters": [], "outside": [], "filters outside": []}
+    alone = ("include", "promisor", "signature", "work tree", "submodule", "equals", "outside: by")
+    for trap in (*PROGRAMS, *EXTERNAL_PROGRAMS):
+        if any(word in trap.name for word in alone) or trap.name == "hooks elsewhere":
+            groups[trap.name] = [trap]
+            continue
+        name = "filters" if "filter" in trap.name else "settings"
+        if trap.name.startswith("file outside"):
+            name = "filters outside" if name == "filters" else "outside"
+        groups[name].append(trap)
+    return groups
+
+
+@pytest.mark.parametrize("group", [pytest.param(traps, id=name) for name, traps in _groups().items()])
+async def test_no_program_of_a_repository_runs_in_a_change(tmp_path: Path, group: list[Trap]) -> None:
+    """git-changes-12: every vector of git-12 with every tool."""
+    world = with_other(World(tmp_path).filled())
+    attributes = []
+    for trap in group:
+        trap.lay(world)
+        path = world.repository / ".gitattributes"
+        attributes += [path.read_text()] if path.exists() else []
+    if attributes:
+        world.write(".gitattributes", "".join(dict.fromkeys(attributes)))
+    world.marker.unlink(missing_ok=True)
+    before = snapshot(world)
+    async with world.tools() as tools:
+        texts = await change_answers(tools)
+    assert snapshot(world) == before
+    assert SECRET not in "".join(texts)
+    if group[0].name == "fsmonitor":
+        refused = [(call, text) for call, text in zip(CALLS, texts, strict=True) if text.startswith("git-refused")]
+        assert [call for call, _ in refused] == [("git_continue", {"action": "skip"})], refused
+
+
+@pytest.mark.parametrize("trap", [*REDIRECTIONS, *EXTERNAL_REDIRECTIONS], ids=lambda trap: trap.name)
+async def test_a_repository_that_leads_out_is_refused_for_a_change(tmp_path: Path, trap: Trap) -> None:
+    """git-changes-12: every vector of git-13 with every tool; the error names what leads out."""
+    world = with_other(World(tmp_path).filled())
+    trap.lay(world)
+    world.marker.unlink(missing_ok=True)
+    before = snapshot(world)
+    async with world.tools() as tools:
+        texts = await change_answers(tools)
+    assert snapshot(world) == before
+    assert all(text.startswith("git-refused: ") and trap.reported in text for text in texts), texts
+
+
+@pytest.mark.parametrize("trap", WRITTEN_THROUGH, ids=lambda trap: trap.name)
+async def test_no_change_writes_through_a_link(tmp_path: Path, trap: Trap) -> None:
+    """git-changes-12."""
+    world = with_other(World(tmp_path).filled())
+    trap.lay(world)
+    before = snapshot(world)
+    async with world.tools() as tools:
+        texts = await change_answers(tools)
+    assert snapshot(world) == before
+    reads = ("git_show", "git_blame", "git_conflicts")
+    for (name, arguments), text in zip(CALLS, texts, strict=True):
+        is_read = name in reads or arguments.get("action") in ("list", "show")
+        assert is_read or (text.startswith("git-refused: ") and trap.reported in text), (name, text)
+
+
+def _configured(world: World, *pairs: str, attributes: str = "") -> None:
+    for pair in pairs:
+        key, _, value = pair.partition("=")
+        world.git("config", key, value.replace("PROGRAM", str(world.program())))
+    if attributes:
+        (world.git_dir / "info" / "attributes").write_text(attributes)
+
+
+def _stopped_rebase(world: World) -> Path:
+    world.git("reset", "--hard", "--quiet")
+    world.git("switch", "--quiet", "other")
+    world.git("commit", "--quiet", "--allow-empty", "-m", "one more")
+    world.git("rebase", "--merge", "main", check=False)
+    return world.git_dir / "rebase-merge"
+
+
+def _stopped_sequence(world: World) -> Path:
+    world.git("reset", "--hard", "--quiet")
+    world.git("switch", "--quiet", "-c", "third", "other")
+    world.write("third", "x\n")
+    world.git("add", "third")
+    world.git("commit", "--quiet", "-m", "third")
+    world.git("switch", "--quiet", "main")
+    world.git("cherry-pick", "main..third", check=False)
+    return world.git_dir / "sequencer"
+
+
+@dataclass(frozen=True)
+class Operation:
+    """What is planted into an unfinished operation, and how plain git continues it."""
+
+    name: str
+    plant: Callable[[World], None]
+    trigger: tuple[str, ...]
+
+
+def _todo_exec(world: World) -> None:
+    (_stopped_rebase(world) / "git-rebase-todo").write_text(f"exec {world.program()}\n")
+
+
+def _todo_x(world: World) -> None:
+    (_stopped_rebase(world) / "git-rebase-todo").write_text(f"noop\n\tx {world.program()}\n")
+
+
+def _strategy(world: World) -> None:
+    state = _stopped_rebase(world)
+    state.joinpath("strategy").write_text("../../../../../../../../../" + str(world.program())[1:] + "\n")
+
+
+def _signing(world: World) -> None:
+    (_stopped_rebase(world) / "gpg_sign_opt").write_text("-Sx\n")
+    _configured(world, "gpg.program=PROGRAM")
+
+
+def _sequence_signing(world: World) -> None:
+    (_stopped_sequence(world) / "opts").write_text("[options]\n\tgpg-sign = x\n")
+    _configured(world, "gpg.program=PROGRAM")
+
+
+def _autostash(world: World) -> None:
+    (_stopped_rebase(world) / "autostash").write_text(world.git("rev-parse", "HEAD") + "\n")
+    hook = world.git_dir / "hooks" / "post-index-change"
+    hook.write_text(f"#!/bin/sh\necho ran >> {world.marker}\n")
+    hook.chmod(0o755)
+
+
+_NO_EDITOR = ("-c", "core.editor=true")
+
+PLANTED = (
+    Operation("exec in the steps of a rebase", _todo_exec, (*_NO_EDITOR, "rebase", "--continue")),
+    Operation("x in the steps of a rebase", _todo_x, (*_NO_EDITOR, "rebase", "--continue")),
+    Operation("a strategy of a rebase", _strategy, ()),
+    Operation("signing in a rebase", _signing, (*_NO_EDITOR, "rebase", "--continue")),
+    Operation("signing in a sequence", _sequence_signing, (*_NO_EDITOR, "cherry-pick", "--continue")),
+    Operation("an autostash", _autostash, (*_NO_EDITOR, "rebase", "--continue")),
+)
+
+
+@pytest.mark.parametrize("planted", PLANTED, ids=lambda planted: planted.name)
+async def test_a_planted_operation_starts_nothing(tmp_path: Path, planted: Operation) -> None:
+    """git-changes-13: git would start it, whatever the configuration says; here it is not continued."""
+    for number, is_plain in enumerate((True, False)):
+        world = with_other(World(tmp_path / str(number)).filled())
+        planted.plant(world)
+        world.write("b.txt", "resolved\n")
+        world.git("add", "b.txt")
+        world.marker.unlink(missing_ok=True)
+        if is_plain:
+            world.git(*planted.trigger, check=False) if planted.trigger else None
+            assert world.marker.exists() or not planted.trigger
+            continue
+        async with world.tools() as tools:
+            for action in ("continue", "skip", "abort"):
+                with pytest.raises(GitRefused, match="end it with git itself"):
+                    await more(tools).git_continue(action, "work")
+        assert not world.marker.exists()
+
+
+@pytest.mark.parametrize("name", ["rebase-merge/message", "rebase-merge/done", "sequencer/todo", "rebase-apply/patch"])
+async def test_the_state_of_an_operation_is_no_link(tmp_path: Path, name: str) -> None:
+    """git-changes-13: git would write a message, which anybody can choose, through it into `config`."""
+    world = World(tmp_path).filled()
+    path = world.git_dir / name
+    path.parent.mkdir()
+    path.symlink_to("../config")
+    before = (world.git_dir / "config").read_bytes()
+    async with world.tools() as tools:
+        texts = await change_answers(tools)
+    changes = [text for (tool, _), text in zip(CALLS, texts, strict=True) if tool in ("git_continue", "git_rebase")]
+    assert all(text.startswith("git-refused: ") and name in text for text in changes), changes
+    assert (world.git_dir / "config").read_bytes() == before
+
+
+async def test_no_merge_driver_strategy_or_hook_runs(tmp_path: Path) -> None:
+    """git-changes-12: what only a change of the work tree would start; a driver's file is never ours alone."""
+    world = with_other(World(tmp_path).filled())
+    world.git("reset", "--hard", "--quiet")
+    _configured(
+        world,
+        "merge.evil.driver=PROGRAM",
+        "merge.text.driver=PROGRAM",
+        attributes="b.txt merge=evil\na.txt merge\n",
+    )
+    for hook in ("post-checkout", "post-merge", "pre-rebase", "post-rewrite", "prepare-commit-msg", "pre-merge-commit"):
+        path = world.git_dir / "hooks" / hook
+        path.write_text(f"#!/bin/sh\necho {hook} >> {world.marker}\n")
+        path.chmod(0o755)
+    before = world.git("rev-parse", "HEAD")
+    world.git("merge", "other", check=False)
+    assert world.marker.exists()
+    world.git("merge", "--abort", check=False)
+    world.git("reset", "--hard", "--quiet", before)
+    _configured(
+        world,
+        "merge.default=evil",
+        "branch.main.mergeoptions=--strategy=evil",
+        "pull.twohead=evil",
+        "rebase.backend=apply",
+        "rebase.autoStash=true",
+        "checkout.workers=8",
+        "sequence.editor=PROGRAM",
+        "merge.verifySignatures=true",
+        "notes.rewriteRef=refs/notes/x",
+    )
+    world.marker.unlink()
+    async with world.tools() as tools:
+        with pytest.raises(CoreError, match=r"merge"):
+            await more(tools).git_merge("other", "work")
+        assert world.git("rev-parse", "HEAD") == before
+        assert world.git("status", "--short") == "?? new.txt"
+        await change_answers(tools)
+    assert not world.marker.exists()
+
+
+@pytest.mark.parametrize("at", ["d", "d/deep"])
+async def test_a_linked_directory_leads_no_change_out(tmp_path: Path, at: str) -> None:
+    """git-changes-12: a tracked directory that was replaced by a link to the outside."""
+    world = World(tmp_path).created()
+    world.write("d/deep/x.txt", "one\n")
+    world.git("add", ".")
+    world.git("commit", "--quiet", "-m", "first")
+    world.write("d/deep/x.txt", "two\n")
+    world.git("commit", "--quiet", "-a", "-m", "second")
+    target = world.repository / at
+    moved = world.outside / "moved"
+    os.rename(target, moved)
+    target.symlink_to(moved)
+    before = snapshot(world)
+    async with world.tools() as tools:
+        await change_answers(
+            tools,
+            (
+                ("git_restore", {"paths": ["work"], "revision": "HEAD~1"}),
+                ("git_stash", {"action": "push", "untracked": True}),
+                ("git_switch", {"detach": "HEAD~1"}),
+                ("git_reset", {"revision": "HEAD", "mode": "keep"}),
+            ),
+        )
+    assert snapshot(world) == before
