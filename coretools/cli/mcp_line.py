@@ -13,12 +13,12 @@ from coretools.cli.mcp_output import in_line
 from coretools.cli.terminal import TerminalCapabilities, print_error
 from coretools.client.configuration import Configuration, ServerEntry, load_configuration
 from coretools.client.connection import Connection, ConnectionOptions
-from coretools.client.decisions import Decisions, server_digest
-from coretools.client.errors import NotTrusted
+from coretools.client.decisions import Decisions
 from coretools.client.hub import open_hub
 from coretools.client.launch import given_input, inputs_of
+from coretools.client.trust import Trust
 from coretools.config.options import working_directory
-from coretools.errors import BadSetting, CoreError, InvalidArguments
+from coretools.errors import CoreError, InvalidArguments
 from coretools.questions.kinds import AskChoice, AskSecret, AskText
 
 
@@ -30,6 +30,7 @@ class Line:
     environment: Mapping[str, str]
     configuration: Configuration
     decisions: Decisions
+    trust: Trust
     terminal: TerminalCapabilities
 
     @classmethod
@@ -39,11 +40,13 @@ class Line:
         Raises:
             BadSetting: the file that it names can't be used.
         """
+        decisions = Decisions(environment)
         return cls(
             options=options,
             environment=environment,
             configuration=load_configuration(working_directory(), environment, file=options.config),
-            decisions=Decisions(environment),
+            decisions=decisions,
+            trust=Trust(decisions, environment, everything=options.trust_project),
             terminal=TerminalCapabilities.of(environment),
         )
 
@@ -51,11 +54,6 @@ class Line:
     def width(self) -> int:
         """Columns of a table; a pipe has no limit."""
         return shutil.get_terminal_size((100, 24)).columns if self.terminal.is_stdout_terminal else MOST
-
-    def is_trusted(self, entry: ServerEntry) -> bool:
-        """Whether the entry may be started."""
-        is_users = entry.place.scope == "user" or self.options.trust_project
-        return is_users or self.decisions.has("trusted_servers", server_digest(entry, self.environment))
 
     def entry(self, name: str) -> ServerEntry:
         """Return the entry of this name.
@@ -78,28 +76,15 @@ class Line:
             InvalidArguments: there is none. BadSetting: it can't be used. NotTrusted: it must be approved first.
         """
         entry = self.entry(name)
-        if error := self.why_not(entry):
+        if error := self.trust.why_not(entry):
             raise error
         return entry
-
-    def why_not(self, entry: ServerEntry) -> CoreError | None:
-        """Why an entry is not started; None if it may be."""
-        if entry.settings is None:
-            return BadSetting(f"server {entry.name!r}: {entry.error} ({entry.place.path})")
-        if not entry.settings.is_enabled:
-            return BadSetting(f"server {entry.name!r}: is disabled in {entry.place.path}")
-        if not self.is_trusted(entry):
-            return NotTrusted(
-                f"server {entry.name!r}: {entry.place.path} belongs to the project and is not trusted yet;"
-                f" look at it with `coretools mcp trust {entry.name}`, or give --trust-project"
-            )
-        return None
 
 
 @asynccontextmanager
 async def connected(line: Line, entries: Sequence[ServerEntry]) -> AsyncIterator[Mapping[str, Connection]]:
     """Connect to those entries that may be started, after asking for the inputs that they need."""
-    chosen = [entry for entry in entries if line.why_not(entry) is None]
+    chosen = [entry for entry in entries if line.trust.why_not(entry) is None]
     for entry in chosen:
         await _ask_inputs(line, entry)
     options = ConnectionOptions(connect_seconds=line.options.connect_seconds, call_seconds=line.options.call_seconds)

@@ -111,7 +111,7 @@ async def doctor(line: Line) -> int:
 def _problem(line: Line, entry: ServerEntry, connection: Connection | None) -> CoreError | None:
     if entry.hidden_by is not None:
         return None
-    return line.why_not(entry) or (connection.error if connection is not None else None)
+    return line.trust.why_not(entry) or (connection.error if connection is not None else None)
 
 
 def _findings(entry: ServerEntry, connection: Connection | None, error: CoreError | None) -> Iterator[str]:
@@ -140,7 +140,7 @@ async def _seen(connection: Connection) -> dict[str, Any]:
 
 
 def _row(line: Line, entry: ServerEntry, found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    error = line.why_not(entry)
+    error = line.trust.why_not(entry)
     state = "hidden" if entry.hidden_by else "not started"
     if error is not None and not entry.hidden_by:
         is_off = entry.settings is not None and not entry.settings.is_enabled

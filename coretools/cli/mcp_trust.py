@@ -17,7 +17,7 @@ from coretools.redaction.argv import redacted_command_line
 async def trust(line: Line) -> int:
     """Approve entries of the project, after showing what they start."""
     chosen = [line.entry(word) for word in line.options.words] or list(line.configuration.effective)
-    new = [(one, one.settings) for one in chosen if one.settings is not None and not line.is_trusted(one)]
+    new = [(one, one.settings) for one in chosen if one.settings is not None and not line.trust.covers(one)]
     for entry, settings in new:
         print_error(_summary(entry, settings))
         if not line.options.yes:

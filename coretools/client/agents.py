@@ -1,0 +1,161 @@
+"""The tools of all configured servers for a program with a model: list them, call them, ask before each call.
+
+async with Hub.from_config(approve=ask) as hub:
+tools = [tool.for_openai() for tool in await hub.tools()]
+result = await hub.call("github__get_issue", {"number": 1})
+"""
+
+import hashlib
+import os
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import mcp_types as types
+
+from coretools.client.arguments import check_arguments
+from coretools.client.configuration import load_configuration
+from coretools.client.connection import Connection, ConnectionOptions
+from coretools.client.decisions import Decisions, server_digest, tool_digest
+from coretools.client.errors import NotApproved, SchemaMismatch
+from coretools.client.hub import open_hub
+from coretools.client.trust import Trust
+from coretools.errors import CoreError, UnknownTool
+
+MAX_NAME = 64
+"""Characters of a tool's name that the APIs of models accept, beside letters, digits, `_` and `-` only."""
+
+
+@dataclass(frozen=True, slots=True)
+class HubTool:
+    """A tool of a server, with a name that is unique among all."""
+
+    name: str
+    server: str
+    declaration: types.Tool
+
+    def for_openai(self) -> dict[str, Any]:
+        """Return the definition that chat completion APIs in the form of OpenAI's take."""
+        return {
+            "type": "function",
+            "function": {
+                "name": self.name,
+                "description": self.declaration.description or "",
+                "parameters": self.declaration.input_schema,
+            },
+        }
+
+    def for_anthropic(self) -> dict[str, Any]:
+        """Return the definition that the API of Anthropic takes."""
+        return {
+            "name": self.name,
+            "description": self.declaration.description or "",
+            "input_schema": self.declaration.input_schema,
+        }
+
+
+Approve = Callable[[HubTool, Mapping[str, Any]], Awaitable[bool]]
+"""Asks whether a tool may be called with these arguments."""
+
+
+class Hub:
+    """The servers of a configuration, connected."""
+
+    def __init__(
+        self,
+        connections: Mapping[str, Connection],
+        failures: dict[str, CoreError],
+        decisions: Decisions,
+        environment: Mapping[str, str],
+        approve: Approve | None,
+    ) -> None:
+        """Use `from_config`."""
+        self.failures = failures
+        """Servers that can't be used, each with its reason; complete after `tools`."""
+        self._connections = connections
+        self._decisions = decisions
+        self._environment = environment
+        self._approve = approve
+        self._tools: dict[str, HubTool] = {}
+
+    @classmethod
+    @asynccontextmanager
+    async def from_config(
+        cls,
+        file: str | None = None,
+        *,
+        approve: Approve | None = None,
+        trusts_project: bool = False,
+        inputs: Mapping[str, str] | None = None,
+        options: ConnectionOptions | None = None,
+    ) -> AsyncIterator["Hub"]:
+        """Connect to the servers of a file, or of the usual ones; at the end no process of them is left.
+
+        Without `approve`, only tools can be called that were approved for good (`coretools mcp call`).
+
+        Raises:
+            BadSetting: the file can't be used.
+        """
+        environment = dict(os.environ)
+        configuration = load_configuration(os.getcwd(), environment, file=file)
+        decisions = Decisions(environment)
+        trust = Trust(decisions, environment, everything=trusts_project)
+        reasons = {entry.name: trust.why_not(entry) for entry in configuration.effective}
+        failures = {name: error for name, error in reasons.items() if error is not None}
+        entries = [entry for entry in configuration.effective if entry.name not in failures]
+        async with open_hub(entries, environment, inputs=inputs, options=options) as connections:
+            yield cls(connections, failures, decisions, environment, approve)
+
+    async def tools(self) -> list[HubTool]:
+        """Return the tools of all servers that answer."""
+        found: dict[str, HubTool] = {}
+        for server, connection in self._connections.items():
+            await connection.wait_settled()
+            try:
+                listed = await connection.tools()
+            except CoreError as error:
+                self.failures[server] = error
+                continue
+            for tool in listed:
+                name = _unique_name(server, tool.name, found)
+                found[name] = HubTool(name, server, tool)
+        self._tools = found
+        return list(found.values())
+
+    async def call(self, name: str, arguments: dict[str, Any]) -> types.CallToolResult:
+        """Call a tool by the name that `tools` gave it.
+
+        Raises:
+            UnknownTool: there is none. SchemaMismatch: the arguments do not fit. NotApproved: nobody approved the call.
+            And what `Connection.call` raises.
+        """
+        if not self._tools:
+            await self.tools()
+        tool = self._tools.get(name)
+        if tool is None:
+            raise UnknownTool(f"no server has a tool {name!r}")
+        connection = self._connections[tool.server]
+        try:
+            check_arguments(arguments, tool.declaration.input_schema)
+        except SchemaMismatch as error:
+            raise SchemaMismatch(f"server {tool.server!r}: tool {tool.declaration.name!r}: {error}") from error
+        if not self._is_approved(tool) and not (self._approve and await self._approve(tool, arguments)):
+            raise NotApproved(f"{name!r} was not approved")
+        return await connection.call(tool.declaration.name, arguments)
+
+    def _is_approved(self, tool: HubTool) -> bool:
+        server = server_digest(self._connections[tool.server].entry, self._environment)
+        declaration = tool.declaration.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return self._decisions.has("approved_tools", tool_digest(server, declaration))
+
+
+def _unique_name(server: str, tool: str, taken: Mapping[str, HubTool]) -> str:
+    """Return `server__tool` as the APIs of models accept it; a hash stands for what that changes."""
+    plain = f"{server}__{tool}"
+    name = re.sub(r"[^A-Za-z0-9_-]", "_", plain)
+    if name == plain and len(name) <= MAX_NAME and name not in taken:
+        return name
+    digest = hashlib.sha256(f"{server}\0{tool}".encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{name[: MAX_NAME - 9]}_{digest}"
