@@ -1,16 +1,18 @@
 """Conflicts as data: for each path its kind and the three versions of its content, as git keeps them in the index."""
 
+import json
 from collections.abc import Mapping, Sequence
 
 from pydantic import PrivateAttr
 
 from coretools.operations.content import Result
 from coretools.roots.root_set import Roots
-from coretools.tools.answer_budget import cut_lines, fitting
+from coretools.tools.answer_budget import cut_lines, fitting, fitting_values
 from coretools.tools.git.checkout import Checkout, hidden_reason, path_of, refuse_hidden
 from coretools.tools.git.commands import Git, require_success
 from coretools.tools.git.porcelain import as_text, quoted
 from coretools.tools.git.results import remarks
+from coretools.truncation import Excerpt
 
 SIDES = {1: "base", 2: "ours", 3: "theirs"}
 """git's numbers of the versions (gitrevisions(7), `:<n>:<path>`)."""
@@ -71,7 +73,7 @@ async def conflicts(roots: Roots, git: Git, checkout: Checkout, *, names: Sequen
     refuse_hidden(roots, checkout, names)
     found = await _stages(git, checkout, names)
     shown = list(found)[:MAX_PATHS]
-    budget = git.answer_bytes * 8 // 10 // (3 * len(shown)) - 100 if shown else 0
+    budget = git.answer_bytes * 7 // 10 // (3 * len(shown)) - 100 if shown else 0
     lines: list[str] = [] if found else ["no conflicts"]
     records: list[dict[str, str]] = []
     for name in shown:
@@ -82,8 +84,10 @@ async def conflicts(roots: Roots, git: Git, checkout: Checkout, *, names: Sequen
         for side, text in versions.items():
             lines += [f"<<< {side}", cut_lines(text.removesuffix("\n")), ">>>"]
         records.append({"path": as_text(path), "kind": kind, **versions})
-    rest = [quoted(path_of(checkout, name)) for name in list(found)[MAX_PATHS:]]
+    records = fitting_values(records, git.answer_bytes * 9 // 10)
+    rest = [quoted(path_of(checkout, name)) for name in list(found)[len(records) :]]
     omitted = fitting(rest, git.answer_bytes // 10)
+    lines = fitting(lines, git.answer_bytes * 9 // 10)
     lines += [f"[{len(rest)} more; name paths: {', '.join(omitted)}]"] if rest else []
     body = "\n".join([*lines, *remarks(checkout)])
     facts = {"conflicts": len(found), "tier": checkout.tier}
@@ -107,9 +111,17 @@ async def _stages(git: Git, checkout: Checkout, names: Sequence[str]) -> dict[by
 
 
 async def _content(git: Git, checkout: Checkout, object_name: str, budget: int) -> str:
-    completed = await git.run(checkout, "cat-file", "blob", object_name, keep_bytes=budget)
-    excerpt = require_success(completed, "cat-file").stdout
+    """Return the content, head and tail of a long one, in at most about `budget` bytes, also as JSON."""
+    excerpt = await _excerpt(git, checkout, object_name, budget)
     if b"\0" in excerpt.head:
         return f"[binary, {len(excerpt.head) + len(excerpt.tail) + excerpt.dropped_bytes} bytes]"
-    more = "; name this path alone, or git_show path=" if excerpt.dropped_bytes else ""
-    return excerpt.text() + (f"[{excerpt.dropped_bytes} bytes left out{more}]" if more else "")
+    size = len(json.dumps(excerpt.text(), ensure_ascii=False).encode("utf-8", "replace"))
+    if size > budget:  # newlines, quotes and control characters take more there
+        excerpt = await _excerpt(git, checkout, object_name, budget * budget // size)
+    more = f"[{excerpt.dropped_bytes} bytes left out; name this path alone, or git_show path=]"
+    return excerpt.text() + (more if excerpt.dropped_bytes else "")
+
+
+async def _excerpt(git: Git, checkout: Checkout, object_name: str, most_bytes: int) -> Excerpt:
+    completed = await git.run(checkout, "cat-file", "blob", object_name, keep_bytes=most_bytes)
+    return require_success(completed, "cat-file").stdout

@@ -6,8 +6,8 @@ first, so that the answer can say how to get it back.
 """
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
+from secrets import token_hex
 
 from coretools.errors import DeniedPath, GitRefused
 from coretools.roots import directory_access
@@ -22,8 +22,8 @@ from coretools.tools.git.results import listed
 NAMES = ("--name-only", "-z", "--no-renames", "--ignore-submodules=all", "--no-ext-diff")
 FROM_STDIN = ("--pathspec-from-file=-", "--pathspec-file-nul")
 
-_INDEX = "coretools-index"
-"""A second index in the git directory, in which a stash commit is put together."""
+_INDEX = "coretools-index-"
+"""Beginning of the name of a second index in the git directory, in which a stash commit is put together."""
 
 _NO_IDENTITY = ("-c", "user.name=git stash", "-c", "user.email=git@stash")
 """What git itself uses for a stash if it knows no author."""
@@ -155,16 +155,15 @@ async def without_untracked(git: Git, checkout: Checkout, stash: str) -> str:
 
 async def tree_of(git: Git, checkout: Checkout, names: Sequence[bytes], *, start: str = "") -> str:
     """Write a tree: `start` (or nothing), with these names as they are in the work tree."""
-    own = replace(checkout, environment={**checkout.environment, "GIT_INDEX_FILE": f"{checkout.git_path}/{_INDEX}"})
-    directory_access.remove_file(checkout.git_handle, _INDEX)
+    index = f"{_INDEX}{token_hex(8)}"  # another call may be putting one together at the same time
+    own = replace(checkout, environment={**checkout.environment, "GIT_INDEX_FILE": f"{checkout.git_path}/{index}"})
     try:
         await git.output(own, "read-tree", start or "--empty")
         stdin = terminated(names)
         await git.output(own, "update-index", "--add", "--remove", "--replace", "-z", "--stdin", stdin=stdin)
         return await _text(git, own, "write-tree")
     finally:
-        with suppress(OSError):
-            directory_access.remove_file(checkout.git_handle, _INDEX)
+        directory_access.remove_file(checkout.git_handle, index)
 
 
 async def _commit_tree(

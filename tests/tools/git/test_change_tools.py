@@ -4,9 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from anyio import create_task_group
 
 from coretools.errors import AlreadyExists, CoreError, DeniedPath, GitRefused, InvalidArguments, NotFound, ReadOnly
 from coretools.roots.root import RootSpec
+from coretools.tools.git.open_checkout import Access
+from coretools.tools.git.work_tree import kept
 from tests.tools.git.change_calls import CALLS, change_answers, function_of, with_other
 from tests.tools.git.world import HOME_CONFIG, World, more
 
@@ -151,7 +154,7 @@ async def test_a_stash_keeps_what_git_itself_keeps(tmp_path: Path) -> None:
     assert "applied" in answer.text()
     assert {path.name: path.read_text() for path in world.repository.iterdir() if path.is_file()} == before
     assert world.git("stash", "list") == ""
-    assert not (world.git_dir / "coretools-index").exists()
+    assert not list(world.git_dir.glob("coretools-index*"))
 
 
 async def test_a_conflict_is_data_and_is_resolved(tmp_path: Path) -> None:
@@ -342,3 +345,70 @@ async def test_a_commit_can_amend_fix_and_name_an_author(
         for bad in ({"fixup": "HEAD", "message": "m"}, {"message": "m", "by": "--help"}, {"message": ""}):
             with pytest.raises(InvalidArguments):
                 await tools.git_commit(repository="work", **bad)
+
+
+async def test_every_answer_fits_a_model_and_names_the_way_to_the_rest(tmp_path: Path) -> None:
+    """git-changes-16: large messages, files, lines, conflicts, and many of them."""
+    world = World(tmp_path).created()
+    long_name = "a-name-that-is-rather-long-to-fill-the-answer/" * 3
+    for number in range(14):
+        world.write(f"{long_name}{number}.txt", "base\n" * 4_000)
+    world.write("wide.txt", "\u6f22" * 30_000 + "\n" + "\u6f22\n" * 9_000)
+    world.git("add", ".")
+    world.git(
+        "commit", "--quiet", "-F", "-", stdin=b"subject\n\n" + b"a long line of a message " * 200 + b"\nline" * 900
+    )
+    commit = world.git("rev-parse", "HEAD")
+    tags = "".join(f"create refs/tags/{'t' * 60}-{number:04} {commit}\n" for number in range(600))
+    world.git("update-ref", "--stdin", stdin=tags.encode())
+    for branch, text in (("left", "left\n"), ("right", "right\n")):
+        world.git("switch", "--quiet", "-c", branch, "main")
+        for number in range(14):
+            world.write(f"{long_name}{number}.txt", text * 4_000)
+        world.git("commit", "--quiet", "-a", "-m", f"{branch} " * 500)
+    calls: list[tuple[str, dict[str, Any], str]] = [
+        ("git_show", {"revision": "main"}, "lines of the message"),
+        ("git_show", {"revision": "left"}, "name paths"),
+        ("git_show", {"revision": "main", "path": "work/wide.txt"}, "offset="),
+        ("git_blame", {"path": "work/wide.txt", "count": 2_000}, "start="),
+        ("git_tag", {"action": "list"}, "name="),
+        ("git_stash", {"action": "push"}, ""),
+        ("git_stash", {"action": "show"}, ""),
+        ("git_restore", {"paths": ["work"], "revision": "left", "what": "both"}, "and 4 more"),
+        ("git_reset", {"mode": "hard"}, "stash="),
+        ("git_merge", {"revision": "left"}, "git_conflicts"),
+        ("git_conflicts", {}, "name paths"),
+        ("git_conflicts", {"paths": [f"work/{long_name}1.txt"]}, "bytes left out"),
+        ("git_continue", {"action": "abort"}, ""),
+        ("git_rebase", {"upstream": "left"}, "git_conflicts"),
+        ("git_continue", {"action": "abort"}, ""),
+    ]
+    for number in range(14):
+        world.write(f"{long_name}{number}.txt", "mine\n" * 5_000)
+    async with world.tools() as tools:
+        for name, arguments, way in calls:
+            result = await function_of(tools, name)(repository="work", **arguments)
+            text = result.text()
+            assert 0 < len(text.encode()) <= 20_000, (name, len(text.encode()))
+            assert max(map(len, text.split("\n"))) <= 2_300, name
+            assert way in text, (name, text[-300:])
+            assert name != "git_conflicts" or len(result.model_dump_json().encode()) <= 20_000
+
+
+async def test_two_stashes_at_once_do_not_mix(tmp_path: Path) -> None:
+    """git-changes-5: each stash commit is put together in an index of its own."""
+    world = World(tmp_path).filled()
+    async with world.tools() as tools:
+        repositories = tools.repositories
+
+        async def one(results: list[str]) -> None:
+            async with repositories.opened("work", access=Access.WORK_TREE) as checkout:
+                results.append(await kept(repositories.roots, repositories.git, checkout))
+
+        results: list[str] = []
+        async with create_task_group() as tasks:
+            for _ in range(6):
+                tasks.start_soon(one, results)
+    trees = {world.git("rev-parse", f"{commit}^{{tree}}", f"{commit}^2^{{tree}}") for commit in results}
+    assert len(trees) == 1
+    assert world.git("ls-tree", "-r", "--name-only", results[0]) == "a.txt\nb.txt\nfolder/c.txt"
