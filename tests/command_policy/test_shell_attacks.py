@@ -273,6 +273,7 @@ f() { :; } >&'$(denied)'; f
 cat << 'E'x\nEx\ndenied\nE\n
 cat << "E"x\nEx\ndenied\nE\n
 de\\n\\nnied
+mkdir 1=; 1=/../../programs/denied
 de\\n\\n\\nnied x
 """
 """Lines in which only the running shell knows what starts: each must be opaque."""

@@ -43,6 +43,9 @@ OPERATORS = _names(
 """Tokens between statements."""
 
 REDIRECT_OPERATORS = _names("< > >> &> &>> <& >& >| <&- >&- <<<")
+_ASSIGNED = re.compile(r"[A-Za-z_]\w*\+?=", re.ASCII)
+"""The name and the operator of an assignment. `1=x` is a program."""
+
 _PLAIN_TARGET = re.compile(r"[\w./+,:@%=][\w./+,:@%=-]*", re.ASCII)
 """A target of `>&` that is the same after a second expansion. A `-` at its start is a word of its own."""
 
@@ -252,7 +255,7 @@ class StatementReader:
             return Word(None, "dynamic", *node.byte_range)
         target, has_index = self._variable(name)
         between = self._findings.text(name.end_byte, node.end_byte if value is None else value.start_byte)
-        if between not in ("=", "+="):
+        if not _ASSIGNED.fullmatch(f"{target}{between}"):
             self._findings.add_opaque("an assignment that bash may read differently", node.byte_range)
         is_array = value is not None and value.type == "array"
         self._findings.has_arrays |= has_index or is_array
