@@ -5,10 +5,11 @@ merge (`git merge-recursive`), a commit after a conflict, and the reset when an 
 `operation_state` examines an unfinished operation before git acts on it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from coretools.errors import GitRefused, InvalidArguments
+from coretools.errors import CoreError, GitRefused, InvalidArguments
 from coretools.process.run import Completed
 from coretools.roots import directory_access
 from coretools.roots.root_set import Roots
@@ -65,18 +66,32 @@ async def merge(
     options = await identity(git, checkout)
     await git.run(checkout, "update-index", "-q", "--refresh")
     labelled = replace(checkout, environment={**checkout.environment, f"GITHEAD_{target}": single_line(revision)})
-    for name, content in (("MERGE_HEAD", target), ("MERGE_MODE", "no-ff"), ("MERGE_MSG", text)):
-        directory_access.remove_file(checkout.git_handle, name)
-        directory_access.create_file(checkout.git_handle, name, f"{content}\n".encode())
+    _begin_merge(checkout, {"MERGE_MSG": text, "MERGE_MODE": "no-ff", "MERGE_HEAD": target})
     completed = await git.run(labelled, "merge-recursive", "--", "HEAD", target, options=options)
     if completed.exit_code not in (0, 1):
-        for name in ("MERGE_HEAD", "MERGE_MODE", "MERGE_MSG"):
-            directory_access.remove_file(checkout.git_handle, name)
+        _forget_merge(checkout)
         raise _failure(completed, "merge")
     if await conflicted(git, checkout):
         return await stopped(git, checkout, "merge")
     require_success(await git.run(checkout, *_COMMIT, "--file=-", options=options, stdin=text.encode()), "commit")
     return await _ended(git, checkout, here, "merged")
+
+
+def _begin_merge(checkout: Checkout, files: Mapping[str, str]) -> None:
+    """Write the files by which git knows that a merge is in progress, before anything else is changed."""
+    try:
+        for name, content in files.items():
+            directory_access.remove_file(checkout.git_handle, name)
+            directory_access.create_file(checkout.git_handle, name, f"{content}\n".encode())
+    except CoreError:
+        _forget_merge(checkout)
+        raise
+
+
+def _forget_merge(checkout: Checkout) -> None:
+    for name in ("MERGE_HEAD", "MERGE_MODE", "MERGE_MSG"):
+        with suppress(CoreError):
+            directory_access.remove_file(checkout.git_handle, name)
 
 
 async def pick(

@@ -44,7 +44,7 @@ class Position:
     @property
     def switch_back(self) -> str:
         """The call that returns here."""
-        return f"git_switch branch={self.branch!r}" if self.branch else f"git_switch detach={self.commit}"
+        return f"git_switch branch={self.branch!r}" if self.branch else f"git_switch detach={self.commit!r}"
 
 
 async def position(git: Git, checkout: Checkout) -> Position:

@@ -261,3 +261,53 @@ async def test_a_linked_directory_leads_no_change_out(tmp_path: Path, at: str) -
             ),
         )
     assert snapshot(world) == before
+
+
+def _tree(world: World, mode: str, name: str, object_name: str) -> str:
+    raw = f"{mode} {name}".encode() + b"\0" + bytes.fromhex(object_name)
+    return world.git("hash-object", "-t", "tree", "-w", "--literally", "--stdin", stdin=raw)
+
+
+async def test_a_commit_with_paths_into_the_git_directory_is_not_written(tmp_path: Path) -> None:
+    """git-changes-12: `.git` under names that some file system takes for it, `..`, and a link to it."""
+    world = World(tmp_path).filled()
+    blob = world.git("hash-object", "-w", "--stdin", stdin=b"[core]\nfsmonitor = x\n")
+    link = world.git("hash-object", "-w", "--stdin", stdin=b".git")
+    directory = _tree(world, "100644", "config", blob)
+    trees = [_tree(world, "40000", name, directory) for name in (".git", "..", ".GIT", "git~1", ".g\u200cit")]
+    trees += [_tree(world, "120000", "d", link), _tree(world, "40000", "d", directory)]
+    for number, tree in enumerate(trees):
+        world.git("update-ref", f"refs/heads/evil{number}", world.git("commit-tree", tree, "-p", "HEAD", "-m", "x"))
+    before = snapshot(world), (world.git_dir / "config").read_bytes(), sorted(os.listdir(world.root))
+    calls: list[tuple[str, dict[str, object]]] = []
+    for number in range(len(trees)):
+        name = f"evil{number}"
+        calls += [
+            ("git_merge", {"revision": name}),
+            ("git_cherry_pick", {"revisions": [name]}),
+            ("git_restore", {"paths": ["work"], "revision": name, "what": "both"}),
+            ("git_switch", {"branch": name}),
+            ("git_reset", {"revision": name, "mode": "hard"}),
+        ]
+    async with world.tools() as tools:
+        texts = await change_answers(tools, tuple(calls))
+    assert (snapshot(world), (world.git_dir / "config").read_bytes(), sorted(os.listdir(world.root))) == before
+    assert all(text.startswith(("git-refused", "denied-path")) for text in texts[: 5 * 5]), texts
+
+
+async def test_a_planted_reference_or_message_leaves_nothing_unfinished(tmp_path: Path) -> None:
+    """git-changes-13."""
+    world = with_other(World(tmp_path).filled())
+    (_stopped_rebase(world) / "head-name").write_text("refs/heads/../../config\n")
+    before = (world.git_dir / "config").read_bytes()
+    async with world.tools() as tools:
+        await more(tools).git_restore(["work"], "work", side="ours")
+        with pytest.raises(GitRefused, match="bad name"):
+            await more(tools).git_continue("continue", "work")
+        await more(tools).git_continue("abort", "work")
+        assert (world.git_dir / "config").read_bytes() == before
+        world.git("switch", "--quiet", "--force", "main")
+        (world.git_dir / "MERGE_MSG").mkdir()
+        with pytest.raises(CoreError, match="MERGE_MSG"):
+            await more(tools).git_merge("other", "work")
+    assert not (world.git_dir / "MERGE_HEAD").exists()

@@ -106,6 +106,9 @@ def combined(rng: random.Random) -> Step:
     ))  # fmt: skip
 
 
+CLEAN = Step("git_reset", {"mode": "hard"}, ("reset", "-q", "--hard"))
+"""Before most combinations, which need a clean work tree."""
+
 KINDS: tuple[Callable[[random.Random], Step], ...] = (
     edited,
     edited,
@@ -216,8 +219,11 @@ async def test_a_sequence_of_changes_ends_as_with_the_command_line(tmp_path: Pat
     steps: list[Step] = []
     async with world.tools() as tools:
         for _ in range(STEPS):
-            steps.append(rng.choice(KINDS)(rng))
-            await taken(world, tools, plain, steps[-1])
+            kind = rng.choice(KINDS)
+            now = [CLEAN, kind(rng)] if kind is combined and rng.random() < 0.7 else [kind(rng)]
+            for step in now:
+                await taken(world, tools, plain, step)
+            steps += now
             await ended(rng, world, tools, plain)
             if os.environ.get("CORETOOLS_GIT_EVERY_STEP"):
                 assert state(world) == state(plain), steps
