@@ -87,6 +87,7 @@ class LocalServer:
         self._has_written_all = anyio.Event()
         self._watching = anyio.CancelScope(shield=True)
         self._reading_errors = anyio.CancelScope(shield=True)
+        self._has_read_errors = anyio.Event()
         self._errors = bytearray()
         self._junk = 0
         self._first_junk = ""
@@ -95,8 +96,10 @@ class LocalServer:
 
     async def describe_end(self) -> str:
         """Say what is known of the end of the program, after its connection was lost."""
-        with anyio.move_on_after(LINGER_SECONDS):
+        with anyio.move_on_after(EXIT_SECONDS):
             await self._has_ended.wait()
+        with anyio.move_on_after(LINGER_SECONDS):
+            await self._has_read_errors.wait()
         if self._was_signalled or not self._child.has_exited:
             end = self._fault or "it closed its standard output"
         elif self._child.signal_name is not None:
@@ -150,10 +153,13 @@ class LocalServer:
 
     async def read_errors(self) -> None:
         """Keep the end of standard error."""
-        with self._reading_errors:
-            while data := await _read(self._child.stderr):
-                self._errors += data
-                del self._errors[:-TAIL_BYTES]
+        try:
+            with self._reading_errors:
+                while data := await _read(self._child.stderr):
+                    self._errors += data
+                    del self._errors[:-TAIL_BYTES]
+        finally:
+            self._has_read_errors.set()
 
     async def watch_exit(self) -> None:
         """Notice the exit of the program, and close the session then."""
@@ -169,6 +175,8 @@ class LocalServer:
     async def stop(self) -> None:
         """End the program and its process group, and then the tasks that listen to it. Bounded."""
         await self._end()
+        with anyio.move_on_after(LINGER_SECONDS):  # its last words are still in the pipe
+            await self._has_read_errors.wait()
         for scope in (self._reading, self._reading_errors, self._watching):
             scope.cancel()
 
