@@ -11,7 +11,7 @@ from coretools.errors import InvalidArguments
 MAX_FAULTS = 5
 """Faults that one message lists."""
 
-PATTERN_SECONDS = 1.0
+PATTERN_SECONDS = 0.5
 """For one regular expression of a schema: those of a hostile server may take for ever."""
 
 

@@ -266,6 +266,8 @@ class Connection:
                 try:
                     chosen = era or await probe(server.streams)
                 except anyio.EndOfStream:
+                    if server.fault:
+                        raise
                     return LEGACY  # some servers of the older era end on any request before `initialize`
                 try:
                     await self._serve(nullcontext(server.streams), chosen, deadline)

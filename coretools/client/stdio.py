@@ -91,7 +91,8 @@ class LocalServer:
         self._errors = bytearray()
         self._junk = 0
         self._first_junk = ""
-        self._fault = ""
+        self.fault = ""
+        """Why its output is no longer read; empty while it is."""
         self._was_signalled = False
 
     async def describe_end(self) -> str:
@@ -100,8 +101,10 @@ class LocalServer:
             await self._has_ended.wait()
         with anyio.move_on_after(LINGER_SECONDS):
             await self._has_read_errors.wait()
-        if self._was_signalled or not self._child.has_exited:
-            end = self._fault or "it closed its standard output"
+        if self.fault:
+            end = self.fault
+        elif self._was_signalled or not self._child.has_exited:
+            end = "it closed its standard output"
         elif self._child.signal_name is not None:
             end = f"it was ended by {self._child.signal_name}"
         else:
@@ -129,13 +132,16 @@ class LocalServer:
                 buffer += data
                 if buffer.find(b"\n", searched) < 0:
                     if len(buffer) > MAX_LINE_BYTES:
-                        self._fault = f"it wrote a line of more than {MAX_LINE_BYTES} bytes"
-                        return
+                        self.fault = f"it wrote a line of more than {MAX_LINE_BYTES} bytes"
+                        break
                     continue
                 *lines, rest = bytes(buffer).split(b"\n")
                 buffer = bytearray(rest)
                 for line in lines:
                     await self._deliver(line, session)
+            session.close()
+            while await _read(self._child.stdout):  # what follows a fault: the program must not block on it
+                continue
         self._has_read_all.set()
 
     async def write_messages(self, session: MemoryObjectReceiveStream[SessionMessage]) -> None:
