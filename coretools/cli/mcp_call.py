@@ -1,13 +1,14 @@
 """`coretools mcp call`: check the arguments, ask for approval, call, print the result."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import Any
 
 import mcp_types as types
+from mcp.shared.dispatcher import ProgressFnT
 
-from coretools.cli.call import CliCall, ProgressBar
 from coretools.cli.mcp_line import Line, connected
 from coretools.cli.mcp_output import arguments_text, in_line, result_json, result_text
 from coretools.cli.terminal import print_error, print_text
@@ -16,7 +17,6 @@ from coretools.client.connection import Connection
 from coretools.client.decisions import server_digest, tool_digest
 from coretools.client.errors import NotApproved, SchemaMismatch, ToolFailed
 from coretools.errors import InvalidArguments, NotFound, UnknownTool
-from coretools.questions.kinds import AskChoice
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
 """Largest file that an argument takes its value from."""
@@ -36,15 +36,8 @@ async def call(line: Line) -> int:
         except SchemaMismatch as error:
             raise SchemaMismatch(f"server {name!r}: tool {tool_name!r}: {error}") from error
         await _approve(line, connection, tool, arguments)
-        bar = ProgressBar(is_shown=line.terminal.can_show_progress)
-
-        async def show(progress: float, total: float | None, message: str | None) -> None:
-            bar.step(progress, total, None if message is None else in_line(message))
-
-        try:
+        with _progress(line) as show:
             result = await connection.call(tool_name, arguments, show)
-        finally:
-            bar.close()
         for remark in connection.remarks():
             print_error(in_line(f"server {name!r}: {remark}"))
     if line.options.as_json:
@@ -53,6 +46,25 @@ async def call(line: Line) -> int:
         text = result_text(result)
         code = print_text(text) if text else 0
     return code or (ToolFailed.exit_code if result.is_error else 0)
+
+
+@contextmanager
+def _progress(line: Line) -> Iterator[ProgressFnT | None]:
+    """Yield what shows the progress of a call; None if nobody sees it."""
+    if not line.terminal.can_show_progress:
+        yield None
+        return
+    from coretools.cli.call import ProgressBar  # imported late: only a terminal needs it, and it takes 30 ms
+
+    bar = ProgressBar(is_shown=True)
+
+    async def show(progress: float, total: float | None, message: str | None) -> None:
+        bar.step(progress, total, None if message is None else in_line(message))
+
+    try:
+        yield show
+    finally:
+        bar.close()
 
 
 def find_tool(tools: Sequence[types.Tool], server: str, name: str) -> types.Tool:
@@ -82,6 +94,10 @@ async def _approve(line: Line, connection: Connection, tool: types.Tool, argumen
     name = f"{connection.name}: {tool.name}"
     if not line.terminal.can_ask:
         raise NotApproved(f"{name!r} is not approved, and nobody can be asked here; give --yes")
+    # Imported late: only a terminal needs them, and they take 40 ms.
+    from coretools.cli.call import CliCall
+    from coretools.questions.kinds import AskChoice
+
     sys.stderr.write(f"{in_line(name)}\n{arguments_text(arguments)}\n")
     question = AskChoice(key="approval", message="Call it?", choices=("once", "always-tool", "always-server", "no"))
     answer = await CliCall(line.terminal).ask(question)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
 
-from coretools.cli.call import CliCall
 from coretools.cli.mcp_options import MOST, McpOptions
 from coretools.cli.mcp_output import in_line
 from coretools.cli.terminal import TerminalCapabilities, print_error
@@ -19,7 +18,6 @@ from coretools.client.launch import given_input, inputs_of
 from coretools.client.trust import Trust
 from coretools.config.options import working_directory
 from coretools.errors import CoreError, InvalidArguments
-from coretools.questions.kinds import AskChoice, AskSecret, AskText
 
 
 @dataclass(slots=True)
@@ -95,6 +93,10 @@ async def connected(line: Line, entries: Sequence[ServerEntry]) -> AsyncIterator
 async def _ask_inputs(line: Line, entry: ServerEntry) -> None:
     if not line.terminal.can_ask:
         return
+    # Imported late: only a terminal needs them, and they take 40 ms.
+    from coretools.cli.call import CliCall
+    from coretools.questions.kinds import AskChoice, AskSecret, AskText
+
     for one in inputs_of(entry):
         if given_input(one, line.environment, line.options.inputs) is not None:
             continue

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from coretools.cli.call import CliCall
 from coretools.cli.mcp_line import Line
 from coretools.cli.mcp_output import in_line
 from coretools.cli.terminal import print_error
@@ -10,13 +9,16 @@ from coretools.client.configuration import ServerEntry
 from coretools.client.decisions import server_digest
 from coretools.client.errors import NotTrusted
 from coretools.client.settings_schema import ServerSettings
-from coretools.questions.kinds import AskConfirmation
 from coretools.redaction.argv import redacted_command_line
 
 
 async def trust(line: Line) -> int:
     """Approve entries of the project, after showing what they start."""
     chosen = [line.entry(word) for word in line.options.words] or list(line.configuration.effective)
+    # Imported late: other actions do not need them, and they take 40 ms.
+    from coretools.cli.call import CliCall
+    from coretools.questions.kinds import AskConfirmation
+
     new = [(one, one.settings) for one in chosen if one.settings is not None and not line.trust.covers(one)]
     for entry, settings in new:
         print_error(_summary(entry, settings))

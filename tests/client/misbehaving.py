@@ -75,17 +75,29 @@ def call(number: Any, params: dict[str, Any]) -> None:
     if WAY == "hangs":
         log("called")
         return
+    if WAY == "progress":
+        report_progress(params["_meta"]["progressToken"])
     if WAY == "twice":
         answer(number, {"content": [{"type": "text", "text": text}]})
     if WAY == "flood":
-        for at in range(5_000):
-            send({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": at}})
+        flood()
     if WAY == "malformed":
         answer(number, {"content": "nonsense"})
         return
     if WAY == "escapes":
         text = f"result {EVIL}"
     answer(number, {"content": [{"type": "text", "text": text}], "isError": WAY == "fails"})
+
+
+def flood() -> None:
+    for at in range(5_000):
+        send({"jsonrpc": "2.0", "method": "notifications/message", "params": {"level": "info", "data": at}})
+
+
+def report_progress(token: Any) -> None:
+    for at in (1, 2):
+        progress = {"progressToken": token, "progress": at, "total": 2, "message": f"step {at}"}
+        send({"jsonrpc": "2.0", "method": "notifications/progress", "params": progress})
 
 
 def answer(number: Any, result: Any) -> None:

@@ -136,6 +136,19 @@ async def test_the_end_of_a_call_is_told_to_the_server(tmp_path: Path, events: E
         await connection.ping()
 
 
+async def test_the_progress_of_a_call_arrives_before_its_result(tmp_path: Path) -> None:
+    """client-9"""
+    seen: list[tuple[float, float | None, str | None]] = []
+
+    async def show(progress: float, total: float | None, message: str | None) -> None:
+        seen.append((progress, total, message))
+
+    async with hub(tmp_path, {"p": misbehaving("progress")}) as connections:
+        await connections["p"].wait_settled()
+        await connections["p"].call("echo", {"text": "x"}, show)
+    assert seen == [(1, 2, "step 1"), (2, 2, "step 2")]
+
+
 async def test_stopping_one_server_leaves_the_others(tmp_path: Path, events: EventLog) -> None:
     """client-10: also what it started is gone at the end, in whatever process group."""
     servers = {"a": misbehaving("children", events.path), "b": misbehaving("ok")}
