@@ -49,6 +49,27 @@ CALLS: tuple[Call, ...] = (
 )
 
 
+EACH: tuple[Call, ...] = (
+    ("git_show", {}),
+    ("git_blame", {"path": "work/a.txt"}),
+    ("git_tag", {"action": "create", "name": "v1", "message": "text"}),
+    ("git_branch", {"action": "create", "name": "one"}),
+    ("git_stash", {"action": "push", "untracked": True}),
+    ("git_switch", {"branch": "other"}),
+    ("git_commit", {"amend": True, "message": "amended"}),
+    ("git_merge", {"revision": "main"}),
+    ("git_conflicts", {}),
+    ("git_restore", {"paths": ["work"], "side": "ours"}),
+    ("git_continue", {"action": "continue"}),
+    ("git_reset", {"revision": "HEAD~1", "mode": "hard"}),
+    ("git_revert", {"revisions": ["HEAD"]}),
+    ("git_rebase", {"upstream": "main"}),
+    ("git_continue", {"action": "abort"}),
+    ("git_cherry_pick", {"revisions": ["main"]}),
+)
+"""Every tool once or twice, each in a state in which it does its work."""
+
+
 def function_of(tools: GitTools, name: str) -> Callable[..., Awaitable[Any]]:
     found: Callable[..., Awaitable[Any]] = getattr(more(tools), name, None) or getattr(tools, name)
     return found
