@@ -170,6 +170,10 @@ class ChildProcess:
             self.duration_seconds = time.monotonic() - self._started
 
 
+NOT_FOUND, NOT_EXECUTABLE = 127, 126
+"""Exit codes of a shell for a program that it can't start (POSIX, sh: 2.8.2)."""
+
+
 def start_error(
     error: OSError, argv: Sequence[str], cwd: Directory, *, place: str, environment: Mapping[str, str]
 ) -> CoreError:
@@ -182,14 +186,14 @@ def start_error(
         return Busy(f"{shown}: the system has no room for another process now; try again later")
     if error.errno in (errno.EMFILE, errno.ENFILE):
         return InputOutput(f"{shown}: the server has no file descriptors left; try again when fewer commands run")
+    exit_code = NOT_FOUND if error.errno == errno.ENOENT else NOT_EXECUTABLE
     if error.errno == errno.E2BIG:
-        words = sum(len(os.fsencode(word)) + 1 for word in argv)
-        variables = sum(len(os.fsencode(name)) + len(os.fsencode(text)) + 2 for name, text in environment.items())
-        size = f"{words} bytes, and {variables} bytes of variables"
-        return CannotStart(f"{shown}: argument list too long ({size}); pass the data in a file or on stdin")
-    if error.errno == errno.ENOEXEC:
-        return CannotStart(f"{shown}: has no #! line and no format that this system runs; try: sh {shown}")
-    return CannotStart(f"{shown or '(empty name)'}: {_reason(error, program, cwd, environment)}")
+        why = _too_long(argv, environment)
+    elif error.errno == errno.ENOEXEC:
+        why = f"has no #! line and no format that this system runs; try: sh {shown}"
+    else:
+        why = _reason(error, program, cwd, environment)
+    return CannotStart(f"{shown or '(empty name)'}: {why}", exit_code=exit_code)
 
 
 def _reason(error: OSError, program: str, cwd: Directory, environment: Mapping[str, str]) -> str:
@@ -206,6 +210,13 @@ def _reason(error: OSError, program: str, cwd: Directory, environment: Mapping[s
     if error.errno == errno.EACCES and not found.st_mode & 0o111:
         return "is not executable; start it with its interpreter, or make it executable (chmod +x)"
     return error.strerror or "can't be started"
+
+
+def _too_long(argv: Sequence[str], environment: Mapping[str, str]) -> str:
+    words = sum(len(os.fsencode(word)) + 1 for word in argv)
+    variables = sum(len(os.fsencode(name)) + len(os.fsencode(text)) + 2 for name, text in environment.items())
+    size = f"{words} bytes, and {variables} bytes of variables"
+    return f"argument list too long ({size}); pass the data in a file or on stdin"
 
 
 def _first_existing(program: str, cwd: Directory, environment: Mapping[str, str]) -> os.stat_result | None:

@@ -114,8 +114,10 @@ async def test_other_faults_are_errors_that_say_what_would_work(tmp_path: Path) 
     """ci-6, ci-15, ci-16: the program, the directory, the deadline."""
     (tmp_path / "file").write_text("")
     async with commands_in(tmp_path, limits=Limits(run_seconds_most=60)) as commands:
-        with pytest.raises(CannotStart, match="no-such-program"):
-            await commands.run_command("no-such-program")
+        for program, code in {"no-such-program": 127, "./file": 126, "./absent/x": 127, "/": 126}.items():
+            with pytest.raises(CannotStart, match=program) as refused:
+                await commands.run_command(program)
+            assert refused.value.facts == {"exit_code": code}
         with pytest.raises(NotFound):
             await commands.run_command("true", "absent")
         with pytest.raises(WrongType):
