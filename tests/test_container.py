@@ -205,7 +205,7 @@ def test_the_compose_file_is_understood_and_safe(service: str) -> None:
     """container-9: every variable is a configuration key or one of the flags, and the server would start."""
     variables = compose()["services"][service]["environment"]
     known = (TREE / "coretools" / "config" / "options.py").read_text()
-    assert {n for n in variables if not n.startswith(VARIABLES) and f'"{n}"' not in known} == {"CORETOOLS_POLICY"}
+    assert {n for n in variables if not n.startswith(VARIABLES) and f'"{n}"' not in known} == set()
     config = config_of(variables)
     assert config.auth.tokens
     require_safe(config, has_auth=True)

@@ -266,7 +266,7 @@ def test_a_truncated_diff_is_marked(drawn: dict[str, Page]) -> None:
     assert cut.endswith("bytes left out")
     assert page.found["tr.added"][0] == f"\t1\t+\t0 {'.' * 40}"
     assert page.found["tr.added"][-1] == f"\t\t+\t2999 {'.' * 40}"
-    assert page.found["p.note"] == ["[for the rest name paths, or use stat to list the files]"]
+    assert page.found["p.note"] == ["[for the rest use run_command with git diff, then read_run]"]
 
 
 def test_what_is_not_a_patch_is_shown_as_text(drawn: dict[str, Page]) -> None:

@@ -72,7 +72,7 @@ async def diff(
 
 def _way_to_the_rest(changed: Sequence[bytes]) -> str:
     if len(changed) == 1:
-        return "[for the rest run_command with git diff, then read_run]"
+        return "[for the rest use run_command with git diff, then read_run]"
     return "[for the rest name paths, or use stat to list the files]"
 
 
