@@ -17,20 +17,19 @@ from coretools.client.decisions import Decisions
 from tests.checkout import TREE
 from tests.cli.terminal import terminal
 from tests.client.peers import EventLog, misbehaving, workstation
+from tests.variables import variables
 
 Captured = pytest.CaptureFixture[str]
 STARTS = ("-m", "coretools.cli.main")
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def home(tmp_path: Path) -> Iterator[Path]:
     """The home directory of a user, and a project beside it that is the current directory."""
     (tmp_path / "home").mkdir()
     (tmp_path / "project" / ".git").mkdir(parents=True)
-    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "CODEX_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    with chdir(tmp_path / "project"):
+    of_others = dict.fromkeys(("XDG_CONFIG_HOME", "XDG_STATE_HOME", "CODEX_HOME"))
+    with variables(HOME=str(tmp_path / "home"), **of_others), chdir(tmp_path / "project"):
         yield tmp_path / "home"
 
 
@@ -124,7 +123,7 @@ def test_names_and_results_cannot_control_the_terminal(home: Path, capsys: Captu
     assert capsys.readouterr().out == "result \\x1b]0;owned\\x07\\x1b[2J\\u202e\\x9b31m\n"
 
 
-def test_a_project_is_trusted_entry_by_entry(home: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_project_is_trusted_entry_by_entry(home: Path, capsys: Captured) -> None:
     """client-14: nothing is started before; a changed entry is not trusted; tokens are not shown."""
     started = home / "started"
     entry = misbehaving("ok", str(started)) | {"env": {"API_TOKEN": "secret-word"}}

@@ -14,16 +14,15 @@ from coretools.client.errors import NotApproved, NotTrusted, SchemaMismatch
 from coretools.errors import BadSetting, CannotStart, UnknownTool, Unreachable
 from tests.client.peers import misbehaving
 from tests.client.remote import echo_server, served
+from tests.variables import variables
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def home(tmp_path: Path) -> Iterator[Path]:
     (tmp_path / "home").mkdir()
     (tmp_path / "project" / ".git").mkdir(parents=True)
-    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME", "CODEX_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    with chdir(tmp_path / "project"):
+    of_others = dict.fromkeys(("XDG_CONFIG_HOME", "XDG_STATE_HOME", "CODEX_HOME"))
+    with variables(HOME=str(tmp_path / "home"), **of_others), chdir(tmp_path / "project"):
         yield tmp_path / "home"
 
 

@@ -9,6 +9,7 @@ import threading
 from contextlib import suppress
 from dataclasses import replace
 
+import anyio.lowlevel
 import pytest
 
 from coretools.egress.acceptor import ConnectionSlots
@@ -206,7 +207,7 @@ async def test_a_fast_transfer_leaves_the_event_loop_to_others() -> None:
         loop = asyncio.get_running_loop()
         flooding, fetching = loop.run_in_executor(None, flood), loop.run_in_executor(None, fetch, net.address, port)
         while not fetching.done():  # counts the turns
-            await asyncio.sleep(0)
+            await anyio.lowlevel.checkpoint()
             turns += 1
         await flooding
         assert await fetching > most

@@ -42,14 +42,14 @@ class FoundLines:
     total: int = 0
 
 
-def pattern_finder(pattern: str) -> LineFinder:
-    """Return a finder for a regular expression of `search_text`.
+def pattern_finder(pattern: str, *, seconds: float = MATCH_SECONDS) -> LineFinder:
+    """Return a finder for a regular expression of `search_text`, with a limit of time for all its calls together.
 
     Raises:
         InvalidArguments: the pattern is invalid; the finder: it takes too long.
     """
     compiled = parse_pattern(pattern, literal=False, ignore_case=False).compiled
-    left = MATCH_SECONDS
+    left = seconds
 
     def find(text: str) -> Iterator[int]:
         nonlocal left
