@@ -161,7 +161,7 @@ def world(
 def run(client: Peer, outside: Outside, line: str) -> str:
     for name, value in outside.variables().items():
         line = line.replace(f"${name}", value)
-    result = client.call("run_command", command=line, timeout_seconds=20, stdin="")
+    result = client.call("run_command", command=line, timeout_seconds=4, stdin="")
     return str(result["content"][0]["text"])
 
 

@@ -104,6 +104,7 @@ def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
     root.mkdir()
     (root / "a.txt").write_text("in the root\n")
     (root / "large.txt").write_text("0123456789abcde\n" * 750_000)
+    (root / "page.txt").write_text("0123456789abcde\n" * 16_000)
     tokens = {name: create_token(str(folder / "tokens"), name=name, role="default")[1] for name in TOKENS}
     settings = folder / "http.toml"
     settings.write_text(SETTINGS.format(tokens=folder / "tokens"))
@@ -503,9 +504,11 @@ async def test_garbage_behind_a_body_changes_nothing(target: Target, behind: byt
 
 async def test_a_client_that_never_reads_is_cut_off(target: Target) -> None:
     """validation-3: its buffers are freed; other calls are answered meanwhile."""
-    params = {"name": "read_file", "arguments": {"path": "large.txt"}, "_meta": ENVELOPE}
-    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
-    headers = {"MCP_Protocol_Version": STATELESS, "Mcp_Method": "tools/call", "Mcp_Name": "read_file"}
+    # Larger than what the server's own buffer takes; the answer of a tool is not.
+    uri = "coretools://files/page.txt"
+    params = {"uri": uri, "_meta": ENVELOPE}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": params}).encode()
+    headers = {"MCP_Protocol_Version": STATELESS, "Mcp_Method": "resources/read", "Mcp_Name": uri}
     async with unharmed(target), connected(target.port, receive_buffer=4096) as raw:
         is_reset = False
         # The socket buffers hold some megabytes, so it sends requests until nothing more is accepted.
