@@ -111,6 +111,7 @@ async def test_the_watchdog_outlives_what_ends_a_server(
 ) -> None:
     """process-21: a signal to every process of a session does not end the watchdog before the server."""
     await runner.run(["true"], cwd=here)
+    await until(lambda: watchdogs_of(os.getpid()))  # a child that was not yet scheduled shows no command line
     (watchdog,) = watchdogs_of(os.getpid())
     await until(lambda: ignores(watchdog, number))
     os.kill(watchdog, number)
