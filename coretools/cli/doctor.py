@@ -36,7 +36,7 @@ async def doctor(settings: Settings, environment: Mapping[str, str], programs: S
     """Print the findings; return 0 if everything required is available, else 69 (EX_UNAVAILABLE).
 
     `settings` are those of a server that a desktop client starts, as far as they concern the PATH of commands;
-    `programs` are asked for their versions.
+    `programs` are run with `--version`.
     """
     findings = [
         Finding("python", sys.version_info >= (3, 11), f"{platform.python_version()} on {platform.system()}"),

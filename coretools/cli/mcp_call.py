@@ -106,7 +106,7 @@ async def _approve(line: Line, connection: Connection, tool: types.Tool, argumen
     if answer == "always-tool":
         line.decisions.add("approved_tools", {digest: name})
     elif answer == "always-server":
-        # Each tool as it is declared today: a new or changed one is asked about.
+        # Each tool as declared today: a new or changed one needs a new approval.
         tools = await connection.tools()
         line.decisions.add(
             "approved_tools", {_declared(server, one): f"{connection.name}: {one.name}" for one in tools}

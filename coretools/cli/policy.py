@@ -99,7 +99,7 @@ def _report(policy: OperatorPolicy, decision: Decision) -> list[str]:
 
 
 def _ending(policy: OperatorPolicy, decision: Decision) -> list[str]:
-    """Return who is asked, where the policy comes from, and how to allow the command."""
+    """Return who confirms the command, which file holds the policy, and how to allow it."""
     lines: list[str] = []
     if decision.verdict == "ask":
         lines += ["", ASKS, TRUSTED if policy.tools.trusts_answers else NOT_TRUSTED]

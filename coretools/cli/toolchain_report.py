@@ -27,7 +27,7 @@ PROGRAMS = (
     *("python", "python3", "pip", "uv", "poetry", "node", "npm", "pnpm", "yarn", "bun", "deno", "cargo", "rustc"),
     *("java", "mvn", "gradle", "ruby", "php", "dotnet", "make", "cmake", "gcc", "go"),
 )
-"""Programs whose version is asked for with `--version`; Go's is `go version`."""
+"""Programs run with `--version` to report their version; Go takes `go version`."""
 
 VERSION_SECONDS = 10.0
 """Deadline of one program."""
@@ -36,7 +36,7 @@ TOTAL_SECONDS = 30.0
 """Deadline of all; programs that have not answered by then are named."""
 
 CONCURRENT = 2
-"""Programs that are asked at the same time."""
+"""Most programs run at the same time."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -121,7 +121,7 @@ def _shape(schema: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 
 def _types(shape: Any) -> set[str]:
-    """The types that a schema permits, as far as it says so without references."""
+    """Return the types that a schema permits; references are not resolved."""
     if not isinstance(shape, dict):
         return set()
     own = shape.get("type")

@@ -89,7 +89,7 @@ class Connection:
         self._address = ""
         self._redactor = Redactor()
         self._settled = anyio.Event()
-        # Shielded: who is cancelled in a call still has the connection, to tell the server; `stop` comes after that.
+        # Shielded: a cancelled call still needs the connection to notify the server; `stop` follows.
         self._life = anyio.CancelScope(shield=True)
 
     @property
@@ -254,7 +254,7 @@ class Connection:
                 era = await self._run_local(launch, era)
                 if era is None:
                     return
-            raise Unreachable("it ends when it is asked for its protocol")
+            raise Unreachable("it exits during protocol negotiation")
         await self._run_remote(launch)
 
     async def _run_local(self, launch: LocalLaunch, era: Era | None) -> Era | None:

@@ -1,6 +1,6 @@
 """Remembered decisions: which entries of projects may be started, which tools may be called without asking.
 
-A decision is a hash of what was decided about, so that anything that changes is asked about again.
+A decision stores a hash of what was approved, so any change needs a new approval.
 """
 
 import fcntl
@@ -81,7 +81,7 @@ def server_digest(entry: ServerEntry, environment: Mapping[str, str]) -> str:
 
 
 def tool_digest(server: str, declaration: Mapping[str, Any]) -> str:
-    """Identify a tool by the digest of its server and all that a model is told about it."""
+    """Identify a tool by a digest of its server and its declaration."""
     told = {name: declaration[name] for name in sorted(declaration) if name not in ("_meta", "icons")}
     text = json.dumps([server, told], sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()

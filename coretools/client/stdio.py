@@ -80,7 +80,7 @@ class LocalServer:
         """The program has ended, and its last output was read."""
         self._child = child
         self._has_ended = anyio.Event()
-        # Shielded: whoever is cancelled, the program is still listened to until it has ended.
+        # Shielded: keep reading its output until it exits, even if a caller is cancelled.
         self._reading = anyio.CancelScope(shield=True)
         self._has_read_all = anyio.Event()
         self._writing = anyio.CancelScope(shield=True)

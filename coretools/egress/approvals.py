@@ -8,8 +8,8 @@ from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import Literal, get_args
 
+from coretools.egress.blocked_connections import Refusal
 from coretools.egress.hosts import Address, is_public
-from coretools.egress.refusals import Refusal
 
 Decision = Literal["once", "this session", "never"]
 DECISIONS: tuple[Decision, ...] = get_args(Decision)

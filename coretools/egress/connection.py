@@ -10,12 +10,12 @@ from ipaddress import IPv4Address, IPv6Address
 import anyio
 
 from coretools.egress import client_hello, http_messages
+from coretools.egress.blocked_connections import Reason, Refusal, Refused
 from coretools.egress.client_hello import NotTls
 from coretools.egress.connector import Connector
 from coretools.egress.hosts import Address, InvalidHost, host
 from coretools.egress.http_messages import BadRequest, ProxyRequest
 from coretools.egress.peer import Closed, Peer, Relay
-from coretools.egress.refusals import Reason, Refusal, Refused
 
 ESTABLISHED = b"HTTP/1.1 200 Connection established\r\n\r\n"
 

@@ -11,8 +11,8 @@ import anyio
 from anyio import CapacityLimiter, to_thread
 
 from coretools.egress.allow_list import AllowList
+from coretools.egress.blocked_connections import Refusal, Refused
 from coretools.egress.hosts import Address, is_public
-from coretools.egress.refusals import Refusal, Refused
 
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 """Returns the addresses of a name, in the order of preference; raises OSError if there are none."""

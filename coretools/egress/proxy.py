@@ -13,9 +13,9 @@ from coretools.egress import http_messages
 from coretools.egress.acceptor import MAX_CONNECTIONS, Acceptor, ConnectionSlots
 from coretools.egress.allow_list import AllowList
 from coretools.egress.approvals import HostApprovals
+from coretools.egress.blocked_connections import Refusal, RefusalLog
 from coretools.egress.connection import ConnectionLimits, ProxyConnection
 from coretools.egress.connector import Connector
-from coretools.egress.refusals import Refusal, RefusalLog
 
 _BUSY = Refusal("busy")
 

@@ -5,10 +5,10 @@ from ipaddress import ip_address
 import pytest
 
 from coretools.egress.allow_list import MAX_ENTRIES, AllowList, suggested_entry
+from coretools.egress.blocked_connections import MAX_KEPT, Refusal, RefusalLog
 from coretools.egress.environment import PORT, java_options, proxy_variables
 from coretools.egress.host_sets import HOST_SETS
 from coretools.egress.hosts import InvalidHost, authority, host, host_name, is_public, port_number, shown
-from coretools.egress.refusals import MAX_KEPT, Refusal, RefusalLog
 
 NUMBERS = ("127.1", "2130706433", "0x7f000001", "0x7f.1", "0177.0.0.1", "1.2.3.4.5", "1.2.3.4.", "a.0x", "a.1", "x.08")
 ODD = ("", ".", "a..b", "a b", "a\n", "bücher.example", "\u0661.\u0662.\u0663.\u0664", "a" * 254, "-a.b", "a-.b")

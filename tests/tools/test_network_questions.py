@@ -14,7 +14,7 @@ import pytest
 from mcp import Client, StdioServerParameters
 
 from coretools.egress.approvals import MAX_COMMANDS, MAX_HOSTS, HostApprovals
-from coretools.egress.refusals import ASK_AGAIN, Refusal
+from coretools.egress.blocked_connections import ASK_AGAIN, Refusal
 from coretools.operations.call import SilentCall
 from coretools.protocol.results import ERROR_KEY
 from coretools.tools.commands.host_questions import ask_about_hosts

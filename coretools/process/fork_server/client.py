@@ -25,6 +25,11 @@ from coretools.process.fork_server import messages
 from coretools.process.fork_server.cgroup import ControlGroup
 from coretools.process.fork_server.messages import ForkServerConfig, ForkServerFailed, SocketRules
 
+if TYPE_CHECKING:
+    from coretools.egress.approvals import HostApprovals
+    from coretools.egress.blocked_connections import Refusal
+    from coretools.egress.proxy import EgressGateway, EgressProxy
+
 MIN_WAITING = 2
 """Preforked processes that wait for their argv: one for the next call, one for the call after it."""
 
@@ -39,11 +44,6 @@ _PATH_BYTES = 8192
 
 _SOURCE = str(Path(coretools.__file__).parents[1])
 _PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from coretools.process.fork_server.server import main; main()"
-
-if TYPE_CHECKING:  # loaded only where there is a list of hosts
-    from coretools.egress.approvals import HostApprovals
-    from coretools.egress.proxy import EgressGateway, EgressProxy
-    from coretools.egress.refusals import Refusal
 
 
 class PreforkedProcess:

@@ -196,7 +196,10 @@ class SupervisedProcess:
         refusals = self._preforked.refused()
         if not refusals:
             return []
-        from coretools.egress.refusals import ASK_AGAIN, summary  # imported here: only where there is a list of hosts
+        from coretools.egress.blocked_connections import (
+            ASK_AGAIN,
+            summary,  # imported here: only where there is a list of hosts
+        )
 
         can_ask = self._approvals is not None and self._approvals.refused(self._argv, refusals)
         return [*summary(refusals), *([ASK_AGAIN] if can_ask else [])]
