@@ -18,7 +18,7 @@ from coretools.config.settings import Limits
 from coretools.errors import Conflict, CoreError, Unsupported, WrongType
 from coretools.operations.call import Call, SilentCall
 from coretools.operations.declare import Aliases, Effect, tool
-from coretools.process.jobs.job import Job, Work
+from coretools.process.jobs.job import Work
 from coretools.process.jobs.job_table import JobTable
 from coretools.process.run import Completed, RunOptions
 from coretools.redaction.redactor import Redactor
@@ -32,10 +32,10 @@ from coretools.tools.ci.reports import Execution, ReportBuilder
 from coretools.tools.ci.restore import ALL_ENTRIES, RESTORE_ENVIRONMENT, entries_of
 from coretools.tools.ci.results import CiResult, StepsResult, SuiteReport
 from coretools.tools.ci.steps import StepRunner
+from coretools.tools.commands.job_calls import run_to_end, start_and_wait
 from coretools.tools.commands.parameters import WaitSeconds
-from coretools.tools.commands.prepare import prepare_command, require_syntax, without_terminal
+from coretools.tools.commands.prepare import StartedCommand, prepare_command, require_syntax, without_terminal
 from coretools.tools.commands.results import RunReport
-from coretools.tools.commands.wait import ProgressReporter, WaitConditions, wait
 from coretools.tools.execution_result import open_to_start, timeout
 from coretools.tools.failure_explanations import NONE, Explanations, NetworkPolicy
 
@@ -169,7 +169,12 @@ class CiTools:
             undo.pop_all()
         path = directory.path
         work = self._restoring(action) if request.action == "restore" else self._working(action)
-        job = await (self._run_to_end if request.wait_seconds is None else self._start)(action, work, request)
+        plan = action.plan
+        started = StartedCommand(plan.alternatives[0][0], directory, plan.options, work)
+        if request.wait_seconds is None:
+            job = await run_to_end(self._runs, started, request.call)
+        else:
+            job, _ = await start_and_wait(self._runs, started, request.wait_seconds, request.call)
 
         async def result() -> CiResult:
             if job.error is not None or not action.completed:
@@ -186,35 +191,6 @@ class CiTools:
             raise
         (self._runs.keep_finished if ended.run else self._runs.forget)(job)
         return ended
-
-    async def _run_to_end(self, action: _Action, work: Work, request: _Request) -> Job:
-        plan, call = action.plan, request.call
-        job = self._runs.foreground_job(plan.alternatives[0][0], options=plan.options, principal=call.principal)
-        async with anyio.create_task_group() as group:
-            group.start_soon(ProgressReporter(job, call, total=plan.options.timeout_seconds).report_forever)
-            await self._runs.run_job(job, cwd=action.directory, options=plan.options, work=work)
-            group.cancel_scope.cancel()
-        return job
-
-    async def _start(self, action: _Action, work: Work, request: _Request) -> Job:
-        """Start a run and wait for its end for a while."""
-        plan, call = action.plan, request.call
-        job = await self._runs.start(
-            plan.alternatives[0][0],
-            cwd=action.directory,
-            options=plan.options,
-            principal=call.principal,
-            session=call.session,
-            work=work,
-        )
-        seconds = request.wait_seconds or 0
-        try:
-            await wait(job, WaitConditions(seconds=seconds), ProgressReporter(job, call, total=seconds))
-        except anyio.get_cancelled_exc_class():
-            job.stop("its call was cancelled")  # nobody knows its id
-            raise
-        self._runs.mark_used(job)
-        return job
 
     def _working(self, action: _Action) -> Work:
         async def work(options: RunOptions) -> Completed:

@@ -14,6 +14,7 @@ from coretools.errors import AnswerNeeded, CapabilityMissing, CommandSyntax, Inv
 from coretools.operations.call import Call, require_confirmation
 from coretools.process.children.streams import InputBuffer, TerminalSize
 from coretools.process.environment import NAME
+from coretools.process.jobs.job import Work
 from coretools.process.policy_check import judge
 from coretools.process.run import RunOptions
 from coretools.process.runner import Runner
@@ -50,9 +51,11 @@ class PreparedCommand:
 class StartedCommand(NamedTuple):
     """Everything needed to start a command."""
 
-    argv: list[str]
+    argv: Sequence[str]
     directory: Directory
     options: RunOptions
+    work: Work | None = None
+    """Replaces running the argv."""
 
 
 async def prepare_command(

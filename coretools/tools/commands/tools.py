@@ -25,6 +25,7 @@ from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import content_bytes
 from coretools.tools.commands import parameters
 from coretools.tools.commands.host_questions import HOSTS, ask_about_hosts
+from coretools.tools.commands.job_calls import run_to_end, start_and_wait
 from coretools.tools.commands.prepare import (
     END_OF_TRANSMISSION,
     StartedCommand,
@@ -226,31 +227,14 @@ class CommandTools:
 
     async def _start_job(self, started: StartedCommand, waited: float, call: Call) -> CommandResult | RunReport:
         """Start a run and wait for its end for a while."""
-        run = await self._runs.start(
-            started.argv,
-            cwd=started.directory,
-            options=started.options,
-            principal=call.principal,
-            session=call.session,
-        )
-        try:
-            came = await wait(run, WaitConditions(seconds=waited), ProgressReporter(run, call, total=waited))
-        except anyio.get_cancelled_exc_class():
-            run.stop("its call was cancelled")  # nobody knows its id
-            raise
-        self._runs.mark_used(run)
+        run, came = await start_and_wait(self._runs, started, waited, call)
         if came == "exit":
             return self._result(run, await self._news(run))
         event = "still running: wait_run, read_run, stop_run"
         return self._report(run, event=event, excerpt=await self._news(run), kind=came)
 
     async def _run_to_end(self, started: StartedCommand, call: Call) -> CommandResult:
-        """Run to the end within the call."""
-        run = self._runs.foreground_job(started.argv, options=started.options, principal=call.principal)
-        async with anyio.create_task_group() as group:
-            group.start_soon(ProgressReporter(run, call, total=started.options.timeout_seconds).report_forever)
-            await self._runs.run_job(run, cwd=started.directory, options=started.options)
-            group.cancel_scope.cancel()
+        run = await run_to_end(self._runs, started, call)
         return self._result(
             run,
             await self._screen(run)
