@@ -10,15 +10,15 @@ from pydantic import Field
 from coretools.errors import InvalidArguments
 from coretools.operations.completion import Completes
 from coretools.operations.declare import Aliases, Effect, tool
-from coretools.tools.git import branches, combine
-from coretools.tools.git import stash as stashes
-from coretools.tools.git.checkout import git_names
-from coretools.tools.git.conflicts import ConflictsResult, conflicts
-from coretools.tools.git.open_checkout import Access
-from coretools.tools.git.repositories import Repositories
-from coretools.tools.git.restore import RestoreOptions, reset, restore
-from coretools.tools.git.results import TextResult
-from coretools.tools.git.show import BLAME_LINES, BlameOptions, blame, show, show_file
+from coretools.tools.git.changes import branches, combine
+from coretools.tools.git.changes import stash as stashes
+from coretools.tools.git.changes.conflicts import ConflictsResult, conflicts
+from coretools.tools.git.changes.restore import RestoreOptions, reset, restore
+from coretools.tools.git.reading.show import BLAME_LINES, BlameOptions, blame, show, show_file
+from coretools.tools.git.repository.checkout import git_names
+from coretools.tools.git.repository.open_checkout import Access
+from coretools.tools.git.repository.repositories import Repositories
+from coretools.tools.git.repository.results import TextResult
 from coretools.tools.git.tools import Repository
 
 ALL = ("all",)

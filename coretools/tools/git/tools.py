@@ -17,13 +17,13 @@ from coretools.operations.declare import Aliases, Effect, tool
 from coretools.process.runner import Runner
 from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import cut_line, fitting
-from coretools.tools.git.checkout import git_names
-from coretools.tools.git.commit import CommitOptions, add, commit
-from coretools.tools.git.history import DiffOptions, diff, head, log
-from coretools.tools.git.open_checkout import Access
-from coretools.tools.git.porcelain import read_records, read_status, single_line
-from coretools.tools.git.repositories import Repositories
-from coretools.tools.git.results import StatusResult, TextResult, answer, branch_lines
+from coretools.tools.git.changes.commit import CommitOptions, add, commit
+from coretools.tools.git.reading.history import DiffOptions, diff, head, log
+from coretools.tools.git.repository.checkout import git_names
+from coretools.tools.git.repository.open_checkout import Access
+from coretools.tools.git.repository.porcelain import read_records, read_status, single_line
+from coretools.tools.git.repository.repositories import Repositories
+from coretools.tools.git.repository.results import StatusResult, TextResult, answer, branch_lines
 
 _STATUS = ("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--ignore-submodules=all")
 

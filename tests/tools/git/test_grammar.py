@@ -9,7 +9,7 @@ import pytest
 
 from coretools.errors import GitRefused
 from coretools.roots.git_config import Setting, parse
-from coretools.tools.git.policy import FIXED_SETTINGS, external_overrides, git_policy
+from coretools.tools.git.repository.policy import FIXED_SETTINGS, external_overrides, git_policy
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 
 from coretools.errors import GitRefused
-from coretools.tools.git.porcelain import StatusEntry, as_text, quoted, read_records, read_status
+from coretools.tools.git.repository.porcelain import StatusEntry, as_text, quoted, read_records, read_status
 
 HEADERS = b"# branch.oid 1234\0# branch.head main\0"
 

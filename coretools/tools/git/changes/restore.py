@@ -5,12 +5,7 @@ from dataclasses import dataclass
 
 from coretools.errors import GitRefused, InvalidArguments
 from coretools.roots.root_set import Roots
-from coretools.tools.git.checkout import Checkout, display_paths, refuse_hidden
-from coretools.tools.git.commands import Git
-from coretools.tools.git.history import refuse_unknown
-from coretools.tools.git.porcelain import read_names
-from coretools.tools.git.results import TextResult, answer, listed
-from coretools.tools.git.work_tree import (
+from coretools.tools.git.changes.work_tree import (
     FROM_STDIN,
     born,
     changed_names,
@@ -20,6 +15,11 @@ from coretools.tools.git.work_tree import (
     require_writable_names,
     terminated,
 )
+from coretools.tools.git.reading.history import refuse_unknown
+from coretools.tools.git.repository.checkout import Checkout, display_paths, refuse_hidden
+from coretools.tools.git.repository.commands import Git
+from coretools.tools.git.repository.porcelain import read_names
+from coretools.tools.git.repository.results import TextResult, answer, listed
 
 KEPT = "Undo for uncommitted changes: git_stash action='apply' stash="
 

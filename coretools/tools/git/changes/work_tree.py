@@ -12,12 +12,12 @@ from secrets import token_hex
 from coretools.errors import DeniedPath, GitRefused
 from coretools.roots import directory_access
 from coretools.roots.root_set import Roots
-from coretools.tools.git.checkout import Checkout, display_paths, hidden_reason, path_of
-from coretools.tools.git.commands import Git
-from coretools.tools.git.commit import identity, refuse_filtered
-from coretools.tools.git.history import head
-from coretools.tools.git.porcelain import quoted, read_names
-from coretools.tools.git.results import listed
+from coretools.tools.git.changes.commit import identity, refuse_filtered
+from coretools.tools.git.reading.history import head
+from coretools.tools.git.repository.checkout import Checkout, display_paths, hidden_reason, path_of
+from coretools.tools.git.repository.commands import Git
+from coretools.tools.git.repository.porcelain import quoted, read_names
+from coretools.tools.git.repository.results import listed
 
 NAMES = ("--name-only", "-z", "--no-renames", "--ignore-submodules=all", "--no-ext-diff")
 FROM_STDIN = ("--pathspec-from-file=-", "--pathspec-file-nul")

@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 from coretools.errors import InvalidArguments, NotFound
 from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import cut_line, fitting
-from coretools.tools.git.checkout import Checkout, path_of, prefix, refuse_hidden
-from coretools.tools.git.commands import Git
-from coretools.tools.git.history import DiffOptions, diff, refuse_unknown
-from coretools.tools.git.porcelain import as_text, quoted, read_names, read_records, single_line
-from coretools.tools.git.results import TextResult, answer
+from coretools.tools.git.reading.history import DiffOptions, diff, refuse_unknown
+from coretools.tools.git.repository.checkout import Checkout, path_of, prefix, refuse_hidden
+from coretools.tools.git.repository.commands import Git
+from coretools.tools.git.repository.porcelain import as_text, quoted, read_names, read_records, single_line
+from coretools.tools.git.repository.results import TextResult, answer
 
 _FORMAT = "%H%x00%P%x00%an <%ae>%x00%aI%x00%cn <%ce>%x00%cI%x00%D%x00%B%x00"
 _COMMIT = ("log", "--max-count=1", f"--format={_FORMAT}", "--no-show-signature", "--no-color", "--no-mailmap")

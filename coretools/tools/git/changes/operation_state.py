@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from coretools.errors import CoreError, GitRefused
 from coretools.roots import directory_access
 from coretools.roots.git_config import parse
-from coretools.tools.git.checkout import Checkout
+from coretools.tools.git.repository.checkout import Checkout
 
 STATE_BYTES = 1024 * 1024
 """Largest file of an operation that is read."""

@@ -14,10 +14,10 @@ from coretools.process.run import Completed
 from coretools.roots.read import kind_at
 from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import cut_line, cut_lines, fitting
-from coretools.tools.git.checkout import Checkout, hidden_reason, is_beneath, path_of, prefix, refuse_hidden
-from coretools.tools.git.commands import Git, require_success
-from coretools.tools.git.porcelain import as_text, quoted, read_names, read_raw, read_records
-from coretools.tools.git.results import TextResult, answer, hidden_line, log_lines
+from coretools.tools.git.repository.checkout import Checkout, hidden_reason, is_beneath, path_of, prefix, refuse_hidden
+from coretools.tools.git.repository.commands import Git, require_success
+from coretools.tools.git.repository.porcelain import as_text, quoted, read_names, read_raw, read_records
+from coretools.tools.git.repository.results import TextResult, answer, hidden_line, log_lines
 from coretools.truncation import Excerpt
 
 ARGUMENT_BYTES = 1024 * 1024

@@ -12,12 +12,7 @@ from coretools.errors import AlreadyExists, GitRefused, InvalidArguments, NotFou
 from coretools.roots.read import kind_at
 from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import cut_line, fitting
-from coretools.tools.git.checkout import Checkout, display_paths, hidden_reason, refuse_hidden
-from coretools.tools.git.commands import Git, require_success
-from coretools.tools.git.history import ARGUMENT_BYTES, DiffOptions, diff
-from coretools.tools.git.porcelain import as_text, read_names, read_records, single_line
-from coretools.tools.git.results import TextResult, answer, hidden_line, listed
-from coretools.tools.git.work_tree import (
+from coretools.tools.git.changes.work_tree import (
     FROM_STDIN,
     born,
     changed_names,
@@ -29,6 +24,11 @@ from coretools.tools.git.work_tree import (
     untracked_commit,
     without_untracked,
 )
+from coretools.tools.git.reading.history import ARGUMENT_BYTES, DiffOptions, diff
+from coretools.tools.git.repository.checkout import Checkout, display_paths, hidden_reason, refuse_hidden
+from coretools.tools.git.repository.commands import Git, require_success
+from coretools.tools.git.repository.porcelain import as_text, read_names, read_records, single_line
+from coretools.tools.git.repository.results import TextResult, answer, hidden_line, listed
 
 _REFERENCE = "refs/stash"
 # Not `git stash list`, which starts `git log`.

@@ -17,11 +17,11 @@ from coretools.process.confined_runner import ConfinedRunner
 from coretools.process.runner import Runner
 from coretools.roots.file_version import is_harmless_to_open
 from coretools.roots.root_set import Roots
-from coretools.tools.git.checkout import Checkout
-from coretools.tools.git.commands import Git
-from coretools.tools.git.git_directory import unusable
-from coretools.tools.git.open_checkout import Access, Checkouts, file_rules
-from coretools.tools.git.policy import external_overrides
+from coretools.tools.git.repository.checkout import Checkout
+from coretools.tools.git.repository.commands import Git
+from coretools.tools.git.repository.git_directory import unusable
+from coretools.tools.git.repository.open_checkout import Access, Checkouts, file_rules
+from coretools.tools.git.repository.policy import external_overrides
 
 # A repository may include configuration files outside the roots; git reads them in any case. It need not be hostile:
 # GitHub's runners keep credentials this way (actions/checkout from v6 on: `includeIf.gitdir:*.path` names

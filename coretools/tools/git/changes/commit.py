@@ -11,7 +11,7 @@ from coretools.config.commit_author import read_author
 from coretools.errors import BadSetting, GitRefused, InvalidArguments, NotFound
 from coretools.roots.read import kind_at
 from coretools.roots.root_set import Roots
-from coretools.tools.git.checkout import (
+from coretools.tools.git.repository.checkout import (
     Checkout,
     display_paths,
     hidden_reason,
@@ -20,9 +20,9 @@ from coretools.tools.git.checkout import (
     prefix,
     refuse_hidden,
 )
-from coretools.tools.git.commands import Git, require_success
-from coretools.tools.git.porcelain import StatusEntry, quoted, read_records, read_status, single_line
-from coretools.tools.git.results import TextResult, answer, hidden_line, listed
+from coretools.tools.git.repository.commands import Git, require_success
+from coretools.tools.git.repository.porcelain import StatusEntry, quoted, read_records, read_status, single_line
+from coretools.tools.git.repository.results import TextResult, answer, hidden_line, listed
 
 MESSAGE_BYTES = 1024 * 1024
 """Longest message accepted."""

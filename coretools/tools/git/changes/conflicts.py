@@ -8,10 +8,10 @@ from pydantic import PrivateAttr
 from coretools.operations.content import Result
 from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import cut_lines, fitting, fitting_values
-from coretools.tools.git.checkout import Checkout, hidden_reason, path_of, refuse_hidden
-from coretools.tools.git.commands import Git, require_success
-from coretools.tools.git.porcelain import as_text, quoted
-from coretools.tools.git.results import remarks
+from coretools.tools.git.repository.checkout import Checkout, hidden_reason, path_of, refuse_hidden
+from coretools.tools.git.repository.commands import Git, require_success
+from coretools.tools.git.repository.porcelain import as_text, quoted
+from coretools.tools.git.repository.results import remarks
 from coretools.truncation import Excerpt
 
 SIDES = {1: "base", 2: "ours", 3: "theirs"}

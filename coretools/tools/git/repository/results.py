@@ -6,8 +6,8 @@ from pydantic import PrivateAttr
 
 from coretools.operations.content import Result
 from coretools.tools.answer_budget import fitting, fitting_values
-from coretools.tools.git.checkout import Checkout, path_of
-from coretools.tools.git.porcelain import GitStatus, StatusEntry, as_text, quoted, single_line
+from coretools.tools.git.repository.checkout import Checkout, path_of
+from coretools.tools.git.repository.porcelain import GitStatus, StatusEntry, as_text, quoted, single_line
 
 MAX_LISTED = 10
 """Settings, hooks or files listed in a remark; the rest is counted."""

@@ -13,14 +13,14 @@ from coretools.errors import CoreError, GitRefused, InvalidArguments
 from coretools.process.run import Completed
 from coretools.roots import directory_access
 from coretools.roots.root_set import Roots
-from coretools.tools.git.checkout import Checkout, display_paths
-from coretools.tools.git.commands import Git, failure_message, require_success
-from coretools.tools.git.commit import MESSAGE_BYTES, identity
-from coretools.tools.git.history import HEADS
-from coretools.tools.git.operation_state import Operation, operation_in_progress
-from coretools.tools.git.porcelain import as_text, read_names, read_records, single_line
-from coretools.tools.git.results import TextResult, answer, listed
-from coretools.tools.git.work_tree import Position, born, changed_names, conflicted, require_writable_names
+from coretools.tools.git.changes.commit import MESSAGE_BYTES, identity
+from coretools.tools.git.changes.operation_state import Operation, operation_in_progress
+from coretools.tools.git.changes.work_tree import Position, born, changed_names, conflicted, require_writable_names
+from coretools.tools.git.reading.history import HEADS
+from coretools.tools.git.repository.checkout import Checkout, display_paths
+from coretools.tools.git.repository.commands import Git, failure_message, require_success
+from coretools.tools.git.repository.porcelain import as_text, read_names, read_records, single_line
+from coretools.tools.git.repository.results import TextResult, answer, listed
 
 MAX_COMMITS = 200
 """Most commits of one cherry-pick, revert or rebase."""

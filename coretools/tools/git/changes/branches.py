@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from coretools.errors import AlreadyExists, GitRefused, InvalidArguments, NotFound
 from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import cut_line, fitting
-from coretools.tools.git.checkout import Checkout
-from coretools.tools.git.commands import Git, check_revision, require_success
-from coretools.tools.git.commit import MESSAGE_BYTES, identity
-from coretools.tools.git.history import HEADS
-from coretools.tools.git.porcelain import as_text, read_names, read_records, single_line
-from coretools.tools.git.results import TextResult, answer
-from coretools.tools.git.work_tree import Position, changed_names, position, require_writable_names
+from coretools.tools.git.changes.commit import MESSAGE_BYTES, identity
+from coretools.tools.git.changes.work_tree import Position, changed_names, position, require_writable_names
+from coretools.tools.git.reading.history import HEADS
+from coretools.tools.git.repository.checkout import Checkout
+from coretools.tools.git.repository.commands import Git, check_revision, require_success
+from coretools.tools.git.repository.porcelain import as_text, read_names, read_records, single_line
+from coretools.tools.git.repository.results import TextResult, answer
 
 TAGS = "refs/tags/"
 

@@ -17,8 +17,8 @@ from coretools.roots.git_config import Setting, parse
 from coretools.roots.read import open_directory
 from coretools.roots.resolve import resolve
 from coretools.roots.root_set import Roots
-from coretools.tools.git.git_directory import GitDirectory, unusable
-from coretools.tools.git.policy import GitPolicy, git_policy
+from coretools.tools.git.repository.git_directory import GitDirectory, unusable
+from coretools.tools.git.repository.policy import GitPolicy, git_policy
 
 FILE_BYTES = 1024 * 1024
 """Largest configuration file accepted; ordinary ones have a few hundred bytes."""

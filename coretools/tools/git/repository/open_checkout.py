@@ -29,9 +29,9 @@ from coretools.roots import directory_access
 from coretools.roots.read import open_directory
 from coretools.roots.root import Directory
 from coretools.roots.root_set import Roots
-from coretools.tools.git.checkout import Checkout
-from coretools.tools.git.configuration import GitConfigurations
-from coretools.tools.git.git_directory import (
+from coretools.tools.git.repository.checkout import Checkout
+from coretools.tools.git.repository.configuration import GitConfigurations
+from coretools.tools.git.repository.git_directory import (
     GitDirectory,
     examine,
     examine_changeable,

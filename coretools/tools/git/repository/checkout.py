@@ -14,8 +14,8 @@ from coretools.roots.path_text import check_path
 from coretools.roots.read import kind_at
 from coretools.roots.root import Directory, join_path
 from coretools.roots.root_set import Roots, hidden_error
-from coretools.tools.git.policy import GitPolicy
-from coretools.tools.git.porcelain import quoted
+from coretools.tools.git.repository.policy import GitPolicy
+from coretools.tools.git.repository.porcelain import quoted
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,9 +17,9 @@ from coretools.process.confined_runner import ConfinedRunner
 from coretools.process.run import Completed, RunOptions
 from coretools.process.runner import Runner
 from coretools.tools.answer_budget import content_bytes
-from coretools.tools.git.checkout import Checkout
-from coretools.tools.git.policy import FIXED_SETTINGS
-from coretools.tools.git.porcelain import single_line
+from coretools.tools.git.repository.checkout import Checkout
+from coretools.tools.git.repository.policy import FIXED_SETTINGS
+from coretools.tools.git.repository.porcelain import single_line
 from coretools.truncation import Excerpt
 
 ANYWHERE: tuple[Rule, ...] = (("/", READ),)

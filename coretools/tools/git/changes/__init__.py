@@ -1,0 +1,1 @@
+"""Changes: staging, commits, branches, the work tree, and operations that combine branches."""

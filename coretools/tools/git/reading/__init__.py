@@ -1,0 +1,1 @@
+"""Reads: history, differences, commits and files of a revision."""
