@@ -2,12 +2,12 @@
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from coretools.app.assembly import open_assembly
 from coretools.cli.command_runner import CommandContext, CommandLine, CommandRunner, read_stdin
 from coretools.cli.completion import Candidate, built_in_candidates, candidates
-from coretools.cli.global_options import OptionParser, add_registry_option, global_parser, option_names, split_options
+from coretools.cli.global_options import global_parser, option_names, registries_named, split_options
 from coretools.cli.manual import WIDTH, overview
 from coretools.cli.routes import Routes, options_at
 from coretools.cli.terminal import TerminalCapabilities, escape_controls, print_error, print_text
@@ -28,11 +28,8 @@ BEFORE_COMMAND_ONLY = frozenset({"--limit", "--version", "--with"})
 """coretools' own options that are accepted only before the command."""
 
 
-_HINT = "See `coretools WORDS --help` for a command, and `coretools call --help` for the options for roots and rights."
-
-
-async def run_command_line(own: Sequence[str], rest: Sequence[str], introduction: str) -> int:
-    """Run the command in `rest`; `own` holds coretools' options before it. `introduction` begins the general help.
+async def run_command_line(own: Sequence[str], rest: Sequence[str], general_help: Callable[[str], str]) -> int:
+    """Run the command in `rest`; `own` holds coretools' options before it. `general_help` makes the page without one.
 
     Raises:
         BadSetting: a root or another setting can't be used.
@@ -49,7 +46,7 @@ async def run_command_line(own: Sequence[str], rest: Sequence[str], introduction
             CommandContext.of(assembly, settings), TerminalCapabilities.of(os.environ), stdin=read_stdin
         )
         if not words:
-            return print_text(f"{introduction}\n\n{overview(runner.routes, (), WIDTH)}\n\n{_HINT}")
+            return print_text(general_help(overview(runner.routes, (), WIDTH)))
         line = CommandLine(
             words=words[1:] if by_tool else words,
             by_tool=by_tool,
@@ -86,9 +83,7 @@ def registries_in(own: Sequence[str]) -> list[Registry]:
     Raises:
         BadSetting: there is no such registry.
     """
-    parser = OptionParser(prog="coretools", add_help=False, allow_abbrev=False)
-    add_registry_option(parser)
-    return [load(text) for text in parser.parse_known_args(own)[0].registries]
+    return [load(text) for text in registries_named(own)]
 
 
 async def complete_command_line(words: Sequence[str], built_in: Sequence[str]) -> int:

@@ -46,6 +46,14 @@ def add_registry_option(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def registries_named(own: Sequence[str]) -> list[str]:
+    """Return the values of `--with` among global options."""
+    parser = OptionParser(prog="coretools", add_help=False, allow_abbrev=False)
+    add_registry_option(parser)
+    named: list[str] = parser.parse_known_args(own)[0].registries
+    return named
+
+
 def global_parser() -> argparse.ArgumentParser:
     """Return the parser of all global options, without a command."""
     parser = OptionParser(prog="coretools", add_help=False, allow_abbrev=False, usage=argparse.SUPPRESS)

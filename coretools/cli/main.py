@@ -24,6 +24,7 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from coretools.cli.completion_scripts import SHELLS, script
 from coretools.cli.global_options import (
@@ -32,10 +33,11 @@ from coretools.cli.global_options import (
     add_registry_option,
     global_parser,
     option_names,
+    registries_named,
     split_options,
 )
 from coretools.cli.serve import add_serve, serve
-from coretools.cli.terminal import print_error
+from coretools.cli.terminal import print_error, print_text
 from coretools.config.logs import configure_logging
 from coretools.config.options import (
     add_policy_options,
@@ -47,6 +49,11 @@ from coretools.config.options import (
 from coretools.config.settings import Settings
 from coretools.errors import CoreError, InvalidArguments
 from coretools.operations.loading import load
+
+OVERVIEW = Path(__file__).with_name("overview.txt")
+"""The commands of the catalog as `coretools --help` lists them, generated: loading the catalog takes half a second."""
+
+_HINT = "See `coretools WORDS --help` for a command, and `coretools call --help` for the options for roots and rights."
 
 COMPLETE = "__complete"
 """Called by the scripts of `coretools completion`; not shown in help."""
@@ -77,12 +84,14 @@ def _main(words: list[str]) -> int:
     if not words:
         _parser().error("a command is missing")
     global_parser().parse_args(own)  # --version and a bad flag end it here
+    if not rest and not registries_named(own):
+        return print_text(general_help(OVERVIEW.read_text(encoding="utf-8").rstrip("\n")))
     # Imported late: the catalog takes half a second to load.
     import anyio
 
     from coretools.cli.command_line import run_command_line
 
-    return anyio.run(run_command_line, own, rest, overview_of_built_in() if not rest else "")
+    return anyio.run(run_command_line, own, rest, general_help)
 
 
 def _names_tool(rest: list[str]) -> bool:
@@ -90,10 +99,10 @@ def _names_tool(rest: list[str]) -> bool:
     return rest[0] == "call" and bool(split_options(rest[1:], option_names(global_parser()), after_command=())[1])
 
 
-def overview_of_built_in() -> str:
-    """What `coretools --help` shows before the commands of the catalog."""
-    summary, lines, _ = (__doc__ or "").split("\n\n")
-    return f"{summary}\n\n{lines}"
+def general_help(commands: str) -> str:
+    """Return the page of `coretools --help`; `commands` is the overview of the catalog."""
+    summary, built_in, _ = (__doc__ or "").split("\n\n")
+    return f"{summary}\n\n{built_in}\n\n{commands}\n\n{_HINT}"
 
 
 def exit_codes() -> str:

@@ -1,6 +1,7 @@
 """The entry point in this process: which words go to which parser, with our own tool sets (docs/specs/cli.md)."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from coretools.cli.main import BUILT_IN, main
+from coretools.cli.main import BUILT_IN, OVERVIEW, general_help, main
 from tests.checkout import TREE
 
 Captured = pytest.CaptureFixture[str]
@@ -94,6 +95,19 @@ def test_the_general_help_lists_built_in_commands_and_contexts(
     assert "  git               the git repositories beneath the roots\n" in page
     assert "  read_file " in page
     assert "git_log" not in page
+
+
+def test_the_general_help_is_that_of_the_catalog(project: Path, capsys: Captured) -> None:
+    """cli-10: the stored overview agrees with the declarations."""
+    empty = project / "empty.py"
+    empty.write_text("from coretools.operations.registry import Registry\n\nREGISTRY = Registry()\n")
+    assert typed("--with", f"{empty}:REGISTRY", "--help") == 0
+    current = capsys.readouterr().out
+    if os.environ.get("CORETOOLS_UPDATE_SNAPSHOTS"):
+        before, after = general_help("COMMANDS").split("COMMANDS")
+        OVERVIEW.write_text(current.removeprefix(before).removesuffix(after + "\n") + "\n")
+    assert typed("--help") == 0
+    assert capsys.readouterr().out == current, "run this test with CORETOOLS_UPDATE_SNAPSHOTS=1"
 
 
 def test_built_in_commands_take_precedence_and_global_options_before_them(project: Path, capsys: Captured) -> None:
