@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -11,18 +11,17 @@ import anyio
 import httpx2
 import mcp_types as types
 from mcp import Client, MCPError
-from mcp.client.sse import sse_client
-from mcp.client.streamable_http import streamable_http_client
-from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared.dispatcher import ProgressFnT
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from coretools.client.configuration import ServerEntry
 from coretools.client.errors import ProtocolViolation
-from coretools.client.failures import FAULTS, explained, first_leaf, origin_of
+from coretools.client.failures import FAULTS, explained, first_leaf
 from coretools.client.launch import Launch, LocalLaunch, RemoteLaunch
-from coretools.client.negotiation import CLIENT_INFO, LEGACY, MODERN, Era, probe
-from coretools.client.stdio import ChildTracker, LocalServer, start_local
+from coretools.client.negotiation import CLIENT_INFO, Era
+from coretools.client.server_requests import Callbacks, ServerRequests
+from coretools.client.stdio import ChildTracker
+from coretools.client.transports import RETRY_SECONDS, LocalTransport, RemoteTransport
 from coretools.errors import CoreError, DeadlinePassed, UnknownTool, Unreachable
 from coretools.redaction.redactor import Redactor
 
@@ -31,9 +30,6 @@ CONNECT_SECONDS = 30.0
 
 CALL_SECONDS = 300.0
 """For one call."""
-
-RETRY_SECONDS = (0.5, 1.0)
-"""Pauses before further attempts to reach a remote server."""
 
 MAX_PAGES = 1_000
 MAX_ITEMS = 50_000
@@ -56,17 +52,10 @@ class ConnectionOptions:
     connect_seconds: float | None = None
     call_seconds: float | None = None
     retry_seconds: tuple[float, ...] = RETRY_SECONDS
-
-
-@dataclass(slots=True)
-class _Exchange:
-    """What was seen of a remote server."""
-
-    status: int = 0
-    """Of the last response."""
-
-    async def see(self, response: httpx2.Response) -> None:
-        self.status = response.status_code
+    server_requests: ServerRequests | None = None
+    """Answers what servers ask for; None refuses."""
+    authorization: Callable[[ServerEntry, RemoteLaunch], httpx2.Auth | None] | None = None
+    """Gives the credentials for a remote server, beside the headers of its entry."""
 
 
 class Connection:
@@ -84,9 +73,7 @@ class Connection:
         self._tracker = tracker
         self._options = options
         self._client: Client | None = None
-        self._local: LocalServer | None = None
-        self._exchange = _Exchange()
-        self._address = ""
+        self._transport: LocalTransport | RemoteTransport | None = None
         self._redactor = Redactor()
         self._settled = anyio.Event()
         # Shielded: a cancelled call still needs the connection to notify the server; `stop` follows.
@@ -113,7 +100,7 @@ class Connection:
 
     def remarks(self) -> list[str]:
         """Say what a local server wrote to standard output beside its messages."""
-        return [self._redactor.text(text) for text in self._local.junk()] if self._local else []
+        return [self._redactor.text(text) for text in self._transport.remarks()] if self._transport else []
 
     async def run(self) -> None:
         """Connect, and keep the connection until it is lost or `stop` ends it. Raises no error of the server."""
@@ -244,96 +231,41 @@ class Connection:
         return self._client
 
     async def _run(self) -> None:
+        """Open the server and keep the session until the server is gone."""
         launch = self._launch()
-        if isinstance(launch, RemoteLaunch):
-            self._address = origin_of(launch.url)
         self._redactor = Redactor(launch.secrets)
-        if isinstance(launch, LocalLaunch):
-            era: Era | None = None
-            for _ in range(2):
-                era = await self._run_local(launch, era)
-                if era is None:
-                    return
-            raise Unreachable("it exits during protocol negotiation")
-        await self._run_remote(launch)
-
-    async def _run_local(self, launch: LocalLaunch, era: Era | None) -> Era | None:
-        """Run the program once; return the era in which to start it again, or None."""
-        again: Era | None = None
+        self._transport = transport = self._transport_for(launch)
         with self._connecting() as deadline:
-            async with start_local(launch, self._tracker) as server:
-                self._local = server
-                try:
-                    chosen = era or await probe(server.streams)
-                except anyio.EndOfStream:
-                    if server.fault:
-                        raise
-                    return LEGACY  # some servers of the older era end on any request before `initialize`
-                try:
-                    await self._serve(nullcontext(server.streams), chosen, deadline)
-                except* MCPError as group:
-                    error = first_leaf(group)
-                    is_modern = isinstance(error, MCPError) and error.code == types.UNSUPPORTED_PROTOCOL_VERSION
-                    if not (chosen.is_guess and is_modern):
-                        raise
-                    again = MODERN
-        return again
-
-    async def _run_remote(self, launch: RemoteLaunch) -> None:
-        with self._connecting() as deadline:
-            for pause in (*self._options.retry_seconds, None):
-                self._exchange.status = 0
-                try:
-                    await self._try_remote(launch, deadline)
-                except* (httpx2.TransportError, MCPError):
-                    if pause is None or self.state is State.READY or self._exchange.status not in (0, 429, 502, 503):
-                        raise
-                else:
-                    return
-                await anyio.sleep(pause or 0)
-
-    async def _try_remote(self, launch: RemoteLaunch, deadline: anyio.CancelScope) -> None:
-        *others, last = launch.transports
-        for transport in others:
-            try:
-                await self._open_remote(launch, transport, deadline)
-            except* (httpx2.HTTPStatusError, MCPError):
-                if self.state is State.READY or self._exchange.status not in (400, 404, 405, 406, 415):
-                    raise
-            else:
-                return
-        await self._open_remote(launch, last, deadline)
-
-    async def _open_remote(self, launch: RemoteLaunch, transport: str, deadline: anyio.CancelScope) -> None:
-        def new_client(
-            headers: dict[str, str] | None = None,
-            timeout: httpx2.Timeout | None = None,
-            auth: httpx2.Auth | None = None,
-        ) -> httpx2.AsyncClient:
-            client = create_mcp_http_client(headers, timeout, auth)
-            client.event_hooks = {"response": [self._exchange.see]}
-            return client
-
-        if transport == "sse":
-            streams = sse_client(launch.url, headers=dict(launch.headers), httpx_client_factory=new_client)
-            await self._serve(streams, Era("legacy"), deadline)
-            return
-        async with new_client(headers=dict(launch.headers)) as http:
-            await self._serve(streamable_http_client(launch.url, http_client=http), Era("auto"), deadline)
-
-    async def _serve(self, streams: AbstractAsyncContextManager[Any], era: Era, deadline: anyio.CancelScope) -> None:
-        """Begin the session and keep it until the server is gone."""
-        client = Client(streams, mode=era.mode, prior_discover=era.discovered, client_info=CLIENT_INFO)
-        async with client:
-            deadline.deadline = math.inf
-            self._client = client
-            self.state = State.READY
-            self._settled.set()
-            if self._local is None:
-                await anyio.sleep_forever()
-            else:
-                await self._local.exited.wait()
+            async with transport.opened(self._new_client) as client:
+                deadline.deadline = math.inf
+                self._client = client
+                self.state = State.READY
+                self._settled.set()
+                await transport.wait_lost()
         raise anyio.EndOfStream
+
+    def _transport_for(self, launch: Launch) -> LocalTransport | RemoteTransport:
+        if isinstance(launch, LocalLaunch):
+            return LocalTransport(launch, self._tracker)
+        authorize = self._options.authorization
+        auth = None if authorize is None else authorize(self.entry, launch)
+        return RemoteTransport(launch, self._options.retry_seconds, auth)
+
+    def _new_client(self, streams: AbstractAsyncContextManager[Any], era: Era) -> Client:
+        requests = self._options.server_requests
+        asked = Callbacks() if requests is None else requests.callbacks(self.name)
+        return Client(
+            streams,
+            mode=era.mode,
+            prior_discover=era.discovered,
+            client_info=CLIENT_INFO,
+            elicitation_callback=asked.elicitation,
+            sampling_callback=asked.sampling,
+            sampling_capabilities=asked.sampling_capabilities,
+            list_roots_callback=asked.roots,
+            logging_callback=asked.log,
+            log_level=asked.log_level,
+        )
 
     @contextmanager
     def _connecting(self) -> Iterator[anyio.CancelScope]:
@@ -359,13 +291,11 @@ class Connection:
 
     async def _translated(self, error: BaseException, doing: str) -> CoreError:
         """Return the error of a server as one that names it."""
-        kind, text = explained(error, self._exchange.status)
-        if isinstance(error, httpx2.TransportError):
-            text = f"can't be reached at {self._address}: {text}"
-        if kind is Unreachable and self._local is not None and not isinstance(error, CoreError | OSError):
-            text = await self._local.describe_end()
-        elif self._local is not None and self.state is not State.READY:
-            text = "; ".join([text, *self._local.junk(), *self._local.last_words()])
+        kind, text = explained(error, self._transport.status if self._transport else 0)
+        if isinstance(self._transport, LocalTransport):
+            text = await self._transport.described(error, kind, text, is_ready=self.state is State.READY)
+        elif self._transport is not None:
+            text = self._transport.described(error, text)
         prefix = f"server {self.name!r}: " if doing in ("connect", "") else f"server {self.name!r}: {doing}: "
         return kind(self._redactor.text(prefix + text.removeprefix(f"{doing}: ")))
 

@@ -1,0 +1,188 @@
+"""How a server is opened: a program is started, or an address reached, tried again, and its era negotiated."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import httpx2
+import mcp_types as types
+from mcp import Client, MCPError
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+from mcp.shared._httpx_utils import create_mcp_http_client
+
+from coretools.client.failures import first_leaf, origin_of
+from coretools.client.launch import LocalLaunch, RemoteLaunch
+from coretools.client.negotiation import LEGACY, MODERN, Era, probe
+from coretools.client.stdio import ChildTracker, LocalServer, start_local
+from coretools.errors import CoreError, Unreachable
+
+RETRY_SECONDS = (0.5, 1.0)
+"""Pauses before further attempts to reach a remote server."""
+
+NewClient = Callable[[AbstractAsyncContextManager[Any], Era], Client]
+"""Makes the SDK's client for streams; entering it does the handshake."""
+
+
+class LocalTransport:
+    """A program, started and ended with the connection."""
+
+    def __init__(self, launch: LocalLaunch, tracker: ChildTracker) -> None:
+        self.status = 0
+        """Of the last response: there is none without HTTP."""
+        self._server: LocalServer | None = None
+        self._launch = launch
+        self._tracker = tracker
+
+    @asynccontextmanager
+    async def opened(self, new_client: NewClient) -> AsyncIterator[Client]:
+        """Start the program and do the handshake; a program that did not understand the first request starts again.
+
+        Raises:
+            Unreachable: it ends before it is ready. CoreError, MCPError: see `start_local` and the handshake.
+        """
+        era: Era | None = None
+        for _ in range(2):
+            async with AsyncExitStack() as stack:
+                opened = await self._try(stack, new_client, era)
+                if isinstance(opened, Client):
+                    yield opened
+                    return
+                era = opened
+        raise Unreachable("it exits during protocol negotiation")
+
+    async def wait_lost(self) -> None:
+        """Wait for the end of the program."""
+        if self._server is not None:
+            await self._server.exited.wait()
+
+    def remarks(self) -> list[str]:
+        """Say what the program wrote to standard output beside its messages."""
+        return self._server.junk() if self._server else []
+
+    async def described(self, error: BaseException, kind: type[CoreError], text: str, *, is_ready: bool) -> str:
+        """Return `text`, which explains an error, with what is known of the program."""
+        if self._server is None:
+            return text
+        if kind is Unreachable and not isinstance(error, CoreError | OSError):
+            return await self._server.describe_end()
+        return text if is_ready else "; ".join([text, *self._server.junk(), *self._server.last_words()])
+
+    async def _try(self, stack: AsyncExitStack, new_client: NewClient, era: Era | None) -> Client | Era:
+        """Start the program once; return the client, or the era in which to start it again."""
+        self._server = server = await stack.enter_async_context(start_local(self._launch, self._tracker))
+        try:
+            chosen = era or await probe(server.streams)
+        except anyio.EndOfStream:
+            if server.fault:
+                raise
+            return LEGACY  # some servers of the older era end on any request before `initialize`
+        try:
+            return await stack.enter_async_context(new_client(nullcontext(server.streams), chosen))
+        except* MCPError as group:
+            error = first_leaf(group)
+            is_modern = isinstance(error, MCPError) and error.code == types.UNSUPPORTED_PROTOCOL_VERSION
+            if not (chosen.is_guess and is_modern):
+                raise
+        return MODERN
+
+
+@dataclass(slots=True)
+class _Exchange:
+    """What was seen of a remote server."""
+
+    status: int = 0
+    """Of the last response."""
+
+    async def see(self, response: httpx2.Response) -> None:
+        self.status = response.status_code
+
+
+class RemoteTransport:
+    """An address, reached over HTTP."""
+
+    def __init__(self, launch: RemoteLaunch, retry_seconds: tuple[float, ...], auth: httpx2.Auth | None) -> None:
+        """`auth` adds credentials to each request, and may send requests of its own to get them."""
+        self._launch = launch
+        self._retry_seconds = retry_seconds
+        self._auth = auth
+        self._exchange = _Exchange()
+
+    @property
+    def status(self) -> int:
+        """Of the last response; 0 if there was none."""
+        return self._exchange.status
+
+    @asynccontextmanager
+    async def opened(self, new_client: NewClient) -> AsyncIterator[Client]:
+        """Reach the server, again after a pause if it can't be reached or is overloaded.
+
+        Raises:
+            httpx2.HTTPError, MCPError: it can't be used.
+        """
+        for pause in (*self._retry_seconds, None):
+            self._exchange.status = 0
+            async with AsyncExitStack() as stack:
+                client: Client | None = None
+                try:
+                    client = await self._try(stack, new_client)
+                except* (httpx2.TransportError, MCPError):
+                    if pause is None or self.status not in (0, 429, 502, 503):
+                        raise
+                if client is not None:
+                    yield client
+                    return
+            await anyio.sleep(pause or 0)
+
+    async def wait_lost(self) -> None:
+        """Wait for ever: a lost connection is an error of the streams."""
+        await anyio.sleep_forever()
+
+    def remarks(self) -> list[str]:
+        """Return nothing: there is no output beside the messages."""
+        return []
+
+    def described(self, error: BaseException, text: str) -> str:
+        """Return `text`, which explains an error, with the address that can't be reached."""
+        if isinstance(error, httpx2.TransportError):
+            return f"can't be reached at {origin_of(self._launch.url)}: {text}"
+        return text
+
+    async def _try(self, stack: AsyncExitStack, new_client: NewClient) -> Client:
+        """Try each transport that the entry allows."""
+        *others, last = self._launch.transports
+        for transport in others:
+            try:
+                return await self._enter(stack, new_client, transport)
+            except* (httpx2.HTTPStatusError, MCPError):
+                if self.status not in (400, 404, 405, 406, 415):
+                    raise
+        return await self._enter(stack, new_client, last)
+
+    async def _enter(self, stack: AsyncExitStack, new_client: NewClient, transport: str) -> Client:
+        async with AsyncExitStack() as attempt:
+            if transport == "sse":
+                headers = dict(self._launch.headers)
+                streams = sse_client(
+                    self._launch.url, headers=headers, auth=self._auth, httpx_client_factory=self._new_http_client
+                )
+                client = await attempt.enter_async_context(new_client(streams, Era("legacy")))
+            else:
+                http = self._new_http_client(headers=dict(self._launch.headers), auth=self._auth)
+                await attempt.enter_async_context(http)
+                http_streams = streamable_http_client(self._launch.url, http_client=http)
+                client = await attempt.enter_async_context(new_client(http_streams, Era("auto")))
+            stack.push_async_exit(attempt.pop_all())
+            return client
+
+    def _new_http_client(
+        self,
+        headers: dict[str, str] | None = None,
+        timeout: httpx2.Timeout | None = None,
+        auth: httpx2.Auth | None = None,
+    ) -> httpx2.AsyncClient:
+        client = create_mcp_http_client(headers, timeout, auth)
+        client.event_hooks = {"response": [self._exchange.see]}
+        return client
