@@ -1,0 +1,216 @@
+"""Parse patches: the files of `git diff --patch`, and in each file its hunks with a number and a stable id.
+
+Pure: bytes in, records out. Hunks are numbered from 1 in each file, in the order of the patch. The id of a hunk is a
+hash of its file and its lines without their positions, so it stays the same when other hunks of the file are staged,
+and changes when its own lines do.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from hashlib import sha256
+
+from coretools.errors import GitRefused
+from coretools.tools.git.repository.porcelain import as_text
+
+PATCH = (
+    *("--patch", "--no-ext-diff", "--no-textconv", "--ignore-submodules=all", "--submodule=short", "--no-color"),
+    *("--no-relative", "--unified=3", "--inter-hunk-context=0", "--diff-algorithm=myers"),
+    *("--indent-heuristic", "--ws-error-highlight=none"),
+)
+"""Options that every patch is made with, whatever the configuration says: hunks and their ids depend on them."""
+
+ID_CHARACTERS = 8
+"""Length of a hunk's id. It tells apart the hunks of one file at two moments; the number says which one is meant."""
+
+_HUNK = re.compile(rb"@@ -(\d{1,18})(?:,(\d{1,18}))? \+(\d{1,18})(?:,(\d{1,18}))? @@(.*)", re.DOTALL)
+_FILES = (b"diff --git ", b"diff --cc ", b"* Unmerged path ")
+_CONTENT = (b" ", b"+", b"-", b"\\", b"~")
+"""First bytes of the lines of a hunk; `~` ends a line in `--word-diff=porcelain`."""
+
+_ESCAPE = re.compile(rb'\\([abtnvfr"\\]|[0-3][0-7]{2})')
+_LETTERS = {b"a": b"\a", b"b": b"\b", b"t": b"\t", b"n": b"\n", b"v": b"\v", b"f": b"\f", b"r": b"\r"}
+
+
+@dataclass(frozen=True, slots=True)
+class Hunk:
+    """One hunk of a file."""
+
+    number: int
+    """Its place in the file, from 1."""
+    id: str
+    old_start: int
+    old_count: int
+    new_start: int
+    new_count: int
+    section: bytes
+    """What git prints after the positions: usually the line that begins the function."""
+    lines: Sequence[bytes]
+    """The lines without newlines, each with its first character: space, `+`, `-`, or a backslash (no newline here)."""
+
+    @property
+    def position(self) -> str:
+        """The positions as git prints them: `@@ -1,3 +1,4 @@`."""
+        old = f"{self.old_start}" if self.old_count == 1 else f"{self.old_start},{self.old_count}"
+        new = f"{self.new_start}" if self.new_count == 1 else f"{self.new_start},{self.new_count}"
+        return f"@@ -{old} +{new} @@"
+
+    @property
+    def added(self) -> int:
+        """Number of added lines."""
+        return sum(line.startswith(b"+") for line in self.lines)
+
+    @property
+    def removed(self) -> int:
+        """Number of removed lines."""
+        return sum(line.startswith(b"-") for line in self.lines)
+
+
+@dataclass(frozen=True, slots=True)
+class FilePatch:
+    """The part of a patch about one file. A file that becomes a link has two: a removal and an addition."""
+
+    header: Sequence[bytes]
+    """The lines before the first hunk, as git printed them; all lines of a conflict."""
+    old: bytes | None
+    """The name before, as git knows it; None if the file is new."""
+    new: bytes | None
+    """The name after; None if the file is deleted."""
+    hunks: Sequence[Hunk]
+    is_conflict: bool = False
+    """The file is in conflict: git prints a combined patch, whose hunks can't be staged and have no numbers."""
+
+    @property
+    def name(self) -> bytes:
+        """The name after the change, or that of a deleted file."""
+        return self.new if self.new is not None else self.old or b""
+
+    @property
+    def names(self) -> frozenset[bytes]:
+        """Both names."""
+        return frozenset(name for name in (self.old, self.new) if name is not None)
+
+    @property
+    def is_binary(self) -> bool:
+        """Whether git printed no lines because the content is binary."""
+        return any(line.startswith((b"Binary files ", b"GIT binary patch")) for line in self.header)
+
+
+@dataclass(slots=True)
+class _Section:
+    """The lines of one file while they are read."""
+
+    header: list[bytes]
+    hunks: list[list[bytes]] = field(default_factory=list)
+
+    def take(self, line: bytes) -> None:
+        """Add the next line."""
+        if line.startswith(b"@@ ") and self.header[0].startswith(_FILES[0]):
+            self.hunks.append([line])
+        elif not self.hunks:
+            self.header.append(line)
+        elif not line or line.startswith(_CONTENT):
+            self.hunks[-1].append(line or b" ")  # an empty line is an empty context line (diff.suppressBlankEmpty)
+        else:
+            raise GitRefused(f"git diff printed something unknown: {as_text(line)[:80]}")
+
+
+def read_patch(data: bytes, *, prefix: bytes = b"") -> list[FilePatch]:
+    """Parse a patch; `prefix` is what the options `--src-prefix=a/PREFIX` and `--dst-prefix=b/PREFIX` put before names.
+
+    The last hunk may lack lines if `data` was cut.
+
+    Raises:
+        GitRefused: it is not a patch of git.
+    """
+    return [_file(section, prefix) for section in _sections(data)]
+
+
+def _sections(data: bytes) -> Iterator[_Section]:
+    section: _Section | None = None
+    for line in data.removesuffix(b"\n").split(b"\n") if data else ():
+        # Content always has one of a few first characters, so no content can be mistaken for the header of a file.
+        if line.startswith(_FILES):
+            if section is not None:
+                yield section
+            section = _Section([line])
+        elif section is None:
+            raise GitRefused(f"git diff printed something unknown: {as_text(line)[:80]}")
+        else:
+            section.take(line)
+    if section is not None:
+        yield section
+
+
+def _file(section: _Section, prefix: bytes) -> FilePatch:
+    first = section.header[0]
+    for word in _FILES[1:]:
+        if first.startswith(word):
+            name = unquoted(first.removeprefix(word))
+            return FilePatch(section.header, name, name, (), is_conflict=True)
+    old, new = _names(section.header, prefix)
+    hunks = [_hunk(number, new or old or b"", lines) for number, lines in enumerate(section.hunks, 1)]
+    return FilePatch(section.header, old, new, hunks)
+
+
+def _hunk(number: int, name: bytes, lines: list[bytes]) -> Hunk:
+    found = _HUNK.fullmatch(lines[0])
+    if found is None:
+        raise GitRefused(f"git diff printed an unknown hunk: {as_text(lines[0])[:80]}")
+    old_start, old_count, new_start, new_count = (1 if group is None else int(group) for group in found.groups()[:4])
+    identity = sha256(b"\0".join((name, *lines[1:]))).hexdigest()[:ID_CHARACTERS]
+    return Hunk(number, identity, old_start, old_count, new_start, new_count, found[5].strip(), tuple(lines[1:]))
+
+
+def _names(header: Sequence[bytes], prefix: bytes) -> tuple[bytes | None, bytes | None]:
+    """Return the name before and after, from the most exact lines that the header has."""
+    names: dict[bytes, bytes | None] = {}
+    is_new = is_deleted = False
+    for line in header[1:]:
+        for word, side in ((b"--- ", b"a/"), (b"+++ ", b"b/")):
+            if line.startswith(word):
+                names[side] = _side(line.removeprefix(word).removesuffix(b"\t"), side + prefix)
+        for word, side in (
+            (b"rename from ", b"a/"),
+            (b"copy from ", b"a/"),
+            (b"rename to ", b"b/"),
+            (b"copy to ", b"b/"),
+        ):
+            if line.startswith(word):
+                names[side] = unquoted(line.removeprefix(word))
+        is_new |= line.startswith(b"new file mode ")
+        is_deleted |= line.startswith(b"deleted file mode ")
+    if len(names) == 2:
+        return names[b"a/"], names[b"b/"]
+    name = _equal_name(header[0].removeprefix(b"diff --git "), prefix)
+    return None if is_new else name, None if is_deleted else name
+
+
+def _side(text: bytes, before: bytes) -> bytes | None:
+    name = unquoted(text)
+    if name == b"/dev/null":
+        return None
+    if not name.startswith(before):
+        raise GitRefused(f"git diff printed an unknown name: {as_text(text)[:80]}")
+    return name.removeprefix(before)
+
+
+def _equal_name(text: bytes, prefix: bytes) -> bytes:
+    """Return the name in `a/NAME b/NAME`: without other lines that name the file both sides are equal."""
+    middle = len(text) // 2
+    old, new = unquoted(text[:middle]), unquoted(text[middle + 1 :])
+    name = old.removeprefix(b"a/" + prefix)
+    if old != b"a/" + prefix + name or new != b"b/" + prefix + name:
+        raise GitRefused(f"git diff printed unknown names: {as_text(text)[:80]}")
+    return name
+
+
+def unquoted(text: bytes) -> bytes:
+    """Return a name that git may have quoted: in double quotes, with the escapes of C."""
+    if not (len(text) >= 2 and text.startswith(b'"') and text.endswith(b'"')):
+        return text
+    return _ESCAPE.sub(lambda found: _unescaped(found[1]), text[1:-1])
+
+
+def _unescaped(escape: bytes) -> bytes:
+    return bytes((int(escape, 8),)) if escape.isdigit() else _LETTERS.get(escape, escape)
