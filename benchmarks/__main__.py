@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from benchmarks.budgets import ROWS, Row, selected
+from benchmarks.client_commands import client_commands
 from benchmarks.confinement import can_hold, confined_starts
 from benchmarks.contenders import calls, starts
 from benchmarks.failure import NotMeasured
@@ -99,6 +100,8 @@ def _samples(group: str, rows: Sequence[Row], place: Workspace, rounds: Rounds) 
             contenders, turns = make(place, stack, is_smoke=is_smoke), turns_of(rounds)
         elif group == "large":
             contenders, turns = large_files(place, stack), rounds.of_floods
+        elif group == "client":
+            contenders, turns = client_commands(place, stack), rounds.of_starts
         elif group == "history":
             contenders, turns = history(place, stack), rounds.of_calls
         elif group == "confinement":

@@ -102,6 +102,15 @@ LESS_WORK = (
 """What must cost as much as is asked for, not as much as is there."""
 
 
+CLIENT = (
+    Row(name="client/help", subject="coretools --help, processor", baseline="interpreter, processor", most=150.0),
+    Row(name="client/call", subject="coretools mcp call", baseline="bare call", bar=1.15),
+    Row(
+        name="client/call/processor", subject="coretools mcp call, processor", baseline="bare call, processor", bar=1.15
+    ),
+)
+
+
 PARTS = ("p50", "p99", "processor")
 """Of a figure over HTTP: latency, and processor time of the server, which other work hardly moves."""
 
@@ -163,7 +172,7 @@ SOAK = tuple(
 )
 
 _TOOLS = (*_calls("handshake"), *_calls("stateless"))
-ROWS = (*START, *_TOOLS, *CONFINEMENT, *LESS_WORK, *NEIGHBOURS, *WAITING, *HTTP, *CROWD, *SOAK)
+ROWS = (*START, *_TOOLS, *CONFINEMENT, *LESS_WORK, *CLIENT, *NEIGHBOURS, *WAITING, *HTTP, *CROWD, *SOAK)
 
 
 def selected(text: str) -> tuple[Row, ...]:
