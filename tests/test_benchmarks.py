@@ -82,6 +82,8 @@ def test_the_bars_of_the_project_are_in_the_rows() -> None:
         "large/pages": (2.5, None),
         "history/git_log": (2.0, None),
         "search/files": (2.0, None),
+        "client/call": (1.15, None),
+        "client/call/processor": (1.15, None),
         **{f"http/{era}/{form}": (1.176, None) for era in ("handshake", "stateless") for form in ("json", "stream")},
         "http/client": (0.5, None),
         **{f"neighbours/{name}": (2.0, None) for name in ("output", "memory", "processes")},
@@ -98,6 +100,7 @@ def test_the_bars_of_the_project_are_in_the_rows() -> None:
     assert {row.name: row.most for row in ROWS if row.most is not None} == {
         "handshake/tools-list": 3.0,
         "stateless/tools-list": 3.0,
+        "client/help": 150.0,
         "crowd/idle-session": 100.0,
         "confinement/supervised/end": 1500.0,
         "confinement/supervised/many": 2000.0,
