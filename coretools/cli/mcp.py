@@ -4,6 +4,7 @@ import os
 
 import anyio
 
+from coretools.cli.mcp_approval import approvals
 from coretools.cli.mcp_call import call
 from coretools.cli.mcp_content import list_prompts, list_resources, prompt, read
 from coretools.cli.mcp_line import Line
@@ -26,6 +27,7 @@ _ACTIONS = {
     "prompt": prompt,
     "ping": ping,
     "trust": trust,
+    "approvals": approvals,
     "doctor": doctor,
 }
 

@@ -1,21 +1,20 @@
 """`coretools mcp call`: check the arguments, ask for approval, call, print the result."""
 
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import Any
 
 import mcp_types as types
 from mcp.shared.dispatcher import ProgressFnT
 
+from coretools.cli.mcp_approval import require_approval
 from coretools.cli.mcp_line import Line, connected
-from coretools.cli.mcp_output import arguments_text, in_line, result_json, result_text
+from coretools.cli.mcp_output import in_line, result_json, result_text
 from coretools.cli.terminal import print_error, print_text
+from coretools.client.approvals import ProposedCall
 from coretools.client.arguments import check_arguments, parse_arguments
-from coretools.client.connection import Connection
-from coretools.client.decisions import server_digest, tool_digest
-from coretools.client.errors import NotApproved, SchemaMismatch, ToolFailed
+from coretools.client.decisions import server_digest
+from coretools.client.errors import SchemaMismatch, ToolFailed
 from coretools.errors import InvalidArguments, NotFound, UnknownTool
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
@@ -35,7 +34,8 @@ async def call(line: Line) -> int:
             check_arguments(arguments, tool.input_schema)
         except SchemaMismatch as error:
             raise SchemaMismatch(f"server {name!r}: tool {tool_name!r}: {error}") from error
-        await _approve(line, connection, tool, arguments)
+        proposed = ProposedCall(name, server_digest(entry, line.environment), tool, arguments)
+        await require_approval(line, proposed, connection.tools)
         with _progress(line) as show:
             result = await connection.call(tool_name, arguments, show)
         for remark in connection.remarks():
@@ -79,42 +79,6 @@ def find_tool(tools: Sequence[types.Tool], server: str, name: str) -> types.Tool
     near = get_close_matches(name, [tool.name for tool in tools], n=1)
     meant = f"; did you mean {near[0]}?" if near else f"; `coretools mcp tools {server}` lists them"
     raise UnknownTool(f"server {server!r} has no tool {name!r}{meant}")
-
-
-async def _approve(line: Line, connection: Connection, tool: types.Tool, arguments: Mapping[str, Any]) -> None:
-    """Ask before a call, unless it was approved for good.
-
-    Raises:
-        NotApproved: nobody can be asked, or the answer is no.
-    """
-    server = server_digest(connection.entry, line.environment)
-    digest = _declared(server, tool)
-    if line.options.yes or line.decisions.has("approved_tools", digest):
-        return
-    name = f"{connection.name}: {tool.name}"
-    if not line.terminal.can_ask:
-        raise NotApproved(f"{name!r} is not approved, and nobody can be asked here; give --yes")
-    # Imported late: only a terminal needs them, and they take 40 ms.
-    from coretools.cli.call import CliCall
-    from coretools.questions.kinds import AskChoice
-
-    sys.stderr.write(f"{in_line(name)}\n{arguments_text(arguments)}\n")
-    question = AskChoice(key="approval", message="Call it?", choices=("once", "always-tool", "always-server", "no"))
-    answer = await CliCall(line.terminal).ask(question)
-    if answer == "no":
-        raise NotApproved(f"{name!r} was not approved")
-    if answer == "always-tool":
-        line.decisions.add("approved_tools", {digest: name})
-    elif answer == "always-server":
-        # Each tool as declared today: a new or changed one needs a new approval.
-        tools = await connection.tools()
-        line.decisions.add(
-            "approved_tools", {_declared(server, one): f"{connection.name}: {one.name}" for one in tools}
-        )
-
-
-def _declared(server: str, tool: types.Tool) -> str:
-    return tool_digest(server, tool.model_dump(mode="json", by_alias=True, exclude_none=True))
 
 
 def _read_file(path: str) -> str:

@@ -10,6 +10,8 @@ from typing import Any
 from coretools.cli.mcp_options import MOST, McpOptions
 from coretools.cli.mcp_output import in_line
 from coretools.cli.terminal import TerminalCapabilities, print_error
+from coretools.client.approvals import Approvals
+from coretools.client.call_policy import find_policy
 from coretools.client.configuration import Configuration, ServerEntry, load_configuration
 from coretools.client.connection import Connection, ConnectionOptions
 from coretools.client.decisions import Decisions
@@ -29,6 +31,7 @@ class Line:
     configuration: Configuration
     decisions: Decisions
     trust: Trust
+    approvals: Approvals
     terminal: TerminalCapabilities
 
     @classmethod
@@ -36,15 +39,18 @@ class Line:
         """Read the configuration for a line.
 
         Raises:
-            BadSetting: the file that it names can't be used.
+            BadSetting: the file that it names, or the policy, can't be used.
         """
         decisions = Decisions(environment)
+        directory = working_directory()
+        policy = find_policy(options.policy, directory, environment, trusts_project=options.trust_project)
         return cls(
             options=options,
             environment=environment,
-            configuration=load_configuration(working_directory(), environment, file=options.config),
+            configuration=load_configuration(directory, environment, file=options.config),
             decisions=decisions,
             trust=Trust(decisions, environment, everything=options.trust_project),
+            approvals=Approvals(decisions, policy),
             terminal=TerminalCapabilities.of(environment),
         )
 

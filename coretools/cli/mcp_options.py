@@ -8,14 +8,15 @@
     coretools mcp prompts [SERVER]            the prompts of one server or all
     coretools mcp prompt SERVER NAME [ARG..]  print the messages of a prompt: name=value
     coretools mcp ping [SERVER ...]           whether the servers answer
-    coretools mcp trust [SERVER ...]          approve servers that files of this project name
+    coretools mcp trust [SERVER ...]          approve servers that files of this project name; --revoke undoes it
+    coretools mcp approvals [revoke WHAT ...] what was decided for good, and how to undo it
     coretools mcp doctor                      what is wrong with files, entries and servers
 
 Exit codes: 0 success; 1 the tool reported an error; 64 wrong usage, unknown server or tool; 65 arguments or result do
 not fit the tool's schema; 66 a file of an argument, or a prompt, is not there; 67 a remote server refuses the
 credentials; 69 a server can't be reached, or ended; 76 a server broke the protocol, or refused the request; 77 not
-trusted, or not approved; 78 wrong configuration; 124 no answer in time; 127 a program can't be started; 128 plus the
-number of the signal that ended it (Ctrl-C: 130).
+trusted, not approved or refused by policy; 78 wrong configuration; 124 no answer in time; 127 a program can't be
+started; 128 plus the number of the signal that ended it (Ctrl-C: 130).
 """
 
 import argparse
@@ -38,6 +39,7 @@ ACTIONS: dict[str, tuple[int, int]] = {
     "prompt": (2, MOST),
     "ping": (0, MOST),
     "trust": (0, MOST),
+    "approvals": (0, MOST),
     "doctor": (0, 0),
 }
 """How many words may follow each action."""
@@ -52,6 +54,8 @@ class McpOptions:
     config: str | None
     inputs: dict[str, str]
     trust_project: bool
+    policy: str | None
+    revoke: bool
     yes: bool
     as_json: bool
     connects: bool
@@ -98,6 +102,8 @@ def _options(found: argparse.Namespace, action: str, words: list[str]) -> McpOpt
         config=found.config,
         inputs=inputs,
         trust_project=found.trust_project,
+        policy=found.policy,
+        revoke=found.revoke,
         yes=found.yes,
         as_json=found.output == "json",
         connects=not found.no_connect,
@@ -120,6 +126,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--config", metavar="FILE", help="read this file instead of the usual ones")
     add("--input", action="append", default=[], metavar="ID=VALUE", help="a value for ${input:ID} (repeatable)")
     add("--trust-project", action="store_true", help="start what files of this project name (for CI)")
+    add("--policy", metavar="FILE", help="which calls are allowed or refused [~/.config/coretools/mcp-policy.toml]")
+    add("--revoke", action="store_true", help="trust: no longer start these servers")
     add("--yes", action="store_true", help="call, or trust, without asking")
     add("--output", choices=("text", "json"), default="text", help="form of the result [text]")
     add("--no-connect", action="store_true", help="list: read the files only")

@@ -9,11 +9,16 @@ from coretools.client.configuration import ServerEntry
 from coretools.client.decisions import server_digest
 from coretools.client.errors import NotTrusted
 from coretools.client.settings_schema import ServerSettings
+from coretools.errors import InvalidArguments, NotFound
 from coretools.redaction.argv import redacted_command_line
 
 
 async def trust(line: Line) -> int:
-    """Approve entries of the project, after showing what they start."""
+    """Approve entries of the project, after showing what they start; with `--revoke`, no longer."""
+    return _revoke(line) if line.options.revoke else await _approve(line)
+
+
+async def _approve(line: Line) -> int:
     chosen = [line.entry(word) for word in line.options.words] or list(line.configuration.effective)
     # Imported late: other actions do not need them, and they take 40 ms.
     from coretools.cli.call import CliCall
@@ -34,6 +39,24 @@ async def trust(line: Line) -> int:
         print_error(f"trusted: {in_line(entry.name)}")
     if not new:
         print_error("nothing to approve: every usable entry is trusted")
+    return 0
+
+
+def _revoke(line: Line) -> int:
+    """Forget what was decided about the servers that are named, also about older versions of their entries.
+
+    Raises:
+        InvalidArguments: none is named. NotFound: one was never trusted.
+    """
+    if not line.options.words:
+        raise InvalidArguments("mcp trust --revoke: name the servers; `coretools mcp approvals` lists them")
+    made = line.decisions.all()["trusted_servers"]
+    for word in line.options.words:
+        found = [digest for digest, text in made.items() if str(text).partition(" in ")[0] == word]
+        if not found:
+            raise NotFound(f"server {word!r} is not trusted; `coretools mcp approvals` lists those that are")
+        line.decisions.remove(found)
+        print_error(f"revoked: {in_line(word)}")
     return 0
 
 

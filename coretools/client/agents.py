@@ -15,10 +15,12 @@ from typing import Any
 
 import mcp_types as types
 
+from coretools.client.approvals import Approvals, ProposedCall
 from coretools.client.arguments import check_arguments
+from coretools.client.call_policy import find_policy
 from coretools.client.configuration import load_configuration
 from coretools.client.connection import Connection, ConnectionOptions
-from coretools.client.decisions import Decisions, server_digest, tool_digest
+from coretools.client.decisions import Decisions, server_digest
 from coretools.client.errors import NotApproved, SchemaMismatch
 from coretools.client.hub import open_hub
 from coretools.client.trust import Trust
@@ -67,7 +69,7 @@ class Hub:
         self,
         connections: Mapping[str, Connection],
         failures: dict[str, CoreError],
-        decisions: Decisions,
+        approvals: Approvals,
         environment: Mapping[str, str],
         approve: Approve | None,
     ) -> None:
@@ -75,7 +77,7 @@ class Hub:
         self.failures = failures
         """Servers that can't be used, each with its reason; complete after `tools`."""
         self._connections = connections
-        self._decisions = decisions
+        self._approvals = approvals
         self._environment = environment
         self._approve = approve
         self._tools: dict[str, HubTool] = {}
@@ -87,18 +89,21 @@ class Hub:
         file: str | None = None,
         *,
         approve: Approve | None = None,
+        policy: str | None = None,
         trusts_project: bool = False,
         inputs: Mapping[str, str] | None = None,
         options: ConnectionOptions | None = None,
     ) -> AsyncIterator["Hub"]:
         """Connect to the servers of a file, or of the usual ones; at the end no process of them is left.
 
-        Without `approve`, only tools can be called that were approved for good (`coretools mcp call`).
+        `policy` names a policy file; without it the user's is read, if there is one. Without `approve`, only tools can
+        be called that it allows, or that were approved for good (`coretools mcp call`).
 
         Raises:
-            BadSetting: the file can't be used.
+            BadSetting: the file or the policy can't be used.
         """
         environment = dict(os.environ)
+        found = find_policy(policy, os.getcwd(), environment, trusts_project=trusts_project)
         configuration = load_configuration(os.getcwd(), environment, file=file)
         decisions = Decisions(environment)
         trust = Trust(decisions, environment, everything=trusts_project)
@@ -106,7 +111,7 @@ class Hub:
         failures = {name: error for name, error in reasons.items() if error is not None}
         entries = [entry for entry in configuration.effective if entry.name not in failures]
         async with open_hub(entries, environment, inputs=inputs, options=options) as connections:
-            yield cls(connections, failures, decisions, environment, approve)
+            yield cls(connections, failures, Approvals(decisions, found), environment, approve)
 
     async def tools(self) -> list[HubTool]:
         """Return the tools of all servers that answer."""
@@ -129,7 +134,7 @@ class Hub:
 
         Raises:
             UnknownTool: there is none. SchemaMismatch: the arguments do not fit. NotApproved: nobody approved the call.
-            And what `Connection.call` raises.
+            RefusedByPolicy: the policy refuses it. And what `Connection.call` raises.
         """
         if not self._tools:
             await self.tools()
@@ -141,14 +146,12 @@ class Hub:
             check_arguments(arguments, tool.declaration.input_schema)
         except SchemaMismatch as error:
             raise SchemaMismatch(f"server {tool.server!r}: tool {tool.declaration.name!r}: {error}") from error
-        if not self._is_approved(tool) and not (self._approve and await self._approve(tool, arguments)):
+        proposed = ProposedCall(
+            tool.server, server_digest(connection.entry, self._environment), tool.declaration, arguments
+        )
+        if not self._approvals.covers(proposed) and not (self._approve and await self._approve(tool, arguments)):
             raise NotApproved(f"{name!r} was not approved")
         return await connection.call(tool.declaration.name, arguments)
-
-    def _is_approved(self, tool: HubTool) -> bool:
-        server = server_digest(self._connections[tool.server].entry, self._environment)
-        declaration = tool.declaration.model_dump(mode="json", by_alias=True, exclude_none=True)
-        return self._decisions.has("approved_tools", tool_digest(server, declaration))
 
 
 def _unique_name(server: str, tool: str, taken: Mapping[str, HubTool]) -> str:

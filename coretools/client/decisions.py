@@ -1,4 +1,4 @@
-"""Remembered decisions: which entries of projects may be started, which tools may be called without asking.
+"""Remembered decisions: which entries of projects may be started, which tools are called without asking or never.
 
 A decision stores a hash of what was approved, so any change needs a new approval.
 """
@@ -9,7 +9,7 @@ import json
 import os
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -17,7 +17,7 @@ from coretools.client.configuration import ServerEntry, digest_of
 from coretools.client.launch import environment_file_content
 from coretools.errors import BadSetting, InputOutput
 
-Kind = Literal["trusted_servers", "approved_tools"]
+Kind = Literal["trusted_servers", "approved_tools", "refused_tools"]
 
 MAX_BYTES = 16 * 1024 * 1024
 """Largest file of decisions that is read."""
@@ -46,19 +46,43 @@ class Decisions:
         Raises:
             BadSetting: as `has`, or there is no home. InputOutput: the file can't be written.
         """
+        with self._changed() as found:
+            found[kind].update(decided)
+
+    def all(self) -> dict[Kind, dict[str, Any]]:
+        """Return every decision: its description by hash.
+
+        Raises:
+            BadSetting: as `has`.
+        """
+        return self._read(self.path) if self.path is not None else _nothing()
+
+    def remove(self, digests: Collection[str]) -> None:
+        """Forget decisions.
+
+        Raises:
+            BadSetting: as `has`. InputOutput: the file can't be written.
+        """
+        with self._changed() as found:
+            for kind, decided in found.items():
+                found[kind] = {digest: text for digest, text in decided.items() if digest not in digests}
+
+    @contextmanager
+    def _changed(self) -> Iterator[dict[Kind, dict[str, Any]]]:
+        """Yield all decisions; write them at the end of the body. Other processes wait."""
         if self.path is None:
             raise BadSetting("no HOME and no XDG_STATE_HOME: nothing can be remembered")
         try:
             os.makedirs(os.path.dirname(self.path), 0o700, exist_ok=True)
             with _locked(f"{self.path}.lock"):
                 found = self._read(self.path)
-                found[kind].update(decided)
+                yield found
                 _replace(self.path, json.dumps(found, indent=1).encode())
         except OSError as error:
             raise InputOutput(f"{self.path}: cannot be written: {error.strerror}") from error
 
     def _read(self, path: str) -> dict[Kind, dict[str, Any]]:
-        empty: dict[Kind, dict[str, Any]] = {"trusted_servers": {}, "approved_tools": {}}
+        empty = _nothing()
         try:
             with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
                 status = os.fstat(file.fileno())
@@ -75,6 +99,10 @@ class Decisions:
         return empty
 
 
+def _nothing() -> dict[Kind, dict[str, Any]]:
+    return {"trusted_servers": {}, "approved_tools": {}, "refused_tools": {}}
+
+
 def server_digest(entry: ServerEntry, environment: Mapping[str, str]) -> str:
     """Identify an entry for a decision about it."""
     return digest_of(entry, environment_file_content(entry, environment))
@@ -85,6 +113,11 @@ def tool_digest(server: str, declaration: Mapping[str, Any]) -> str:
     told = {name: declaration[name] for name in sorted(declaration) if name not in ("_meta", "icons")}
     text = json.dumps([server, told], sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def refusal_digest(server: str, tool: str) -> str:
+    """Identify a tool by its names alone: a refusal holds for every declaration."""
+    return hashlib.sha256(json.dumps([server, tool]).encode()).hexdigest()
 
 
 @contextmanager

@@ -24,6 +24,13 @@ class NotApproved(CoreError):
     exit_code = 77  # EX_NOPERM
 
 
+class RefusedByPolicy(CoreError):
+    """The operator's policy refuses the call; the sentence names the file and the rule."""
+
+    kind = "refused-by-policy"
+    exit_code = 77  # EX_NOPERM
+
+
 class SchemaMismatch(CoreError):
     """The arguments or the result do not fit the schema of the tool, or the schema is none."""
 

@@ -26,7 +26,7 @@ def is_allowed_program(pattern: str, program: str) -> bool:
     """Whether an allowing rule covers this program: exactly this name, or exactly this path."""
     if "/" in pattern and program != posixpath.normpath(program):
         return False
-    return ("/" in pattern) == ("/" in program) and _matches_narrowly(pattern, program)
+    return ("/" in pattern) == ("/" in program) and matches_narrowly(pattern, program)
 
 
 def is_allowed(patterns: Words | None, subcommand: Subcommand) -> bool:
@@ -54,11 +54,11 @@ def is_refused_program(pattern: str, program: str) -> bool:
     """Whether a refusing rule may cover this program: by any path, in any case, with or without a version."""
     meant = program_names(pattern)[0]
     if "/" not in pattern or "/" not in program:
-        return any(_wide_pattern(meant).fullmatch(name) for name in program_names(program))
-    found = _USR_PREFIX.sub(r"/\1/", _folded(posixpath.normpath(program)))
+        return any(wide_pattern(meant).fullmatch(name) for name in program_names(program))
+    found = _USR_PREFIX.sub(r"/\1/", folded(posixpath.normpath(program)))
     is_relative = not program.startswith("/")  # its directory is unknown
-    return _wide_pattern(_USR_PREFIX.sub(r"/\1/", pattern)).fullmatch(found) is not None or (
-        is_relative and any(_wide_pattern(meant).fullmatch(name) for name in program_names(program))
+    return wide_pattern(_USR_PREFIX.sub(r"/\1/", pattern)).fullmatch(found) is not None or (
+        is_relative and any(wide_pattern(meant).fullmatch(name) for name in program_names(program))
     )
 
 
@@ -79,12 +79,12 @@ def is_refused(patterns: Words | None, subcommand: Subcommand) -> bool:
 def _is_allowed_word(pattern: str, word: str) -> bool:
     if word.startswith("-") and not pattern.startswith("-"):  # `*.py` must not match `-c...py`
         return False
-    return _matches_narrowly(pattern, word)
+    return matches_narrowly(pattern, word)
 
 
 def _is_refused_word(pattern: str, words: Words, index: int) -> bool:
     word = words[index]
-    if _wide_pattern(pattern).fullmatch(_folded(word)):
+    if wide_pattern(pattern).fullmatch(folded(word)):
         return True
     following = words[index + 1] if index + 1 < len(words) else ""
     if pattern.startswith("--"):
@@ -92,7 +92,7 @@ def _is_refused_word(pattern: str, words: Words, index: int) -> bool:
     if re.fullmatch(r"-[A-Za-z0-9]", pattern):
         return re.match(r"-[^-]", word) is not None and pattern[1] in word[1:]
     if re.match(r"-[A-Za-z0-9].", pattern) and word == pattern[:2]:
-        return _wide_pattern(pattern[2:]).fullmatch(_folded(following)) is not None
+        return wide_pattern(pattern[2:]).fullmatch(folded(following)) is not None
     return False
 
 
@@ -101,12 +101,13 @@ def _is_refused_option(pattern: str, word: str, following: str) -> bool:
     name, equals, value = pattern.partition("=")
     typed, joined, given = word.partition("=")
     # Most programs accept any unambiguous prefix of a long option (getopt_long(3)).
-    if not _folded(name).startswith(_folded(typed)) and not _wide_pattern(name).fullmatch(_folded(typed)):
+    if not folded(name).startswith(folded(typed)) and not wide_pattern(name).fullmatch(folded(typed)):
         return False
-    return not equals or _wide_pattern(value).fullmatch(_folded(given if joined else following)) is not None
+    return not equals or wide_pattern(value).fullmatch(folded(given if joined else following)) is not None
 
 
-def _folded(word: str) -> str:
+def folded(word: str) -> str:
+    """Return a word as `wide_pattern` compares it: without differences of case or of compatible characters."""
     return unicodedata.normalize("NFKC", word).casefold()
 
 
@@ -122,7 +123,7 @@ def _literal(pattern: str) -> str | None:
     return "".join(piece[-1] for piece in _pieces(pattern)) if is_exact((pattern,)) else None
 
 
-def _matches_narrowly(pattern: str, word: str) -> bool:
+def matches_narrowly(pattern: str, word: str) -> bool:
     """Whether the whole word matches; `*` and `?` stop at `/`, `**` does not.
 
     All matches are followed at once, so the time is bounded by the product of both lengths.
@@ -156,14 +157,14 @@ def _after_stars(pieces: tuple[str, ...], states: set[int]) -> set[int]:
 
 
 @lru_cache(maxsize=1024)
-def _wide_pattern(pattern: str) -> re.Pattern[str]:
+def wide_pattern(pattern: str) -> re.Pattern[str]:
     """Compile a pattern in which `*` and `?` match every character. The word must be case-folded.
 
     Atomic groups keep a star from backtracking. With stars that match everything this changes no answer, and it bounds
     the time for a long word.
     """
     fixed = [""]
-    for piece in _pieces(_folded(pattern)):
+    for piece in _pieces(folded(pattern)):
         if piece[0] == "*":
             fixed.append("")
         else:

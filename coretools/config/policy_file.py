@@ -40,15 +40,28 @@ def read_policy(path: str, environment: Mapping[str, str], *, writable: Sequence
         BadSetting: missing, writable by others, beneath a directory that tools or commands may write, not TOML, or with
             an unknown key or an unusable value.
     """
+    # Imported here: most servers have no policy file, and `coretools --help` does not need pydantic.
+    from coretools.config.policy_schema import parse_policy
+
     places = _places(path)
     for directory in writable:
         _require_apart(path, places, directory, "a writable root")
-    for place in places:
-        _require_own_directory(path, os.path.dirname(place))
-    policy = _parsed(path, places[-1], environment)
+    policy = parse_policy(read_own_file(path), path, environment)
     for directory in policy.confinement.writable:
         _require_apart(path, places, directory, "[confinement] writable")
     return policy
+
+
+def read_own_file(path: str) -> bytes:
+    """Read a policy file that nobody but root and the user of this process could have written.
+
+    Raises:
+        BadSetting: missing, not a regular file, or writable by others, itself or a directory on its path.
+    """
+    places = _places(path)
+    for place in places:
+        _require_own_directory(path, os.path.dirname(place))
+    return _content(path, places[-1])
 
 
 def require_out_of_reach(path: str, roots: Sequence[str]) -> None:
@@ -121,15 +134,9 @@ def _require_own_directory(path: str, directory: str) -> None:
         raise BadSetting(f"{path}: its directory {directory} belongs to another user; move the file to one of your own")
 
 
-def _parsed(path: str, place: str, environment: Mapping[str, str]) -> OperatorPolicy:
-    """The policy in the file at `place`, which is no link.
-
-    Raises:
-        BadSetting: it is not a regular file, is writable by others, belongs to another user, or has unusable content.
-    """
-    # Imported here: most servers have no policy file, and `coretools --help` does not need pydantic.
-    from coretools.config.policy_schema import parse_policy
-    from coretools.config.toml_file import LONGEST
+def _content(path: str, place: str) -> bytes:
+    """Read the file at `place`, which is no link; one byte more than a file may have shows that it has too many."""
+    from coretools.config.toml_file import LONGEST  # imported here, as above
 
     try:
         with open(place, "rb", opener=_opened) as file:
@@ -140,10 +147,9 @@ def _parsed(path: str, place: str, environment: Mapping[str, str]) -> OperatorPo
                 raise BadSetting(f"{path}: others may write the policy file; run chmod go-w {path}")
             if found.st_uid not in (0, os.geteuid()):
                 raise BadSetting(f"{path}: the policy file belongs to another user; copy it to a file of your own")
-            data = file.read(LONGEST + 1)
+            return file.read(LONGEST + 1)
     except OSError as error:
         raise BadSetting(f"{path}: cannot be read: {error.strerror}") from error
-    return parse_policy(data, path, environment)
 
 
 def _opened(path: str, flags: int) -> int:
