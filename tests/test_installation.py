@@ -10,19 +10,21 @@ import zipfile
 from itertools import chain
 from pathlib import Path
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.checkout import TREE
 
-NODE_FOLDER = TREE / "tests" / "clients" / "node"
+NODE_FOLDERS = sorted((TREE / "tests").glob("*/node"))
+SERVERS = (TREE / "tests" / "reference_servers" / "python" / "requirements.txt").read_text()
 CONSTRAINTS = (TREE / "constraints.txt").read_text()
 HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 
 
-def pins() -> dict[str, tuple[Requirement, int]]:
+def pins(text: str = CONSTRAINTS) -> dict[str, tuple[Requirement, int]]:
     """By name: the pinned version, and the number of its hashes."""
-    lines = [line for line in CONSTRAINTS.replace("\\\n", "").splitlines() if line[:1].isalnum()]
+    lines = [line for line in text.replace("\\\n", "").splitlines() if line[:1].isalnum()]
     found = {}
     for line in lines:
         requirement = Requirement(line.split("--hash")[0].strip())
@@ -47,24 +49,22 @@ def test_required_packages_are_pinned_to_a_version_that_fits() -> None:
         assert specifier.version in wanted.specifier, wanted
 
 
-def test_every_pin_carries_hashes() -> None:
-    """installation-1: without hashes a package is trusted by its name alone."""
-    assert [name for name, (_, hashes) in pins().items() if hashes == 0] == []
+@pytest.mark.parametrize("text", [CONSTRAINTS, SERVERS], ids=["coretools", "reference servers"])
+def test_every_pin_carries_hashes_and_no_address(text: str) -> None:
+    """installation-1, installation-2: without hashes a package is trusted by its name alone."""
+    assert [name for name, (_, hashes) in pins(text).items() if hashes == 0] == []
+    assert "://" not in text
+    assert [line for line in text.splitlines() if line.startswith("-")] == ["--only-binary :all:"]
 
 
-def test_the_pins_name_no_index_and_no_address() -> None:
-    """installation-2."""
-    assert "://" not in CONSTRAINTS
-    assert [line for line in CONSTRAINTS.splitlines() if line.startswith("-")] == ["--only-binary :all:"]
-
-
-def test_node_packages_are_pinned_by_hash_without_an_address() -> None:
+@pytest.mark.parametrize("folder", NODE_FOLDERS, ids=lambda folder: folder.parent.name)
+def test_node_packages_are_pinned_by_hash_without_an_address(folder: Path) -> None:
     """installation-4."""
-    packages = json.loads((NODE_FOLDER / "package-lock.json").read_text())["packages"]
+    packages = json.loads((folder / "package-lock.json").read_text())["packages"]
     del packages[""]
     assert [name for name, package in packages.items() if "integrity" not in package] == []
     assert [name for name, package in packages.items() if "resolved" in package] == []
-    assert "ignore-scripts=true" in (NODE_FOLDER / ".npmrc").read_text().splitlines()
+    assert "ignore-scripts=true" in (folder / ".npmrc").read_text().splitlines()
 
 
 def test_a_package_with_another_hash_is_not_installed(tmp_path: Path) -> None:
