@@ -42,6 +42,7 @@ from coretools.tools.diagnostics import Diagnostics
 from coretools.tools.failure_explanations import NetworkPolicy
 from coretools.tools.filesystem.tools import FilesystemTools, large_read_slots
 from coretools.tools.git.change_tools import GitChangeTools
+from coretools.tools.git.extra_tools import GitExtraTools
 from coretools.tools.git.tools import GitTools
 from coretools.tools.search.tools import SearchTools
 from coretools.tools.tier_restrictions import TierRestrictions
@@ -309,7 +310,7 @@ def _own_registry(resources: _Resources, settings: Settings, runs: JobTable) -> 
     registry.add_set("filesystem", FilesystemTools(roots, limits, large_reads=resources.shared.large_reads))
     registry.add_set("search", SearchTools(roots, runner, limits, confined_threads=confined_threads))
     git = GitTools(roots, runner, limits, confined_threads=confined_threads)
-    for tool_set in (git, GitChangeTools(git.repositories)):
+    for tool_set in (git, GitChangeTools(git.repositories), GitExtraTools(git.repositories)):
         registry.add_set("git", tool_set, context=("git",))
     network = NetworkPolicy.of(settings.policy.confinement)
     closed = TierRestrictions.of(settings.policy.confinement, roots)

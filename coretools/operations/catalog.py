@@ -111,7 +111,7 @@ class Catalog:
         *,
         withheld: Mapping[str, str],
         contexts: tuple[Context, ...],
-        shows_outputs: bool,
+        shows_rare: bool,
     ) -> None:
         self.tools = tools
         self.resources = resources
@@ -119,8 +119,8 @@ class Catalog:
         self.prompts = prompts
         self.contexts = contexts
         self._withheld = withheld
-        self.shows_outputs = shows_outputs
-        """Whether lists include output schemas. The profile `dev` is for models, which do not read them."""
+        self.shows_rare = shows_rare
+        """Whether lists include parameters declared `Rare`."""
 
     def __iter__(self) -> Iterator[Command]:
         """The tools, in listing order."""
@@ -195,7 +195,7 @@ def build_catalog(
         prompts,
         withheld=withheld,
         contexts=contexts,
-        shows_outputs=True,
+        shows_rare=selection.profile == "all",
     )
 
 

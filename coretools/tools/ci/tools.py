@@ -17,7 +17,7 @@ from pydantic import Field
 from coretools.config.settings import Limits
 from coretools.errors import Conflict, CoreError, Unsupported, WrongType
 from coretools.operations.call import Call, SilentCall
-from coretools.operations.declare import Aliases, Effect, tool
+from coretools.operations.declare import Aliases, Effect, Rare, tool
 from coretools.process.jobs.job import Work
 from coretools.process.jobs.job_table import JobTable
 from coretools.process.run import Completed, RunOptions
@@ -122,11 +122,11 @@ class CiTools:
         project: Project = ".",
         command: ProjectCommand = "",
         *,
-        timeout_seconds: Timeout = None,
-        wait_seconds: WaitSeconds = None,
+        timeout_seconds: Annotated[Timeout, Rare()] = None,
+        wait_seconds: Annotated[WaitSeconds, Rare()] = None,
         call: Call = _NO_CALL,
     ) -> StepsResult | RunReport:
-        """Build a project by its own system. Tests: ci_test."""
+        """Build a whole project by its own system. Tests: ci_test."""
         request = _Request("build", project, command, timeout_seconds, wait_seconds, call)
         return await self._act(request, self._reports.steps_result)
 
@@ -151,8 +151,8 @@ class CiTools:
         project: Project = ".",
         command: ProjectCommand = "",
         *,
-        timeout_seconds: Timeout = None,
-        wait_seconds: WaitSeconds = None,
+        timeout_seconds: Annotated[Timeout, Rare()] = None,
+        wait_seconds: Annotated[WaitSeconds, Rare()] = None,
         call: Call = _NO_CALL,
     ) -> StepsResult | RunReport:
         """Install packages for ci_test; undone if it fails."""

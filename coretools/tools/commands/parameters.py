@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from coretools.operations.declare import Aliases
+from coretools.operations.declare import Aliases, Rare
 
 _TIMEOUT = "timeout"
 """Not an alias: milliseconds in some tools, seconds in others."""
@@ -46,7 +46,7 @@ WaitSeconds = Annotated[
         switches={name: {True: 0} for name in ("run_in_background", "is_background", "background")},
     ),
 ]
-TerminalText = Annotated[str, Field(description="Size of one, as 80x24"), Aliases(hints=("tty",))]
+TerminalText = Annotated[str, Field(description="Size of one, as 80x24"), Aliases(hints=("tty",)), Rare()]
 
 RunId = Annotated[str, Field(description="Its id"), _RUN_NAMES]
 WaitLimit = Annotated[
@@ -56,12 +56,14 @@ WaitLimit = Annotated[
 ]
 AwaitedText = Annotated[str, Field(description="Or prints this regex"), Aliases("regex")]
 AwaitedPort = Annotated[int | None, Field(ge=1, le=65535, description="Or listens there")]
-QuietSeconds = Annotated[_Seconds, Field(description="Or is quiet so long")]
+QuietSeconds = Annotated[_Seconds, Field(description="Or is quiet so long"), Rare()]
 FirstLine = Annotated[_Lines, Field(description="First line"), Aliases(hints=("line",))]
 LastLine = Annotated[_Lines, Field(description="Last line"), Aliases(hints=("limit", "lines"))]
 TailLines = Annotated[_Lines, Field(description="Last lines"), Aliases(hints=("head", "max_lines"))]
 SoughtText = Annotated[str, Field(description="Lines with this regex"), Aliases("regex", "filter", "query")]
-ContextLines = Annotated[int, Field(ge=0, le=50, description="Lines around them"), Aliases("-C", "context_lines")]
+ContextLines = Annotated[
+    int, Field(ge=0, le=50, description="Lines around them"), Aliases("-C", "context_lines"), Rare()
+]
 ByteOffset = Annotated[int | None, Field(ge=0, description="From this byte")]
 InputText = Annotated[str, Field(description=r"\u0003: Ctrl-C"), Aliases("chars", "input")]
 EndOfInput = Annotated[bool, Field(description="Then close it")]

@@ -21,7 +21,7 @@ from coretools.errors import InvalidArguments, NotText, TooLarge, WrongType
 from coretools.operations.call import WouldBlock, may_block
 from coretools.operations.completion import MAX_VALUES, Completes
 from coretools.operations.content import Embedded
-from coretools.operations.declare import Aliases, Effect, nonblocking, resource, same_policy_as, tool
+from coretools.operations.declare import Aliases, Effect, Rare, nonblocking, resource, same_policy_as, tool
 from coretools.roots.delete import delete_directory
 from coretools.roots.directory_listing import complete_path, list_directory
 from coretools.roots.editor_settings import is_setting
@@ -236,7 +236,7 @@ class FilesystemTools:
             Aliases(item_fields=True, ignored=("instruction",), hints=("content", "diff", "code_edit")),
         ],
         *,
-        dry_run: Annotated[bool, Field(description="Only show the diff"), Aliases("preview")] = False,
+        dry_run: Annotated[bool, Field(description="Only show the diff"), Aliases("preview"), Rare()] = False,
     ) -> EditResult:
         """Replace exact text, all or nothing. New file: write_file."""
         with nullcontext() if dry_run else lock_paths(self._roots, path):

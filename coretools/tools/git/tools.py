@@ -13,7 +13,7 @@ from coretools.config.settings import Limits
 from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.errors import InvalidArguments
 from coretools.operations.completion import MAX_VALUES, Completes
-from coretools.operations.declare import Aliases, Effect, tool
+from coretools.operations.declare import Aliases, Effect, Rare, tool
 from coretools.process.runner import Runner
 from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import cut_line, fitting
@@ -34,7 +34,7 @@ _BRANCH_FORMAT += "%(upstream:short)%00%(upstream:track,nobracket)%00%(committer
 Branch = Annotated[str, Completes("branches")]
 Repository = Annotated[
     str,
-    Field(description="Path in it"),
+    Field(description="Path"),
     Aliases("repo_path", "repo", "repository_path", "cwd", "workdir", "directory", "working_directory"),
 ]
 
@@ -155,8 +155,8 @@ class GitTools:
         repository: Repository = ".",
         *,
         amend: Annotated[bool, Field(description="Replace the last")] = False,
-        by: Annotated[str, Field(description="Author, if another"), Aliases("author")] = "",
-        fixup: Annotated[str, Field(description="Of this")] = "",
+        by: Annotated[str, Field(description="Author, if another"), Aliases("author"), Rare()] = "",
+        fixup: Annotated[str, Field(description="Of this"), Rare()] = "",
     ) -> TextResult:
         """Commit what git_add staged. No hooks, no signature."""
         options = CommitOptions(message=message, amend=amend, author=by, fixup=fixup)

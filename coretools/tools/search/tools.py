@@ -12,7 +12,7 @@ from coretools.config.settings import Limits
 from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.errors import CannotStart
 from coretools.operations.content import Result
-from coretools.operations.declare import Aliases, Effect, tool
+from coretools.operations.declare import Aliases, Effect, Rare, tool
 from coretools.process.confined_runner import ConfinedRunner
 from coretools.process.runner import Runner
 from coretools.roots.directory_listing import WalkEntry
@@ -171,7 +171,7 @@ class SearchTools:
         *,
         path: Annotated[str, Field(description="Directory"), _PLACES] = ".",
         limit: Annotated[int, Field(ge=1, description="Paths, up to 500"), _LIMITS] = 500,
-        include_ignored: _Ignored = False,
+        include_ignored: Annotated[_Ignored, Rare()] = False,
     ) -> FoundNames:
         """Find paths git does not ignore by name. Content: search_text."""
         wanted = _wanted(glob)

@@ -9,17 +9,16 @@ import pytest
 
 from coretools.errors import CoreError, GitRefused
 from coretools.operations.declare import declaration_of
-from coretools.tools.git.change_tools import GitChangeTools
 from tests.tools.git.change_calls import CALLS, EACH, Call, change_answers, with_other
 from tests.tools.git.include_traps import EXTERNAL_PROGRAMS, EXTERNAL_REDIRECTIONS
 from tests.tools.git.traps import PROGRAMS, REDIRECTIONS, WRITTEN_THROUGH, Trap, snapshot
-from tests.tools.git.world import SECRET, World, more
+from tests.tools.git.world import SECRET, MoreTools, World, more
 
 
 @pytest.mark.parametrize("calls", [CALLS, EACH])
 def test_the_calls_are_of_every_tool(calls: tuple[Call, ...]) -> None:
     """git-changes-12: a new tool is tried too."""
-    tools = {name for name in vars(GitChangeTools) if declaration_of(getattr(GitChangeTools, name))}
+    tools = {name for name in dir(MoreTools) if declaration_of(getattr(MoreTools, name))}
     assert tools <= {name for name, _ in calls}
 
 

@@ -18,15 +18,20 @@ from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 from coretools.roots.root import RootSpec
 from coretools.roots.root_set import Roots
 from coretools.tools.git.change_tools import GitChangeTools
+from coretools.tools.git.extra_tools import GitExtraTools
 from coretools.tools.git.tools import GitTools
 
 SECRET = "canary-content-that-stays-outside"
 HOME_CONFIG = "[user]\n\tname = Ada Lovelace\n\temail = ada@example.org\n"
 
 
-def more(tools: GitTools) -> GitChangeTools:
-    """The tools of the profile `all` for the same repositories."""
-    return GitChangeTools(tools.repositories)
+class MoreTools(GitChangeTools, GitExtraTools):
+    """Every git tool beside those of `GitTools`."""
+
+
+def more(tools: GitTools) -> MoreTools:
+    """The other git tools for the same repositories."""
+    return MoreTools(tools.repositories)
 
 
 @dataclass(frozen=True)
