@@ -42,8 +42,9 @@ async def require_approval(
     from coretools.cli.call import CliCall
     from coretools.questions.kinds import AskChoice
 
-    sys.stderr.write(f"{in_line(call.name)}\n{arguments_text(call.arguments)}\n")
-    answer = await CliCall(line.terminal).ask(AskChoice(key="approval", message="Call it?", choices=ANSWERS))
+    async with line.screen.asking():
+        sys.stderr.write(f"{in_line(call.name)}\n{arguments_text(call.arguments)}\n")
+        answer = await CliCall(line.terminal).ask(AskChoice(key="approval", message="Call it?", choices=ANSWERS))
     if answer == "never":
         line.approvals.remember_never(call)
     if answer in ("no", "never"):

@@ -1,11 +1,9 @@
 """`coretools mcp call`: check the arguments, ask for approval, call, print the result."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from difflib import get_close_matches
 
 import mcp_types as types
-from mcp.shared.dispatcher import ProgressFnT
 
 from coretools.cli.mcp_approval import require_approval
 from coretools.cli.mcp_line import Line, connected
@@ -36,7 +34,7 @@ async def call(line: Line) -> int:
             raise SchemaMismatch(f"server {name!r}: tool {tool_name!r}: {error}") from error
         proposed = ProposedCall(name, server_digest(entry, line.environment), tool, arguments)
         await require_approval(line, proposed, connection.tools)
-        with _progress(line) as show:
+        with line.screen.progress() as show:
             result = await connection.call(tool_name, arguments, show)
         for remark in connection.remarks():
             print_error(in_line(f"server {name!r}: {remark}"))
@@ -46,25 +44,6 @@ async def call(line: Line) -> int:
         text = result_text(result)
         code = print_text(text) if text else 0
     return code or (ToolFailed.exit_code if result.is_error else 0)
-
-
-@contextmanager
-def _progress(line: Line) -> Iterator[ProgressFnT | None]:
-    """Yield what shows the progress of a call; None if nobody sees it."""
-    if not line.terminal.can_show_progress:
-        yield None
-        return
-    from coretools.cli.call import ProgressBar  # imported late: only a terminal needs it, and it takes 30 ms
-
-    bar = ProgressBar(is_shown=True)
-
-    async def show(progress: float, total: float | None, message: str | None) -> None:
-        bar.step(progress, total, None if message is None else in_line(message))
-
-    try:
-        yield show
-    finally:
-        bar.close()
 
 
 def find_tool(tools: Sequence[types.Tool], server: str, name: str) -> types.Tool:

@@ -9,6 +9,8 @@ from typing import Any
 
 from coretools.cli.mcp_options import MOST, McpOptions
 from coretools.cli.mcp_output import in_line
+from coretools.cli.mcp_requests import requests_of
+from coretools.cli.mcp_screen import Screen
 from coretools.cli.terminal import TerminalCapabilities, print_error
 from coretools.client.approvals import Approvals
 from coretools.client.call_policy import find_policy
@@ -33,6 +35,7 @@ class Line:
     trust: Trust
     approvals: Approvals
     terminal: TerminalCapabilities
+    screen: Screen
 
     @classmethod
     def of(cls, options: McpOptions, environment: Mapping[str, str]) -> "Line":
@@ -44,6 +47,7 @@ class Line:
         decisions = Decisions(environment)
         directory = working_directory()
         policy = find_policy(options.policy, directory, environment, trusts_project=options.trust_project)
+        terminal = TerminalCapabilities.of(environment)
         return cls(
             options=options,
             environment=environment,
@@ -51,7 +55,8 @@ class Line:
             decisions=decisions,
             trust=Trust(decisions, environment, everything=options.trust_project),
             approvals=Approvals(decisions, policy),
-            terminal=TerminalCapabilities.of(environment),
+            terminal=terminal,
+            screen=Screen(terminal),
         )
 
     @property
@@ -91,9 +96,14 @@ async def connected(line: Line, entries: Sequence[ServerEntry]) -> AsyncIterator
     chosen = [entry for entry in entries if line.trust.why_not(entry) is None]
     for entry in chosen:
         await _ask_inputs(line, entry)
-    options = ConnectionOptions(connect_seconds=line.options.connect_seconds, call_seconds=line.options.call_seconds)
-    async with open_hub(chosen, line.environment, inputs=line.options.inputs, options=options) as connections:
-        yield connections
+    with requests_of(line.options, line.environment, line.screen) as requests:
+        options = ConnectionOptions(
+            connect_seconds=line.options.connect_seconds,
+            call_seconds=line.options.call_seconds,
+            server_requests=requests,
+        )
+        async with open_hub(chosen, line.environment, inputs=line.options.inputs, options=options) as connections:
+            yield connections
 
 
 async def _ask_inputs(line: Line, entry: ServerEntry) -> None:

@@ -29,6 +29,12 @@ from coretools.errors import InvalidArguments
 
 MOST = 1_000_000
 
+SAMPLING_VARIABLE = "CORETOOLS_MCP_SAMPLING"
+"""The command that answers for a model, if no option names one."""
+
+LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+"""Of the protocol, least severe first."""
+
 ACTIONS: dict[str, tuple[int, int]] = {
     "list": (0, 0),
     "tools": (0, 2),
@@ -61,6 +67,12 @@ class McpOptions:
     connects: bool
     connect_seconds: float | None
     call_seconds: float | None
+    answers: list[str]
+    """`name=value` for the questions of servers."""
+    accepts_defaults: bool
+    sampling: str | None
+    roots: list[str]
+    log_level: str | None
 
 
 def parse_line(words: Sequence[str]) -> McpOptions | None:
@@ -109,7 +121,20 @@ def _options(found: argparse.Namespace, action: str, words: list[str]) -> McpOpt
         connects=not found.no_connect,
         connect_seconds=found.connect_timeout,
         call_seconds=found.timeout,
+        answers=_answers(found.answer),
+        accepts_defaults=found.accept_defaults,
+        sampling=found.sampling,
+        roots=found.root,
+        log_level=found.log_level,
     )
+
+
+def _answers(words: list[str]) -> list[str]:
+    for word in words:
+        name, equals, _ = word.partition("=")
+        if not equals or not name.rstrip(":"):
+            raise InvalidArguments(f"--answer {word[:80]}: write NAME=VALUE or NAME:=JSON")
+    return words
 
 
 def _seconds(text: str) -> float:
@@ -133,4 +158,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--no-connect", action="store_true", help="list: read the files only")
     add("--connect-timeout", type=_seconds, metavar="SECONDS", help="until a server must have answered [30]")
     add("--timeout", type=_seconds, metavar="SECONDS", help="for one call [300]")
+    add("--answer", action="append", default=[], metavar="NAME=VALUE", help="answer a server's question (repeatable)")
+    add("--accept-defaults", action="store_true", help="answer questions of servers with their defaults")
+    add("--sampling", metavar="COMMAND", help=f"let servers ask a model through this command [{SAMPLING_VARIABLE}]")
+    add("--root", action="append", default=[], metavar="DIRECTORY", help="a root that servers are told (repeatable)")
+    add("--log-level", choices=LOG_LEVELS, help="ask servers for their log messages, and print them from this level on")
     return parser

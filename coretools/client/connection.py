@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -15,6 +15,7 @@ from mcp.shared.dispatcher import ProgressFnT
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from coretools.client.configuration import ServerEntry
+from coretools.client.deadlines import Deadlines
 from coretools.client.errors import ProtocolViolation
 from coretools.client.failures import FAULTS, explained, first_leaf
 from coretools.client.launch import Launch, LocalLaunch, RemoteLaunch
@@ -75,6 +76,8 @@ class Connection:
         self._client: Client | None = None
         self._transport: LocalTransport | RemoteTransport | None = None
         self._redactor = Redactor()
+        self._deadlines = Deadlines()
+        self._callbacks = Callbacks()
         self._settled = anyio.Event()
         # Shielded: a cancelled call still needs the connection to notify the server; `stop` follows.
         self._life = anyio.CancelScope(shield=True)
@@ -237,6 +240,7 @@ class Connection:
         self._transport = transport = self._transport_for(launch)
         with self._connecting() as deadline:
             async with transport.opened(self._new_client) as client:
+                await self._set_log_level(client)
                 deadline.deadline = math.inf
                 self._client = client
                 self.state = State.READY
@@ -253,7 +257,8 @@ class Connection:
 
     def _new_client(self, streams: AbstractAsyncContextManager[Any], era: Era) -> Client:
         requests = self._options.server_requests
-        asked = Callbacks() if requests is None else requests.callbacks(self.name)
+        given = Callbacks() if requests is None else requests.callbacks(self.name)
+        asked = self._callbacks = given.within(self._deadlines.paused)
         return Client(
             streams,
             mode=era.mode,
@@ -266,6 +271,16 @@ class Connection:
             logging_callback=asked.log,
             log_level=asked.log_level,
         )
+
+    async def _set_log_level(self, client: Client) -> None:
+        """Ask a server of the older era for its log messages; the stateless era asks with each request."""
+        level = self._callbacks.log_level
+        if level is None or client.server_capabilities.logging is None:
+            return
+        if client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+            request = types.SetLevelRequest(params=types.SetLevelRequestParams(level=level))
+            with suppress(MCPError):  # a server that refuses still works
+                await client.session.send_request(request, types.EmptyResult)
 
     @contextmanager
     def _connecting(self) -> Iterator[anyio.CancelScope]:
@@ -280,7 +295,7 @@ class Connection:
         """Limit the time of a request, and name the server in its errors."""
         failure: BaseException | None = None
         try:
-            with anyio.fail_after(seconds):
+            with self._deadlines.limit(seconds):
                 yield
         except* TimeoutError:
             failure = DeadlinePassed(f"{doing}: no answer within {seconds:g} s")

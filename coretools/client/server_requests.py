@@ -3,11 +3,13 @@
 A request without a callback is refused, and the server is not told that it could be made.
 """
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import mcp_types as types
-from mcp.client.session import ElicitationFnT, ListRootsFnT, LoggingFnT, SamplingFnT
+from mcp.client.session import ClientRequestContext, ElicitationFnT, ListRootsFnT, LoggingFnT, SamplingFnT
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +22,27 @@ class Callbacks:
     roots: ListRootsFnT | None = None
     log: LoggingFnT | None = None
     log_level: types.LoggingLevel | None = None
-    """What to ask a server of the stateless era for; None for no messages."""
+    """Least severe level that the server is asked to send; None asks for none."""
+
+    def within(self, pause: Callable[[], AbstractContextManager[None]]) -> "Callbacks":
+        """Return the same callbacks, with `pause` around those that wait for a person."""
+        elicitation, sampling = self.elicitation, self.sampling
+
+        async def elicit(
+            context: ClientRequestContext, params: types.ElicitRequestParams
+        ) -> types.ElicitResult | types.ErrorData:
+            assert elicitation is not None
+            with pause():
+                return await elicitation(context, params)
+
+        async def sample(
+            context: ClientRequestContext, params: types.CreateMessageRequestParams
+        ) -> types.CreateMessageResult | types.CreateMessageResultWithTools | types.ErrorData:
+            assert sampling is not None
+            with pause():
+                return await sampling(context, params)
+
+        return replace(self, elicitation=elicitation and elicit, sampling=sampling and sample)
 
 
 class ServerRequests(Protocol):

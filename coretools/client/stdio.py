@@ -8,7 +8,7 @@ child, and all that it started, if this process is killed.
 import os
 import secrets
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
@@ -242,7 +242,7 @@ async def start_local(launch: LocalLaunch, tracker: ChildTracker) -> AsyncIterat
     Raises:
         CannotStart, Busy, InputOutput: see `spawn`. BadSetting: the working directory is gone.
     """
-    child = _spawn(launch, tracker)
+    child = spawn_tracked(launch.argv, launch.environment, launch.cwd, tracker)
     slot = tracker.watchdog.register(child.pid)
     from_server, read_stream = anyio.create_memory_object_stream[Incoming](0)
     write_stream, to_server = anyio.create_memory_object_stream[SessionMessage](0)
@@ -266,17 +266,22 @@ async def start_local(launch: LocalLaunch, tracker: ChildTracker) -> AsyncIterat
         child.close()
 
 
-def _spawn(launch: LocalLaunch, tracker: ChildTracker) -> ChildProcess:
-    environment = {**launch.environment, tracker.marker[0]: tracker.marker[1]}
-    check_argv(launch.argv, environment)
+def spawn_tracked(argv: Sequence[str], environment: Mapping[str, str], cwd: str, tracker: ChildTracker) -> ChildProcess:
+    """Start a program that the watchdog ends with us; its standard input is a pipe.
+
+    Raises:
+        CannotStart, Busy, InputOutput: see `spawn`. BadSetting: the working directory is gone.
+    """
+    environment = {**environment, tracker.marker[0]: tracker.marker[1]}
+    check_argv(argv, environment)
     try:
-        descriptor = os.open(launch.cwd, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        descriptor = os.open(cwd, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
-        raise BadSetting(f"cwd: {launch.cwd}: {error.strerror}") from error
-    root = Root("", launch.cwd, writable=False, fd=descriptor, identity=identity_of(os.fstat(descriptor)))
-    with Directory(descriptor, RootedPath(root, "."), launch.cwd) as cwd:
+        raise BadSetting(f"cwd: {cwd}: {error.strerror}") from error
+    root = Root("", cwd, writable=False, fd=descriptor, identity=identity_of(os.fstat(descriptor)))
+    with Directory(descriptor, RootedPath(root, "."), cwd) as directory:
         tracker.watchdog.ensure_running()
-        return spawn(launch.argv, cwd=cwd, environment=environment, fed=True)
+        return spawn(argv, cwd=directory, environment=environment, fed=True)
 
 
 async def _read(descriptor: int) -> bytes:

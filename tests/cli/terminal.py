@@ -28,18 +28,18 @@ class Terminal:
 
     def __init__(self, process: subprocess.Popen[bytes], master: int) -> None:
         self.process = process
-        self._master = master
+        self.master = master
         self.output = ""
         self._seen = 0
 
     def type(self, text: str) -> None:
-        os.write(self._master, text.encode())
+        os.write(self.master, text.encode())
 
     def wait_for(self, text: str) -> str:
         """Wait for a text in the output behind the previous match; returns the output up to it."""
         deadline = time.monotonic() + ANSWER_SECONDS
         while text not in (plain := _ESCAPES.sub("", self.output))[self._seen :]:
-            ready, _, _ = select.select([self._master], [], [], max(0.0, deadline - time.monotonic()))
+            ready, _, _ = select.select([self.master], [], [], max(0.0, deadline - time.monotonic()))
             assert ready, f"{text!r} was not shown: {plain[self._seen :]!r}"
             assert self._read(), f"it ended before {text!r}: {plain[self._seen :]!r}"
         end = plain.index(text, self._seen) + len(text)
@@ -56,11 +56,11 @@ class Terminal:
     def _read(self) -> bool:
         data = b""
         with suppress(OSError):  # EIO: the other end was closed
-            data = os.read(self._master, 65536)
+            data = os.read(self.master, 65536)
         self.output += data.decode("utf-8", "replace")
         # prompt_toolkit asks for the cursor position, and waits for the answer.
         if b"\x1b[6n" in data:
-            os.write(self._master, b"\x1b[1;1R")
+            os.write(self.master, b"\x1b[1;1R")
         return bool(data)
 
 
