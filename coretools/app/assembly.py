@@ -21,6 +21,7 @@ from coretools.config.settings import Limits, Settings
 from coretools.confinement.command_confinement import ConfinementStatus
 from coretools.confinement.command_path import tool_path
 from coretools.confinement.confined_thread import ConfinedThreadPool
+from coretools.confinement.user_git import UserGit
 from coretools.operations.call import LOCAL
 from coretools.operations.catalog import Selection, require_known, selection_of, surfaces_of
 from coretools.operations.dispatch import CallObserver, Dispatcher
@@ -43,6 +44,7 @@ from coretools.tools.failure_explanations import NetworkPolicy
 from coretools.tools.filesystem.tools import FilesystemTools, large_read_slots
 from coretools.tools.git.change_tools import GitChangeTools
 from coretools.tools.git.extra_tools import GitExtraTools
+from coretools.tools.git.repository.setup import GitSetup
 from coretools.tools.git.tools import GitTools
 from coretools.tools.search.tools import SearchTools
 from coretools.tools.tier_restrictions import TierRestrictions
@@ -211,6 +213,7 @@ class _Resources:
     sandbox_pool: SandboxPool
     runner: Runner
     redactor: Redactor | None
+    user_git: UserGit
     shared: SharedResources
     exit_stack: ExitStack
 
@@ -256,7 +259,7 @@ def _open_resources(
     confined_threads = exit_stack.enter_context(closing(ConfinedThreadPool()))
     inherited = _child_environment(settings, environment)
     login_shell = LoginShell(roots, environment, confined_threads) if settings.reads_login_path else None
-    sandbox_pool = sandbox_pool_for(roots, settings, inherited, login_shell, exit_stack)
+    sandbox_pool, user_git = sandbox_pool_for(roots, settings, inherited, login_shell, exit_stack)
     programs = ProgramPolicy(settings.policy.commands, source=settings.policy.source)
     before_commands = None if login_shell is None else login_shell.read
     runner = Runner(
@@ -274,6 +277,7 @@ def _open_resources(
         sandbox_pool=sandbox_pool,
         runner=runner,
         redactor=redactor,
+        user_git=user_git,
         shared=shared,
         exit_stack=exit_stack,
     )
@@ -309,7 +313,8 @@ def _own_registry(resources: _Resources, settings: Settings, runs: JobTable) -> 
     registry.context("ci", summary="build, test and restore a project by its own build system")
     registry.add_set("filesystem", FilesystemTools(roots, limits, large_reads=resources.shared.large_reads))
     registry.add_set("search", SearchTools(roots, runner, limits, confined_threads=confined_threads))
-    git = GitTools(roots, runner, limits, confined_threads=confined_threads)
+    setup = GitSetup(user_git=resources.user_git, trailer=settings.policy.git.trailer)
+    git = GitTools(roots, runner, limits, confined_threads=confined_threads, setup=setup)
     for tool_set in (git, GitChangeTools(git.repositories), GitExtraTools(git.repositories)):
         registry.add_set("git", tool_set, context=("git",))
     network = NetworkPolicy.of(settings.policy.confinement)

@@ -1,5 +1,6 @@
 """Build the sandbox of commands from the settings: with the login shell's PATH and the caches that the policy names."""
 
+import logging
 import os
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -11,7 +12,10 @@ from coretools.config.settings import Settings
 from coretools.confinement.caches import DEFAULT_CACHE_BYTES, CommandCaches, cache_base
 from coretools.confinement.command_confinement import command_confinement
 from coretools.confinement.toolchains import home_of
+from coretools.confinement.user_git import NO_USER_GIT, UserGit, read_user_configuration
+from coretools.process.children.reaper import GIT_SUFFIX
 from coretools.process.fork_server.pool import SandboxPool
+from coretools.process.fork_server.scratch import remove, scratch_path
 from coretools.process.login_shell import LoginShell
 from coretools.process.runner import Runner
 from coretools.roots.root_set import Roots
@@ -19,10 +23,34 @@ from coretools.tools.failure_explanations import (
     Explanations,
     HiddenFileExplanations,
     NetworkPolicy,
+    git_config_explanation,
     terminal_explanation,
 )
 from coretools.tools.tier_restrictions import TierRestrictions
 from coretools.tools.toolchain_explanations import ToolchainExplanations
+
+logger = logging.getLogger(__name__)
+
+
+def open_user_git(
+    roots: Roots, settings: Settings, inherited: Mapping[str, str], scratch: str, exit_stack: ExitStack
+) -> UserGit:
+    """Read the user's git configuration, and write what is taken from it for git; removed when the stack closes."""
+    writable = [root.path for root in roots if root.writable]
+    writable += map(os.path.realpath, _writable_besides(settings.policy.confinement))
+    has_identity = settings.has_git_identity and settings.policy.git.identity != "caller"
+    found = read_user_configuration(inherited, writable, has_identity=has_identity)
+    directory = f"{scratch}{GIT_SUFFIX}"
+    try:
+        os.mkdir(directory, 0o700)
+        exit_stack.callback(remove, directory)
+        user_git = found.written(directory)
+    except OSError as error:
+        logger.warning("git runs without the user's configuration: %s: %s", directory, error.strerror)
+        return NO_USER_GIT
+    for what in user_git.left_out:
+        logger.info("git configuration of the user, not used: %s", what)
+    return user_git
 
 
 def sandbox_pool_for(
@@ -31,8 +59,8 @@ def sandbox_pool_for(
     inherited: Mapping[str, str],
     login_shell: LoginShell | None,
     exit_stack: ExitStack,
-) -> SandboxPool:
-    """Create the sandbox, with the caches that the policy names as further writable directories.
+) -> tuple[SandboxPool, UserGit]:
+    """Create the sandbox, with the caches that the policy names as further writable directories, and git's files.
 
     Raises:
         BadSetting: the caches would lie in a root.
@@ -46,10 +74,13 @@ def sandbox_pool_for(
         limit_bytes=policy.cache_bytes or DEFAULT_CACHE_BYTES,
     )
     exit_stack.callback(caches.close)
-    confine = partial(command_confinement, caches=caches)
+    policy = replace(policy, writable=(*policy.writable, *caches.paths))
+    scratch = scratch_path(roots, policy)
+    user_git = open_user_git(roots, settings, inherited, scratch, exit_stack)
+    confine = partial(command_confinement, caches=caches, user_git=user_git)
     if login_shell is not None:
-        confine = partial(command_confinement, caches=caches, login_path=login_shell.path)
-    return SandboxPool(roots, replace(policy, writable=(*policy.writable, *caches.paths)), inherited, confine)
+        confine = partial(confine, login_path=login_shell.path)
+    return SandboxPool(roots, policy, inherited, confine, scratch=scratch), user_git
 
 
 def writable_paths(roots: Roots, policy: ConfinementPolicy) -> list[str]:
@@ -67,4 +98,4 @@ def explanations_of(roots: Roots, runner: Runner, network: NetworkPolicy, closed
     hidden = HiddenFileExplanations(roots, runner.hidden)
     toolchains = ToolchainExplanations(runner.toolchains)
     causes = (network.explanation, *closed.explanations(), hidden.explanation, toolchains.explanation)
-    return Explanations(*causes, terminal_explanation)
+    return Explanations(*causes, terminal_explanation, git_config_explanation)

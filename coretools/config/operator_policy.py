@@ -5,8 +5,9 @@ command may be started, in the strongest confinement that the machine supports, 
 """
 
 import os
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 if TYPE_CHECKING:
@@ -219,6 +220,55 @@ class CatalogPolicy:
             raise ValueError("only = [] would offer nothing; name a command, or leave it out")
 
 
+_GIT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_HOOK = re.compile(r"[a-z][a-z0-9-]*(@sha256:[0-9a-f]{64})?")
+_TRAILER = re.compile(r"[A-Za-z0-9-]+: \S.*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitGrants:
+    """What git may run in the repository of one root, confined like a command: `[roots."PATH".git]`."""
+
+    hooks: tuple[str, ...] = ()
+    """Names, each with the content that it had at start, or with `@sha256:HASH` the content of that hash."""
+    filters: tuple[str, ...] = ()
+    merge_drivers: tuple[str, ...] = ()
+    signing: bool = False
+    """Whether commits are signed with the key of the server's user."""
+
+    def __post_init__(self) -> None:
+        """Refuse what can't be a name.
+
+        Raises:
+            ValueError: names the field.
+        """
+        for name in ("filters", "merge_drivers"):
+            if not all(map(_GIT_NAME.fullmatch, getattr(self, name))):
+                raise ValueError(f'{name} must be names, such as ["lfs"]')
+        if not all(map(_HOOK.fullmatch, self.hooks)):
+            raise ValueError('hooks must be names, such as ["pre-commit"], or "pre-commit@sha256:HASH"')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GitOptions:
+    """How the git tools commit."""
+
+    identity: Literal["server", "caller"] | None = None
+    """Whether the name and address of the server's user may author commits of other principals. None: only on a server
+    without tokens."""
+    trailer: str = ""
+    """A trailer for the messages of commits, such as `Assisted-by: NAME`."""
+
+    def __post_init__(self) -> None:
+        """Refuse what is no trailer.
+
+        Raises:
+            ValueError: names the field.
+        """
+        if self.trailer and not (_TRAILER.fullmatch(self.trailer) and self.trailer.isprintable()):
+            raise ValueError("trailer must be one line such as 'Assisted-by: NAME'")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorPolicy:
     """All values of the policy file."""
@@ -227,6 +277,9 @@ class OperatorPolicy:
     tools: ToolPolicy = ToolPolicy()
     catalog: CatalogPolicy = CatalogPolicy()
     confinement: ConfinementPolicy = ConfinementPolicy()
+    git: GitOptions = GitOptions()
+    git_grants: Mapping[str, GitGrants] = field(default_factory=dict)
+    """By the real path of the root."""
     environment_pass: tuple[str, ...] = ()
     """Environment variables passed to commands, besides the built-in allow-list."""
     redact_output: bool = False

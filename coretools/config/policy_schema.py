@@ -15,6 +15,8 @@ from coretools.config.operator_policy import (
     CatalogPolicy,
     CommandPolicy,
     ConfinementPolicy,
+    GitGrants,
+    GitOptions,
     OperatorPolicy,
     ToolPolicy,
     expand_home,
@@ -36,6 +38,10 @@ class _Output(_Table):
     redact: bool = False
 
 
+class _Root(_Table):
+    git: GitGrants = GitGrants()
+
+
 class PolicyFile(_Table):
     """The whole file."""
 
@@ -43,6 +49,8 @@ class PolicyFile(_Table):
     tools: ToolPolicy = ToolPolicy()
     catalog: CatalogPolicy = CatalogPolicy()
     confinement: ConfinementPolicy = ConfinementPolicy()
+    git: GitOptions = GitOptions()
+    roots: Mapping[str, _Root] = {}
     environment: _Environment = _Environment()
     output: _Output = _Output()
 
@@ -74,10 +82,17 @@ def parse_policy(data: bytes, path: str, environment: Mapping[str, str]) -> Oper
         tools=file.tools,
         catalog=file.catalog,
         confinement=confinement,
+        git=file.git,
+        git_grants=_grants(file.roots, path, environment),
         environment_pass=file.environment.passed,
         redact_output=file.output.redact,
         source=path,
     )
+
+
+def _grants(roots: Mapping[str, _Root], path: str, environment: Mapping[str, str]) -> dict[str, GitGrants]:
+    found = {_absolute([root], f'{path}: roots."{root}"', environment)[0]: one.git for root, one in roots.items()}
+    return {os.path.realpath(root): grants for root, grants in found.items()}
 
 
 def _problem(fault: ErrorDetails) -> str:

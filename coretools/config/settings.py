@@ -149,6 +149,11 @@ class Settings:
     policy: OperatorPolicy = field(default_factory=OperatorPolicy)
     """The policy file, with overrides from options."""
     log_level: str = "info"
+    has_git_identity: bool = True
+    """Whether commits have the name and address in the git configuration of the server's user, if nothing else names
+    an author. Not for a server with several principals, unless the operator says so."""
+    git_config_digest: str = ""
+    """Digest of the git configuration of the server's user; when it changes, a reload reads that again."""
     reads_login_path: bool = False
     """Whether commands get the PATH of the user's login shell. For servers that a desktop client starts."""
 

@@ -26,6 +26,7 @@ from coretools.confinement.toolchain_grants import (
     user_toolchains,
 )
 from coretools.confinement.toolchains import home_of, home_of_user
+from coretools.confinement.user_git import IN_VIEW, NO_USER_GIT, UserGit
 from coretools.egress.environment import PORT, java_options, proxy_variables
 from coretools.roots.root import Root
 from coretools.roots.root_set import Roots
@@ -89,6 +90,7 @@ class CommandConfinement:
     home: str
     """Home of the server's user, which commands do not see."""
     caches: CommandCaches = NO_CACHES
+    user_git: UserGit = NO_USER_GIT
     etc: allowed_paths.EtcMonitor = field(default_factory=allowed_paths.EtcMonitor)
 
     @property
@@ -130,6 +132,7 @@ class CommandConfinement:
             binds[path] = scratch.bind(path, scratch.temporary)
         if self.hides_home:
             binds[self.home] = scratch.bind(self.home, scratch.home)
+        binds |= self._git_binds()
         for path in _directories(self.policy.writable):
             binds[path] = namespaces.BindMount(path, writable=True)
         for root in self.roots:
@@ -157,12 +160,41 @@ class CommandConfinement:
         found += [Grant(f"/dev/{name}", landlock.DEVICE) for name in namespaces.DEVICES]
         if not in_namespaces:
             found += [Grant("/proc", landlock.READ), *(Grant(path, full) for path in (scratch.temporary, scratch.home))]
+            found += self._git_grants(self.user_git.directory)
             return allowed_paths.without_read_only_roots([*found, *self._own_container(scratch)], self.roots)
         # Private to the command in its namespaces; the machine's own would be an exit.
         own = ("/tmp", "/var/tmp", "/dev/shm", namespaces.CONFIG_COPIES, *((self.home,) if self.hides_home else ()))
         found += [Grant("/", landlock.READ_DIRECTORY), Grant("/proc", landlock.READ)]
         found += [Grant(path, landlock.DEVICE) for path in TERMINALS]
+        found += self._git_grants(IN_VIEW)
         return [*found, *(Grant(path, full) for path in own)]
+
+    def _git_grants(self, path: str) -> list[Grant]:
+        return [Grant(path, landlock.RUN)] if self.user_git.directory else []
+
+    def _git_binds(self) -> dict[str, namespaces.BindMount]:
+        """Return the mounts of the user's git configuration."""
+        if not self.user_git.directory:
+            return {}
+        binds = {IN_VIEW: namespaces.BindMount(IN_VIEW, writable=False, source=self.user_git.directory)}
+        if self._mounts_git_config:
+            source = f"{self.user_git.directory}/config-in-view"
+            path = f"{self.home}/.gitconfig"
+            binds[path] = namespaces.BindMount(path, writable=False, source=source)
+        return binds
+
+    @property
+    def _mounts_git_config(self) -> bool:
+        """Whether git in the view finds the user's configuration in the home of commands.
+
+        Better than a variable: a test suite that sets HOME to a directory of its own gets a git of its own.
+        """
+        return self.hides_home and "GIT_CONFIG_GLOBAL" not in self.environment
+
+    def _git_config_variables(self, tier: str) -> dict[str, str]:
+        if not self.user_git.directory or (tier == "full" and self._mounts_git_config):
+            return {}
+        return {"GIT_CONFIG_GLOBAL": f"{IN_VIEW}/config-in-view" if tier == "full" else self.user_git.config}
 
     def _own_directories(self, scratch: ScratchDirectories) -> tuple[str, ...]:
         """Return the shared directories that commands may use when the server owns its container.
@@ -264,7 +296,7 @@ class CommandConfinement:
         tools = {**path, **self.toolchains.variables}
         if has_masked_files:
             tools |= _git_variables(self.environment)
-        tools |= {**self._cargo_variables(tier, scratch), **caches}
+        tools |= {**self._cargo_variables(tier, scratch), **caches, **self._git_config_variables(tier)}
         if tier == "full":
             java = java_options() if self.has_host_list else []
             if self.home and self.home != os.path.realpath(home_of_user()):
@@ -311,6 +343,7 @@ def command_confinement(
     *,
     login_path: Callable[[], Sequence[str]] = tuple,
     caches: CommandCaches = NO_CACHES,
+    user_git: UserGit = NO_USER_GIT,
 ) -> CommandConfinement:
     """Find the programs and toolchains of the machine, and open the caches; done once, before the first command.
 
@@ -327,7 +360,7 @@ def command_confinement(
     )
     caches.prepare()
     system = tuple(allowed_paths.system_grants())
-    return CommandConfinement(roots, policy, environment, system, user_toolchains(sources), home, caches)
+    return CommandConfinement(roots, policy, environment, system, user_toolchains(sources), home, caches, user_git)
 
 
 def _rights(root: Root) -> int:

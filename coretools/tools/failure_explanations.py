@@ -111,6 +111,19 @@ def terminal_explanation(ending: CommandOutcome) -> str | None:
     )
 
 
+_GIT_CONFIG = re.compile(r"could not (?:lock|write) config file \S*(?:/\.gitconfig|-git/config|/\.git-user/)")
+
+
+def git_config_explanation(ending: CommandOutcome) -> str | None:
+    """Explain that a command can't change the git configuration of the user."""
+    if not ending.may_have_failed or _GIT_CONFIG.search(ending.output) is None:
+        return None
+    return (
+        "the git configuration of the user (--global) is read-only for commands: set it in the repository, with git"
+        " config and no --global; a person can change it and restart or reload the server"
+    )
+
+
 # Hidden files: for the diagnostics, and for the result of a command that met one.
 #
 # A hidden file looks to programs like a file without permissions; some, such as npm, ignore it silently. Neither the

@@ -11,6 +11,7 @@ from coretools.config.options import policy_from, settings_from
 from coretools.config.policy_file import require_out_of_reach
 from coretools.config.settings import Settings, require_profile
 from coretools.confinement.allowed_paths import is_granted
+from coretools.confinement.user_git import user_configuration_digest
 from coretools.errors import BadSetting
 from coretools.web.common.config import CONFIG_VARIABLE, Config, RoleSection
 from coretools.web.common.principals import DEFAULT_ROLE, REQUESTS_PER_SECOND, Rates, Role
@@ -31,7 +32,8 @@ def build_roles(
     roots = {name: section.roots or base.roots for name, section in sections.items()}
     # The operator's policy file must be where no role can write.
     writable = () if base.read_only else _all(roots, [name for name in sections if not sections[name].read_only])
-    base = replace(base, policy=policy_from(options, environment, writable))
+    digest = user_configuration_digest(environment)
+    base = replace(base, policy=policy_from(options, environment, writable), git_config_digest=digest)
     for path in _operator_files(config, options, environment):
         _require_out_of_reach(path, _all(roots, sections))
     return _build_each(
@@ -89,8 +91,11 @@ def _role(name: str, section: RoleSection, roots: tuple[str, ...], base: Setting
     confinement = replace(
         base.policy.confinement, network=section.network or base.policy.confinement.network, expose=()
     )
+    has_tokens = config.auth.tokens or config.auth.jwt is not None
+    identity = base.policy.git.identity or ("caller" if has_tokens else "server")
     settings = replace(
         base,
+        has_git_identity=identity == "server",
         policy=replace(base.policy, confinement=confinement),
         roots=roots,
         profile=profile,

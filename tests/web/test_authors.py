@@ -124,6 +124,40 @@ async def test_each_principal_commits_as_its_token_role_or_server_says(tmp_path:
         assert commits(work / name) == {f"{name} by {way}": expected for way in ("tool", "command", "run")}
 
 
+@pytest.mark.parametrize(("policy", "expected"), [("", ""), ('[git]\nidentity = "server"\n', "Root <root@host>")])
+async def test_principals_get_the_name_of_the_servers_user_only_from_the_operator(
+    tmp_path: Path, work: Path, policy: str, expected: str
+) -> None:
+    """git-user-8: neither by a tool nor by git in a command."""
+    repositories(work, "one")
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / ".gitconfig").write_text(
+        "[user]\n\tname = Root\n\temail = root@host\n[alias]\n\tst = status\n"
+    )
+    (tmp_path / "policy.toml").write_text(policy)
+    token = create_token(str(tmp_path / "tokens"), name="bob", role="ci")[1]
+    (tmp_path / "http.toml").write_text(
+        f'[auth]\ntokens = "{tmp_path}/tokens"\n[roles.ci]\nroots = ["{work}"]\nprofile = "all"\n'
+    )
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path / "home")}
+    words = ("--config", str(tmp_path / "http.toml"), "--policy", str(tmp_path / "policy.toml"))
+    with anyio.fail_after(SECONDS):
+        async with (
+            at_work(plan_of(*words, environment=environment)) as url,
+            connected(url, token, "auto") as client,
+        ):
+            await done(client, "write_file", path="one/f", content="x")
+            await done(client, "git_add", repository="one", paths=["one/f"])
+            result = await client.call_tool("git_commit", {"repository": "one", "message": "tool"})
+            command = "git st -s && git commit -q --allow-empty -m command; true"
+            await done(client, "run_command", command=command, directory="one")
+    if expected:
+        assert commits(work / "one") == {"tool": expected, "command": expected}
+    else:
+        assert "no name to commit under is known" in result.content[0].text  # type: ignore[union-attr]
+        assert not list((work / "one" / ".git" / "refs" / "heads").iterdir())
+
+
 async def test_a_task_commits_as_the_principal_that_started_it(tmp_path: Path, work: Path) -> None:
     """http-20: a task continues after its request."""
     repositories(work, ".")

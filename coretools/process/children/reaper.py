@@ -38,6 +38,9 @@ LAST_PAUSE_SECONDS = 0.1
 """Between two polls: short at first because most processes exit at once, then longer, because listing /proc costs about
 10 µs for each process of the machine."""
 
+GIT_SUFFIX = "-git"
+"""What follows the path of the scratch directory in that of the files for git."""
+
 CONTROL_GROUPS_FILE = "groups"
 """File in the scratch directory that names the control groups of commands, a line each."""
 RMDIR_ATTEMPTS = 20
@@ -265,11 +268,12 @@ def main(arguments: list[str]) -> None:
         # so a second scan, a moment later, finds it by its marker.
         time.sleep(LAST_PAUSE_SECONDS)
         terminate_all((), marker.encode(), 0.0)
-    if scratch and os.path.isdir(scratch):
-        _remove_control_groups(os.path.join(scratch, CONTROL_GROUPS_FILE))
-        import shutil  # imported late: nearly always there is nothing to remove
+    for directory in (scratch, f"{scratch}{GIT_SUFFIX}") if scratch else ():
+        if os.path.isdir(directory):
+            _remove_control_groups(os.path.join(directory, CONTROL_GROUPS_FILE))
+            import shutil  # imported late: nearly always there is nothing to remove
 
-        shutil.rmtree(scratch, ignore_errors=True)
+            shutil.rmtree(directory, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import count
-from secrets import token_hex
 from typing import TYPE_CHECKING
 
 from anyio import CapacityLimiter, to_thread
@@ -40,7 +39,7 @@ from coretools.process.fork_server.client import (
 from coretools.process.fork_server.closable_lock import ClosableLock
 from coretools.process.fork_server.git_configs import GitConfigs
 from coretools.process.fork_server.messages import ForkServerConfig, ForkServerFailed
-from coretools.process.fork_server.scratch import create, directory_outside_roots, remove
+from coretools.process.fork_server.scratch import create, remove, scratch_path
 from coretools.process.fork_server.view_network import ViewNetwork
 from coretools.roots.root import Root
 from coretools.roots.root_set import Roots
@@ -74,8 +73,9 @@ class SandboxPool:
         confine: Confine = command_confinement,
         *,
         gateway: "EgressGateway | None" = None,
+        scratch: str = "",
     ) -> None:
-        """`gateway` replaces the one that the policy's list of hosts stands for."""
+        """`gateway` replaces the one that the policy's list of hosts stands for; `scratch` the usual directory."""
         self._roots = roots
         self._policy = policy
         self.network = ViewNetwork(policy, self._clients, gateway=gateway)
@@ -86,7 +86,7 @@ class SandboxPool:
         self._lock = ClosableLock()
         self._limiter = CapacityLimiter(1)
         self._commands: CommandConfinement | None = None
-        self._scratch = ScratchDirectories(f"{directory_outside_roots(roots, policy)}/coretools-{token_hex(8)}")
+        self._scratch = ScratchDirectories(scratch or scratch_path(roots, policy))
         self._client: ForkServerClient | None = None
         self._masks_in_view: Masks | None = None
         self._control: ControlFiles = {}

@@ -4,6 +4,7 @@ import os
 import shutil
 import tempfile
 from dataclasses import replace
+from secrets import token_hex
 
 from coretools.config.operator_policy import CONTAINER_DIRECTORIES, ConfinementPolicy
 from coretools.confinement.command_confinement import ScratchDirectories
@@ -26,6 +27,11 @@ def directory_outside_roots(roots: Roots, policy: ConfinementPolicy) -> str:
     shared = CONTAINER_DIRECTORIES if policy.own_container else ()
     own = [place for place in apart if not any(f"{place}/".startswith(f"{path}/") for path in shared)]
     return next(iter([*own, *apart]), f"{places[0]}/none-apart-from-the-roots")
+
+
+def scratch_path(roots: Roots, policy: ConfinementPolicy) -> str:
+    """A new path for the scratch directory of a server."""
+    return f"{directory_outside_roots(roots, policy)}/coretools-{token_hex(8)}"
 
 
 def create(scratch: ScratchDirectories) -> ScratchDirectories:

@@ -15,6 +15,7 @@ from coretools.tools.git.changes.conflicts import ConflictsResult, conflicts
 from coretools.tools.git.changes.restore import RestoreOptions, reset, restore
 from coretools.tools.git.reading.show import show, show_file
 from coretools.tools.git.repository.checkout import git_names
+from coretools.tools.git.repository.habits import rebase_autosquash
 from coretools.tools.git.repository.open_checkout import Access
 from coretools.tools.git.repository.repositories import Repositories
 from coretools.tools.git.repository.results import TextResult
@@ -165,11 +166,16 @@ class GitChangeTools:
         repository: Repository = ".",
         *,
         onto: Annotated[Branch, Field(description="Where they go, by default onto upstream"), Rare()] = "",
-        autosquash: Annotated[bool, Field(description="Join fixup! commits with those they are for"), Rare()] = False,
+        autosquash: Annotated[
+            bool | None,
+            Field(description="Join fixup! commits with theirs; default: git's configuration"),
+            Rare(),
+        ] = None,
     ) -> TextResult:
         """Move all commits of the branch. Conflicts: git_conflicts."""
         async with self._opened(repository, access=Access.WORK_TREE) as checkout:
-            options = combine.RebaseOptions(upstream=upstream, onto=onto, autosquash=autosquash)
+            joined = await rebase_autosquash(self._git, checkout) if autosquash is None else autosquash
+            options = combine.RebaseOptions(upstream=upstream, onto=onto, autosquash=joined)
             return await combine.rebase(self._roots, self._git, checkout, options)
 
     @tool(Effect.CHANGE, title="Git continue")

@@ -24,6 +24,7 @@ from coretools.tools.git.repository.open_checkout import Access
 from coretools.tools.git.repository.porcelain import read_records, read_status, single_line
 from coretools.tools.git.repository.repositories import Repositories
 from coretools.tools.git.repository.results import StatusResult, TextResult, answer, branch_lines
+from coretools.tools.git.repository.setup import PLAIN, GitSetup
 
 _STATUS = ("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--ignore-submodules=all")
 
@@ -42,9 +43,17 @@ Repository = Annotated[
 class GitTools:
     """Tools for the git repositories beneath the roots."""
 
-    def __init__(self, roots: Roots, runner: Runner, limits: Limits, *, confined_threads: ConfinedThreadPool) -> None:
+    def __init__(
+        self,
+        roots: Roots,
+        runner: Runner,
+        limits: Limits,
+        *,
+        confined_threads: ConfinedThreadPool,
+        setup: GitSetup = PLAIN,
+    ) -> None:
         self._roots = roots
-        self.repositories = Repositories(roots, runner, limits, confined_threads=confined_threads)
+        self.repositories = Repositories(roots, runner, limits, confined_threads=confined_threads, setup=setup)
         self._git = self.repositories.git
         self._opened = self.repositories.opened
 

@@ -13,12 +13,14 @@ from tempfile import TemporaryDirectory
 
 from coretools.config.settings import Limits
 from coretools.confinement.confined_thread import ConfinedThreadPool
+from coretools.confinement.user_git import read_user_configuration
 from coretools.process.runner import Runner
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 from coretools.roots.root import RootSpec
 from coretools.roots.root_set import Roots
 from coretools.tools.git.change_tools import GitChangeTools
 from coretools.tools.git.extra_tools import GitExtraTools
+from coretools.tools.git.repository.setup import GitSetup
 from coretools.tools.git.tools import GitTools
 
 SECRET = "canary-content-that-stays-outside"
@@ -150,9 +152,14 @@ class World:
         runner = Runner(limits, environment)
         confined_threads = ConfinedThreadPool()
         specs = (RootSpec(str(self.root), writable=writable), *roots)
+        found = read_user_configuration(environment, [str(self.root)])
         try:
-            with Roots(specs, deny=DenyRules(DEFAULT_DENY), resolver=resolver) as roots:
-                yield GitTools(roots, runner, limits, confined_threads=confined_threads)
+            with (
+                TemporaryDirectory() as directory,
+                Roots(specs, deny=DenyRules(DEFAULT_DENY), resolver=resolver) as roots,
+            ):
+                setup = GitSetup(user_git=found.written(directory))
+                yield GitTools(roots, runner, limits, confined_threads=confined_threads, setup=setup)
         finally:
             await runner.close()
             confined_threads.close()

@@ -61,7 +61,7 @@ async def merge(
     if common == here.commit and fast_forward:
         require_success(await git.run(checkout, "merge", "--ff-only", "--quiet", "--no-progress", target), "merge")
         return await _ended(git, checkout, here, "merged by fast-forward")
-    text = message.strip() or await _merge_message(git, checkout, here, revision)
+    text = git.setup.with_trailer(message.strip() or await _merge_message(git, checkout, here, revision)).strip()
     _check_message(text)
     options = await identity(git, checkout)
     await git.run(checkout, "update-index", "-q", "--refresh")
@@ -73,7 +73,8 @@ async def merge(
         raise _failure(completed, "merge")
     if await conflicted(git, checkout):
         return await stopped(git, checkout, "merge")
-    require_success(await git.run(checkout, *_COMMIT, "--file=-", options=options, stdin=text.encode()), "commit")
+    words = (*_COMMIT, "--file=-")
+    require_success(await git.run(checkout, *words, options=options, stdin=text.encode()), "commit")
     return await _ended(git, checkout, here, "merged")
 
 
@@ -211,7 +212,7 @@ async def _commit_resolution(git: Git, checkout: Checkout, operation: Operation,
         return
     words = await _resolution_words(git, checkout, operation, has_message=bool(message.strip()))
     options = await identity(git, checkout)
-    stdin = message.encode() if message.strip() else None
+    stdin = git.setup.with_trailer(message).encode() if message.strip() else None
     require_success(await git.run(checkout, *_COMMIT, *words, options=options, stdin=stdin), "commit")
 
 

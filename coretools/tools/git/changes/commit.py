@@ -5,7 +5,7 @@ The author comes from the caller's token, else from the operator's settings, els
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from coretools.config.commit_author import read_author
 from coretools.errors import BadSetting, GitRefused, InvalidArguments, NotFound
@@ -21,7 +21,14 @@ from coretools.tools.git.repository.checkout import (
     refuse_hidden,
 )
 from coretools.tools.git.repository.commands import Git, require_success
-from coretools.tools.git.repository.porcelain import StatusEntry, quoted, read_records, read_status, single_line
+from coretools.tools.git.repository.porcelain import (
+    StatusEntry,
+    as_text,
+    quoted,
+    read_records,
+    read_status,
+    single_line,
+)
 from coretools.tools.git.repository.results import TextResult, answer, hidden_line, listed
 
 MESSAGE_BYTES = 1024 * 1024
@@ -61,6 +68,8 @@ async def commit(git: Git, checkout: Checkout, options: CommitOptions) -> TextRe
         InvalidArguments: no message, or no author. GitRefused: nothing is staged, conflicts remain, or no author is
             known.
     """
+    _check_message(options)
+    options = replace(options, message=await _message(git, checkout, options))
     words = await _words(git, checkout, options)
     before = (await git.resolved(checkout, "HEAD"))[0] if options.amend else ""
     settings = (*_FULL_NAME, *await identity(git, checkout))
@@ -77,7 +86,6 @@ async def commit(git: Git, checkout: Checkout, options: CommitOptions) -> TextRe
 
 async def _words(git: Git, checkout: Checkout, options: CommitOptions) -> list[str]:
     """Return the options of `git commit` for message and author."""
-    _check_message(options)
     has_message = bool(options.message.strip())
     words = ["--file=-"] if has_message else []
     if options.amend:
@@ -90,6 +98,14 @@ async def _words(git: Git, checkout: Checkout, options: CommitOptions) -> list[s
         except BadSetting as error:
             raise InvalidArguments(str(error)) from error
     return words
+
+
+async def _message(git: Git, checkout: Checkout, options: CommitOptions) -> str:
+    """Return the message with the operator's trailer; that of the last commit if it is amended and keeps it."""
+    message = options.message
+    if git.setup.trailer and options.amend and not message.strip():
+        message = as_text(await git.output(checkout, "log", "--max-count=1", "--format=%B", "HEAD"))
+    return git.setup.with_trailer(message)
 
 
 def _check_message(options: CommitOptions) -> None:
@@ -267,6 +283,7 @@ async def refuse_filtered(git: Git, checkout: Checkout, names: Sequence[bytes]) 
     if not wanted:
         return
     known = {key.removeprefix("filter.").rpartition(".")[0] for key in await git.settings(checkout, _FILTERS)}
+    known |= git.user_git.filters.keys()
     filtered = [name for name, driver in wanted.items() if driver in known]
     if filtered:
         drivers = ", ".join(sorted({wanted[name] for name in filtered}))

@@ -18,12 +18,13 @@ from coretools.process.run import Completed, RunOptions
 from coretools.process.runner import Runner
 from coretools.tools.answer_budget import content_bytes
 from coretools.tools.git.repository.checkout import Checkout
-from coretools.tools.git.repository.policy import FIXED_SETTINGS
+from coretools.tools.git.repository.policy import FIXED_SETTINGS, PATTERN_FILES
 from coretools.tools.git.repository.porcelain import single_line
+from coretools.tools.git.repository.setup import PLAIN, GitSetup
 from coretools.truncation import Excerpt
 
 ANYWHERE: tuple[Rule, ...] = (("/", READ),)
-"""For calls that read configuration, including the operator's own. They act on none of it."""
+"""For calls that list the keys of configuration outside the roots. They act on none of it."""
 
 
 ENVIRONMENT: Mapping[str, str] = MappingProxyType(
@@ -58,11 +59,6 @@ OPTIONS: tuple[str, ...] = (
     *(word for key, value in FIXED_SETTINGS.items() for word in ("-c", f"{key}={value}")),
 )
 
-HOMES = ("HOME", "XDG_CONFIG_HOME", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_SYSTEM", "GIT_CONFIG_NOSYSTEM")
-"""Variables that locate the operator's own configuration. The last three only if the operator passes them by name."""
-
-_CONFIG_ENVIRONMENT = ("LC_ALL", "GIT_TERMINAL_PROMPT", "GIT_ALLOW_PROTOCOL", "GIT_NO_LAZY_FETCH")
-
 REVISION_BYTES = 1_000
 """Longest revision accepted."""
 
@@ -83,12 +79,15 @@ _OBJECT = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64}) (commit|tag|tree|blob) [0-9]
 class Git:
     """Runs git; every call ends at the deadline of the limits."""
 
-    def __init__(self, runner: Runner, confined: ConfinedRunner, limits: Limits) -> None:
+    def __init__(self, runner: Runner, confined: ConfinedRunner, limits: Limits, setup: GitSetup = PLAIN) -> None:
         self._confined = confined
+        self.setup = setup
+        self.user_git = setup.user_git
+        files = zip(PATTERN_FILES, (self.user_git.ignore, self.user_git.attributes), strict=True)
+        self._arguments = (*OPTIONS, *(word for key, path in files for word in ("-c", f"{key}={path}")))
         self._limits = limits
         given = runner.environment
         self._programs = {"PATH": runner.tool_path}
-        self._homes = {name: given[name] for name in HOMES if name in given}
         self._identity = {name: given[name] for name in commit_author.VARIABLES if name in given}
 
     @property
@@ -115,7 +114,7 @@ class Git:
             GitRefused: it took too long. CannotStart: there is no git in PATH.
         """
         run_options = self._options(checkout, stdin=stdin, keep_bytes=keep_bytes)
-        argv = ("git", *OPTIONS, *checkout.policy.overrides, *options, *words)
+        argv = ("git", *self._arguments, *checkout.policy.overrides, *options, *words)
         return self._finished(
             await self._confined.run(argv, cwd=checkout.directory, options=run_options), checkout, words[0]
         )
@@ -132,7 +131,13 @@ class Git:
         return RunOptions(
             timeout_seconds=self._limits.git_seconds,
             stdin=stdin,
-            environment={**self._programs, **self.identity, **ENVIRONMENT, **checkout.environment},
+            environment={
+                **self._programs,
+                **self.identity,
+                **ENVIRONMENT,
+                "GIT_CONFIG_GLOBAL": self.user_git.config,
+                **checkout.environment,
+            },
             inherit=False,
             confined_thread=checkout.confined_thread,
             keep_bytes=self._limits.git_output_bytes if keep_bytes is None else keep_bytes,
@@ -199,26 +204,17 @@ class Git:
         return found
 
     async def settings(self, checkout: Checkout, pattern: str) -> dict[str, str]:
-        """Return settings whose key matches, as git reads them: the operator's files, then the repository's.
-
-        Only this call reads the operator's own configuration. `git config` prints it and acts on none of it.
+        """Return settings whose key matches, as git reads them: the user's, then those of the repository.
 
         Raises:
             GitRefused: git can't read its configuration.
         """
-        kept = {name: ENVIRONMENT[name] for name in _CONFIG_ENVIRONMENT}
-        options = RunOptions(
-            timeout_seconds=self._limits.git_seconds,
-            environment={**self._programs, **self._homes, **kept, **checkout.environment},
-            inherit=False,
-            confined_thread=self._confined.confined_thread("git", ANYWHERE),
-            keep_bytes=self._limits.git_output_bytes,
-        )
-        argv = ("git", "--no-pager", "config", "--includes", "-z", "--get-regexp", pattern)
-        completed = await self._confined.run(argv, cwd=checkout.directory, options=options)
+        argv = ("git", "--no-pager", "config", "--includes", "-z", "--get-regexp", pattern)  # without our own settings
+        completed = await self._confined.run(argv, cwd=checkout.directory, options=self._options(checkout))
+        completed = self._finished(completed, checkout, "config")
         if completed.exit_code == 1:  # git-config(1): no key matches
             return {}
-        output = require_success(_withhold_stderr(completed, checkout), "config").stdout
+        output = require_success(completed, "config").stdout
         pairs = (record.partition(b"\n") for record in (output.head + output.tail).split(b"\0") if record)
         return {_text(key): _text(value) for key, _, value in pairs}
 

@@ -23,6 +23,7 @@ from coretools.confinement.landlock import (
     WRITE_FILE,
     Rule,
 )
+from coretools.confinement.user_git import NO_USER_GIT, UserGit
 from coretools.errors import NotFound, ReadOnly
 from coretools.process.confined_runner import ConfinedRunner
 from coretools.roots import directory_access
@@ -133,8 +134,9 @@ _IN_PROGRESS = {
 class Checkouts:
     """Opens work trees beneath the roots, and remembers the policy of each repository."""
 
-    def __init__(self, roots: Roots, confined: ConfinedRunner) -> None:
+    def __init__(self, roots: Roots, confined: ConfinedRunner, user_git: UserGit = NO_USER_GIT) -> None:
         self._roots = roots
+        self._user_git = user_git
         self._confined = confined
         self._configurations = GitConfigurations(roots)
 
@@ -170,6 +172,8 @@ class Checkouts:
             policy = self._configurations.policy(own, common)
             handles = dict.fromkeys((directory.fd, own.handle, common.handle, *borrowed))
             rules = read_rules(self._roots, handles, policy.included, stack)
+            if self._user_git.directory:
+                rules.append((self._user_git.directory, READ))
             if access is not Access.READ:
                 rules += write_rules(own, entries, common, shared, stack)
             if access is Access.WORK_TREE:

@@ -61,9 +61,7 @@ FIXED_SETTINGS: Mapping[str, str] = {
     "submodule.recurse": "false",
     "fetch.recurseSubmodules": "false",
     "safe.bareRepository": "explicit",
-    # Files that git would read from any location.
-    "core.attributesFile": "/dev/null",
-    "core.excludesFile": "/dev/null",
+    # Files that git would read from any location. `Git` names the user's own ignore rules and attributes.
     "commit.template": "",
     "mailmap.file": "/dev/null",
     "mailmap.blob": "",
@@ -133,7 +131,10 @@ KEY_CHARACTERS = 120
 MAX_OVERRIDES = 1_000
 """Most overridden keys of files outside the roots; each adds two arguments to every command."""
 
-_FIXED_NAMES = frozenset(key.lower() for key in FIXED_SETTINGS) | {"core.worktree"}
+PATTERN_FILES = ("core.excludesFile", "core.attributesFile")
+"""Passed on every call too, with the user's files."""
+
+_FIXED_NAMES = frozenset(key.lower() for key in (*FIXED_SETTINGS, *PATTERN_FILES)) | {"core.worktree"}
 
 
 @dataclass(frozen=True, slots=True)

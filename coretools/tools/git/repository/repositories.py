@@ -22,6 +22,7 @@ from coretools.tools.git.repository.commands import Git
 from coretools.tools.git.repository.git_directory import unusable
 from coretools.tools.git.repository.open_checkout import Access, Checkouts, file_rules
 from coretools.tools.git.repository.policy import external_overrides
+from coretools.tools.git.repository.setup import PLAIN, GitSetup
 
 # A repository may include configuration files outside the roots; git reads them in any case. It need not be hostile:
 # GitHub's runners keep credentials this way (actions/checkout from v6 on: `includeIf.gitdir:*.path` names
@@ -46,11 +47,19 @@ _UNSTABLE_TREES = ("proc", "sys", "dev")
 class Repositories:
     """The git repositories beneath the roots."""
 
-    def __init__(self, roots: Roots, runner: Runner, limits: Limits, *, confined_threads: ConfinedThreadPool) -> None:
+    def __init__(
+        self,
+        roots: Roots,
+        runner: Runner,
+        limits: Limits,
+        *,
+        confined_threads: ConfinedThreadPool,
+        setup: GitSetup = PLAIN,
+    ) -> None:
         self.roots = roots
         self._confined = ConfinedRunner(runner, confined_threads)
-        self.git = Git(runner, self._confined, limits)
-        self._checkouts = Checkouts(roots, self._confined)
+        self.git = Git(runner, self._confined, limits, setup)
+        self._checkouts = Checkouts(roots, self._confined, setup.user_git)
         self._threads = CapacityLimiter(limits.threads)
 
     @asynccontextmanager
