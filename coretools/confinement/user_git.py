@@ -223,22 +223,29 @@ class _Reader:
         self.found.attributes = _content(self._patterns[_ATTRIBUTES])
 
     def _setting(self, one: Setting, directory: str, *, is_conditional: bool) -> list[Setting]:
-        if one.key in self._patterns and one.value is not None:
-            if is_conditional:
-                self._leave_out(f"{one.key}: used only outside a conditional include")
-            else:
-                self._patterns[one.key] = self._expanded(one.value, directory)
-        elif one.section == "alias":
-            if _NAME_OF_ALIAS.fullmatch(one.key) and _ALIAS.fullmatch((one.value or "").strip()):
-                return [one]
-            self._leave_out(f"{one.key}: is no git command with arguments")
-        elif driver := _DRIVER.fullmatch(one.key):
+        if one.section == "alias":
+            return self._alias(one)
+        if one.key in self._patterns and one.value is not None and is_conditional:
+            self._leave_out(f"{one.key}: used only outside a conditional include")
+        elif one.key in self._patterns and one.value is not None:
+            self._patterns[one.key] = self._expanded(one.value, directory)
+        self._program(one)
+        return [one] if one.key in self._taken else []
+
+    def _alias(self, one: Setting) -> list[Setting]:
+        if _NAME_OF_ALIAS.fullmatch(one.key) and _ALIAS.fullmatch((one.value or "").strip()):
+            return [one]
+        self._leave_out(f"{one.key}: is no git command with arguments")
+        return []
+
+    def _program(self, one: Setting) -> None:
+        """Record a setting that names a program: for a grant, or as left out."""
+        if driver := _DRIVER.fullmatch(one.key):
             self.found.filters.setdefault(driver["name"], {})[one.variable] = one.value or ""
         elif one.key in _SIGNERS:
             self.found.signers[_SIGNERS[one.key]] = self._expanded(one.value or "", "")
         elif one.section in _PROGRAM_SECTIONS or one.key in _PROGRAM_KEYS:
             self._leave_out(f"{one.key}: runs a program")
-        return [one] if one.key in self._taken else []
 
     def _include(self, one: Setting, path: str, depth: int, *, is_conditional: bool) -> list[Setting]:
         target = self._expanded(one.value or "", os.path.dirname(path))

@@ -136,7 +136,7 @@ class Checkouts:
 
     def __init__(self, roots: Roots, confined: ConfinedRunner, user_git: UserGit = NO_USER_GIT) -> None:
         self._roots = roots
-        self._user_git = user_git
+        self._user_rules: list[Rule] = [(user_git.directory, READ)] if user_git.directory else []
         self._confined = confined
         self._configurations = GitConfigurations(roots)
 
@@ -171,9 +171,7 @@ class Checkouts:
                     examine_changeable(common, shared)
             policy = self._configurations.policy(own, common)
             handles = dict.fromkeys((directory.fd, own.handle, common.handle, *borrowed))
-            rules = read_rules(self._roots, handles, policy.included, stack)
-            if self._user_git.directory:
-                rules.append((self._user_git.directory, READ))
+            rules = [*self._user_rules, *read_rules(self._roots, handles, policy.included, stack)]
             if access is not Access.READ:
                 rules += write_rules(own, entries, common, shared, stack)
             if access is Access.WORK_TREE:
