@@ -26,6 +26,7 @@ LAYERS = (
     "coretools.questions",
     "coretools.operations",
     "coretools.client",
+    "coretools.pipelines",
     "coretools.tools",
     "coretools.protocol",
     "coretools.app",
@@ -41,6 +42,7 @@ MCP = ("mcp", "mcp_types")
 MCP_LAYERS = (
     "servers",
     "coretools.client",
+    "coretools.pipelines",
     "coretools.protocol",
     "coretools.app",
     "coretools.web",

@@ -1,63 +1,115 @@
-"""`coretools mcp call`: check the arguments, ask for approval, call, print the result."""
+"""`coretools mcp call`: check the arguments, ask for approval, call, check and print the result."""
 
-from collections.abc import Sequence
-from difflib import get_close_matches
+import json
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
 
 import mcp_types as types
 
 from coretools.cli.mcp_approval import require_approval
 from coretools.cli.mcp_line import Line, connected
 from coretools.cli.mcp_output import in_line, result_json, result_text
+from coretools.cli.pipeline_display import Display
 from coretools.cli.terminal import print_error, print_text
 from coretools.client.approvals import ProposedCall
-from coretools.client.arguments import check_arguments, parse_arguments
-from coretools.client.decisions import server_digest
-from coretools.client.errors import SchemaMismatch, ToolFailed
-from coretools.errors import InvalidArguments, NotFound, UnknownTool
+from coretools.client.arguments import parse_arguments
+from coretools.client.errors import ToolFailed
+from coretools.errors import CoreError, InvalidArguments, NotFound
+from coretools.pipelines.expressions import Expressions
+from coretools.pipelines.github import append_outputs, parse_output
+from coretools.pipelines.outcome import Outcome, Step, result_document
+from coretools.pipelines.runner import Caller, StepRunner
+from coretools.pipelines.servers import ServerPool, open_pool
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
 """Largest file that an argument takes its value from."""
 
 
 async def call(line: Line) -> int:
-    """Call a tool."""
-    name, tool_name, *given = line.options.words
-    entry = line.startable(name)
-    async with connected(line, [entry]) as connections:
-        connection = connections[name]
-        await connection.wait_settled()
-        tool = find_tool(await connection.tools(), name, tool_name)
-        arguments = parse_arguments(given, tool.input_schema, _read_file)
-        try:
-            check_arguments(arguments, tool.input_schema)
-        except SchemaMismatch as error:
-            raise SchemaMismatch(f"server {name!r}: tool {tool_name!r}: {error}") from error
-        proposed = ProposedCall(name, server_digest(entry, line.environment), tool, arguments)
-        await require_approval(line, proposed, connection.tools)
-        with line.screen.progress() as show:
-            result = await connection.call(tool_name, arguments, show)
-        for remark in connection.remarks():
-            print_error(in_line(f"server {name!r}: {remark}"))
-    if line.options.as_json:
-        code = print_text(result_json(name, tool_name, result))
-    else:
-        text = result_text(result)
-        code = print_text(text) if text else 0
-    return code or (ToolFailed.exit_code if result.is_error else 0)
-
-
-def find_tool(tools: Sequence[types.Tool], server: str, name: str) -> types.Tool:
-    """Return a tool by name.
+    """Call a tool.
 
     Raises:
-        UnknownTool: the server has none of this name.
+        CoreError: there is no result, and the form of the output has no place for an error.
     """
-    for tool in tools:
-        if tool.name == name:
-            return tool
-    near = get_close_matches(name, [tool.name for tool in tools], n=1)
-    meant = f"; did you mean {near[0]}?" if near else f"; `coretools mcp tools {server}` lists them"
-    raise UnknownTool(f"server {server!r} has no tool {name!r}{meant}")
+    options = line.options.pipeline
+    wanted = dict(map(parse_output, options.outputs))
+    display = Display(line)
+    async with Expressions() as expressions, server_pool(line) as pool:
+        runner = StepRunner(pool, partial(_approve, line), expressions, display)
+        with display.progress():
+            outcome = await runner.run(_step(line))
+        for name, text in pool.remarks():
+            line.screen.log(name, "warning", "stdout", text)
+        if outcome.result is not None and wanted and outcome.error is None:
+            await expressions.put("", result_document(outcome.result))
+            values = {name: as_output(await expressions.select(text, "")) for name, text in wanted.items()}
+            append_outputs(line.environment, values)
+    code = _print(line, outcome)
+    return display.finish(outcome.step.title, [outcome]) or code
+
+
+@asynccontextmanager
+async def server_pool(line: Line) -> AsyncIterator[ServerPool]:
+    """Yield the servers of a line, each connected when it is first used."""
+    async with open_pool(line.startable, lambda entry: connected(line, [entry]), None, line.environment) as pool:
+        yield pool
+
+
+def as_output(value: Any) -> str:
+    """Return a value as an output of a step: text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _step(line: Line) -> Step:
+    options = line.options.pipeline
+    server, tool, *words = line.options.words
+
+    def make_arguments(found: types.Tool) -> Mapping[str, Any]:
+        return parse_arguments(words, found.input_schema, _read_file)
+
+    return Step(
+        id="call",
+        server=server,
+        tool=tool,
+        retries=options.retries,
+        retries_any=options.retries_any,
+        assertions=options.assertions,
+        expects_error=options.expects_error,
+        make_arguments=make_arguments,
+    )
+
+
+async def _approve(line: Line, proposed: ProposedCall, server: Caller) -> None:
+    await require_approval(line, proposed, server.tools)
+
+
+def _print(line: Line, outcome: Outcome) -> int:
+    """Print a result as text or JSON, and why it is not as wanted; the other forms are reports.
+
+    Raises:
+        CoreError: there is no result.
+    """
+    output, result, error = line.options.pipeline.output, outcome.result, outcome.error
+    if result is None:
+        if error is not None and output in ("text", "json"):
+            raise error
+        print_error(in_line(str(error)))
+        return 0
+    # What the tool itself reported is in its result.
+    failed = None if isinstance(error, ToolFailed) else error
+    if failed is not None:
+        print_error(in_line(str(failed)))
+    return _print_result(outcome, result, failed, output)
+
+
+def _print_result(outcome: Outcome, result: types.CallToolResult, failed: CoreError | None, output: str) -> int:
+    if output == "json":
+        shown = None if failed is None else {"kind": failed.kind, "message": str(failed)}
+        return print_text(result_json(outcome.step.server, outcome.step.tool, result, shown))
+    text = result_text(result) if output == "text" else ""
+    return print_text(text) if text else 0
 
 
 def _read_file(path: str) -> str:

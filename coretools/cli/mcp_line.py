@@ -56,7 +56,7 @@ class Line:
             trust=Trust(decisions, environment, everything=options.trust_project),
             approvals=Approvals(decisions, policy),
             terminal=terminal,
-            screen=Screen(terminal),
+            screen=Screen(terminal, logs_events=options.pipeline.output == "ndjson"),
         )
 
     @property

@@ -1,18 +1,20 @@
 """`coretools mcp list`, `tools`, `ping` and `doctor`: what is configured, and how the servers are."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import mcp_types as types
 
-from coretools.cli.mcp_call import find_tool
 from coretools.cli.mcp_line import Line, connected, from_each
 from coretools.cli.mcp_output import as_json, in_line, table, tool_page
+from coretools.cli.pipeline_display import print_checks, print_events
 from coretools.cli.terminal import print_error, print_text
 from coretools.client.configuration import ServerEntry
 from coretools.client.connection import Connection, State
 from coretools.client.errors import NotTrusted
 from coretools.errors import BadSetting, CoreError
+from coretools.pipelines.outcome import Outcome, Step
+from coretools.pipelines.runner import find_tool
 
 
 async def list_servers(line: Line) -> int:
@@ -25,6 +27,8 @@ async def list_servers(line: Line) -> int:
     rows = [_row(line, entry, found) for entry in line.configuration.entries]
     if line.options.as_json:
         return print_text(as_json({"servers": rows, "problems": list(line.configuration.problems)}))
+    if line.options.pipeline.output == "ndjson":
+        return print_events("server", rows)
     if not rows:
         print_error("no servers are configured; `coretools mcp doctor` shows where was looked")
         return 0
@@ -49,13 +53,18 @@ async def list_tools(line: Line) -> int:
     found = await from_each(line, Connection.tools)
     if name:
         found = {server: [find_tool(found[server], server, name)]}
+    if name and line.options.pipeline.output == "text":
+        return print_text(tool_page(found[server][0]))
+    return _print_tools(line, found)
+
+
+def _print_tools(line: Line, found: Mapping[str, Sequence[types.Tool]]) -> int:
     if line.options.as_json:
         return print_text(as_json({one: list(map(_shape, tools)) for one, tools in found.items()}))
-    if name:
-        return print_text(tool_page(found[server][0]))
-    cells = [
-        (one, tool.name, (tool.description or "").split(". ")[0]) for one, tools in found.items() for tool in tools
-    ]
+    listed = [(one, tool) for one, tools in found.items() for tool in tools]
+    if line.options.pipeline.output == "ndjson":
+        return print_events("tool", [{"server": one} | _shape(tool) for one, tool in listed])
+    cells = [(one, tool.name, (tool.description or "").split(". ")[0]) for one, tool in listed]
     return print_text(table([("SERVER", "TOOL", "DESCRIPTION"), *cells], line.width)) if cells else 0
 
 
@@ -79,7 +88,16 @@ def _print_pings(line: Line, errors: Mapping[str, CoreError | None]) -> int:
     if line.options.as_json:
         rows = [{"name": name, "ok": not error, "error": error and str(error)} for name, error in errors.items()]
         return print_text(as_json(rows))
-    return print_text("\n".join(_mark(in_line(str(error or name)), is_ok=not error) for name, error in errors.items()))
+    checks = [_checked(name, name, "", error) for name, error in errors.items()]
+    if line.options.pipeline.output == "text":
+        print_text("\n".join(_mark(in_line(str(error or name)), is_ok=not error) for name, error in errors.items()))
+    return print_checks(line, "ping", checks)
+
+
+def _checked(name: str, title: str, file: str, error: CoreError | None) -> Outcome:
+    """Return a check of a server as an outcome, which every report can show."""
+    step = Step(id=name, server=name, tool="", name=title, file=file)
+    return Outcome(step=step, status="failed" if error else "passed", error=error)
 
 
 async def _ping_error(connection: Connection) -> CoreError | None:
@@ -93,19 +111,20 @@ async def _ping_error(connection: Connection) -> CoreError | None:
 async def doctor(line: Line) -> int:
     """Print what is wrong with files, entries and servers; the exit code is that of the first problem."""
     problems = line.configuration.problems
-    code = BadSetting.exit_code if problems else 0
     lines = [_mark(in_line(problem), is_ok=False) for problem in problems]
+    checks = [_checked("", "configuration", "", BadSetting(problem)) for problem in problems]
     async with connected(line, line.configuration.effective) as connections:
         for entry in line.configuration.entries:
             connection = connections.get(entry.name) if entry.hidden_by is None else None
             if connection is not None:
                 await connection.wait_settled()
             error = _problem(line, entry, connection)
-            code = code or (error.exit_code if error else 0)
+            checks.append(_checked(entry.name, f"{entry.name} in {entry.place.path}", entry.place.path, error))
             lines += _findings(entry, connection, error)
     if not lines:
         lines = ["no servers are configured; docs/specs/client.md names the files that are read"]
-    return print_text("\n".join(lines)) or code
+    printed = print_text("\n".join(lines)) if line.options.pipeline.output == "text" else 0
+    return print_checks(line, "doctor", checks) or printed
 
 
 def _problem(line: Line, entry: ServerEntry, connection: Connection | None) -> CoreError | None:

@@ -12,11 +12,11 @@
     coretools mcp approvals [revoke WHAT ...] what was decided for good, and how to undo it
     coretools mcp doctor                      what is wrong with files, entries and servers
 
-Exit codes: 0 success; 1 the tool reported an error; 64 wrong usage, unknown server or tool; 65 arguments or result do
-not fit the tool's schema; 66 a file of an argument, or a prompt, is not there; 67 a remote server refuses the
-credentials; 69 a server can't be reached, or ended; 76 a server broke the protocol, or refused the request; 77 not
-trusted, not approved or refused by policy; 78 wrong configuration; 124 no answer in time; 127 a program can't be
-started; 128 plus the number of the signal that ended it (Ctrl-C: 130).
+Exit codes: 0 success; 1 the tool reported an error; 3 an assertion does not hold; 64 wrong usage, unknown server or
+tool; 65 arguments or result do not fit the tool's schema; 66 a file of an argument, or a prompt, is not there; 67 a
+remote server refuses the credentials; 69 a server can't be reached, or ended; 76 a server broke the protocol, or
+refused the request; 77 not trusted, not approved or refused by policy; 78 wrong configuration; 124 no answer in time;
+127 a program can't be started; 128 plus the number of the signal that ended it (Ctrl-C: 130).
 """
 
 import argparse
@@ -24,6 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coretools.cli.global_options import OptionParser, option_names, split_options
+from coretools.cli.pipeline_options import PipelineOptions, add_pipeline_options, pipeline_options
 from coretools.cli.terminal import print_text
 from coretools.errors import InvalidArguments
 
@@ -63,7 +64,7 @@ class McpOptions:
     policy: str | None
     revoke: bool
     yes: bool
-    as_json: bool
+    pipeline: PipelineOptions
     connects: bool
     connect_seconds: float | None
     call_seconds: float | None
@@ -73,6 +74,11 @@ class McpOptions:
     sampling: str | None
     roots: list[str]
     log_level: str | None
+
+    @property
+    def as_json(self) -> bool:
+        """Whether the result is to be one JSON value."""
+        return self.pipeline.output == "json"
 
 
 def parse_line(words: Sequence[str]) -> McpOptions | None:
@@ -117,7 +123,7 @@ def _options(found: argparse.Namespace, action: str, words: list[str]) -> McpOpt
         policy=found.policy,
         revoke=found.revoke,
         yes=found.yes,
-        as_json=found.output == "json",
+        pipeline=pipeline_options(found, action),
         connects=not found.no_connect,
         connect_seconds=found.connect_timeout,
         call_seconds=found.timeout,
@@ -154,7 +160,6 @@ def _parser() -> argparse.ArgumentParser:
     add("--policy", metavar="FILE", help="which calls are allowed or refused [~/.config/coretools/mcp-policy.toml]")
     add("--revoke", action="store_true", help="trust: no longer start these servers")
     add("--yes", action="store_true", help="call, or trust, without asking")
-    add("--output", choices=("text", "json"), default="text", help="form of the result [text]")
     add("--no-connect", action="store_true", help="list: read the files only")
     add("--connect-timeout", type=_seconds, metavar="SECONDS", help="until a server must have answered [30]")
     add("--timeout", type=_seconds, metavar="SECONDS", help="for one call [300]")
@@ -163,4 +168,5 @@ def _parser() -> argparse.ArgumentParser:
     add("--sampling", metavar="COMMAND", help=f"let servers ask a model through this command [{SAMPLING_VARIABLE}]")
     add("--root", action="append", default=[], metavar="DIRECTORY", help="a root that servers are told (repeatable)")
     add("--log-level", choices=LOG_LEVELS, help="ask servers for their log messages, and print them from this level on")
+    add_pipeline_options(parser)
     return parser

@@ -7,6 +7,7 @@ output is a terminal or a pipe, which may end in one.
 import json
 import re
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import mcp_types as types
@@ -27,8 +28,8 @@ def visible(text: str) -> str:
 
 
 def in_line(text: str) -> str:
-    """The same on one line."""
-    return " ".join(visible(text).split())
+    """The same on one line, in which GitHub Actions finds no command (`##[` counts anywhere in a line)."""
+    return " ".join(visible(text).split()).replace("##[", "#\\x23[")
 
 
 def table(rows: Sequence[Sequence[str]], width: int) -> str:
@@ -61,24 +62,30 @@ def result_text(result: types.CallToolResult) -> str:
     return visible("\n".join(blocks))
 
 
-def result_json(server: str, tool: str, result: types.CallToolResult) -> str:
-    """Return a result as one JSON object of a fixed shape."""
+def result_json(server: str, tool: str, result: types.CallToolResult, error: Mapping[str, Any] | None) -> str:
+    """Return a result as one JSON object of a fixed shape; `error` says which assertion failed."""
     shape = result.model_dump(mode="json", by_alias=True, exclude_none=True)
     return as_json(
         {
             "server": server,
             "tool": tool,
-            "ok": not result.is_error,
+            "ok": not result.is_error and error is None,
             "content": shape.get("content", []),
             "structuredContent": shape.get("structuredContent"),
-            "error": None,
+            "error": error,
         }
     )
 
 
 def as_json(value: Any) -> str:
-    """Return JSON in ASCII: control characters are escaped."""
-    return json.dumps(value, ensure_ascii=True, indent=2)
+    """Return JSON in ASCII: control characters are escaped, and so is the mark of a command of GitHub Actions."""
+    return json.dumps(value, ensure_ascii=True, indent=2).replace("##[", "#\\u0023[")
+
+
+def event_line(event: str, facts: Mapping[str, Any]) -> str:
+    """Return an event as one line of JSON, with the time."""
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    return json.dumps({"event": event, "time": now, **facts}, ensure_ascii=True).replace("##[", "#\\u0023[")
 
 
 def arguments_text(arguments: Mapping[str, Any]) -> str:

@@ -125,9 +125,7 @@ class Requests:
         count = self._printed[server] = self._printed.get(server, 0) + 1
         if count > MAX_LOG_LINES:
             return
-        source = f" [{params.logger}]" if params.logger else ""
-        text = _text_of(params.data)
-        self.screen.say(f"server {server!r}: {params.level}{source}: {text[:MAX_SHOWN]}")
+        self.screen.log(server, params.level, params.logger or "", _text_of(params.data)[:MAX_SHOWN])
         if count == MAX_LOG_LINES:
             self.screen.say(f"server {server!r}: {count} log messages were printed; further ones are not")
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from coretools.cli.mcp_output import in_line
-from coretools.cli.terminal import TerminalCapabilities, print_error
+from coretools.cli.mcp_output import event_line, in_line
+from coretools.cli.terminal import TerminalCapabilities, print_error, print_text
 
 if TYPE_CHECKING:
     from mcp.shared.dispatcher import ProgressFnT
@@ -23,8 +23,10 @@ MAX_HELD = 200
 class Screen:
     """Standard error of a client of several servers."""
 
-    def __init__(self, terminal: TerminalCapabilities) -> None:
+    def __init__(self, terminal: TerminalCapabilities, *, logs_events: bool = False) -> None:
+        """`logs_events` prints log messages of servers as events to standard output (`--output ndjson`)."""
         self.terminal = terminal
+        self._logs_events = logs_events
         self._lock = anyio.Lock()
         self._is_asking = False
         self._held: deque[str] = deque(maxlen=MAX_HELD)
@@ -39,6 +41,13 @@ class Screen:
             return
         with self._paused():
             print_error(in_line(text))
+
+    def log(self, server: str, level: str, logger: str, text: str) -> None:
+        """Print a log message of a server."""
+        if self._logs_events:
+            print_text(event_line("log", {"server": server, "level": level, "logger": logger, "message": text}))
+            return
+        self.say(f"server {server!r}: {level}{f' [{logger}]' if logger else ''}: {text}")
 
     @asynccontextmanager
     async def asking(self) -> AsyncIterator[None]:

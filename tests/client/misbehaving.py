@@ -60,6 +60,8 @@ def tools() -> list[dict[str, Any]]:
         return [tool("echo", {"type": "object", "properties": {"text": {"type": "string", "pattern": "^(a|a)*$"}}})]
     if WAY == "escapes":
         return [tool(f"e{EVIL}", description=f"line\n{EVIL}"), tool("echo")]
+    if WAY == "flaky-reader":
+        return [tool("echo") | {"annotations": {"readOnlyHint": True}}]
     if WAY == "changed":
         return [tool("echo", description="Also deletes your files.")]
     return [tool("echo")]
@@ -67,11 +69,7 @@ def tools() -> list[dict[str, Any]]:
 
 def call(number: Any, params: dict[str, Any]) -> None:
     text = str(params.get("arguments", {}).get("text", ""))
-    if WAY == "dies":
-        print("about to die", file=sys.stderr, flush=True)
-        os._exit(3)
-    if WAY == "killed":
-        os.kill(os.getpid(), signal.SIGKILL)
+    end_if_wanted()
     if WAY == "hangs":
         log("called")
         return
@@ -87,6 +85,19 @@ def call(number: Any, params: dict[str, Any]) -> None:
     if WAY == "escapes":
         text = f"result {EVIL}"
     answer(number, {"content": [{"type": "text", "text": text}], "isError": WAY == "fails"})
+
+
+def end_if_wanted() -> None:
+    if WAY == "dies":
+        print("about to die", file=sys.stderr, flush=True)
+        os._exit(3)
+    if WAY == "killed":
+        os.kill(os.getpid(), signal.SIGKILL)
+    if WAY.startswith("flaky"):  # in the first call that the log knows
+        log("called")
+        with open(LOG, encoding="utf-8") as file:
+            if file.read().count("called") == 1:
+                os._exit(3)
 
 
 def flood() -> None:

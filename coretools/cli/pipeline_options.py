@@ -1,0 +1,137 @@
+"""The options of `coretools mcp` and `coretools run` for pipelines: output, assertions, repetition, recordings."""
+
+import argparse
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from coretools.errors import InvalidArguments
+
+_ALL = ("text", "json", "ndjson", "junit", "sarif", "github")
+
+FORMATS: Mapping[str, tuple[str, ...]] = {
+    "call": _ALL,
+    "run": _ALL,
+    "list": ("text", "json", "ndjson"),
+    "tools": ("text", "json", "ndjson"),
+    "ping": ("text", "json", "ndjson", "junit", "github"),
+    "doctor": _ALL,
+}
+"""Forms of output of each action; those of others are `OTHER_FORMATS`."""
+
+OTHER_FORMATS = ("text", "json")
+
+REPORTS = ("junit", "sarif", "github", "json")
+"""Forms that `--report` writes to a file."""
+
+MAX_RETRIES = 100
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PipelineOptions:
+    """What is wanted of the calls of one line."""
+
+    output: str = "text"
+    assertions: tuple[str, ...] = ()
+    expects_error: bool = False
+    retries: int = 0
+    retries_any: bool = False
+    outputs: tuple[str, ...] = ()
+    """`NAME=EXPRESSION` for the outputs of a step of GitHub Actions."""
+    reports: tuple[tuple[str, str], ...] = ()
+    """Form and file."""
+    record: str | None = None
+    variables: tuple[str, ...] = ()
+    checks_only: bool = False
+    replay: str | None = None
+    offline: bool = False
+    ignored: tuple[str, ...] = ()
+
+
+_OPTIONS_OF = {
+    "assertions": ("--assert", ("call",)),
+    "expects_error": ("--expect-error", ("call",)),
+    "retries": ("--retry", ("call", "run")),
+    "retries_any": ("--retry-any", ("call", "run")),
+    "outputs": ("--set-output", ("call", "run")),
+    "reports": ("--report", ("call", "run", "ping", "doctor")),
+    "record": ("--record", ("call", "run")),
+    "variables": ("--var", ("run",)),
+    "checks_only": ("--check", ("run",)),
+    "replay": ("--replay", ("run",)),
+    "offline": ("--offline", ("run",)),
+    "ignored": ("--ignore", ("run",)),
+}
+"""Name of each option, and the actions on which it has an effect."""
+
+
+_SWITCHES = {
+    "--expect-error": ("expects_error", "call: fail unless the tool reports an error"),
+    "--retry-any": ("retries_any", "with --retry: try again also if the call may have had its effect"),
+    "--check": ("checks_only", "run: check the script and call nothing"),
+    "--offline": ("offline", "run: with --replay, take the results of the recording, without servers"),
+}
+
+_REPEATED = {
+    "--assert": ("assertions", "EXPRESSION", "call: fail with 3 unless this holds for the result: '$.data.count > 3'"),
+    "--set-output": ("outputs", "NAME=EXPRESSION", "call, run: set an output of the step of GitHub Actions"),
+    "--report": ("reports", "FORMAT=FILE", f"also write a report to a file: {', '.join(REPORTS)}"),
+    "--var": ("variables", "NAME=VALUE", "run: set ${{ vars.NAME }}"),
+    "--ignore": ("ignored", "PATH", "run: with --replay, what may differ: '$..timestamp'"),
+}
+
+
+def add_pipeline_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options to those of `coretools mcp`."""
+    add = parser.add_argument
+    add("--output", choices=_ALL, default="text", help="form of the result [text]")
+    for option, (name, text) in _SWITCHES.items():
+        add(option, action="store_true", dest=name, help=text)
+    for option, (name, value, text) in _REPEATED.items():
+        add(option, action="append", default=[], dest=name, metavar=value, help=f"{text} (repeatable)")
+    retry = "call, run: try up to N times more while that can repeat no effect (server not reached, or read-only tool)"
+    add("--retry", type=_retries, default=0, dest="retries", metavar="N", help=retry)
+    add("--record", metavar="FILE", help="call, run: write calls and results to a file, for `coretools run --replay`")
+    add("--replay", metavar="FILE", help="run: repeat the calls of a recording and compare the results")
+
+
+def pipeline_options(found: argparse.Namespace, action: str) -> PipelineOptions:
+    """Return the options of a line.
+
+    Raises:
+        InvalidArguments: one has no effect on the action, or is wrong.
+    """
+    formats = FORMATS.get(action, OTHER_FORMATS)
+    if found.output not in formats:
+        raise InvalidArguments(f"--output {found.output}: `{action}` has no such output; choose {', '.join(formats)}")
+    for name, (option, actions) in _OPTIONS_OF.items():
+        if getattr(found, name) and action not in actions:
+            raise InvalidArguments(f"{option}: has no effect on `{action}`, only on {', '.join(actions)}")
+    return PipelineOptions(
+        output=found.output,
+        assertions=tuple(found.assertions),
+        expects_error=found.expects_error,
+        retries=found.retries,
+        retries_any=found.retries_any,
+        outputs=tuple(found.outputs),
+        reports=tuple(map(_report, found.reports)),
+        record=found.record,
+        variables=tuple(found.variables),
+        checks_only=found.checks_only,
+        replay=found.replay,
+        offline=found.offline,
+        ignored=tuple(found.ignored),
+    )
+
+
+def _report(word: str) -> tuple[str, str]:
+    form, equals, file = word.partition("=")
+    if not equals or not file or form not in REPORTS:
+        raise InvalidArguments(f"--report {word[:80]}: write FORMAT=FILE with one of {', '.join(REPORTS)}")
+    return form, file
+
+
+def _retries(text: str) -> int:
+    number = int(text)
+    if not 0 <= number <= MAX_RETRIES:
+        raise argparse.ArgumentTypeError(f"between 0 and {MAX_RETRIES}")
+    return number

@@ -1,0 +1,1 @@
+"""Calls of tools in scripts and pipelines: steps, assertions, reports, recordings."""

@@ -1,0 +1,152 @@
+"""GitHub Actions: workflow commands, the summary of a step, and its outputs.
+
+The runner takes every line of the log that begins with `::`, or contains `##[`, for a command. Texts of servers are
+printed between `::stop-commands::` and its end, with a token that nobody can guess, or escaped.
+"""
+
+import html
+import os
+import re
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+
+from coretools.errors import BadSetting, InputOutput, InvalidArguments
+from coretools.pipelines.findings import findings_of
+from coretools.pipelines.outcome import Outcome, text_of
+
+MAX_SUMMARY = 1024 * 1024
+"""Bytes of a step's summary that GitHub accepts."""
+
+MAX_CELL = 500
+"""Characters of a message in the summary."""
+
+MAX_ANNOTATIONS = 50
+"""GitHub shows this many of a job."""
+
+MAX_SHOWN = 64 * 1024
+"""Characters of a result in the log."""
+
+OUTPUT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
+
+_SPECIAL = re.compile(r"[^A-Za-z0-9_ .,;=/<>&-]")
+"""What may have a meaning in Markdown, beside what `html.escape` replaces."""
+
+_COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
+
+
+def escape_data(text: str) -> str:
+    """Escape the message of a workflow command, and the mark of its old form, which counts anywhere in a line."""
+    plain = text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return plain.replace("##[", "#%23[")
+
+
+def escape_property(text: str) -> str:
+    """Escape the value of a property."""
+    return escape_data(text).replace(":", "%3A").replace(",", "%2C")
+
+
+def github_report(outcomes: Sequence[Outcome]) -> str:
+    """Return the lines for the log: what each step returned, in a group, and annotations."""
+    lines = [line for outcome in outcomes for line in _shown(outcome)]
+    annotations = [line for outcome in outcomes for line in _annotations(outcome)]
+    return "\n".join([*lines, *annotations[:MAX_ANNOTATIONS]])
+
+
+def _shown(outcome: Outcome) -> Iterator[str]:
+    text = "" if outcome.result is None else text_of(outcome.result)
+    yield f"::group::{escape_data(f'{outcome.step.title}: {outcome.status}')}"
+    if text:
+        token = secrets.token_hex(16)
+        more = f"\n[... {len(text) - MAX_SHOWN} more characters ...]" if len(text) > MAX_SHOWN else ""
+        yield f"::stop-commands::{token}"
+        yield text[:MAX_SHOWN] + more
+        yield f"::{token}::"
+    yield "::endgroup::"
+
+
+def _annotations(outcome: Outcome) -> Iterator[str]:
+    if outcome.status == "failed" and outcome.error is not None:
+        command = "warning" if outcome.step.is_optional else "error"
+        place = {"title": outcome.step.title, "file": outcome.step.file, "line": str(outcome.step.line or "")}
+        yield _command(command, place, str(outcome.error))
+    for one in findings_of(outcome):
+        place = {"title": one.rule, "file": one.file, "line": str(one.line or ""), "col": str(one.column or "")}
+        yield _command(_COMMANDS[one.level], place, one.message)
+
+
+def _command(name: str, properties: Mapping[str, str], message: str) -> str:
+    given = ",".join(f"{key}={escape_property(value)}" for key, value in properties.items() if value)
+    return f"::{name}{' ' + given if given else ''}::{escape_data(message)}"
+
+
+def summary_of(name: str, outcomes: Sequence[Outcome]) -> str:
+    """Return a table in Markdown; no text of a server is more than text in it."""
+    rows = [
+        "| " + " | ".join((one.status, _cell(one.step.title), f"{one.seconds:.1f} s", _cell(_why(one)))) + " |"
+        for one in outcomes
+    ]
+    head = [f"### {_cell(name)}", "", "| result | step | time | reason |", "| --- | --- | --- | --- |"]
+    text = "\n".join([*head, *rows, "", ""])
+    return text.encode("utf-8", "replace")[:MAX_SUMMARY].decode("utf-8", "ignore")
+
+
+def _why(outcome: Outcome) -> str:
+    return outcome.reason if outcome.error is None else str(outcome.error)
+
+
+def _cell(text: str) -> str:
+    """Return text as HTML in one line, where Markdown finds nothing to interpret."""
+    shown = " ".join(text[:MAX_CELL].split())
+    return re.sub(
+        r"[^\w .,;=/<>&-]", lambda found: f"&#{ord(found[0])};", html.escape(shown, quote=False), flags=re.ASCII
+    )
+
+
+def append_summary(environment: Mapping[str, str], text: str) -> None:
+    """Add to the summary of the step, if GitHub wants one.
+
+    Raises:
+        InputOutput: it can't be written.
+    """
+    if path := environment.get("GITHUB_STEP_SUMMARY"):
+        _append(path, text)
+
+
+def append_outputs(environment: Mapping[str, str], values: Mapping[str, str]) -> None:
+    """Set outputs of the step.
+
+    Raises:
+        BadSetting: this is no step of GitHub Actions. InputOutput: the file can't be written.
+    """
+    if not values:
+        return
+    path = environment.get("GITHUB_OUTPUT")
+    if not path:
+        raise BadSetting("--set-output: GITHUB_OUTPUT is not set; it works in a step of GitHub Actions")
+    lines = []
+    for name, value in values.items():
+        # Random, so that no value can end itself and begin another output.
+        end = secrets.token_hex(16)
+        lines.append(f"{name}<<{end}\n{value}\n{end}\n")
+    _append(path, "".join(lines))
+
+
+def parse_output(word: str) -> tuple[str, str]:
+    """Return name and expression of an output.
+
+    Raises:
+        InvalidArguments: it is not `NAME=EXPRESSION`.
+    """
+    name, equals, text = word.partition("=")
+    if not equals or not OUTPUT_NAME.fullmatch(name):
+        raise InvalidArguments(f"--set-output {word[:80]}: write NAME=EXPRESSION, such as id=$.data.id")
+    return name, text
+
+
+def _append(path: str, text: str) -> None:
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        with open(handle, "w", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+    except OSError as error:
+        raise InputOutput(f"{path}: cannot be written: {error.strerror}") from error

@@ -1,0 +1,60 @@
+"""JUnit XML as GitLab and Jenkins read it: one suite, one test case for each step."""
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+
+from coretools.client.errors import ToolFailed
+from coretools.pipelines.expressions import AssertionFailed
+from coretools.pipelines.outcome import Outcome, text_of
+
+MAX_OUTPUT = 64 * 1024
+"""Characters of a result in the report."""
+
+_INVALID = re.compile("[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\u202a-\u202e\u2066-\u2069]")
+"""Characters that XML 1.0 has no form for (part 2.2), and those that control or reorder what a log shows."""
+
+
+def junit_report(name: str, outcomes: Sequence[Outcome]) -> str:
+    """Return the report. An assertion that fails and an error of the tool are failures; the rest are errors."""
+    failures = sum(1 for one in outcomes if one.status == "failed" and _is_failure(one))
+    counts = {
+        "tests": str(len(outcomes)),
+        "failures": str(failures),
+        "errors": str(sum(1 for one in outcomes if one.status == "failed") - failures),
+        "skipped": str(sum(1 for one in outcomes if one.status == "skipped")),
+        "time": f"{sum(one.seconds for one in outcomes):.3f}",
+    }
+    totals = {key: value for key, value in counts.items() if key != "skipped"}  # Jenkins' schema has none there
+    root = ET.Element("testsuites", {"name": xml_text(name), **totals})
+    file = next((xml_text(one.step.file) for one in outcomes if one.step.file), "")
+    suite = ET.SubElement(root, "testsuite", {"name": xml_text(name), **counts, **({"file": file} if file else {})})
+    for outcome in outcomes:
+        _add_case(suite, name, outcome)
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode")
+
+
+def xml_text(text: str) -> str:
+    """Replace characters that XML can't contain, as escapes."""
+    return _INVALID.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def _add_case(suite: ET.Element, name: str, outcome: Outcome) -> None:
+    step = outcome.step
+    attributes = {"name": xml_text(step.title), "classname": xml_text(name), "time": f"{outcome.seconds:.3f}"}
+    case = ET.SubElement(suite, "testcase", attributes)
+    if outcome.status == "skipped":
+        ET.SubElement(case, "skipped", {"message": xml_text(outcome.reason)})
+    elif outcome.status == "failed" and outcome.error is not None:
+        tag = "failure" if _is_failure(outcome) else "error"
+        message = str(outcome.error)
+        found = ET.SubElement(case, tag, {"message": xml_text(message), "type": outcome.error.kind})
+        found.text = xml_text(step.place + message)
+    if outcome.result is not None and (text := text_of(outcome.result)):
+        more = f"\n[... {len(text) - MAX_OUTPUT} more characters ...]" if len(text) > MAX_OUTPUT else ""
+        ET.SubElement(case, "system-out").text = xml_text(text[:MAX_OUTPUT]) + more
+
+
+def _is_failure(outcome: Outcome) -> bool:
+    return isinstance(outcome.error, AssertionFailed | ToolFailed)

@@ -1,0 +1,135 @@
+"""What a step asks for, and what became of it: the data of every report."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import mcp_types as types
+
+from coretools.errors import CoreError
+
+Status = Literal["passed", "failed", "skipped"]
+
+MAX_PARSED = 16 * 1024 * 1024
+"""Characters of a text that is parsed as JSON for the member `data`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One call with all that is wanted of it."""
+
+    id: str
+    server: str
+    tool: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    name: str = ""
+    """For people; empty: server and tool."""
+    seconds: float | None = None
+    """Deadline of one attempt; None: that of the connection."""
+    retries: int = 0
+    retries_any: bool = False
+    """Whether a call is repeated that may have had its effect."""
+    assertions: Sequence[str] = ()
+    expects_error: bool = False
+    """Whether the tool is to report an error."""
+    is_optional: bool = False
+    """Whether the run goes on, and succeeds, if the step fails."""
+    file: str = ""
+    """The script, or what else the step is about."""
+    line: int | None = None
+    """In the file."""
+    make_arguments: Callable[[types.Tool], Mapping[str, Any]] | None = None
+    """Makes the arguments if they depend on the schema of the tool."""
+
+    @property
+    def title(self) -> str:
+        """The name for people."""
+        return self.name or f"{self.server}: {self.tool}"
+
+    @property
+    def place(self) -> str:
+        """The beginning of a message about the step: its place in the script."""
+        return f"{self.file}:{self.line}: " if self.file and self.line else ""
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """What became of a step."""
+
+    step: Step
+    status: Status = "passed"
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    """The arguments that were sent."""
+    result: types.CallToolResult | None = None
+    error: CoreError | None = None
+    """Why it failed."""
+    attempts: int = 0
+    seconds: float = 0.0
+    reason: str = ""
+    """Why it was skipped."""
+
+    @property
+    def is_failure(self) -> bool:
+        """Whether the run fails with it."""
+        return self.status == "failed" and not self.step.is_optional
+
+
+def exit_code_of(outcomes: Sequence[Outcome]) -> int:
+    """Return the exit code of a run: that of the first step that failed."""
+    return next((one.error.exit_code if one.error else 1 for one in outcomes if one.is_failure), 0)
+
+
+def text_of(result: types.CallToolResult) -> str:
+    """Return the text blocks of a result."""
+    return "\n".join(block.text for block in result.content if isinstance(block, types.TextContent))
+
+
+def result_document(result: types.CallToolResult) -> dict[str, Any]:
+    """Return a result as assertions see it: `ok`, `content`, `structuredContent`, `text`, and `data`.
+
+    `data` is the structured content, else the text as JSON, if it is JSON.
+    """
+    shape = result.model_dump(mode="json", by_alias=True, exclude_none=True)
+    text = text_of(result)
+    structured = shape.get("structuredContent")
+    return {
+        "ok": not result.is_error,
+        "content": shape.get("content", []),
+        "structuredContent": structured,
+        "text": text,
+        "data": structured if structured is not None else _parsed(text),
+    }
+
+
+def outcome_document(outcome: Outcome) -> dict[str, Any]:
+    """Return an outcome as reports in JSON show it."""
+    result = None if outcome.result is None else result_document(outcome.result)
+    document: dict[str, Any] = {
+        "step": outcome.step.id,
+        "name": outcome.step.title,
+        "server": outcome.step.server,
+        "tool": outcome.step.tool,
+        "status": outcome.status,
+        "attempts": outcome.attempts,
+        "seconds": round(outcome.seconds, 3),
+        "error": None if outcome.error is None else error_document(outcome.error),
+        "result": None if result is None else {key: result[key] for key in ("ok", "content", "structuredContent")},
+    }
+    if outcome.reason:
+        document["reason"] = outcome.reason
+    return document
+
+
+def error_document(error: CoreError) -> dict[str, Any]:
+    """Return an error as reports in JSON show it."""
+    return {"kind": error.kind, "message": str(error), "exitCode": error.exit_code}
+
+
+def _parsed(text: str) -> Any:
+    if not text.lstrip().startswith(("{", "[")) or len(text) > MAX_PARSED:
+        return None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
