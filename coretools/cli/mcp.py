@@ -9,6 +9,7 @@ from coretools.cli.mcp_call import call
 from coretools.cli.mcp_content import list_prompts, list_resources, prompt, read
 from coretools.cli.mcp_line import Line
 from coretools.cli.mcp_listing import doctor, list_servers, list_tools, ping
+from coretools.cli.mcp_login import login, logout
 from coretools.cli.mcp_options import McpOptions
 from coretools.cli.mcp_output import as_json, in_line
 from coretools.cli.mcp_trust import trust
@@ -28,6 +29,8 @@ _ACTIONS = {
     "ping": ping,
     "trust": trust,
     "approvals": approvals,
+    "login": login,
+    "logout": logout,
     "doctor": doctor,
 }
 

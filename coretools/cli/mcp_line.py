@@ -15,7 +15,7 @@ from coretools.cli.terminal import TerminalCapabilities, print_error
 from coretools.client.approvals import Approvals
 from coretools.client.call_policy import find_policy
 from coretools.client.configuration import Configuration, ServerEntry, load_configuration
-from coretools.client.connection import Connection, ConnectionOptions
+from coretools.client.connection import Authorize, Connection, ConnectionOptions
 from coretools.client.decisions import Decisions
 from coretools.client.hub import open_hub
 from coretools.client.launch import given_input, inputs_of
@@ -91,16 +91,23 @@ class Line:
 
 
 @asynccontextmanager
-async def connected(line: Line, entries: Sequence[ServerEntry]) -> AsyncIterator[Mapping[str, Connection]]:
+async def connected(
+    line: Line,
+    entries: Sequence[ServerEntry],
+    *,
+    authorization: Authorize | None = None,
+    connect_seconds: float | None = None,
+) -> AsyncIterator[Mapping[str, Connection]]:
     """Connect to those entries that may be started, after asking for the inputs that they need."""
     chosen = [entry for entry in entries if line.trust.why_not(entry) is None]
     for entry in chosen:
         await _ask_inputs(line, entry)
     with requests_of(line.options, line.environment, line.screen) as requests:
         options = ConnectionOptions(
-            connect_seconds=line.options.connect_seconds,
+            connect_seconds=connect_seconds or line.options.connect_seconds,
             call_seconds=line.options.call_seconds,
             server_requests=requests,
+            authorization=authorization,
         )
         async with open_hub(chosen, line.environment, inputs=line.options.inputs, options=options) as connections:
             yield connections

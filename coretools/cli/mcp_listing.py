@@ -11,7 +11,7 @@ from coretools.cli.pipeline_display import print_checks, print_events
 from coretools.cli.terminal import print_error, print_text
 from coretools.client.configuration import ServerEntry
 from coretools.client.connection import Connection, State
-from coretools.client.errors import NotTrusted
+from coretools.client.errors import LoginRequired, NotTrusted
 from coretools.errors import BadSetting, CoreError
 from coretools.pipelines.outcome import Outcome, Step
 from coretools.pipelines.runner import find_tool
@@ -149,12 +149,16 @@ def _mark(text: str, *, is_ok: bool) -> str:
 
 async def _seen(connection: Connection) -> dict[str, Any]:
     seen: dict[str, Any] = {"state": str(connection.state), "protocol": connection.protocol_version}
-    seen["error"] = str(connection.error) if connection.error else None
+    error = connection.error
     if connection.state is State.READY:
         try:
             seen["tools"] = len(await connection.tools())
-        except CoreError as error:
-            seen |= {"state": str(State.FAILED), "error": str(error)}
+        except CoreError as failure:
+            error = failure
+            seen["state"] = str(State.FAILED)
+    if isinstance(error, LoginRequired):
+        seen["state"] = "needs login"
+    seen["error"] = str(error) if error else None
     return seen | {"remarks": connection.remarks()}
 
 

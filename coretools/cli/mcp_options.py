@@ -10,13 +10,15 @@
     coretools mcp ping [SERVER ...]           whether the servers answer
     coretools mcp trust [SERVER ...]          approve servers that files of this project name; --revoke undoes it
     coretools mcp approvals [revoke WHAT ...] what was decided for good, and how to undo it
+    coretools mcp login SERVER                log in to a remote server, in a browser
+    coretools mcp logout SERVER               delete the tokens of a remote server
     coretools mcp doctor                      what is wrong with files, entries and servers
 
 Exit codes: 0 success; 1 the tool reported an error; 3 an assertion does not hold; 64 wrong usage, unknown server or
 tool; 65 arguments or result do not fit the tool's schema; 66 a file of an argument, or a prompt, is not there; 67 a
-remote server refuses the credentials; 69 a server can't be reached, or ended; 76 a server broke the protocol, or
-refused the request; 77 not trusted, not approved or refused by policy; 78 wrong configuration; 124 no answer in time;
-127 a program can't be started; 128 plus the number of the signal that ended it (Ctrl-C: 130).
+remote server wants a login, or refuses the credentials; 69 a server can't be reached, or ended; 76 a server broke the
+protocol, or refused the request; 77 not trusted, not approved or refused by policy; 78 wrong configuration; 124 no
+answer in time; 127 a program can't be started; 128 plus the number of the signal that ended it (Ctrl-C: 130).
 """
 
 import argparse
@@ -47,6 +49,8 @@ ACTIONS: dict[str, tuple[int, int]] = {
     "ping": (0, MOST),
     "trust": (0, MOST),
     "approvals": (0, MOST),
+    "login": (1, 1),
+    "logout": (1, 1),
     "doctor": (0, 0),
 }
 """How many words may follow each action."""

@@ -1,5 +1,6 @@
 """`coretools mcp trust`: approve what files of the project start, after showing it."""
 
+import re
 from collections.abc import Iterator
 
 from coretools.cli.mcp_line import Line
@@ -8,6 +9,7 @@ from coretools.cli.terminal import print_error
 from coretools.client.configuration import ServerEntry
 from coretools.client.decisions import server_digest
 from coretools.client.errors import NotTrusted
+from coretools.client.oauth_settings import OAuthSettings
 from coretools.client.settings_schema import ServerSettings
 from coretools.errors import InvalidArguments, NotFound
 from coretools.redaction.argv import redacted_command_line
@@ -85,3 +87,15 @@ def _remote(settings: ServerSettings) -> Iterator[str]:
     for variable in (*settings.env_http_headers.values(), settings.bearer_token_env_var):
         if variable:
             yield f"with the variable {variable} in a header"
+    if settings.oauth is not None:
+        yield from _oauth(settings.oauth)
+
+
+def _oauth(settings: OAuthSettings) -> Iterator[str]:
+    for secret in (settings.client_secret, settings.private_key):
+        if secret:
+            names = ", ".join(re.findall(r"\$\{((?:env:|input:)?[A-Za-z0-9_-]+)", secret))
+            yield f"with the OAuth credentials {names}" if names else "with OAuth credentials"
+    for url in (settings.issuer, settings.metadata_url, settings.authorization_url, settings.token_url):
+        if url:
+            yield f"with a login at {redacted_command_line([url])}"

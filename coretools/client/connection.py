@@ -8,7 +8,6 @@ from enum import StrEnum
 from typing import Any
 
 import anyio
-import httpx2
 import mcp_types as types
 from mcp import Client, MCPError
 from mcp.shared.dispatcher import ProgressFnT
@@ -22,7 +21,7 @@ from coretools.client.launch import Launch, LocalLaunch, RemoteLaunch
 from coretools.client.negotiation import CLIENT_INFO, Era
 from coretools.client.server_requests import Callbacks, ServerRequests
 from coretools.client.stdio import ChildTracker
-from coretools.client.transports import RETRY_SECONDS, LocalTransport, RemoteTransport
+from coretools.client.transports import RETRY_SECONDS, LocalTransport, RemoteCredentials, RemoteTransport
 from coretools.errors import CoreError, DeadlinePassed, UnknownTool, Unreachable
 from coretools.redaction.redactor import Redactor
 
@@ -46,6 +45,10 @@ class State(StrEnum):
     STOPPED = "stopped"
 
 
+Authorize = Callable[[ServerEntry, RemoteLaunch], RemoteCredentials | None]
+"""Gives the credentials for a remote server, beside the headers of its entry."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOptions:
     """What holds for all connections; None leaves it to the configuration, or the usual limit."""
@@ -55,8 +58,8 @@ class ConnectionOptions:
     retry_seconds: tuple[float, ...] = RETRY_SECONDS
     server_requests: ServerRequests | None = None
     """Answers what servers ask for; None refuses."""
-    authorization: Callable[[ServerEntry, RemoteLaunch], httpx2.Auth | None] | None = None
-    """Gives the credentials for a remote server, beside the headers of its entry."""
+    authorization: Authorize | None = None
+    """None takes those that are stored or configured."""
 
 
 class Connection:
@@ -310,7 +313,10 @@ class Connection:
         if isinstance(self._transport, LocalTransport):
             text = await self._transport.described(error, kind, text, is_ready=self.state is State.READY)
         elif self._transport is not None:
-            text = self._transport.described(error, text)
+            refusal = self._transport.refusal
+            if refusal is not None and not isinstance(error, CoreError):
+                kind, text = type(refusal), str(refusal)
+            text = Redactor(self._transport.secrets).text(self._transport.described(error, text))
         prefix = f"server {self.name!r}: " if doing in ("connect", "") else f"server {self.name!r}: {doing}: "
         return kind(self._redactor.text(prefix + text.removeprefix(f"{doing}: ")))
 

@@ -3,24 +3,19 @@
 A decision stores a hash of what was approved, so any change needs a new approval.
 """
 
-import fcntl
 import hashlib
 import json
 import os
-import stat
-import tempfile
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal
 
 from coretools.client.configuration import ServerEntry, digest_of
 from coretools.client.launch import environment_file_content
+from coretools.client.state_files import is_own_file, locked, read_state_file, replace_state_file, state_path
 from coretools.errors import BadSetting, InputOutput
 
 Kind = Literal["trusted_servers", "approved_tools", "refused_tools"]
-
-MAX_BYTES = 16 * 1024 * 1024
-"""Largest file of decisions that is read."""
 
 
 class Decisions:
@@ -28,9 +23,7 @@ class Decisions:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         """Without a home, nothing is remembered."""
-        home = environment.get("HOME")
-        state = environment.get("XDG_STATE_HOME") or (f"{home}/.local/state" if home else "")
-        self.path = os.path.join(state, "coretools", "mcp-decisions.json") if os.path.isabs(state) else None
+        self.path = state_path(environment, "mcp-decisions.json")
 
     def has(self, kind: Kind, digest: str) -> bool:
         """Whether there is a decision.
@@ -74,24 +67,23 @@ class Decisions:
             raise BadSetting("no HOME and no XDG_STATE_HOME: nothing can be remembered")
         try:
             os.makedirs(os.path.dirname(self.path), 0o700, exist_ok=True)
-            with _locked(f"{self.path}.lock"):
+            with locked(f"{self.path}.lock"):
                 found = self._read(self.path)
                 yield found
-                _replace(self.path, json.dumps(found, indent=1).encode())
+                replace_state_file(self.path, json.dumps(found, indent=1).encode())
         except OSError as error:
             raise InputOutput(f"{self.path}: cannot be written: {error.strerror}") from error
 
     def _read(self, path: str) -> dict[Kind, dict[str, Any]]:
         empty = _nothing()
         try:
-            with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-                status = os.fstat(file.fileno())
-                content = json.loads(file.read(MAX_BYTES))
+            data, status = read_state_file(path)
+            content = json.loads(data)
         except FileNotFoundError:
             return empty
         except (OSError, ValueError, RecursionError) as error:
             raise BadSetting(f"{path}: cannot be read ({error}); delete it to be asked again") from error
-        if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o022 or status.st_uid != os.geteuid():
+        if not is_own_file(status, hidden_bits=0o022):
             raise BadSetting(f"{path}: others can write it; delete it, or run chmod 600 {path}")
         for kind, decided in empty.items():
             value = content.get(kind) if isinstance(content, dict) else None
@@ -118,26 +110,3 @@ def tool_digest(server: str, declaration: Mapping[str, Any]) -> str:
 def refusal_digest(server: str, tool: str) -> str:
     """Identify a tool by its names alone: a refusal holds for every declaration."""
     return hashlib.sha256(json.dumps([server, tool]).encode()).hexdigest()
-
-
-@contextmanager
-def _locked(path: str) -> Iterator[None]:
-    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
-
-
-def _replace(path: str, data: bytes) -> None:
-    handle, made = tempfile.mkstemp(dir=os.path.dirname(path))  # of mode 0600
-    try:
-        with open(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(made, path)
-    except OSError:
-        os.unlink(made)
-        raise

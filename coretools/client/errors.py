@@ -10,6 +10,10 @@ class AuthenticationRequired(CoreError):
     exit_code = 67  # EX_NOUSER
 
 
+class LoginRequired(AuthenticationRequired):
+    """`coretools mcp login` would get the credentials that are missing."""
+
+
 class NotTrusted(CoreError):
     """A file of the project names the server, and nobody has approved the entry yet."""
 

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 
 import anyio
@@ -9,8 +10,9 @@ from anyio import to_thread
 
 from coretools.client.configuration import ServerEntry
 from coretools.client.connection import Connection, ConnectionOptions
-from coretools.client.launch import launch_of
+from coretools.client.launch import RemoteLaunch, launch_of
 from coretools.client.stdio import ChildTracker
+from coretools.client.transports import RemoteCredentials
 from coretools.errors import CoreError
 
 
@@ -28,6 +30,8 @@ async def open_hub(
     """
     tracker = ChildTracker.create()
     options = options or ConnectionOptions()
+    if options.authorization is None:
+        options = replace(options, authorization=partial(_stored_credentials, environment))
     connections = {
         entry.name: Connection(entry, partial(launch_of, entry, environment, inputs or {}), tracker, options)
         for entry in entries
@@ -49,3 +53,14 @@ async def open_hub(
             await to_thread.run_sync(tracker.watchdog.close)
     if failure is not None:
         raise failure
+
+
+def _stored_credentials(
+    environment: Mapping[str, str], entry: ServerEntry, launch: RemoteLaunch
+) -> RemoteCredentials | None:
+    if launch.oauth is None:
+        return None
+    # Imported late: only remote servers need it, and it takes 60 ms.
+    from coretools.client.authorization import ServerAuthorization
+
+    return ServerAuthorization(entry.name, launch.url, launch.oauth, environment)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from coretools.client.configuration import ServerEntry, ServerInput, read_bounded
+from coretools.client.oauth_settings import OAuthClient, oauth_client
 from coretools.client.settings_schema import ServerSettings, texts_in
 from coretools.errors import BadSetting
 from coretools.process.environment import NAME, child_environment
@@ -42,6 +43,8 @@ class RemoteLaunch:
     transports: tuple[str, ...]
     """`http` or `sse`, in the order in which they are tried."""
     secrets: tuple[str, ...] = field(repr=False)
+    oauth: OAuthClient | None = None
+    """None if the entry has its own credentials, or switches OAuth off."""
 
 
 Launch = LocalLaunch | RemoteLaunch
@@ -206,9 +209,16 @@ def _remote(settings: ServerSettings, environment: Mapping[str, str], values: Va
     headers = _headers(settings, environment, values)
     transports = {"http": ("http",), "sse": ("sse",)}.get(settings.transport, ("http", "sse"))
     bare = [value.removeprefix("Bearer ") for value in headers.values()]
-    return RemoteLaunch(
-        url=url, headers=headers, transports=transports, secrets=_secrets([*headers.values(), *bare, *values.secrets])
-    )
+    oauth = _oauth(settings, headers, values)
+    secrets = [*headers.values(), *bare, *(oauth.secrets if oauth else ()), *values.secrets]
+    return RemoteLaunch(url=url, headers=headers, transports=transports, secrets=_secrets(secrets), oauth=oauth)
+
+
+def _oauth(settings: ServerSettings, headers: Mapping[str, str], values: Values) -> OAuthClient | None:
+    is_off = settings.oauth is not None and not settings.oauth.enabled
+    if is_off or any(name.lower() == "authorization" for name in headers):
+        return None
+    return oauth_client(settings.oauth, settings.scopes, values.replace)
 
 
 def _headers(settings: ServerSettings, environment: Mapping[str, str], values: Values) -> dict[str, str]:

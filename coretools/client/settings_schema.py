@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
+from coretools.client.oauth_settings import OAuthSettings, Scopes, remarks_about_oauth
 from coretools.config.toml_file import key_of
 from coretools.errors import BadSetting
 
@@ -31,7 +32,7 @@ NO_EFFECT = frozenset(
         *("description", "icon", "gallery", "dev", "version", "trust", "alwaysAllow", "autoApprove", "alwaysLoad"),
         *("extensionName", "authProviderType", "targetAudience", "targetServiceAccount", "required", "tools"),
         *("default_tools_approval_mode", "supports_parallel_tool_calls", "sandboxEnabled", "sandbox", "headersHelper"),
-        *("oauth", "auth", "scopes", "oauth_resource", "experimental_environment", "tcp"),
+        *("oauth_resource", "experimental_environment", "tcp"),
     }
 )
 """Documented keys of the clients that this one ignores. `trust` and the like would skip our approval."""
@@ -40,6 +41,11 @@ NO_EFFECT = frozenset(
 def _as_text(value: Any) -> Any:
     """VS Code permits numbers as values of variables."""
     return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else value
+
+
+def _oauth_keys(value: Any) -> Any:
+    """FastMCP: `"auth": "oauth"`."""
+    return {} if value == "oauth" else value
 
 
 Text = Annotated[str, BeforeValidator(_as_text)]
@@ -68,6 +74,9 @@ class ServerSettings(BaseModel):
     env_http_headers: dict[str, str] = {}
     """Codex: headers whose values are in variables."""
     bearer_token_env_var: str | None = None
+    oauth: Annotated[OAuthSettings | None, BeforeValidator(_oauth_keys)] = _names("oauth", "auth")
+    scopes: Scopes | None = None
+    """Codex: of a login."""
     startup_timeout_sec: float | None = Field(default=None, gt=0)
     startup_timeout_ms: float | None = Field(default=None, gt=0)
     tool_timeout_sec: float | None = Field(default=None, gt=0)
@@ -155,6 +164,9 @@ def remarks_about(raw: Mapping[str, Any]) -> list[str]:
         elif key not in known:
             near = get_close_matches(key, known, n=1)
             remarks.append(f"unknown key {key!r}" + (f"; did you mean {near[0]}?" if near else ""))
+    for key in ("oauth", "auth"):
+        if isinstance(raw.get(key), dict):
+            remarks += remarks_about_oauth(raw[key])
     return remarks
 
 

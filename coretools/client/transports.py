@@ -89,6 +89,20 @@ class LocalTransport:
         return MODERN
 
 
+class RemoteCredentials(httpx2.Auth):
+    """Adds credentials to each request to a remote server, and may send requests of its own to get them."""
+
+    @property
+    def failure(self) -> CoreError | None:
+        """Why there are none that the server accepts."""
+        return None
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Values that no message may contain."""
+        return ()
+
+
 @dataclass(slots=True)
 class _Exchange:
     """What was seen of a remote server."""
@@ -103,8 +117,7 @@ class _Exchange:
 class RemoteTransport:
     """An address, reached over HTTP."""
 
-    def __init__(self, launch: RemoteLaunch, retry_seconds: tuple[float, ...], auth: httpx2.Auth | None) -> None:
-        """`auth` adds credentials to each request, and may send requests of its own to get them."""
+    def __init__(self, launch: RemoteLaunch, retry_seconds: tuple[float, ...], auth: RemoteCredentials | None) -> None:
         self._launch = launch
         self._retry_seconds = retry_seconds
         self._auth = auth
@@ -114,6 +127,16 @@ class RemoteTransport:
     def status(self) -> int:
         """Of the last response; 0 if there was none."""
         return self._exchange.status
+
+    @property
+    def refusal(self) -> CoreError | None:
+        """Why the server refused the last request for its credentials, if that is known."""
+        return self._auth.failure if self._auth is not None and self.status in (401, 403) else None
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """Values that no message may contain, beside those of the entry."""
+        return self._auth.secrets if self._auth is not None else ()
 
     @asynccontextmanager
     async def opened(self, new_client: NewClient) -> AsyncIterator[Client]:

@@ -1,0 +1,67 @@
+"""Files in the user's state directory: private, replaced as a whole, locked between processes."""
+
+import fcntl
+import os
+import stat
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+MAX_BYTES = 16 * 1024 * 1024
+"""Largest file that is read."""
+
+
+def state_path(environment: Mapping[str, str], name: str) -> str | None:
+    """Return the path of a state file; None without a home."""
+    home = environment.get("HOME")
+    state = environment.get("XDG_STATE_HOME") or (f"{home}/.local/state" if home else "")
+    return os.path.join(state, "coretools", name) if os.path.isabs(state) else None
+
+
+def read_state_file(path: str) -> tuple[bytes, os.stat_result]:
+    """Return the content and the status of a file, without following a link.
+
+    Raises:
+        OSError: it can't be read.
+    """
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        return file.read(MAX_BYTES), os.fstat(file.fileno())
+
+
+def is_own_file(status: os.stat_result, *, hidden_bits: int) -> bool:
+    """Whether it is a regular file of ours whose mode has none of the bits."""
+    return stat.S_ISREG(status.st_mode) and not status.st_mode & hidden_bits and status.st_uid == os.geteuid()
+
+
+def replace_state_file(path: str, data: bytes) -> None:
+    """Write a file of mode 0600 that a reader sees as a whole, or not at all.
+
+    Raises:
+        OSError: it can't be written; the earlier one stays.
+    """
+    handle, made = tempfile.mkstemp(dir=os.path.dirname(path))  # of mode 0600
+    try:
+        with open(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(made, path)
+    except OSError:
+        os.unlink(made)
+        raise
+
+
+def open_lock(path: str) -> int:
+    """Open a file to lock."""
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+
+
+@contextmanager
+def locked(path: str) -> Iterator[None]:
+    """Exclude other processes; blocks."""
+    handle = open_lock(path)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
