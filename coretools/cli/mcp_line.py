@@ -15,7 +15,8 @@ from coretools.cli.terminal import TerminalCapabilities, print_error
 from coretools.client.approvals import Approvals
 from coretools.client.call_policy import find_policy
 from coretools.client.configuration import Configuration, ServerEntry, load_configuration
-from coretools.client.connection import Authorize, Connection, ConnectionOptions
+from coretools.client.connection import Connection
+from coretools.client.connection_options import Authorize, ConnectionOptions
 from coretools.client.decisions import Decisions
 from coretools.client.hub import open_hub
 from coretools.client.launch import given_input, inputs_of

@@ -10,7 +10,8 @@ from coretools.cli.mcp_output import as_json, in_line, table, tool_page
 from coretools.cli.pipeline_display import print_checks, print_events
 from coretools.cli.terminal import print_error, print_text
 from coretools.client.configuration import ServerEntry
-from coretools.client.connection import Connection, State
+from coretools.client.connection import Connection
+from coretools.client.connection_options import State
 from coretools.client.errors import LoginRequired, NotTrusted
 from coretools.errors import BadSetting, CoreError
 from coretools.pipelines.outcome import Outcome, Step

@@ -9,7 +9,7 @@ from coretools.cli.mcp_line import Line, connected
 from coretools.cli.mcp_output import in_line
 from coretools.cli.terminal import print_error, print_text
 from coretools.client.configuration import ServerEntry
-from coretools.client.connection import State
+from coretools.client.connection_options import State
 from coretools.client.failures import origin_of
 from coretools.client.launch import RemoteLaunch, launch_of
 from coretools.client.oauth_settings import OAuthClient

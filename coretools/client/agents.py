@@ -11,6 +11,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import mcp_types as types
@@ -18,13 +19,14 @@ import mcp_types as types
 from coretools.client.approvals import Approvals, ProposedCall
 from coretools.client.arguments import check_arguments
 from coretools.client.call_policy import find_policy
-from coretools.client.configuration import load_configuration
-from coretools.client.connection import Connection, ConnectionOptions
+from coretools.client.configuration import ServerEntry, load_configuration
+from coretools.client.connection import Connection
+from coretools.client.connection_options import RECONNECT_SECONDS, ConnectionOptions, State
 from coretools.client.decisions import Decisions, server_digest
 from coretools.client.errors import NotApproved, SchemaMismatch
-from coretools.client.hub import open_hub
+from coretools.client.hub import Change, Connections, open_hub
 from coretools.client.trust import Trust
-from coretools.errors import CoreError, UnknownTool
+from coretools.errors import CoreError, InvalidArguments, UnknownTool
 
 MAX_NAME = 64
 """Characters of a tool's name that the APIs of models accept, beside letters, digits, `_` and `-` only."""
@@ -67,16 +69,18 @@ class Hub:
 
     def __init__(
         self,
-        connections: Mapping[str, Connection],
-        failures: dict[str, CoreError],
+        connections: Connections,
+        read: Callable[[], tuple[list[ServerEntry], dict[str, CoreError]]],
         approvals: Approvals,
         environment: Mapping[str, str],
         approve: Approve | None,
     ) -> None:
         """Use `from_config`."""
-        self.failures = failures
+        self.failures: dict[str, CoreError] = {}
         """Servers that can't be used, each with its reason; complete after `tools`."""
         self._connections = connections
+        self._read = read
+        self._listed_changes: dict[str, int] = {}
         self._approvals = approvals
         self._environment = environment
         self._approve = approve
@@ -104,25 +108,74 @@ class Hub:
         """
         environment = dict(os.environ)
         found = find_policy(policy, os.getcwd(), environment, trusts_project=trusts_project)
-        configuration = load_configuration(os.getcwd(), environment, file=file)
         decisions = Decisions(environment)
         trust = Trust(decisions, environment, everything=trusts_project)
-        reasons = {entry.name: trust.why_not(entry) for entry in configuration.effective}
-        failures = {name: error for name, error in reasons.items() if error is not None}
-        entries = [entry for entry in configuration.effective if entry.name not in failures]
+        read = partial(_startable, os.getcwd(), environment, file, trust)
+        entries, failures = read()
+        options = options or ConnectionOptions(reconnect_seconds=RECONNECT_SECONDS, watches_lists=True)
         async with open_hub(entries, environment, inputs=inputs, options=options) as connections:
-            yield cls(connections, failures, Approvals(decisions, found), environment, approve)
+            hub = cls(connections, read, Approvals(decisions, found), environment, approve)
+            hub.failures = failures
+            yield hub
+
+    def states(self) -> dict[str, State]:
+        """Return the state of each server that may be started."""
+        return {name: connection.state for name, connection in self._connections.items()}
+
+    async def start(self, server: str) -> State:
+        """Start a server that was stopped or has failed, with the entry that it had; return its state.
+
+        Raises:
+            InvalidArguments: there is none.
+        """
+        if self._connection(server).state in (State.READY, State.CONNECTING):
+            return await self._connection(server).wait_settled()
+        return await self.restart(server)
+
+    async def stop(self, server: str) -> None:
+        """Stop a server; its tools are no longer offered.
+
+        Raises:
+            InvalidArguments: there is none.
+        """
+        self._connection(server)
+        await self._connections.stop(server)
+
+    async def restart(self, server: str) -> State:
+        """Stop a server and start it again; return its state.
+
+        Raises:
+            InvalidArguments: there is none.
+        """
+        self._connection(server)
+        self.failures.pop(server, None)
+        return await (await self._connections.restart(server)).wait_settled()
+
+    async def refresh(self) -> dict[str, Change]:
+        """Read the configuration again: start new servers, restart changed ones, stop those that it no longer has.
+
+        Raises:
+            BadSetting: the file can't be used; nothing has changed.
+        """
+        entries, failures = self._read()
+        changes = await self._connections.refresh(entries)
+        self.failures = failures
+        await self.tools()
+        return changes
 
     async def tools(self) -> list[HubTool]:
         """Return the tools of all servers that answer."""
         found: dict[str, HubTool] = {}
         for server, connection in self._connections.items():
-            await connection.wait_settled()
+            if await connection.wait_settled() is State.STOPPED:
+                continue
+            self._listed_changes[server] = connection.tool_changes
             try:
                 listed = await connection.tools()
             except CoreError as error:
                 self.failures[server] = error
                 continue
+            self.failures.pop(server, None)
             for tool in listed:
                 name = _unique_name(server, tool.name, found)
                 found[name] = HubTool(name, server, tool)
@@ -136,7 +189,7 @@ class Hub:
             UnknownTool: there is none. SchemaMismatch: the arguments do not fit. NotApproved: nobody approved the call.
             RefusedByPolicy: the policy refuses it. And what `Connection.call` raises.
         """
-        if not self._tools:
+        if not self._tools or self._have_tools_changed():
             await self.tools()
         tool = self._tools.get(name)
         if tool is None:
@@ -152,6 +205,27 @@ class Hub:
         if not self._approvals.covers(proposed) and not (self._approve and await self._approve(tool, arguments)):
             raise NotApproved(f"{name!r} was not approved")
         return await connection.call(tool.declaration.name, arguments)
+
+    def _have_tools_changed(self) -> bool:
+        return any(
+            self._listed_changes.get(server) != connection.tool_changes
+            for server, connection in self._connections.items()
+        )
+
+    def _connection(self, server: str) -> Connection:
+        if server not in self._connections:
+            raise InvalidArguments(f"no server {server!r} runs; there are: {', '.join(self._connections) or 'none'}")
+        return self._connections[server]
+
+
+def _startable(
+    directory: str, environment: Mapping[str, str], file: str | None, trust: Trust
+) -> tuple[list[ServerEntry], dict[str, CoreError]]:
+    """Return the entries that may be started, and why the others may not."""
+    effective = load_configuration(directory, environment, file=file).effective
+    reasons = {entry.name: trust.why_not(entry) for entry in effective}
+    failures = {name: error for name, error in reasons.items() if error is not None}
+    return [entry for entry in effective if entry.name not in failures], failures
 
 
 def _unique_name(server: str, tool: str, taken: Mapping[str, HubTool]) -> str:

@@ -2,64 +2,30 @@
 
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
-from enum import StrEnum
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Any
 
 import anyio
 import mcp_types as types
 from mcp import Client, MCPError
 from mcp.shared.dispatcher import ProgressFnT
+from mcp_types.jsonrpc import JSONRPCMessage
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from coretools.client.configuration import ServerEntry
+from coretools.client.connection_options import CALL_SECONDS, CONNECT_SECONDS, STEADY_SECONDS, ConnectionOptions, State
 from coretools.client.deadlines import Deadlines
-from coretools.client.errors import ProtocolViolation
 from coretools.client.failures import FAULTS, explained, first_leaf
-from coretools.client.launch import Launch, LocalLaunch, RemoteLaunch
+from coretools.client.launch import Launch, LocalLaunch
 from coretools.client.negotiation import CLIENT_INFO, Era
-from coretools.client.server_requests import Callbacks, ServerRequests
+from coretools.client.server_lists import ServerLists
+from coretools.client.server_log import ServerLog
+from coretools.client.server_requests import Callbacks, set_log_level
+from coretools.client.shared_streams import AttachedClient, SharedStreams
 from coretools.client.stdio import ChildTracker
-from coretools.client.transports import RETRY_SECONDS, LocalTransport, RemoteCredentials, RemoteTransport
-from coretools.errors import CoreError, DeadlinePassed, UnknownTool, Unreachable
+from coretools.client.transports import LocalTransport, RemoteTransport
+from coretools.errors import BadSetting, CannotStart, CoreError, DeadlinePassed, UnknownTool, Unreachable
 from coretools.redaction.redactor import Redactor
-
-CONNECT_SECONDS = 30.0
-"""Until a server must have answered; the configuration or an option may say otherwise."""
-
-CALL_SECONDS = 300.0
-"""For one call."""
-
-MAX_PAGES = 1_000
-MAX_ITEMS = 50_000
-"""Of one list of a server."""
-
-
-class State(StrEnum):
-    """Of a connection."""
-
-    CONNECTING = "connecting"
-    READY = "ready"
-    FAILED = "failed"
-    STOPPED = "stopped"
-
-
-Authorize = Callable[[ServerEntry, RemoteLaunch], RemoteCredentials | None]
-"""Gives the credentials for a remote server, beside the headers of its entry."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConnectionOptions:
-    """What holds for all connections; None leaves it to the configuration, or the usual limit."""
-
-    connect_seconds: float | None = None
-    call_seconds: float | None = None
-    retry_seconds: tuple[float, ...] = RETRY_SECONDS
-    server_requests: ServerRequests | None = None
-    """Answers what servers ask for; None refuses."""
-    authorization: Authorize | None = None
-    """None takes those that are stored or configured."""
 
 
 class Connection:
@@ -78,10 +44,15 @@ class Connection:
         self._options = options
         self._client: Client | None = None
         self._transport: LocalTransport | RemoteTransport | None = None
+        self._shared: SharedStreams | None = None
+        self._lists = ServerLists()
+        self._log: ServerLog | None = None
+        self._was_ready = False
         self._redactor = Redactor()
         self._deadlines = Deadlines()
         self._callbacks = Callbacks()
         self._settled = anyio.Event()
+        self._ended = anyio.Event()
         # Shielded: a cancelled call still needs the connection to notify the server; `stop` follows.
         self._life = anyio.CancelScope(shield=True)
 
@@ -100,28 +71,77 @@ class Connection:
         await self._settled.wait()
         return self.state
 
+    async def wait_ended(self) -> None:
+        """Wait until the connection has ended, and the program of a local server."""
+        await self._ended.wait()
+
     def stop(self) -> None:
         """End the connection, and the program of a local server."""
         self._life.cancel()
 
     def remarks(self) -> list[str]:
-        """Say what a local server wrote to standard output beside its messages."""
-        return [self._redactor.text(text) for text in self._transport.remarks()] if self._transport else []
+        """Say what a local server wrote to standard output beside its messages, and what of its lists is malformed."""
+        found = [*(self._transport.remarks() if self._transport else ()), *self._lists.malformed.values()]
+        return [self._redactor.text(text) for text in found]
 
     async def run(self) -> None:
-        """Connect, and keep the connection until it is lost or `stop` ends it. Raises no error of the server."""
-        failure: BaseException | None = None
+        """Connect, and keep the connection until it is lost for good or `stop` ends it; raises nothing."""
+        with self._life:
+            await self._keep()
+        if self.state is not State.FAILED:
+            self.state = State.STOPPED
+        self._end_session(f"server {self.name!r} was stopped")
+        self._settled.set()
+        self._ended.set()
+
+    async def _keep(self) -> None:
+        """Connect, and again after each pause if a connection that was ready is lost."""
+        pauses: list[float] | None = None  # None until the server was ready for the first time
+        while True:
+            begun = anyio.current_time()
+            failure = await self._lose_session()
+            self._client = None
+            if self._was_ready and (pauses is None or anyio.current_time() - begun > STEADY_SECONDS):
+                pauses = list(self._options.reconnect_seconds)
+            is_final = not pauses or isinstance(failure, BadSetting | CannotStart)
+            self.state = State.FAILED if is_final else State.CONNECTING
+            if self._settled.is_set():
+                self._settled = anyio.Event()
+            self.error = await self._translated(failure, "connect")
+            self._end_session(str(self.error))
+            if is_final or not pauses:
+                return
+            await anyio.sleep(pauses.pop(0))
+
+    async def _lose_session(self) -> BaseException:
+        """Have a session; return why it ended."""
+        self._was_ready = False
+        failure: BaseException = anyio.EndOfStream()
         try:
-            with self._life:
-                await self._run()
+            await self._session()
         except* FAULTS as group:
             failure = first_leaf(group)
+        return failure
+
+    def attach(self, deliver: Callable[[JSONRPCMessage], None]) -> tuple[AttachedClient, str, dict[str, Any]]:
+        """Let a further client use the server: return it, with the revision and the server's answer to the handshake.
+
+        Raises:
+            Unreachable: there is no connection.
+        """
+        client = self._ready_client()
+        answer = client.session.initialize_result or client.session.discover_result
+        shared = self._shared
+        if answer is None or shared is None:
+            raise Unreachable(f"server {self.name!r} is {self.state}")
+        handshake = answer.model_dump(mode="json", by_alias=True, exclude_none=True)
+        return shared.attach(deliver, handshake), client.protocol_version, handshake
+
+    def _end_session(self, reason: str) -> None:
         self._client = None
-        self.state = State.STOPPED
-        if failure is not None:
-            self.error = await self._translated(failure, "connect")
-            self.state = State.FAILED
-        self._settled.set()
+        if self._shared is not None:
+            self._shared.end(reason)
+            self._shared = None
 
     async def tools(self) -> list[types.Tool]:
         """Return the tools that the configuration lets us use.
@@ -129,13 +149,7 @@ class Connection:
         Raises:
             Unreachable, DeadlinePassed, ProtocolViolation: no list came.
         """
-        client = self._ready_client()
-        if client.server_capabilities.tools is None:
-            return []
-        async with self._request("tools/list", self._connect_seconds):
-            listed = await _all_pages(lambda cursor: client.list_tools(cursor=cursor), "tools")
-        found = {tool.name: tool for tool in reversed(listed)}  # of two with a name the first counts
-        return [tool for tool in listed if found.pop(tool.name, None) is tool and self._offers(tool.name)]
+        return [tool for tool in await self._listed("tools") if self._offers(tool.name)]
 
     async def resources(self) -> list[types.Resource | types.ResourceTemplate]:
         """Return the resources, and then the templates of resources.
@@ -143,19 +157,20 @@ class Connection:
         Raises:
             Unreachable, DeadlinePassed, ProtocolViolation: no list came.
         """
-        client = self._ready_client()
-        if client.server_capabilities.resources is None:
-            return []
-        async with self._request("resources/list", self._connect_seconds):
-            listed = await _all_pages(lambda cursor: client.list_resources(cursor=cursor), "resources")
-            try:
-                return listed + await _all_pages(
-                    lambda cursor: client.list_resource_templates(cursor=cursor), "resource_templates"
-                )
-            except MCPError as error:
-                if error.code != types.METHOD_NOT_FOUND:
-                    raise
-                return listed
+        return await self._listed("resources")
+
+    async def prompts(self) -> list[types.Prompt]:
+        """Return the prompts.
+
+        Raises:
+            Unreachable, DeadlinePassed, ProtocolViolation: no list came.
+        """
+        return await self._listed("prompts")
+
+    @property
+    def tool_changes(self) -> int:
+        """Changes when the tools may have changed since they were listed."""
+        return self._lists.changes("tools")
 
     async def read(self, uri: str) -> types.ReadResourceResult:
         """Read a resource.
@@ -167,18 +182,6 @@ class Connection:
         async with self._request(f"read {uri}", self._call_seconds):
             return await client.read_resource(uri)
 
-    async def prompts(self) -> list[types.Prompt]:
-        """Return the prompts.
-
-        Raises:
-            Unreachable, DeadlinePassed, ProtocolViolation: no list came.
-        """
-        client = self._ready_client()
-        if client.server_capabilities.prompts is None:
-            return []
-        async with self._request("prompts/list", self._connect_seconds):
-            return await _all_pages(lambda cursor: client.list_prompts(cursor=cursor), "prompts")
-
     async def prompt(self, name: str, arguments: dict[str, str]) -> types.GetPromptResult:
         """Return the messages of a prompt.
 
@@ -188,6 +191,18 @@ class Connection:
         client = self._ready_client()
         async with self._request(f"prompt {name}", self._call_seconds):
             return await client.get_prompt(name, arguments)
+
+    async def complete(
+        self, reference: types.PromptReference | types.ResourceTemplateReference, argument: str, value: str
+    ) -> types.Completion:
+        """Return how the server would complete the value of an argument.
+
+        Raises:
+            Unreachable, DeadlinePassed, ProtocolViolation: it was refused, or no answer came.
+        """
+        client = self._ready_client()
+        async with self._request("complete", self._call_seconds):
+            return (await client.complete(reference, {"name": argument, "value": value})).completion
 
     async def call(
         self, tool: str, arguments: dict[str, Any], on_progress: ProgressFnT | None = None
@@ -236,24 +251,36 @@ class Connection:
             raise self.error or Unreachable(f"server {self.name!r} is {self.state}")
         return self._client
 
-    async def _run(self) -> None:
+    async def _session(self) -> None:
         """Open the server and keep the session until the server is gone."""
         launch = self._launch()
         self._redactor = Redactor(launch.secrets)
+        if self._options.logs is not None:
+            self._log = self._options.logs.open(self.entry, self._redactor)
         self._transport = transport = self._transport_for(launch)
         with self._connecting() as deadline:
-            async with transport.opened(self._new_client) as client:
-                await self._set_log_level(client)
+            async with transport.opened(self._new_client) as client, anyio.create_task_group() as tasks:
+                await set_log_level(client, self._callbacks)
                 deadline.deadline = math.inf
+                self._lists.forget()
                 self._client = client
+                self._was_ready = True
                 self.state = State.READY
+                self.error = None
                 self._settled.set()
-                await transport.wait_lost()
+                if self._options.watches_lists:
+                    tasks.start_soon(self._lists.watch, client)
+                for wait in (transport.wait_lost, self._wait_silent):
+                    tasks.start_soon(_cancel_after, wait, tasks.cancel_scope)
         raise anyio.EndOfStream
+
+    async def _wait_silent(self) -> None:
+        if self._shared is not None:
+            await self._shared.lost.wait()
 
     def _transport_for(self, launch: Launch) -> LocalTransport | RemoteTransport:
         if isinstance(launch, LocalLaunch):
-            return LocalTransport(launch, self._tracker)
+            return LocalTransport(launch, self._tracker, self._log.errors if self._log else None)
         authorize = self._options.authorization
         auth = None if authorize is None else authorize(self.entry, launch)
         return RemoteTransport(launch, self._options.retry_seconds, auth)
@@ -263,7 +290,7 @@ class Connection:
         given = Callbacks() if requests is None else requests.callbacks(self.name)
         asked = self._callbacks = given.within(self._deadlines.paused)
         return Client(
-            streams,
+            self._sharing(streams),
             mode=era.mode,
             prior_discover=era.discovered,
             client_info=CLIENT_INFO,
@@ -271,19 +298,24 @@ class Connection:
             sampling_callback=asked.sampling,
             sampling_capabilities=asked.sampling_capabilities,
             list_roots_callback=asked.roots,
-            logging_callback=asked.log,
-            log_level=asked.log_level,
+            logging_callback=asked.log if self._log is None else self._log.recorded(asked.log),
+            log_level=asked.log_level if self._log is None else asked.log_level or "info",
+            message_handler=self._lists.on_message,
         )
 
-    async def _set_log_level(self, client: Client) -> None:
-        """Ask a server of the older era for its log messages; the stateless era asks with each request."""
-        level = self._callbacks.log_level
-        if level is None or client.server_capabilities.logging is None:
-            return
-        if client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
-            request = types.SetLevelRequest(params=types.SetLevelRequestParams(level=level))
-            with suppress(MCPError):  # a server that refuses still works
-                await client.session.send_request(request, types.EmptyResult)
+    @asynccontextmanager
+    async def _sharing(self, streams: AbstractAsyncContextManager[Any]) -> AsyncIterator[Any]:
+        """Put between a transport and the session what serves attached clients too."""
+        async with streams as (reading, writing):
+            self._shared = shared = SharedStreams(
+                reading, writing, lambda method, result: self._lists.usable(method, self.protocol_version, result)
+            )
+            yield shared.reading, shared.writing
+
+    async def _listed(self, kind: str) -> list[Any]:
+        client = self._ready_client()
+        async with self._request(f"{kind}/list", self._connect_seconds):
+            return await self._lists.fetch(client, kind)
 
     @contextmanager
     def _connecting(self) -> Iterator[anyio.CancelScope]:
@@ -292,6 +324,12 @@ class Connection:
             yield scope
         if scope.cancelled_caught:
             raise DeadlinePassed(f"did not answer within {self._connect_seconds:g} s")
+
+    @property
+    def _has_lost_session(self) -> bool:
+        """In the older era HTTP 404 says that the server no longer knows the session, and a new one must begin."""
+        is_old = self.protocol_version not in MODERN_PROTOCOL_VERSIONS
+        return is_old and self._transport is not None and self._transport.status == 404
 
     @asynccontextmanager
     async def _request(self, doing: str, seconds: float) -> AsyncIterator[None]:
@@ -304,6 +342,8 @@ class Connection:
             failure = DeadlinePassed(f"{doing}: no answer within {seconds:g} s")
         except* FAULTS as group:
             failure = first_leaf(group)
+        if isinstance(failure, MCPError) and self._has_lost_session and self._shared is not None:
+            self._shared.lost.set()
         if failure is not None:
             raise await self._translated(failure, doing) from failure
 
@@ -311,7 +351,7 @@ class Connection:
         """Return the error of a server as one that names it."""
         kind, text = explained(error, self._transport.status if self._transport else 0)
         if isinstance(self._transport, LocalTransport):
-            text = await self._transport.described(error, kind, text, is_ready=self.state is State.READY)
+            text = await self._transport.described(error, kind, text, is_ready=self._was_ready)
         elif self._transport is not None:
             refusal = self._transport.refusal
             if refusal is not None and not isinstance(error, CoreError):
@@ -321,20 +361,6 @@ class Connection:
         return kind(self._redactor.text(prefix + text.removeprefix(f"{doing}: ")))
 
 
-async def _all_pages(fetch: Callable[[str | None], Awaitable[Any]], items: str) -> list[Any]:
-    """Return what all pages of a list hold.
-
-    Raises:
-        ProtocolViolation: it does not end.
-    """
-    found: list[Any] = []
-    cursor: str | None = None
-    for _ in range(MAX_PAGES):
-        page = await fetch(cursor)
-        found += getattr(page, items)
-        if page.next_cursor is None:
-            return found
-        if page.next_cursor == cursor or len(found) > MAX_ITEMS:
-            break
-        cursor = page.next_cursor
-    raise ProtocolViolation(f"its list of {items} does not end ({len(found)} so far)")
+async def _cancel_after(wait: Callable[[], Awaitable[None]], scope: anyio.CancelScope) -> None:
+    await wait()
+    scope.cancel()

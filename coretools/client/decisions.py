@@ -6,12 +6,14 @@ A decision stores a hash of what was approved, so any change needs a new approva
 import hashlib
 import json
 import os
+import re
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal
 
 from coretools.client.configuration import ServerEntry, digest_of
-from coretools.client.launch import environment_file_content
+from coretools.client.launch import environment_file_content, input_variable, inputs_of
+from coretools.client.settings_schema import texts_in
 from coretools.client.state_files import is_own_file, locked, read_state_file, replace_state_file, state_path
 from coretools.errors import BadSetting, InputOutput
 
@@ -98,6 +100,15 @@ def _nothing() -> dict[Kind, dict[str, Any]]:
 def server_digest(entry: ServerEntry, environment: Mapping[str, str]) -> str:
     """Identify an entry for a decision about it."""
     return digest_of(entry, environment_file_content(entry, environment))
+
+
+def launch_digest(entry: ServerEntry, environment: Mapping[str, str]) -> str:
+    """Identify what an entry starts now: its text, its directory, and the values of the variables that it may name."""
+    names = re.findall(r"[A-Za-z_][A-Za-z0-9_]*", " ".join(texts_in(entry.raw)))
+    inputs = (input_variable(one.id) for one in inputs_of(entry))
+    values = {name: environment.get(name) for name in sorted({*names, *inputs})}
+    text = json.dumps([server_digest(entry, environment), entry.place.path, entry.project, values])
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def tool_digest(server: str, declaration: Mapping[str, Any]) -> str:

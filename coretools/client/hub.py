@@ -1,19 +1,117 @@
 """All connections of one process: started together, each on its own, and ended together."""
 
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
+from typing import Literal
 
 import anyio
 from anyio import to_thread
+from anyio.abc import TaskGroup
 
 from coretools.client.configuration import ServerEntry
-from coretools.client.connection import Connection, ConnectionOptions
-from coretools.client.launch import RemoteLaunch, launch_of
+from coretools.client.connection import Connection
+from coretools.client.connection_options import ConnectionOptions
+from coretools.client.decisions import launch_digest
+from coretools.client.launch import Launch, RemoteLaunch, launch_of
 from coretools.client.stdio import ChildTracker
 from coretools.client.transports import RemoteCredentials
 from coretools.errors import CoreError
+
+Change = Literal["started", "restarted", "stopped", "kept"]
+"""What a refresh did with a server."""
+
+
+class Connections(Mapping[str, Connection]):
+    """The connections by name; each can be started, stopped and restarted on its own."""
+
+    def __init__(
+        self,
+        environment: Mapping[str, str],
+        inputs: Mapping[str, str],
+        options: ConnectionOptions,
+        tracker: ChildTracker,
+        tasks: TaskGroup,
+    ) -> None:
+        """`environment` and `inputs` give variables their values; `tasks` runs the connections."""
+        self._environment = environment
+        self._inputs = inputs
+        self._options = options
+        self._tasks = tasks
+        self._tracker = tracker
+        self._connections: dict[str, Connection] = {}
+        self._digests: dict[str, str] = {}
+        self._changing = anyio.Lock()  # of two starts of a name the second waits for the first
+
+    def __getitem__(self, name: str) -> Connection:
+        return self._connections[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(list(self._connections))
+
+    def __len__(self) -> int:
+        return len(self._connections)
+
+    async def start(self, entry: ServerEntry, launch: Launch | None = None) -> Connection:
+        """Connect to a server, not yet settled; one of this name that runs is stopped first.
+
+        `launch` replaces what the entry says: the server runs in the background already.
+        """
+        start = partial(launch_of, entry, self._environment, self._inputs) if launch is None else lambda: launch
+        return await self.start_as(entry.name, Connection(entry, start, self._tracker, self._options))
+
+    async def start_as(self, key: str, connection: Connection) -> Connection:
+        """Run a connection under a name of its own."""
+        async with self._changing:
+            await self._stop(key)
+            self._connections[key] = connection
+            self._digests[key] = launch_digest(connection.entry, self._environment)
+            self._tasks.start_soon(connection.run)
+        return connection
+
+    async def stop(self, name: str) -> None:
+        """End a connection and its server, if there is one; it stays in the table as stopped."""
+        async with self._changing:
+            await self._stop(name)
+
+    async def _stop(self, name: str) -> None:
+        connection = self._connections.get(name)
+        if connection is not None:
+            connection.stop()
+            await connection.wait_ended()
+
+    async def restart(self, name: str) -> Connection:
+        """Stop a server, and start it again with the same entry.
+
+        Raises:
+            KeyError: there is none of this name.
+        """
+        return await self.start(self._connections[name].entry)
+
+    async def refresh(self, entries: Iterable[ServerEntry]) -> dict[str, Change]:
+        """Follow a changed configuration; a server whose entry is unchanged keeps its connection and its state."""
+        changes: dict[str, Change] = {}
+        wanted = {entry.name: entry for entry in entries}
+        for name in set(self._connections) - set(wanted):
+            await self.stop(name)
+            del self._connections[name], self._digests[name]
+            changes[name] = "stopped"
+        for name, entry in wanted.items():
+            if name not in self._connections:
+                changes[name] = "started"
+            elif self._digests[name] != launch_digest(entry, self._environment):
+                changes[name] = "restarted"
+            else:
+                changes[name] = "kept"
+            if changes[name] != "kept":
+                await self.start(entry)
+        return changes
+
+    def stop_all(self) -> None:
+        """End every connection, without waiting."""
+        for connection in self._connections.values():
+            connection.stop()
 
 
 @asynccontextmanager
@@ -23,31 +121,29 @@ async def open_hub(
     *,
     inputs: Mapping[str, str] | None = None,
     options: ConnectionOptions | None = None,
-) -> AsyncIterator[Mapping[str, Connection]]:
+    attached: Mapping[str, Launch] | None = None,
+) -> AsyncIterator[Connections]:
     """Connect to all servers at once; yield their connections by name, not yet settled.
 
-    At the end every connection is closed, and no process that a local server started is left.
+    `attached` has the servers that run in the background already. At the end every connection is closed, and no process
+    that a local server started is left.
     """
-    tracker = ChildTracker.create()
     options = options or ConnectionOptions()
     if options.authorization is None:
         options = replace(options, authorization=partial(_stored_credentials, environment))
-    connections = {
-        entry.name: Connection(entry, partial(launch_of, entry, environment, inputs or {}), tracker, options)
-        for entry in entries
-    }
     failure: CoreError | None = None
+    tracker = ChildTracker.create()
     try:
         async with anyio.create_task_group() as tasks:
-            for connection in connections.values():
-                tasks.start_soon(connection.run)
+            connections = Connections(environment, inputs or {}, options, tracker, tasks)
             try:
+                for entry in entries:
+                    await connections.start(entry, (attached or {}).get(entry.name))
                 yield connections
             except CoreError as error:  # raised below, where it does not become a group
                 failure = error
             finally:
-                for connection in connections.values():
-                    connection.stop()
+                connections.stop_all()
     finally:
         with anyio.CancelScope(shield=True):
             await to_thread.run_sync(tracker.watchdog.close)

@@ -11,7 +11,7 @@ from typing import Any
 
 import anyio
 import mcp_types as types
-from mcp.shared.message import SessionMessage
+from mcp.shared.message import ClientMessageMetadata, SessionMessage
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
@@ -20,6 +20,9 @@ from coretools.client.stdio import Streams
 
 SILENCE_SECONDS = 10.0
 """Without any answer the older handshake is tried: a server may ignore everything before it."""
+
+HTTP_SECONDS = 2.0
+"""The same over HTTP, where a request without an answer does not hold up the next one."""
 
 PING_SECONDS = 1.0
 """For the answer to `server/discover` after that to the `ping`: a server may answer out of order."""
@@ -44,24 +47,36 @@ LEGACY = Era("legacy")
 MODERN = Era(LATEST_MODERN_VERSION)
 
 
-async def probe(streams: Streams) -> Era:
-    """Ask a server for its era.
+async def probe_http(streams: Any, patience: float | None) -> Era:
+    """Ask a remote server for its era, with no more than one request; None waits as long as the deadline allows.
+
+    Raises:
+        EndOfStream, ClosedResourceError, BrokenResourceError: the connection was lost.
+    """
+    reading, writing = streams
+    headers = {"mcp-protocol-version": LATEST_MODERN_VERSION, "mcp-method": "server/discover"}
+    await writing.send(SessionMessage(_discover().message, ClientMessageMetadata(headers=headers)))
+    with anyio.move_on_after(patience):
+        while True:
+            item = await reading.receive()
+            if isinstance(item, Exception):
+                continue
+            if isinstance(item.message, types.JSONRPCResponse | types.JSONRPCError):
+                return _era(item.message)
+    return Era("legacy", is_guess=True)
+
+
+async def probe(streams: Streams, patience: float | None = SILENCE_SECONDS) -> Era:
+    """Ask a local server for its era; None waits for the first answer as long as the deadline allows.
 
     Raises:
         EndOfStream, ClosedResourceError, BrokenResourceError: it ended, which some do on an unknown first request.
     """
     reading, writing = streams
-    params = {
-        "_meta": {
-            "io.modelcontextprotocol/protocolVersion": LATEST_MODERN_VERSION,
-            "io.modelcontextprotocol/clientInfo": CLIENT_INFO.model_dump(by_alias=True, mode="json", exclude_none=True),
-            "io.modelcontextprotocol/clientCapabilities": {},
-        }
-    }
-    await writing.send(_request(_DISCOVER, "server/discover", params))
+    await writing.send(_discover())
     await writing.send(_request(_PING, "ping", None))
     has_ponged = False
-    with anyio.move_on_after(SILENCE_SECONDS) as waiting:
+    with anyio.move_on_after(patience) as waiting:
         while True:
             answer = (await reading.receive()).message  # type: ignore[union-attr]  # our transport sends no exceptions
             if not isinstance(answer, types.JSONRPCResponse | types.JSONRPCError):
@@ -83,6 +98,17 @@ def _era(answer: types.JSONRPCResponse | types.JSONRPCError) -> Era:
         return LEGACY
     shared = [version for version in MODERN_PROTOCOL_VERSIONS if version in found.supported_versions]
     return Era(shared[-1], found) if shared else LEGACY
+
+
+def _discover() -> SessionMessage:
+    params = {
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": LATEST_MODERN_VERSION,
+            "io.modelcontextprotocol/clientInfo": CLIENT_INFO.model_dump(by_alias=True, mode="json", exclude_none=True),
+            "io.modelcontextprotocol/clientCapabilities": {},
+        }
+    }
+    return _request(_DISCOVER, "server/discover", params)
 
 
 def _request(name: str, method: str, params: dict[str, Any] | None) -> SessionMessage:

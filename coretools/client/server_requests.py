@@ -4,12 +4,14 @@ A request without a callback is refused, and the server is not told that it coul
 """
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 import mcp_types as types
+from mcp import Client, MCPError
 from mcp.client.session import ClientRequestContext, ElicitationFnT, ListRootsFnT, LoggingFnT, SamplingFnT
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,3 +53,14 @@ class ServerRequests(Protocol):
     def callbacks(self, server: str) -> Callbacks:
         """Return what answers the server of this name."""
         ...
+
+
+async def set_log_level(client: Client, callbacks: Callbacks) -> None:
+    """Ask a server of the older era for its log messages; the stateless era asks with each request."""
+    level = callbacks.log_level
+    if level is None or client.server_capabilities.logging is None:
+        return
+    if client.protocol_version not in MODERN_PROTOCOL_VERSIONS:
+        request = types.SetLevelRequest(params=types.SetLevelRequestParams(level=level))
+        with suppress(MCPError):  # a server that refuses still works
+            await client.session.send_request(request, types.EmptyResult)

@@ -5,10 +5,13 @@ Here the lines are bounded, and what a failing server wrote can be told. The wat
 child, and all that it started, if this process is killed.
 """
 
+import fcntl
 import os
 import secrets
 import signal
-from collections.abc import AsyncIterator, Mapping, Sequence
+import struct
+import termios
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
@@ -74,7 +77,7 @@ class ChildTracker:
 class LocalServer:
     """The running program."""
 
-    def __init__(self, child: ChildProcess, streams: Streams) -> None:
+    def __init__(self, child: ChildProcess, streams: Streams, on_errors: Callable[[bytes], None] | None) -> None:
         self.streams = streams
         self.exited = anyio.Event()
         """The program has ended, and its last output was read."""
@@ -89,6 +92,8 @@ class LocalServer:
         self._reading_errors = anyio.CancelScope(shield=True)
         self._has_read_errors = anyio.Event()
         self._errors = bytearray()
+        self._on_errors = on_errors
+        self._written = 0
         self._junk = 0
         self._first_junk = ""
         self.fault = ""
@@ -110,6 +115,14 @@ class LocalServer:
         else:
             end = f"it ended with exit code {self._child.exit_code}"
         return "; ".join([end, *self.junk(), *self.last_words()])
+
+    def has_read_input(self) -> bool:
+        """Whether the program has read anything of what was written to it."""
+        descriptor = self._child.stdin
+        if descriptor is None or not self._written:
+            return False
+        unread = struct.unpack("i", fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)))[0]
+        return bool(unread < self._written)
 
     def junk(self) -> list[str]:
         """Say what it wrote to standard output beside its messages; empty if nothing."""
@@ -164,6 +177,8 @@ class LocalServer:
                 while data := await _read(self._child.stderr):
                     self._errors += data
                     del self._errors[:-TAIL_BYTES]
+                    if self._on_errors is not None:
+                        self._on_errors(data)
         finally:
             self._has_read_errors.set()
 
@@ -227,7 +242,9 @@ class LocalServer:
             if descriptor is None:
                 return False
             try:
-                left = left[os.write(descriptor, left) :]
+                count = os.write(descriptor, left)
+                self._written += count
+                left = left[count:]
             except BlockingIOError:
                 await anyio.wait_writable(descriptor)
             except BrokenPipeError:
@@ -236,8 +253,12 @@ class LocalServer:
 
 
 @asynccontextmanager
-async def start_local(launch: LocalLaunch, tracker: ChildTracker) -> AsyncIterator[LocalServer]:
+async def start_local(
+    launch: LocalLaunch, tracker: ChildTracker, on_errors: Callable[[bytes], None] | None = None
+) -> AsyncIterator[LocalServer]:
     """Start the program; at the end it is gone, with all that it started in its process group.
+
+    `on_errors` gets what the program writes to standard error.
 
     Raises:
         CannotStart, Busy, InputOutput: see `spawn`. BadSetting: the working directory is gone.
@@ -246,7 +267,7 @@ async def start_local(launch: LocalLaunch, tracker: ChildTracker) -> AsyncIterat
     slot = tracker.watchdog.register(child.pid)
     from_server, read_stream = anyio.create_memory_object_stream[Incoming](0)
     write_stream, to_server = anyio.create_memory_object_stream[SessionMessage](0)
-    server = LocalServer(child, (read_stream, write_stream))
+    server = LocalServer(child, (read_stream, write_stream), on_errors)
     try:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(server.read_messages, from_server)

@@ -15,8 +15,8 @@ from mcp.shared._httpx_utils import create_mcp_http_client
 
 from coretools.client.failures import first_leaf, origin_of
 from coretools.client.launch import LocalLaunch, RemoteLaunch
-from coretools.client.negotiation import LEGACY, MODERN, Era, probe
-from coretools.client.stdio import ChildTracker, LocalServer, start_local
+from coretools.client.negotiation import HTTP_SECONDS, LEGACY, MODERN, SILENCE_SECONDS, Era, probe, probe_http
+from coretools.client.stdio import MAX_LINE_BYTES, ChildTracker, LocalServer, start_local
 from coretools.errors import CoreError, Unreachable
 
 RETRY_SECONDS = (0.5, 1.0)
@@ -29,12 +29,16 @@ NewClient = Callable[[AbstractAsyncContextManager[Any], Era], Client]
 class LocalTransport:
     """A program, started and ended with the connection."""
 
-    def __init__(self, launch: LocalLaunch, tracker: ChildTracker) -> None:
+    def __init__(
+        self, launch: LocalLaunch, tracker: ChildTracker, on_errors: Callable[[bytes], None] | None = None
+    ) -> None:
+        """`on_errors` gets what the program writes to standard error."""
         self.status = 0
         """Of the last response: there is none without HTTP."""
         self._server: LocalServer | None = None
         self._launch = launch
         self._tracker = tracker
+        self._on_errors = on_errors
 
     @asynccontextmanager
     async def opened(self, new_client: NewClient) -> AsyncIterator[Client]:
@@ -72,21 +76,16 @@ class LocalTransport:
 
     async def _try(self, stack: AsyncExitStack, new_client: NewClient, era: Era | None) -> Client | Era:
         """Start the program once; return the client, or the era in which to start it again."""
-        self._server = server = await stack.enter_async_context(start_local(self._launch, self._tracker))
+        self._server = server = await stack.enter_async_context(
+            start_local(self._launch, self._tracker, self._on_errors)
+        )
         try:
-            chosen = era or await probe(server.streams)
+            chosen = LEGACY if era is LEGACY else await probe(server.streams, None if era else SILENCE_SECONDS)
         except anyio.EndOfStream:
-            if server.fault:
-                raise
+            if server.fault or not server.has_read_input():
+                raise  # nothing that was sent can be the reason
             return LEGACY  # some servers of the older era end on any request before `initialize`
-        try:
-            return await stack.enter_async_context(new_client(nullcontext(server.streams), chosen))
-        except* MCPError as group:
-            error = first_leaf(group)
-            is_modern = isinstance(error, MCPError) and error.code == types.UNSUPPORTED_PROTOCOL_VERSION
-            if not (chosen.is_guess and is_modern):
-                raise
-        return MODERN
+        return await _begun(stack, new_client, nullcontext(server.streams), chosen) or MODERN
 
 
 class RemoteCredentials(httpx2.Auth):
@@ -101,17 +100,6 @@ class RemoteCredentials(httpx2.Auth):
     def secrets(self) -> tuple[str, ...]:
         """Values that no message may contain."""
         return ()
-
-
-@dataclass(slots=True)
-class _Exchange:
-    """What was seen of a remote server."""
-
-    status: int = 0
-    """Of the last response."""
-
-    async def see(self, response: httpx2.Response) -> None:
-        self.status = response.status_code
 
 
 class RemoteTransport:
@@ -195,10 +183,24 @@ class RemoteTransport:
             else:
                 http = self._new_http_client(headers=dict(self._launch.headers), auth=self._auth)
                 await attempt.enter_async_context(http)
-                http_streams = streamable_http_client(self._launch.url, http_client=http)
-                client = await attempt.enter_async_context(new_client(http_streams, Era("auto")))
+                client = await self._enter_http(attempt, new_client, http)
             stack.push_async_exit(attempt.pop_all())
             return client
+
+    async def _enter_http(self, stack: AsyncExitStack, new_client: NewClient, http: httpx2.AsyncClient) -> Client:
+        """Ask for the era and begin the session; the SDK alone waits ten seconds for a server that does not answer."""
+        patience: float | None = HTTP_SECONDS
+        for _ in range(2):
+            async with AsyncExitStack() as attempt:
+                streams = streamable_http_client(self._launch.url, http_client=http, max_sse_event_size=MAX_LINE_BYTES)
+                pair = await attempt.enter_async_context(streams)
+                era = await probe_http(pair, patience)
+                client = await _begun(attempt, new_client, nullcontext(pair), era)
+                if client is not None:
+                    stack.push_async_exit(attempt.pop_all())
+                    return client
+            patience = None
+        raise Unreachable("it speaks no revision of the protocol that is known here")
 
     def _new_http_client(
         self,
@@ -206,6 +208,57 @@ class RemoteTransport:
         timeout: httpx2.Timeout | None = None,
         auth: httpx2.Auth | None = None,
     ) -> httpx2.AsyncClient:
-        client = create_mcp_http_client(headers, timeout, auth)
+        # Without compression the limit holds for what is read into memory.
+        client = create_mcp_http_client({**(headers or {}), "Accept-Encoding": "identity"}, timeout, auth)
         client.event_hooks = {"response": [self._exchange.see]}
         return client
+
+
+async def _begun(
+    stack: AsyncExitStack, new_client: NewClient, streams: AbstractAsyncContextManager[Any], era: Era
+) -> Client | None:
+    """Do the handshake; return None if the era was guessed and the server says that it is of the stateless one."""
+    try:
+        return await stack.enter_async_context(new_client(streams, era))
+    except* MCPError as group:
+        error = first_leaf(group)
+        is_modern = isinstance(error, MCPError) and error.code == types.UNSUPPORTED_PROTOCOL_VERSION
+        if not (era.is_guess and is_modern):
+            raise
+    return None
+
+
+@dataclass(slots=True)
+class _Exchange:
+    """What was seen of a remote server."""
+
+    status: int = 0
+    """Of the last response."""
+
+    async def see(self, response: httpx2.Response) -> None:
+        """Take a response before its body is read, and limit the body."""
+        self.status = response.status_code
+        is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise httpx2.DecodingError("the answer is compressed, which was not asked for")
+        if not is_stream:  # the SDK limits each event of a stream
+            response.stream = _Bounded(response.stream)
+
+
+class _Bounded(httpx2.AsyncByteStream):
+    """The body of a response, up to a limit."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        size = 0
+        async for chunk in self._stream:
+            size += len(chunk)
+            if size > MAX_LINE_BYTES:
+                raise httpx2.StreamError(f"it is larger than {MAX_LINE_BYTES} bytes")
+            yield chunk
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        await self._stream.aclose()

@@ -10,7 +10,8 @@ from anyio.abc import TaskGroup
 from mcp.shared.dispatcher import ProgressFnT
 
 from coretools.client.configuration import ServerEntry
-from coretools.client.connection import Connection, State
+from coretools.client.connection import Connection
+from coretools.client.connection_options import State
 from coretools.client.decisions import server_digest
 from coretools.errors import CoreError
 from coretools.pipelines.runner import Caller

@@ -20,6 +20,7 @@ EVIL = "\x1b]0;owned\x07\x1b[2J\u202e\x9b31m"
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
 
 
+NAMES = ["echo"]
 CONTENT: dict[str, Any] = {
     "resources/list": {"resources": [{"uri": "note://a", "name": "a", "description": EVIL}]},
     "resources/templates/list": {"resourceTemplates": [{"uriTemplate": "note://{name}", "name": "any"}]},
@@ -27,12 +28,15 @@ CONTENT: dict[str, Any] = {
     "prompts/list": {
         "prompts": [{"name": "ask", "arguments": [{"name": "about", "required": True}, {"name": "style"}]}]
     },
+    "completion/complete": {"completion": {"values": ["paris", f"pa{EVIL}"], "total": 9, "hasMore": True}},
     "prompts/get": {"messages": [{"role": "user", "content": {"type": "text", "text": f"Explain {EVIL}"}}]},
 }
 
 
 def offers() -> dict[str, Any]:
-    return {"tools": {}, "resources": {}, "prompts": {}} if WAY == "content" else {"tools": {}}
+    if WAY == "content":
+        return {"tools": {}, "resources": {}, "prompts": {}, "completions": {}}
+    return {"tools": {"listChanged": True}} if WAY == "renames" else {"tools": {}}
 
 
 def send(message: Any) -> None:
@@ -54,6 +58,11 @@ def tools() -> list[dict[str, Any]]:
         return [tool(f"tool{number}") for number in range(10_000)]
     if WAY == "bad-schema":
         return [tool("echo", {"type": "object", "properties": {"text": {"type": "strung"}}})]
+    if WAY == "renames":
+        log("listed")
+        return [tool(f"{NAMES[-1]}")]
+    if WAY == "one-malformed":
+        return [tool("echo"), {"name": "bad\x1b[2J", "inputSchema": 5}, tool("other"), 7]
     if WAY == "no-schema":
         return [{"name": "echo", "inputSchema": "none"}]
     if WAY == "slow-pattern":
@@ -68,6 +77,9 @@ def tools() -> list[dict[str, Any]]:
 
 
 def call(number: Any, params: dict[str, Any]) -> None:
+    if WAY == "renames" and params["name"] == "echo":
+        NAMES.append("renamed")
+        send({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"})
     text = str(params.get("arguments", {}).get("text", ""))
     end_if_wanted()
     if WAY == "hangs":

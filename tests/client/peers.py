@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from coretools.client.configuration import load_configuration
-from coretools.client.connection import Connection, ConnectionOptions
+from coretools.client.connection import Connection
+from coretools.client.connection_options import ConnectionOptions
 from coretools.client.hub import open_hub
 from tests.checkout import TREE
 from tests.variables import NO_LOGIN_SHELL
@@ -64,6 +65,13 @@ class EventLog:
             ready, _, _ = select.select([self._fd], [], [], WAIT_SECONDS)
             assert ready, f"no {start!r} in {WAIT_SECONDS} s"
             self._text += os.read(self._fd, 65536).decode()
+
+    def rest(self) -> str:
+        """Return the lines that nobody waited for."""
+        ready, _, _ = select.select([self._fd], [], [], 0)
+        text = self._text + (os.read(self._fd, 65536).decode() if ready else "")
+        self._text = ""
+        return text
 
     def close(self) -> None:
         os.close(self._fd)

@@ -34,6 +34,18 @@ async def served(app: Any) -> AsyncIterator[str]:
             server.should_exit = True
 
 
+class Ignoring:
+    """Never answers `server/discover`, as servers do that wait for `initialize`."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if dict(scope.get("headers", ())).get(b"mcp-method") == b"server/discover":
+            await anyio.sleep_forever()
+        await self._app(scope, receive, send)
+
+
 class Failing:
     """Answers the first requests with a status of its own; also records the headers of all."""
 

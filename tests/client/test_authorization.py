@@ -12,7 +12,8 @@ import pytest
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 
 from coretools.client.authorization_requests import AddressRules
-from coretools.client.connection import Connection, State
+from coretools.client.connection import Connection
+from coretools.client.connection_options import State
 from coretools.client.errors import AuthenticationRequired, LoginRequired, ProtocolViolation
 from coretools.errors import BadSetting, DeadlinePassed, Unreachable
 from tests.client.authorization import (

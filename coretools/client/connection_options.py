@@ -1,0 +1,55 @@
+"""What holds for all connections of a hub, and the states that a connection has."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from coretools.client.configuration import ServerEntry
+from coretools.client.launch import RemoteLaunch
+from coretools.client.server_log import LogDirectory
+from coretools.client.server_requests import ServerRequests
+from coretools.client.transports import RETRY_SECONDS, RemoteCredentials
+
+CONNECT_SECONDS = 30.0
+"""Until a server must have answered; the configuration or an option may say otherwise."""
+
+CALL_SECONDS = 300.0
+"""For one call."""
+
+RECONNECT_SECONDS = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0)
+"""Pauses before further attempts, for programs that keep their connections."""
+
+STEADY_SECONDS = 60.0
+"""A connection that lasted so long has the full number of attempts again when it is lost."""
+
+
+class State(StrEnum):
+    """Of a connection."""
+
+    CONNECTING = "connecting"
+    READY = "ready"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+
+Authorize = Callable[[ServerEntry, RemoteLaunch], RemoteCredentials | None]
+"""Gives the credentials for a remote server, beside the headers of its entry."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConnectionOptions:
+    """What holds for all connections; None leaves it to the configuration, or the usual limit."""
+
+    connect_seconds: float | None = None
+    call_seconds: float | None = None
+    retry_seconds: tuple[float, ...] = RETRY_SECONDS
+    reconnect_seconds: tuple[float, ...] = ()
+    """Pauses before further attempts to connect to a server that was ready and is lost; then it has failed."""
+    watches_lists: bool = False
+    """Subscribe to changes of lists: for connections that last."""
+    logs: LogDirectory | None = None
+    """Keeps what servers log; None for nothing."""
+    server_requests: ServerRequests | None = None
+    """Answers what servers ask for; None refuses."""
+    authorization: Authorize | None = None
+    """None takes those that are stored or configured."""
