@@ -287,9 +287,10 @@ def test_a_command_in_the_background_is_a_run(client: Peer) -> None:
 def test_structured_answers_fit_their_listed_schemas(client: Peer, tools: dict[str, dict[str, Any]]) -> None:
     """declarations-5: the default profile lists the schema of what it sends."""
     assert [name for name, tool in tools.items() if "outputSchema" in tool] == [
-        *("git_status", "git_conflicts", "ci_test")
+        *("git_status", "git_log", "git_diff", "git_branches", "git_conflicts", "ci_test")
     ]
-    for name, arguments in (("git_status", {}), ("git_conflicts", {}), ("ci_test", {"command": "true"})):
+    calls = {name: {} for name in ("git_status", "git_log", "git_diff", "git_branches", "git_conflicts")}
+    for name, arguments in (*calls.items(), ("ci_test", {"command": "true"})):
         result = client.call(name, **arguments)
         jsonschema.validate(result["structuredContent"], tools[name]["outputSchema"])
         assert result["structuredContent"].keys() == tools[name]["outputSchema"]["properties"].keys()

@@ -13,6 +13,7 @@ from coretools.tools.git.changes import branches, combine
 from coretools.tools.git.changes import stash as stashes
 from coretools.tools.git.changes.conflicts import ConflictsResult, conflicts
 from coretools.tools.git.changes.restore import RestoreOptions, reset, restore
+from coretools.tools.git.reading.differences import DiffOptions
 from coretools.tools.git.reading.show import show, show_file
 from coretools.tools.git.repository.checkout import git_names
 from coretools.tools.git.repository.habits import rebase_autosquash
@@ -43,14 +44,20 @@ class GitChangeTools:
         offset: Annotated[int, Field(ge=1, description="First line of the file"), Rare()] = 1,
         paths: Annotated[Paths, Field(description="Limit the difference to these"), Rare()] = [],  # noqa: B006
         stat: Annotated[bool, Field(description="Only counts instead of the difference"), Rare()] = False,
+        skip: Annotated[int, Field(ge=0, description="Hunks to leave out first"), Rare()] = 0,
     ) -> TextResult:
         """Show one commit, tag or old file. Lists: git_log."""
         async with self._opened(repository) as checkout:
             if path:
                 [name] = git_names(self._roots, checkout, [path])
                 return await show_file(self._roots, self._git, checkout, revision=revision, name=name, offset=offset)
-            names = git_names(self._roots, checkout, paths)
-            return await show(self._roots, self._git, checkout, revision=revision, names=names, summary=stat)
+            options = DiffOptions(
+                names=git_names(self._roots, checkout, paths),
+                most_bytes=self._git.answer_bytes,
+                is_summary=stat,
+                skip=skip,
+            )
+            return await show(self._roots, self._git, checkout, revision=revision, options=options)
 
     @tool(Effect.CHANGE, title="Git switch")
     async def git_switch(

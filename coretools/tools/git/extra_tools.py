@@ -8,7 +8,7 @@ from coretools.errors import InvalidArguments
 from coretools.operations.completion import Completes
 from coretools.operations.declare import Aliases, Effect, tool
 from coretools.tools.git.changes import branches, combine
-from coretools.tools.git.reading.show import BLAME_LINES, BlameOptions, blame
+from coretools.tools.git.reading.blame import BLAME_LINES, BlameOptions, blame
 from coretools.tools.git.repository.checkout import git_names
 from coretools.tools.git.repository.open_checkout import Access
 from coretools.tools.git.repository.repositories import Repositories
@@ -38,13 +38,26 @@ class GitExtraTools:
         start: Annotated[int, Field(ge=1, description="First line"), Aliases("start_line")] = 1,
         count: Annotated[int, Field(ge=1, le=2000, description="Lines at most")] = BLAME_LINES,
         ignore_whitespace: Annotated[bool, Field(description="Skip commits that changed only whitespace")] = False,
+        ignore: Annotated[list[str], Field(description="Skip these commits"), Aliases("ignore_revs")] = [],  # noqa: B006
+        ignore_file: Annotated[
+            str,
+            Field(description="Skip those listed in this file, such as .git-blame-ignore-revs"),
+            Aliases("ignore_revs_file"),
+        ] = "",
     ) -> TextResult:
         """Show which commit last changed each line of one file. What a commit did: git_show."""
         async with self._opened(repository) as checkout:
             [name] = git_names(self._roots, checkout, [path])
-            [commit] = await self._git.resolved(checkout, revision) if revision else [""]
-            wanted = BlameOptions(commit=commit, first=start, count=count, ignore_whitespace=ignore_whitespace)
-            return await blame(self._roots, self._git, checkout, name, wanted)
+            options = BlameOptions(
+                name=name,
+                revision=revision,
+                first=start,
+                count=count,
+                ignore_whitespace=ignore_whitespace,
+                ignored=ignore,
+                ignored_file=ignore_file,
+            )
+            return await blame(self._roots, self._git, checkout, options)
 
     @tool(Effect.CHANGE, profiles=ALL, title="Git branch")
     async def git_branch(

@@ -11,26 +11,23 @@ from pydantic import Field
 
 from coretools.config.settings import Limits
 from coretools.confinement.confined_thread import ConfinedThreadPool
-from coretools.errors import InvalidArguments
 from coretools.operations.completion import MAX_VALUES, Completes
 from coretools.operations.declare import Aliases, Effect, Rare, tool
 from coretools.process.runner import Runner
 from coretools.roots.root_set import Roots
-from coretools.tools.answer_budget import cut_line, fitting
 from coretools.tools.git.changes.commit import CommitOptions, add, commit
-from coretools.tools.git.reading.history import DiffOptions, diff, head, log
+from coretools.tools.git.reading.branch_list import BranchesResult, BranchOptions, list_branches
+from coretools.tools.git.reading.differences import DiffOptions, DiffResult, compared, diff
+from coretools.tools.git.reading.history import head
+from coretools.tools.git.reading.log import MAX_SKIP, LogOptions, LogResult, log
+from coretools.tools.git.reading.status import STATUS, StatusResult
 from coretools.tools.git.repository.checkout import git_names
+from coretools.tools.git.repository.index_lock import index_lock
 from coretools.tools.git.repository.open_checkout import Access
-from coretools.tools.git.repository.porcelain import read_records, read_status, single_line
+from coretools.tools.git.repository.porcelain import read_status, single_line
 from coretools.tools.git.repository.repositories import Repositories
-from coretools.tools.git.repository.results import StatusResult, TextResult, answer, branch_lines
+from coretools.tools.git.repository.results import TextResult, answer
 from coretools.tools.git.repository.setup import PLAIN, GitSetup
-
-_STATUS = ("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--ignore-submodules=all")
-
-_BRANCH_FORMAT = "%(HEAD)%00%(refname:short)%00%(objectname:short=10)%00"
-_BRANCH_FORMAT += "%(upstream:short)%00%(upstream:track,nobracket)%00%(committerdate:short)%00%(contents:subject)%00"
-
 
 Branch = Annotated[str, Completes("branches")]
 Repository = Annotated[
@@ -59,30 +56,55 @@ class GitTools:
 
     @tool(Effect.READ, structured=True, title="Git status")
     async def git_status(self, repository: Repository = ".") -> StatusResult:
-        """Show branch and changed paths only. Content: git_diff."""
+        """Show branch, changed paths, open work only. Content: git_diff."""
         async with self._opened(repository) as checkout:
-            status = read_status(await self._git.output(checkout, *_STATUS))
-            return StatusResult.of(status, checkout, budget=self._git.answer_bytes)
+            status = read_status(await self._git.output(checkout, *STATUS))
+            lock = await index_lock(checkout)
+            return StatusResult.of(status, checkout, budget=self._git.answer_bytes, lock=str(lock or ""))
 
-    @tool(Effect.READ, title="Git log")
+    @tool(Effect.READ, structured=True, title="Git log")
     async def git_log(
         self,
         repository: Repository = ".",
-        revision: Annotated[
-            Branch,
-            Field(description="Revision or a..b"),
-            Aliases("rev", "ref", "branch"),
-        ] = "",
+        revision: Annotated[Branch, Field(description="Revision or a..b"), Aliases("rev", "ref", "branch")] = "",
         *,
         path: Annotated[str, Field(description="Of this path"), Aliases("file_path", "file")] = "",
         limit: Annotated[int, Field(ge=1, le=200, description="At most"), Aliases("max_count", "n")] = 20,
-    ) -> TextResult:
-        """List commits, newest first. Their changes: git_diff."""
+        skip: Annotated[int, Field(ge=0, le=MAX_SKIP, description="Commits to leave out first"), Rare()] = 0,
+        by: Annotated[str, Field(description="Text in the author's name or address"), Aliases("author"), Rare()] = "",
+        since: Annotated[str, Field(description="2026-11-01, or '2 weeks ago'"), Aliases("after"), Rare()] = "",
+        until: Annotated[str, Field(description="The same; a day counts to its end"), Aliases("before"), Rare()] = "",
+        grep: Annotated[str, Field(description="Text in the message"), Aliases("message", "query"), Rare()] = "",
+        changed: Annotated[str, Field(description="Text that was added or removed"), Aliases("pickaxe"), Rare()] = "",
+        in_lines: Annotated[
+            bool, Field(description="changed: in any changed line (-G), not by number (-S)"), Rare()
+        ] = False,
+        all_branches: Annotated[bool, Field(description="Tags and remote ones too"), Aliases("all"), Rare()] = False,
+        follow: Annotated[bool, Field(description="Also from before the file of path was renamed"), Rare()] = False,
+        stat: Annotated[bool, Field(description="With the changed files and counts"), Rare()] = False,
+        body: Annotated[bool, Field(description="With the whole message"), Rare()] = False,
+    ) -> LogResult:
+        """List commits, newest first; by grep, changed, since too. One: git_show."""
         async with self._opened(repository) as checkout:
-            names = git_names(self._roots, checkout, [path] if path else [])
-            return await log(self._roots, self._git, checkout, revision=revision, names=names, limit=limit)
+            options = LogOptions(
+                revision=revision,
+                names=git_names(self._roots, checkout, [path] if path else []),
+                limit=limit,
+                skip=skip,
+                author=by,
+                since=since,
+                until=until,
+                message=grep,
+                changed=changed,
+                in_lines=in_lines,
+                all_branches=all_branches,
+                follow=follow,
+                stat=stat,
+                body=body,
+            )
+            return await log(self._roots, self._git, checkout, options)
 
-    @tool(Effect.READ, title="Git diff")
+    @tool(Effect.READ, structured=True, title="Git diff")
     async def git_diff(
         self,
         repository: Repository = ".",
@@ -91,39 +113,43 @@ class GitTools:
         ] = [],  # noqa: B006
         *,
         staged: Annotated[bool, Field(description="Staged ones"), Aliases("cached")] = False,
-        base: Annotated[Branch, Field(description="Since this revision")] = "",
-        target: Annotated[Branch, Field(description="Up to this")] = "",
+        base: Annotated[Branch, Field(description="Since this; or a..b, a...b")] = "",
+        target: Annotated[Branch, Field(description="Up to this"), Rare()] = "",
         stat: Annotated[bool, Field(description="Only counts")] = False,
-    ) -> TextResult:
-        """Show changes, by default unstaged. New files: git_status."""
+        names: Annotated[bool, Field(description="Only the files"), Aliases("name_only"), Rare()] = False,
+        word: Annotated[bool, Field(description="Word by word"), Aliases("word_diff"), Rare()] = False,
+        skip: Annotated[int, Field(ge=0, description="Hunks to leave out first"), Rare()] = 0,
+    ) -> DiffResult:
+        """Show changes by hunk, by default unstaged. New files: git_status."""
         async with self._opened(repository) as checkout:
-            if target and (staged or not base):
-                raise InvalidArguments("target: goes with base, and not with staged; a range is base and target")
-            revisions = await self._git.resolved(checkout, *(revision for revision in (base, target) if revision))
-            what = [*(["--cached"] if staged else []), *revisions]
-            shape = DiffOptions(is_summary=stat, most_bytes=self._git.answer_bytes)
-            names = git_names(self._roots, checkout, paths)
-            return await diff(self._roots, self._git, checkout, what=what, names=names, shape=shape)
+            options = DiffOptions(
+                names=git_names(self._roots, checkout, paths),
+                most_bytes=self._git.answer_bytes,
+                is_summary=stat,
+                by_name=names,
+                by_word=word,
+                skip=skip,
+            )
+            options = await compared(self._git, checkout, options, base=base, target=target, staged=staged)
+            return await diff(self._roots, self._git, checkout, options)
 
-    @tool(Effect.READ, title="Git branches")
+    @tool(Effect.READ, structured=True, title="Git branches")
     async def git_branches(
         self,
         repository: Repository = ".",
         remote: Annotated[bool, Field(description="Remote ones too"), Aliases(hints=("branch_type",))] = False,
-    ) -> TextResult:
-        """List local branches, newest first. Switch: run_command."""
+        *,
+        pattern: Annotated[str, Field(description="Names, with *"), Rare()] = "",
+        merged: Annotated[Branch, Field(description="Only those merged into this revision"), Rare()] = "",
+        no_merged: Annotated[Branch, Field(description="Only those not merged into it"), Rare()] = "",
+        contains: Annotated[Branch, Field(description="Only those with this commit"), Rare()] = "",
+    ) -> BranchesResult:
+        """List local branches, newest first. Change: git_switch."""
         async with self._opened(repository) as checkout:
-            spaces = ("refs/heads", "refs/remotes") if remote else ("refs/heads",)
-            words = ("for-each-ref", "--sort=-committerdate", f"--format={_BRANCH_FORMAT}", *spaces)
-            # One record per line. No field holds a newline: each is a name, a number or a summary.
-            output = (await self._git.output(checkout, *words)).replace(b"\0\n", b"\0")
-            records = read_records(output, 7)
-            lines = fitting(map(cut_line, branch_lines(records)), self._git.answer_bytes)
-            if len(records) > len(lines):
-                way = "run_command with git branch --list PATTERN finds them"
-                lines.append(f"[{len(records) - len(lines)} more branches; {way}]")
-            lines = lines if records else ["no branches yet"]
-            return answer(checkout, lines, details={"branches": len(records)})
+            options = BranchOptions(
+                remote=remote, pattern=pattern, merged=merged, no_merged=no_merged, contains=contains
+            )
+            return await list_branches(self._git, checkout, options)
 
     async def branches(self, _: str, given: Mapping[str, str]) -> list[str]:
         """Return branch names for completion, local branches first."""

@@ -368,7 +368,7 @@ async def test_every_answer_fits_a_model_and_names_the_way_to_the_rest(tmp_path:
         world.git("commit", "--quiet", "-a", "-m", f"{branch} " * 500)
     calls: list[tuple[str, dict[str, Any], str]] = [
         ("git_show", {"revision": "main"}, "lines of the message"),
-        ("git_show", {"revision": "left"}, "name paths"),
+        ("git_show", {"revision": "left"}, "paths="),
         ("git_show", {"revision": "main", "path": "work/wide.txt"}, "offset="),
         ("git_blame", {"path": "work/wide.txt", "count": 2_000}, "start="),
         ("git_tag", {"action": "list"}, "name="),

@@ -36,10 +36,10 @@ def test_a_plain_status_is_one_process(watched: dict[str, Any]) -> None:
 
 
 def test_each_question_is_one_process(watched: dict[str, Any]) -> None:
-    """git-38: two more only where a revision is named, attributes are needed, or an author to commit as."""
+    """git-38: more only where attributes are needed, or an author to commit as."""
     counts = {name: len(programs) for name, programs in watched["by_tool"].items()}
     assert counts["git_log"] == 1
-    assert counts["git_log of a range"] == 2
+    assert counts["git_log of a range"] == 1
     assert counts["git_diff"] == 1
     assert (counts["git_add"], counts["git_commit"]) == (3, 2)
 

@@ -132,7 +132,9 @@ async def test_a_conflict_is_shown_with_its_kind(tmp_path: Path) -> None:
     async with world.tools() as tools:
         status = await tools.git_status("work")
         assert status.entries == [{"path": "work/a", "staged": "conflict", "unstaged": "both modified"}]
-        assert status.text().splitlines() == ["branch main, merge in progress", "UU work/a"]
+        assert status.text().splitlines()[:2] == ["branch main, merge in progress", "UU work/a"]
+        assert (status.operation, "git_continue action='continue'" in status.end_with) == ("merge", True)
+        assert "git_conflicts" in status.text().splitlines()[2]
         with pytest.raises(GitRefused, match="conflicts are not resolved: work/a"):
             await tools.git_commit("merged", "work")
         assert "<<<<<<<" in (await tools.git_diff("work")).text()
@@ -289,7 +291,7 @@ async def test_a_repository_of_another_user_is_used(tmp_path: Path) -> None:
 
 
 async def test_the_tools_are_declared(tmp_path: Path) -> None:
-    """git-24: seven tools in a fixed order; the structured one has a small schema."""
+    """git-24: seven tools in a fixed order; the structured ones have small schemas."""
     world = World(tmp_path)
     registry = Registry()
     async with world.tools() as tools:
@@ -297,4 +299,4 @@ async def test_the_tools_are_declared(tmp_path: Path) -> None:
     names = ["git_status", "git_log", "git_diff", "git_branches", "git_current_branch", "git_add", "git_commit"]
     assert [command.name for command in registry] == names
     assert [command.name for command in registry if not command.declaration.read_only] == names[-2:]
-    assert [command.name for command in registry if command.output_schema is not None] == ["git_status"]
+    assert [command.name for command in registry if command.output_schema is not None] == names[:4]

@@ -24,7 +24,8 @@ from coretools.tools.git.changes.work_tree import (
     untracked_commit,
     without_untracked,
 )
-from coretools.tools.git.reading.history import ARGUMENT_BYTES, DiffOptions, diff
+from coretools.tools.git.reading.differences import DiffOptions, diff
+from coretools.tools.git.reading.history import ARGUMENT_BYTES
 from coretools.tools.git.repository.checkout import Checkout, display_paths, hidden_reason, refuse_hidden
 from coretools.tools.git.repository.commands import Git, require_success
 from coretools.tools.git.repository.porcelain import as_text, read_names, read_records, single_line
@@ -106,11 +107,12 @@ async def list_stashes(git: Git, checkout: Checkout) -> TextResult:
 async def show_stash(roots: Roots, git: Git, checkout: Checkout, *, stash: str, names: Sequence[str]) -> TextResult:
     """Show what a stash changes in tracked files, and list its untracked ones."""
     found = await _named(git, checkout, stash)
-    shape = DiffOptions(is_summary=False, most_bytes=git.answer_bytes)
-    result = await diff(roots, git, checkout, what=(f"{found.commit}^1", found.commit), names=names, shape=shape)
+    sides = (f"{found.commit}^1", found.commit)
+    options = DiffOptions(sides=sides, commits=sides, names=names, most_bytes=git.answer_bytes)
+    result = await diff(roots, git, checkout, options)
     new = await _kept_untracked(git, checkout, found)
     extra = f"\n[and {len(new)} untracked files: {listed(display_paths(checkout, new))}]" if new else ""
-    return TextResult(body=result.body + extra, details={**result.details, "stash": found.commit})
+    return TextResult(body=result.text() + extra, details={**result.facts(), "stash": found.commit})
 
 
 async def apply(roots: Roots, git: Git, checkout: Checkout, *, stash: str, drop: bool) -> TextResult:

@@ -1,70 +1,128 @@
-"""Show one commit, tag or file of a revision, and who last changed the lines of a file.
+"""Show one commit, tag, or file of a revision. Content of hidden files is left out as in `differences`.
 
-Content of hidden files is left out as in `history`.
+Each takes one git process. A revision may name any object, so what git printed is shown only where a mark that is new
+for each call proves that it printed a commit.
 """
 
-import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from secrets import token_hex
 
-from coretools.errors import InvalidArguments, NotFound
+from coretools.errors import GitRefused, InvalidArguments, NotFound
+from coretools.process.run import Completed
 from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import cut_line, fitting
-from coretools.tools.git.reading.history import DiffOptions, diff, refuse_unknown
+from coretools.tools.git.reading.differences import Difference, DiffOptions, difference, prefixes, shown
+from coretools.tools.git.reading.history import refuse_unknown
+from coretools.tools.git.reading.objects import DIRECTORY, LINK, SUBMODULE, TreeEntry, read_file_at, read_tree
+from coretools.tools.git.reading.revisions import object_argument
 from coretools.tools.git.repository.checkout import Checkout, path_of, prefix, refuse_hidden
-from coretools.tools.git.repository.commands import Git
-from coretools.tools.git.repository.porcelain import as_text, quoted, read_names, read_records, single_line
+from coretools.tools.git.repository.commands import Git, failure_message
+from coretools.tools.git.repository.patches import PATCH
+from coretools.tools.git.repository.porcelain import as_text, quoted, read_changes, single_line
 from coretools.tools.git.repository.results import TextResult, answer
-
-_FORMAT = "%H%x00%P%x00%an <%ae>%x00%aI%x00%cn <%ce>%x00%cI%x00%D%x00%B%x00"
-_COMMIT = ("log", "--max-count=1", f"--format={_FORMAT}", "--no-show-signature", "--no-color", "--no-mailmap")
 
 MESSAGE_LINES = 200
 """Lines of a message shown; the rest is counted."""
 
-BLAME_LINES = 200
-"""Lines of a file that one call explains by default."""
+_FIELDS = ("%H", "%P", "%an <%ae>", "%aI", "%cn <%ce>", "%cI", "%D", "%B")
+_SHOW = (
+    *("show", "-z", "--raw", "-m", "--first-parent", "--root", "--find-renames", "--no-show-signature", "--no-mailmap"),
+    *("--decorate=short", "--no-notes"),
+)
+_LFS_POINTER = b"version https://git-lfs.github.com/spec/"
 
-_ENTRY = re.compile(rb"([0-7]{6}) (blob|tree|commit) ([0-9a-f]+)\t(.*)", re.DOTALL)
-_LINKED, _TREE = b"120000", b"tree"
+
+@dataclass(frozen=True, slots=True)
+class _Printed:
+    """What git printed of a commit."""
+
+    tag: str
+    """The annotated tag before it, or ""."""
+    fields: Sequence[str]
+    rest: bytes
+    """The changed files and the patch."""
+    dropped_bytes: int
+    """Bytes of the patch that are missing."""
 
 
-async def show(
-    roots: Roots, git: Git, checkout: Checkout, *, revision: str, names: list[str], summary: bool
-) -> TextResult:
+async def show(roots: Roots, git: Git, checkout: Checkout, *, revision: str, options: DiffOptions) -> TextResult:
     """Return a commit with its message and difference; before it the message of an annotated tag.
 
     Raises:
-        InvalidArguments, NotFound: see `Git.resolved`.
+        InvalidArguments: not a revision. NotFound: it names no commit. DeniedPath: a name is hidden.
     """
-    [(name, kind)] = await git.objects(checkout, revision)
-    lines = await _tag_lines(git, checkout, name) if kind == "tag" else []
-    [commit] = await git.resolved(checkout, revision)
-    output = await git.output(checkout, *_COMMIT, "--decorate=short", "--no-notes", commit)
-    [fields] = read_records(output, 8)
-    parents = as_text(fields[1]).split()
-    lines += _commit_lines([as_text(field) for field in fields])
-    before = parents[0] if parents else (await git.output(checkout, "hash-object", "-t", "tree", "--stdin", stdin=b""))
-    start = before if isinstance(before, str) else before.decode("ascii").strip()
-    lines = fitting(map(cut_line, lines), git.answer_bytes // 2)
+    refuse_hidden(roots, checkout, options.names)
+    argument = await object_argument(git, checkout, revision)
+    commit = await _printed(git, checkout, revision, (argument, "--", *options.names))
+    if commit is None:  # git prints nothing if the commit changes none of these names
+        await refuse_unknown(roots, git, checkout, options.names, trees=await git.resolved(checkout, revision))
+        commit = await _printed(git, checkout, revision, ("--no-patch", argument, "--"))
+    if commit is None:
+        raise GitRefused(f"git show: printed nothing for {revision!a}")
+    lines = [*_tag_lines(commit.tag), *_commit_lines(commit.fields)]
+    lines = [*fitting(map(cut_line, lines), git.answer_bytes // 2), ""]
     left = git.answer_bytes - sum(len(line.encode("utf-8", "replace")) + 1 for line in lines)
-    shape = DiffOptions(is_summary=summary, most_bytes=left)
-    change = await diff(roots, git, checkout, what=(start, commit), names=names, shape=shape)
+    options = replace(options, most_bytes=left)
+    found = await _changes(roots, git, checkout, commit, options)
+    lines += found.lines
+    parents = commit.fields[1].split()
     if len(parents) > 1:
         lines.append(f"[merge of {len(parents)} commits; the difference is that to the first]")
-    details = {**change.details, "commit": commit, "parents": parents}
-    return TextResult(body="\n".join((*lines, "", change.body)), details=details)
+    details = {"commit": commit.fields[0], "parents": parents, "files": found.changed, "next_skip": found.next_skip}
+    return answer(checkout, lines, details=details)
 
 
-async def _tag_lines(git: Git, checkout: Checkout, name: str) -> list[str]:
-    text = as_text(await git.output(checkout, "cat-file", "tag", name))
+async def _printed(git: Git, checkout: Checkout, revision: str, end: Sequence[str]) -> _Printed | None:
+    """Return what git prints of a commit; None if that is nothing.
+
+    Raises:
+        NotFound: the revision names no commit. GitRefused: git can't read it.
+    """
+    mark = token_hex(8)  # nothing in a repository can contain it
+    words = [*_SHOW, *PATCH, *prefixes(checkout), f"--format=tformat:{mark}{'%x00'.join(_FIELDS)}%x00", *end]
+    completed = await git.run(checkout, *words)
+    output = completed.stdout
+    tag, *commits = (output.head if output.dropped_bytes else output.head + output.tail).split(mark.encode())
+    if completed.ok and not tag and not commits and end[-1] != "--":
+        return None
+    if not completed.ok or len(commits) != 1 or tag[:4] not in (b"", b"tag "):
+        raise await _refused(git, checkout, revision, completed)
+    *fields, rest = commits[0].split(b"\0", len(_FIELDS))
+    return _Printed(as_text(tag), [as_text(field) for field in fields], rest, output.dropped_bytes)
+
+
+async def _refused(git: Git, checkout: Checkout, revision: str, completed: Completed) -> GitRefused:
+    await git.objects(checkout, revision)
+    await git.resolved(checkout, revision)
+    missing = "; this is a partial clone, and objects that it lacks are not fetched" if checkout.is_partial else ""
+    return GitRefused(f"git show: {failure_message(completed)}{missing}")
+
+
+async def _changes(roots: Roots, git: Git, checkout: Checkout, commit: _Printed, options: DiffOptions) -> Difference:
+    if options.is_summary:
+        start = commit.fields[1].split(" ")[0] or await _empty_tree(git, checkout)
+        sides = (start, commit.fields[0])
+        return await difference(roots, git, checkout, replace(options, sides=sides, commits=sides[1:]))
+    changes = read_changes(commit.rest.removeprefix(b"\0").removeprefix(b"\n"))
+    if changes is None:
+        raise GitRefused("git show printed something unknown")
+    return await shown(roots, git, checkout, changes[1], options, cut=commit.dropped_bytes)
+
+
+async def _empty_tree(git: Git, checkout: Checkout) -> str:
+    output = await git.output(checkout, "hash-object", "-t", "tree", "--stdin", stdin=b"")
+    return output.decode("ascii").strip()
+
+
+def _tag_lines(text: str) -> list[str]:
+    if not text:
+        return []
     head, _, message = text.partition("\n\n")
-    wanted = [line for line in head.split("\n") if line.startswith(("tag ", "tagger "))]
-    return [*map(single_line, wanted), *_message_lines(message), ""]
+    return [*map(single_line, head.split("\n")), *_message_lines(message), ""]
 
 
-def _commit_lines(fields: list[str]) -> list[str]:
+def _commit_lines(fields: Sequence[str]) -> list[str]:
     commit, parents, author, date, committer, committed, references, message = fields
     lines = [f"commit {commit}{f' ({references})' if references else ''}", f"author {author} {date}"]
     if (author, date) != (committer, committed):
@@ -84,35 +142,32 @@ async def show_file(roots: Roots, git: Git, checkout: Checkout, *, revision: str
     """Return a file as it was in a revision, from a line on; of a directory the names in it.
 
     Raises:
-        DeniedPath: the file is hidden. NotFound: it is not in that revision.
+        DeniedPath: the file is hidden. NotFound: it is not in that revision. GitRefused: git does not have its content.
     """
     refuse_hidden(roots, checkout, [name])
-    [commit] = await git.resolved(checkout, revision)
-    if name == ".":
-        return await _directory(git, checkout, f"{commit}^{{tree}}", "")
-    found = read_names(await git.output(checkout, "ls-tree", "-z", commit, "--", name))
-    entry = _ENTRY.fullmatch(found[0]) if found else None
+    found = await read_file_at(git, checkout, revision, name)
     path = f"{prefix(checkout)}{name}"
-    if entry is None:
-        await refuse_unknown(roots, git, checkout, [name], trees=[commit])
+    if found.entry is None:
+        await refuse_unknown(roots, git, checkout, [name], trees=[found.commit])
         raise NotFound(f"{path}: not in revision {revision}; git_log path={path!r} lists the commits that have it")
-    if entry[2] == b"commit":
-        return answer(checkout, [f"{path}: a submodule at {entry[3].decode('ascii')}"], details={"commit": commit})
-    if entry[2] == _TREE:
-        return await _directory(git, checkout, entry[3].decode("ascii"), f"{name}/")
-    content = await git.output(checkout, "cat-file", "blob", entry[3].decode("ascii"))
-    if entry[1] == _LINKED:
-        return answer(checkout, [f"{path}: a link to {quoted(content)}"], details={"commit": commit})
-    return _file(checkout, content, commit=commit, offset=offset, budget=git.answer_bytes)
+    if found.entry.mode == SUBMODULE:
+        return answer(checkout, [f"{path}: a submodule at {found.entry.object}"], details={"commit": found.commit})
+    if found.content is None:
+        why = "a partial clone leaves objects out; `git fetch` gets them" if checkout.is_partial else "it is damaged"
+        raise GitRefused(f"{path}: its content in {revision} is not in this repository; {why}")
+    if found.entry.mode == DIRECTORY:
+        entries = read_tree(found.content, object_bytes=len(found.commit) // 2)
+        return _directory(git, checkout, entries, "" if name == "." else f"{name}/")
+    if found.entry.mode == LINK:
+        return answer(checkout, [f"{path}: a link to {quoted(found.content)}"], details={"commit": found.commit})
+    return _file(checkout, found.content, commit=found.commit, offset=offset, budget=git.answer_bytes)
 
 
-async def _directory(git: Git, checkout: Checkout, tree: str, above: str) -> TextResult:
-    records = read_names(await git.output(checkout, "ls-tree", "-z", tree))
-    lines = []
-    for record in records:
-        entry = _ENTRY.fullmatch(record)
-        if entry is not None:
-            lines.append(quoted(path_of(checkout, above.encode() + entry[4])) + ("/" if entry[2] == _TREE else ""))
+def _directory(git: Git, checkout: Checkout, entries: Iterator[TreeEntry], above: str) -> TextResult:
+    before = above.encode("utf-8", "surrogateescape")
+    lines = [
+        quoted(path_of(checkout, before + entry.name)) + ("/" if entry.mode == DIRECTORY else "") for entry in entries
+    ]
     shown = fitting(map(cut_line, lines), git.answer_bytes)
     more = [f"[{len(lines) - len(shown)} more entries; name one of the directories]"] if len(shown) < len(lines) else []
     return answer(checkout, [*shown, *more], details={"entries": len(lines)})
@@ -129,62 +184,5 @@ def _file(checkout: Checkout, content: bytes, *, commit: str, offset: int, budge
     shown = fitting(map(cut_line, wanted), budget)
     rest = len(wanted) - len(shown)
     more = [f"[{rest} more lines; go on with offset={offset + len(shown)}]"] if rest else []
+    more += ["[a pointer of git-lfs; its content is not in git]"] if content.startswith(_LFS_POINTER) else []
     return answer(checkout, [*shown, *more], details={**details, "lines": len(lines)})
-
-
-@dataclass(frozen=True, slots=True)
-class BlameOptions:
-    """Which lines of which version are explained."""
-
-    commit: str
-    """Empty: the work tree."""
-    first: int
-    count: int
-    ignore_whitespace: bool
-
-
-async def blame(roots: Roots, git: Git, checkout: Checkout, name: str, options: BlameOptions) -> TextResult:
-    """Return who last changed each line.
-
-    Raises:
-        DeniedPath: the file is hidden. GitRefused: it has fewer lines, or is not in git.
-    """
-    refuse_hidden(roots, checkout, [name])
-    where = [options.commit] if options.commit else []
-    words = (
-        "--porcelain",
-        "--no-textconv",
-        "--no-ignore-revs-file",  # the empty value in FIXED_SETTINGS counts only after git has read the files before it
-        f"-L{options.first},+{options.count}",
-        *(("-w",) if options.ignore_whitespace else ()),
-    )
-    output = await git.output(checkout, "blame", *words, *where, "--", name)
-    found = [cut_line(line) for line in _blame_lines(output)]
-    shown = fitting(found, git.answer_bytes)
-    after = options.first + len(shown)
-    more = [f"[for more lines: start={after}]"] if len(shown) < len(found) or len(found) == options.count else []
-    return answer(checkout, [*shown, *more], details={"lines": len(shown)})
-
-
-def _blame_lines(output: bytes) -> Iterator[str]:
-    commits: dict[str, dict[str, str]] = {}
-    name, number = "", ""
-    for raw in output.removesuffix(b"\n").split(b"\n"):
-        line = as_text(raw)
-        if line.startswith("\t"):
-            facts = commits[name]
-            who = "not committed" if not name.strip("0") else facts.get("author", "")
-            yield single_line(f"{name[:10]} {facts.get('date', '')} {who} {number}: ") + line[1:]
-            continue
-        key, _, value = line.partition(" ")
-        if re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", key):
-            name, number = key, value.split(" ")[1]
-            commits.setdefault(name, {})
-        elif key == "author-time":
-            commits[name]["date"] = _day(value)
-        else:
-            commits[name].setdefault(key, value)
-
-
-def _day(seconds: str) -> str:
-    return datetime.fromtimestamp(int(seconds), tz=UTC).date().isoformat()

@@ -49,6 +49,11 @@ class Checkout:
         """The tier in which git ran; a confined thread is tier `landlock` (no namespaces)."""
         return "landlock" if self.confined_thread is not None and self.is_confined() else "none"
 
+    @property
+    def is_partial(self) -> bool:
+        """Whether this is a partial clone, which lacks objects that git would fetch; here nothing is fetched."""
+        return self.policy.is_partial
+
     def to_root(self, name: str) -> str:
         """Return the path, relative to the root, of a name in the work tree."""
         top = self.directory.place.relative

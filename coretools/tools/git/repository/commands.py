@@ -18,6 +18,7 @@ from coretools.process.run import Completed, RunOptions
 from coretools.process.runner import Runner
 from coretools.tools.answer_budget import content_bytes
 from coretools.tools.git.repository.checkout import Checkout
+from coretools.tools.git.repository.index_lock import index_lock
 from coretools.tools.git.repository.policy import FIXED_SETTINGS, PATTERN_FILES
 from coretools.tools.git.repository.porcelain import single_line
 from coretools.tools.git.repository.setup import PLAIN, GitSetup
@@ -70,6 +71,9 @@ _KEYS_STDIN = b"[coretools]\nstdin\n"
 
 _WITHHELD = Excerpt(b"failed; its message may quote configuration outside the roots and is withheld", b"", 0)
 
+_LOCKED = "index.lock': File exists"
+"""What git says when another process changes the index."""
+
 _COMMIT = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64}) commit [0-9]+")
 """How git describes a commit: object name, type and size."""
 
@@ -96,6 +100,11 @@ class Git:
         return content_bytes(self._limits)
 
     @property
+    def output_bytes(self) -> int:
+        """The bytes of output of one git process that are kept."""
+        return self._limits.git_output_bytes
+
+    @property
     def identity(self) -> Mapping[str, str]:
         """Author and committer as configured by the operator or the caller's token, as git's four variables."""
         return {**self._identity, **commit_author.caller_variables()}
@@ -115,9 +124,11 @@ class Git:
         """
         run_options = self._options(checkout, stdin=stdin, keep_bytes=keep_bytes)
         argv = ("git", *self._arguments, *checkout.policy.overrides, *options, *words)
-        return self._finished(
-            await self._confined.run(argv, cwd=checkout.directory, options=run_options), checkout, words[0]
-        )
+        completed = await self._confined.run(argv, cwd=checkout.directory, options=run_options)
+        if not completed.ok and _LOCKED in completed.stderr.text():
+            lock = await index_lock(checkout)
+            completed = replace(completed, stderr=Excerpt(f"the index is locked: {lock}".encode(), b"", 0))
+        return self._finished(completed, checkout, words[0])
 
     async def output(self, checkout: Checkout, *words: str, stdin: bytes | None = None) -> bytes:
         """Run a git command and return its complete standard output.

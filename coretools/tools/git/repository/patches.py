@@ -118,6 +118,8 @@ class _Section:
 def read_patch(data: bytes, *, prefix: bytes = b"") -> list[FilePatch]:
     """Parse a patch; `prefix` is what the options `--src-prefix=a/PREFIX` and `--dst-prefix=b/PREFIX` put before names.
 
+    Before an absolute prefix there are no letters.
+
     The last hunk may lack lines if `data` was cut.
 
     Raises:
@@ -169,7 +171,7 @@ def _names(header: Sequence[bytes], prefix: bytes) -> tuple[bytes | None, bytes 
     for line in header[1:]:
         for word, side in ((b"--- ", b"a/"), (b"+++ ", b"b/")):
             if line.startswith(word):
-                names[side] = _side(line.removeprefix(word).removesuffix(b"\t"), side + prefix)
+                names[side] = _side(line.removeprefix(word).removesuffix(b"\t"), _before(side, prefix))
         for word, side in (
             (b"rename from ", b"a/"),
             (b"copy from ", b"a/"),
@@ -195,12 +197,16 @@ def _side(text: bytes, before: bytes) -> bytes | None:
     return name.removeprefix(before)
 
 
+def _before(side: bytes, prefix: bytes) -> bytes:
+    return prefix if prefix.startswith(b"/") else side + prefix
+
+
 def _equal_name(text: bytes, prefix: bytes) -> bytes:
     """Return the name in `a/NAME b/NAME`: without other lines that name the file both sides are equal."""
     middle = len(text) // 2
     old, new = unquoted(text[:middle]), unquoted(text[middle + 1 :])
-    name = old.removeprefix(b"a/" + prefix)
-    if old != b"a/" + prefix + name or new != b"b/" + prefix + name:
+    name = old.removeprefix(_before(b"a/", prefix))
+    if old != _before(b"a/", prefix) + name or new != _before(b"b/", prefix) + name:
         raise GitRefused(f"git diff printed unknown names: {as_text(text)[:80]}")
     return name
 

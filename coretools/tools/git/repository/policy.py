@@ -152,6 +152,8 @@ class GitPolicy:
     its messages may quote them."""
     included_by: str = ""
     """What includes the first of them, for messages."""
+    is_partial: bool = False
+    """The repository is a partial clone: objects may be missing that git would fetch."""
 
 
 def git_policy(settings: Iterable[Setting], display_path: str) -> GitPolicy:
@@ -162,7 +164,9 @@ def git_policy(settings: Iterable[Setting], display_path: str) -> GitPolicy:
     """
     overrides: dict[str, str] = {}
     not_used: set[str] = set()
+    is_partial = False
     for setting in settings:
+        is_partial |= setting.key == "extensions.partialclone" or setting.variable in ("promisor", "partialclonefilter")
         if setting.section == "alias":
             continue  # an alias can't replace a built-in command, and only those are called
         override = _override(setting)
@@ -171,7 +175,8 @@ def git_policy(settings: Iterable[Setting], display_path: str) -> GitPolicy:
         if _is_reported(setting):
             not_used.add(setting.key)
     words = tuple(word for key, value in sorted(overrides.items()) for word in ("-c", f"{key}={value}"))
-    return GitPolicy(words, tuple(_shortened(key) for key in sorted(not_used)[:MAX_LISTED_KEYS]))
+    listed = tuple(_shortened(key) for key in sorted(not_used)[:MAX_LISTED_KEYS])
+    return GitPolicy(words, listed, is_partial=is_partial)
 
 
 def external_overrides(names: Iterable[str]) -> tuple[str, ...] | None:

@@ -76,6 +76,9 @@ class GitStatus:
     ahead: int
     behind: int
     entries: tuple[StatusEntry, ...]
+    has_distance: bool = True
+    """The upstream exists."""
+    stashes: int = 0
 
     @property
     def where(self) -> str:
@@ -109,6 +112,8 @@ def read_status(output: bytes) -> GitStatus:
         ahead=abs(int(ahead)),
         behind=abs(int(behind)),
         entries=tuple(sorted(entries, key=lambda entry: entry.path)),
+        has_distance="branch.ab" in headers or "branch.upstream" not in headers,
+        stashes=int(headers.get("stash", "0")),
     )
 
 
@@ -134,27 +139,47 @@ def read_records(output: bytes, fields: int) -> list[Sequence[bytes]]:
     return [parts[at : at + fields] for at in range(0, len(parts) - fields + 1, fields)]
 
 
-_RAW = re.compile(rb":[0-7]{6} [0-7]{6} [0-9a-f]+ [0-9a-f]+ ([ACDMRT])[0-9]*")
+_RAW = re.compile(rb":[0-7]{6} [0-7]{6} [0-9a-f]+ [0-9a-f]+ ([A-Z])[0-9]*")
 
 
-def read_raw(data: bytes) -> tuple[list[bytes], bytes] | None:
-    """Parse `git diff --raw -z --patch` into the changed names and the patch after them.
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One file of `git diff --raw -z`."""
+
+    letter: str
+    name: bytes
+    origin: bytes | None = None
+    """Where a renamed or copied file came from."""
+
+    @property
+    def word(self) -> str:
+        """What changed, as a word."""
+        return "conflict" if self.letter == "U" else STATES.get(self.letter, "changed")
+
+
+def read_changes(data: bytes, *, counts: bool = False) -> tuple[list[Change], bytes] | None:
+    """Parse `git diff --raw -z` with a patch, or with `counts` the lines of `--numstat`, into the files and the rest.
 
     Returns None if the two are not separate: for a file in conflict git mixes them.
     """
-    names: list[bytes] = []
+    changes: list[Change] = []
     rest = data
     while rest:
-        record, _, rest = rest.partition(b"\0")
+        record, _, after = rest.partition(b"\0")
         if not record:
-            return names, rest
+            return changes, after
         found = _RAW.fullmatch(record)
         if found is None:
+            return (changes, rest) if counts else None
+        if found[1] == b"U" and not counts:
             return None
+        names = []
         for _ in range(2 if found[1] in b"CR" else 1):
-            name, _, rest = rest.partition(b"\0")
+            name, _, after = after.partition(b"\0")
             names.append(name)
-    return names, b""
+        changes.append(Change(found[1].decode("ascii"), names[-1], names[0] if len(names) == 2 else None))
+        rest = after
+    return changes, b""
 
 
 def read_names(output: bytes) -> list[bytes]:

@@ -1,0 +1,59 @@
+"""Find the processes that use a file: those that have it open, and those of one program that run in a directory.
+
+Reads /proc. Processes of other users, and of other machines that share the file system, are not seen.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+MAX_PROCESSES = 20_000
+"""Most processes looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileUser:
+    """A process."""
+
+    pid: int
+    name: str
+    has_it_open: bool
+
+
+def file_users(identity: tuple[int, int], *, program: str, directory: str) -> list[FileUser]:
+    """Return the processes that have the file of this device and inode open, and those of `program` in `directory`."""
+    found = []
+    for pid in _pids():
+        name = _name(pid)
+        has_it_open = any(one == identity for one in _open_files(pid))
+        if has_it_open or (name.startswith(program) and _runs_in(pid, directory)):
+            found.append(FileUser(pid, name, has_it_open))
+    return found
+
+
+def _pids() -> list[int]:
+    return [int(entry) for entry in os.listdir("/proc") if entry.isdigit()][:MAX_PROCESSES]
+
+
+def _name(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def _open_files(pid: int) -> Iterator[tuple[int, int]]:
+    with suppress(OSError):
+        for entry in os.listdir(f"/proc/{pid}/fd"):
+            with suppress(OSError):
+                status = os.stat(f"/proc/{pid}/fd/{entry}")
+                yield status.st_dev, status.st_ino
+
+
+def _runs_in(pid: int, directory: str) -> bool:
+    try:
+        return f"{os.readlink(f'/proc/{pid}/cwd')}/".startswith(f"{directory}/")
+    except OSError:
+        return False

@@ -1,0 +1,107 @@
+"""Who last changed the lines of a file."""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from coretools.errors import InvalidArguments
+from coretools.roots.read import read_bytes
+from coretools.roots.root_set import Roots
+from coretools.tools.answer_budget import cut_line, fitting
+from coretools.tools.git.reading.revisions import commit_argument
+from coretools.tools.git.repository.checkout import Checkout, refuse_hidden
+from coretools.tools.git.repository.commands import Git, require_success
+from coretools.tools.git.repository.porcelain import as_text, single_line
+from coretools.tools.git.repository.results import TextResult, answer
+
+BLAME_LINES = 200
+"""Lines of a file that one call explains by default."""
+
+IGNORED_BYTES = 256 * 1024
+"""Largest list of ignored commits."""
+
+_COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlameOptions:
+    """Which lines of which version are explained, and which commits are passed over."""
+
+    name: str
+    revision: str = ""
+    """Empty: the work tree."""
+    first: int = 1
+    count: int = BLAME_LINES
+    ignore_whitespace: bool = False
+    ignored: Sequence[str] = ()
+    """Revisions whose changes are attributed to the commits before them."""
+    ignored_file: str = ""
+    """A file with more of them, as `git blame --ignore-revs-file` takes it."""
+
+
+async def blame(roots: Roots, git: Git, checkout: Checkout, options: BlameOptions) -> TextResult:
+    """Return who last changed each line.
+
+    Raises:
+        DeniedPath: a file is hidden. GitRefused: it has fewer lines, or is not in git. InvalidArguments: not a list of
+            commits.
+    """
+    refuse_hidden(roots, checkout, [options.name])
+    where = [await commit_argument(git, checkout, options.revision)] if options.revision else []
+    ignored = await _ignored(roots, git, checkout, options)
+    words = (
+        "--porcelain",
+        "--no-textconv",
+        "--no-ignore-revs-file",  # the empty value in FIXED_SETTINGS counts only after git has read the files before it
+        *(("--ignore-revs-file=/dev/stdin",) if ignored else ()),
+        f"-L{options.first},+{options.count}",
+        *(("-w",) if options.ignore_whitespace else ()),
+    )
+    completed = await git.run(checkout, "blame", *words, *where, "--", options.name, stdin=ignored or None)
+    if not completed.ok and options.revision:
+        await git.resolved(checkout, options.revision)
+    output = git.complete_output(require_success(completed, "blame"), "blame")
+    found = [cut_line(line) for line in _lines(output)]
+    shown = fitting(found, git.answer_bytes)
+    after = options.first + len(shown)
+    more = [f"[for more lines: start={after}]"] if len(shown) < len(found) or len(found) == options.count else []
+    return answer(checkout, [*shown, *more], details={"lines": len(shown)})
+
+
+async def _ignored(roots: Roots, git: Git, checkout: Checkout, options: BlameOptions) -> bytes:
+    """Return the list of ignored commits, one in a line. git gets it through a pipe, so it opens no file for it."""
+    commits = await git.resolved(checkout, *options.ignored)
+    if options.ignored_file:
+        # Read as `read_file` does: a hidden file is refused, and no line of another file can show in a message of git.
+        text = read_bytes(roots, options.ignored_file, limit_bytes=IGNORED_BYTES).data.decode("utf-8", "replace")
+        lines = [line.partition("#")[0].strip() for line in text.split("\n")]
+        for number, line in enumerate(lines, 1):
+            if line and not _COMMIT.fullmatch(line):
+                raise InvalidArguments(f"{options.ignored_file}: line {number} is not a full commit name")
+        commits += [line for line in lines if line]
+    return "".join(f"{commit}\n" for commit in commits).encode()
+
+
+def _lines(output: bytes) -> Iterator[str]:
+    commits: dict[str, dict[str, str]] = {}
+    name, number = "", ""
+    for raw in output.removesuffix(b"\n").split(b"\n"):
+        line = as_text(raw)
+        if line.startswith("\t"):
+            facts = commits[name]
+            who = "not committed" if not name.strip("0") else facts.get("author", "")
+            yield single_line(f"{name[:10]} {facts.get('date', '')} {who} {number}: ") + line[1:]
+            continue
+        key, _, value = line.partition(" ")
+        if re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", key):
+            name, number = key, value.split(" ")[1]
+            commits.setdefault(name, {})
+        elif key == "author-time":
+            commits[name]["date"] = _day(value)
+        else:
+            commits[name].setdefault(key, value)
+
+
+def _day(seconds: str) -> str:
+    return datetime.fromtimestamp(int(seconds), tz=UTC).date().isoformat()

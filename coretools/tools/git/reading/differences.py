@@ -1,0 +1,275 @@
+"""Differences, without the content of hidden files.
+
+git's exclusion patterns can't express the deny rules, and literal pathspecs, which keep a caller's text from being a
+pattern, disable them anyway. So the whole patch is read, and the part of each hidden file is left out. The present
+content of a file decides for both sides: committed content of a file that is not hidden now is available to everybody
+in git.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+
+from pydantic import PrivateAttr
+
+from coretools.errors import CoreError, GitRefused, InvalidArguments, TooLarge
+from coretools.operations.content import Result
+from coretools.roots.read import read_bytes
+from coretools.roots.root_set import Roots
+from coretools.tools.answer_budget import cut_line, fitting, fitting_values
+from coretools.tools.git.reading.history import refuse_unknown
+from coretools.tools.git.reading.patch_text import PatchOptions, PatchText, patch_text
+from coretools.tools.git.reading.revisions import range_argument, require_known
+from coretools.tools.git.repository.checkout import Checkout, hidden_reason, path_of, prefix, refuse_hidden
+from coretools.tools.git.repository.commands import Git
+from coretools.tools.git.repository.patches import PATCH, FilePatch, read_patch
+from coretools.tools.git.repository.porcelain import Change, as_text, quoted, read_changes, read_names
+from coretools.tools.git.repository.results import hidden_line, remarks
+
+ATTRIBUTES_BYTES = 256 * 1024
+"""Largest `.gitattributes` in which `linguist-generated` is looked for."""
+
+_GENERATED = "linguist-generated"
+_SAFE = ("--no-ext-diff", "--no-textconv", "--ignore-submodules=all", "--no-color", "--no-relative")
+_WORDS = ("--word-diff=porcelain", "--word-diff-regex=[^[:space:]]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiffOptions:
+    """What is compared, and how it is shown."""
+
+    sides: Sequence[str] = ()
+    """`--cached` and resolved revisions, as git gets them."""
+    commits: Sequence[str] = ()
+    """The commits among them."""
+    given: Sequence[str] = ()
+    """Those commits as the caller wrote them."""
+    names: Sequence[str] = ()
+    most_bytes: int
+    is_summary: bool = False
+    """Only the files, with the lines added and removed in each."""
+    by_name: bool = False
+    """Only the files."""
+    by_word: bool = False
+    skip: int = 0
+    """Hunks left out at the start."""
+
+
+async def compared(
+    git: Git, checkout: Checkout, options: DiffOptions, *, base: str, target: str, staged: bool
+) -> DiffOptions:
+    """Return the options for a comparison with `base`, from `base` to `target`, or of a range in `base`.
+
+    Raises:
+        InvalidArguments: they do not go together, or are no revisions. NotFound: see `commit_argument`.
+    """
+    others = sum(map(bool, (target, staged, ".." in base)))
+    if others > 1 or (target and not base):
+        raise InvalidArguments("base: target and staged go with one base, not with a range or each other")
+    wanted = [await range_argument(git, checkout, one) for one in (base, target) if one]
+    sides = ["--cached"] if staged else []
+    sides += [one.argument for one in wanted]
+    commits, given = (list(chain(*parts)) for parts in ((w.sides for w in wanted), (w.given for w in wanted)))
+    return replace(options, sides=sides, commits=commits, given=given)
+
+
+class DiffResult(Result):
+    """Changed files with their hunks."""
+
+    files: list[dict[str, object]]
+    next_skip: int
+    """The `skip` that continues; 0 at the end."""
+    _text: str = PrivateAttr("")
+    _facts: Mapping[str, object] = PrivateAttr({})
+
+    @classmethod
+    def of(cls, found: "Difference", checkout: Checkout) -> "DiffResult":
+        """Build the result with its text."""
+        not_used = {"not_used": list(checkout.policy.not_used)} if checkout.policy.not_used else {}
+        result = cls(files=found.files, next_skip=found.next_skip)
+        result._text = "\n".join((*found.lines, *remarks(checkout)))
+        result._facts = {"files": found.changed, **not_used, "tier": checkout.tier}
+        return result
+
+    def text(self) -> str:
+        """The patch; each hunk with its number and id."""
+        return self._text
+
+    def facts(self) -> dict[str, object]:
+        """The number of changed files, settings not used, and the tier in which git was confined."""
+        return dict(self._facts)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What is shown of a difference."""
+
+    lines: Sequence[str]
+    files: list[dict[str, object]] = field(default_factory=list)
+    next_skip: int = 0
+    changed: int = 0
+    """The number of all changed files."""
+
+
+async def diff(roots: Roots, git: Git, checkout: Checkout, options: DiffOptions) -> DiffResult:
+    """Return the patch hunk by hunk, or the changed files, as a result.
+
+    Raises:
+        The errors of `difference`.
+    """
+    found = await difference(roots, git, checkout, options)
+    return DiffResult.of(found, checkout)
+
+
+async def difference(roots: Roots, git: Git, checkout: Checkout, options: DiffOptions) -> Difference:
+    """Return the patch hunk by hunk, or the changed files.
+
+    Raises:
+        DeniedPath: a name is hidden. NotFound: a revision or name that matches nothing. TooLarge: too many files.
+    """
+    refuse_hidden(roots, checkout, options.names)
+    if options.is_summary or options.by_name:
+        found = await _listed(git, checkout, options)
+    else:
+        found = await _patch(roots, git, checkout, options)
+    if not found.changed:
+        await refuse_unknown(roots, git, checkout, options.names, trees=options.commits)
+    return found
+
+
+async def _patch(roots: Roots, git: Git, checkout: Checkout, options: DiffOptions) -> Difference:
+    words = ["diff", *PATCH, *prefixes(checkout), *(_WORDS if options.by_word else ())]
+    # An unstaged difference has one part for each file, so that its hunks can be staged.
+    words.append("--find-renames" if options.sides else "--no-renames")
+    end = (*options.sides, "--", *options.names)
+    completed = await git.run(checkout, *words, "--raw", "-z", *end)
+    output = (await require_known(git, checkout, completed, "diff", *options.given)).stdout
+    found = read_changes(output.head if output.dropped_bytes else output.head + output.tail)
+    if output.dropped_bytes and (found is None or not found[1]):
+        raise TooLarge(f"git diff printed more than {git.output_bytes} bytes; name paths, or use stat")
+    if found is None:  # a file is in conflict: git mixes names and patch
+        output = (await require_known(git, checkout, await git.run(checkout, *words, *end), "diff")).stdout
+        patch = output.head if output.dropped_bytes else output.head + output.tail
+        return await shown(roots, git, checkout, patch, options, cut=output.dropped_bytes)
+    changes, patch = found
+    part = await shown(roots, git, checkout, patch, options, cut=output.dropped_bytes)
+    return replace(part, changed=len({change.name for change in changes}))
+
+
+async def shown(
+    roots: Roots, git: Git, checkout: Checkout, patch: bytes, options: DiffOptions, *, cut: int = 0
+) -> Difference:
+    """Return what fits of a patch of git, without the files that are hidden.
+
+    `cut` is the number of bytes that are missing at its end.
+    """
+    before = prefix(checkout).encode("utf-8", "surrogateescape")
+    files = read_patch(patch, prefix=before)
+    if cut and len(files) > 1:
+        files.pop()
+    denied: dict[bytes, str] = {}
+    texts = PatchOptions(
+        budget=options.most_bytes,
+        skip=options.skip,
+        prefix=before,
+        named=frozenset(name.encode("utf-8", "surrogateescape") for name in options.names),
+        generated=await _generated(roots, git, checkout, files),
+        by_word=options.by_word,
+        is_single=len({file.name for file in files}) == 1 and not cut,
+    )
+    found = patch_text(_visible(roots, checkout, files, denied), texts)
+    lines = [*found.lines, *_way_to_the_rest(found, cut)]
+    if denied:
+        lines.append(hidden_line(checkout, "not shown", denied))
+    names = {file.name for file in files}
+    return Difference(lines or ["no differences"], found.files, found.next_skip, len(names))
+
+
+def _way_to_the_rest(found: PatchText, cut: int) -> Iterator[str]:
+    if found.next_skip:
+        yield f"[more hunks; go on with skip={found.next_skip}, name paths, or use stat to list the files]"
+    elif found.cut_lines:
+        yield "[for the rest use run_command with git diff, then read_run]"
+    if cut:
+        yield f"[the difference has {cut} more bytes; name paths, or use stat to list the files]"
+
+
+def _visible(
+    roots: Roots, checkout: Checkout, files: Sequence[FilePatch], denied: dict[bytes, str]
+) -> Iterator[FilePatch]:
+    """Yield the files that are not hidden under any of their names; collect the others with the reason."""
+    for file in files:
+        reasons = {name: reason for name in sorted(file.names) if (reason := hidden_reason(roots, checkout, name))}
+        denied.update(reasons)
+        if not reasons:
+            yield file
+
+
+async def _generated(roots: Roots, git: Git, checkout: Checkout, files: Sequence[FilePatch]) -> frozenset[bytes]:
+    """Return the names with the attribute `linguist-generated`; git is asked only if the top of the tree uses it."""
+    try:
+        text = read_bytes(roots, f"{checkout.directory.path}/.gitattributes", limit_bytes=ATTRIBUTES_BYTES).data
+    except CoreError:
+        return frozenset()
+    if not files or _GENERATED.encode() not in text:
+        return frozenset()
+    names = b"".join(sorted({file.name + b"\0" for file in files}))
+    output = await git.output(checkout, "check-attr", "-z", "--stdin", _GENERATED, stdin=names)
+    fields = output.split(b"\0")
+    return frozenset(name for name, value in zip(fields[::3], fields[2::3], strict=False) if value in (b"set", b"true"))
+
+
+async def _listed(git: Git, checkout: Checkout, options: DiffOptions) -> Difference:
+    """Return the files that fit, and the totals."""
+    counts = ["--numstat"] if options.is_summary else []
+    words = ("diff", *_SAFE, "--raw", *counts, "-z", "--no-renames", *options.sides, "--", *options.names)
+    completed = await require_known(git, checkout, await git.run(checkout, *words), "diff", *options.given)
+    found = read_changes(git.complete_output(completed, "diff"), counts=True)
+    if found is None:
+        raise GitRefused("git diff printed something unknown")
+    changes = {change.name: change for change in found[0]}
+    numbers = _numbers(found[1])
+    lines = [cut_line(f"{quoted(path_of(checkout, name))} | {_counted(changes[name], numbers)}") for name in changes]
+    records = [_listed_record(checkout, change, numbers) for change in changes.values()]
+    texts, values = fitting(lines, options.most_bytes), fitting_values(records, options.most_bytes)
+    count = min(len(texts), len(values))
+    texts = texts[:count] + ([f"[{len(lines) - count} more files; name paths]"] if count < len(lines) else [])
+    texts.append(_totals(len(lines), numbers if counts else None) if lines else "no differences")
+    return Difference(texts, values[:count], 0, len(lines))
+
+
+def _numbers(output: bytes) -> dict[bytes, tuple[int, int] | None]:
+    """Parse `--numstat -z`: lines added and removed by name; None for binary files."""
+    rows = [row.split(b"\t", 2) for row in read_names(output)]
+    return {name: None if more == b"-" else (int(more), int(less)) for more, less, name in rows}
+
+
+def _totals(files: int, numbers: Mapping[bytes, tuple[int, int] | None] | None) -> str:
+    if numbers is None:
+        return f"{files} files changed"
+    added, removed = (sum(pair[side] for pair in numbers.values() if pair) for side in (0, 1))
+    return f"{files} files changed, +{added} -{removed} lines"
+
+
+def _counted(change: Change, numbers: Mapping[bytes, tuple[int, int] | None]) -> str:
+    if change.name not in numbers:
+        return change.word
+    pair = numbers[change.name]
+    return "binary" if pair is None else f"+{pair[0]} -{pair[1]}"
+
+
+def _listed_record(
+    checkout: Checkout, change: Change, numbers: Mapping[bytes, tuple[int, int] | None]
+) -> dict[str, object]:
+    record: dict[str, object] = {"path": as_text(path_of(checkout, change.name)), "change": change.word}
+    if change.name in numbers:
+        pair = numbers[change.name]
+        record |= {"binary": True} if pair is None else {"added": pair[0], "removed": pair[1]}
+    return record
+
+
+def prefixes(checkout: Checkout) -> tuple[str, str]:
+    """Return options that make git print paths as all other tools do."""
+    before = prefix(checkout)
+    letters = ("", "") if before.startswith("/") else ("a/", "b/")
+    return f"--src-prefix={letters[0]}{before}", f"--dst-prefix={letters[1]}{before}"

@@ -1,0 +1,128 @@
+"""The status of a work tree: branch, changed paths, an unfinished operation and how to end it, the index lock."""
+
+from collections.abc import Sequence
+
+from pydantic import PrivateAttr
+
+from coretools.operations.content import Result
+from coretools.roots import directory_access
+from coretools.tools.answer_budget import fitting, fitting_values
+from coretools.tools.git.repository.checkout import Checkout, path_of
+from coretools.tools.git.repository.porcelain import GitStatus, StatusEntry, as_text, quoted, single_line
+from coretools.tools.git.repository.results import remarks
+
+STATUS = (
+    *("status", "--porcelain=v2", "--branch", "--show-stash", "-z", "--untracked-files=normal"),
+    *("--ignore-submodules=all", "--ahead-behind", "--find-renames"),
+)
+
+_ENDS = {
+    "merge": "git_continue action='continue', or action='abort'",
+    "rebase": "git_continue action='continue', 'skip' or 'abort'",
+    "cherry-pick": "git_continue action='continue', 'skip' or 'abort'",
+    "revert": "git_continue action='continue', 'skip' or 'abort'",
+    "cherry-pick or revert": "git_continue action='continue', 'skip' or 'abort'",
+    "bisect": "run_command git bisect reset",
+}
+"""The calls that end an operation, once its conflicts are resolved."""
+
+_OF_A_MAILBOX = "run_command git am --abort, or git rebase --abort"
+
+
+class StatusResult(Result):
+    """Branch and changes of a work tree."""
+
+    branch: str
+    head: str
+    upstream: str
+    ahead: int
+    behind: int
+    clean: bool
+    entries: list[dict[str, str]]
+    omitted: int
+    stashes: int
+    operation: str
+    """The unfinished operation, or ""."""
+    end_with: str
+    """The calls that end it."""
+    lock: str
+    """The lock of the index with its age and owner, or ""."""
+    not_used: list[str]
+    _text: str = PrivateAttr("")
+    _tier: str = PrivateAttr("none")
+
+    @classmethod
+    def of(cls, status: GitStatus, checkout: Checkout, *, budget: int, lock: str) -> "StatusResult":
+        """Build the result with the entries that fit into `budget` bytes, as text and as structured content."""
+        shown = fitting((_short(entry, checkout) for entry in status.entries), budget)
+        fields = fitting_values((_fields(entry, checkout) for entry in status.entries), budget)
+        kept = status.entries[: min(len(shown), len(fields))]
+        result = cls(
+            branch=status.branch,
+            head=status.head,
+            upstream=status.upstream,
+            ahead=status.ahead,
+            behind=status.behind,
+            clean=not status.entries,
+            entries=fields[: len(kept)],
+            omitted=len(status.entries) - len(kept),
+            stashes=status.stashes,
+            operation=checkout.in_progress,
+            end_with=_end(checkout),
+            lock=lock,
+            not_used=list(checkout.policy.not_used),
+        )
+        result._text = "\n".join((*_lines(status, checkout, result, shown[: len(kept)]), *remarks(checkout)))
+        result._tier = checkout.tier
+        return result
+
+    def text(self) -> str:
+        """Format the status like `git status --short --branch`."""
+        return self._text
+
+    def facts(self) -> dict[str, object]:
+        """Tier in which git was confined."""
+        return {"tier": self._tier}
+
+
+def _lines(status: GitStatus, checkout: Checkout, result: StatusResult, entries: Sequence[str]) -> list[str]:
+    lines = [_where(status, checkout), *entries]
+    if not status.entries:
+        lines.append("clean: nothing to commit")
+    if result.omitted:
+        lines.append(
+            f"[{result.omitted} more entries; run_command with git status --short PATH lists those of a directory]"
+        )
+    if result.operation:
+        has_conflict = any(entry.in_conflict for entry in status.entries)
+        first = "resolve the conflicts (git_conflicts shows them), git_add them, then " if has_conflict else ""
+        lines.append(f"[{result.operation} in progress: {first}{result.end_with}]")
+    if result.lock:
+        lines.append(f"[the index is locked: {result.lock}]")
+    return lines
+
+
+def _end(checkout: Checkout) -> str:
+    if checkout.in_progress == "rebase" and directory_access.entry_kind(checkout.git_handle, "rebase-apply"):
+        return _OF_A_MAILBOX
+    return _ENDS.get(checkout.in_progress, "")
+
+
+def _where(status: GitStatus, checkout: Checkout) -> str:
+    following = ""
+    if status.upstream:
+        distance = f"ahead {status.ahead}, behind {status.behind}" if status.has_distance else "which is gone"
+        following = f", upstream {status.upstream}, {distance}"
+    waiting = f", {checkout.in_progress} in progress" if checkout.in_progress else ""
+    stashes = f", {status.stashes} stashed" if status.stashes else ""
+    return single_line(f"{status.where}{following}{waiting}{stashes}")
+
+
+def _fields(entry: StatusEntry, checkout: Checkout) -> dict[str, str]:
+    fields = {"path": as_text(path_of(checkout, entry.path)), "staged": entry.staged, "unstaged": entry.unstaged}
+    return fields if entry.origin is None else {**fields, "from": as_text(path_of(checkout, entry.origin))}
+
+
+def _short(entry: StatusEntry, checkout: Checkout) -> str:
+    source = "" if entry.origin is None else f"{quoted(path_of(checkout, entry.origin))} -> "
+    return f"{entry.letters.replace('.', ' ')} {source}{quoted(path_of(checkout, entry.path))}"
