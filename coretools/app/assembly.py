@@ -44,7 +44,8 @@ from coretools.tools.failure_explanations import NetworkPolicy
 from coretools.tools.filesystem.tools import FilesystemTools, large_read_slots
 from coretools.tools.git.change_tools import GitChangeTools
 from coretools.tools.git.extra_tools import GitExtraTools
-from coretools.tools.git.repository.setup import GitSetup
+from coretools.tools.git.repository.grants import record_grants
+from coretools.tools.git.repository.setup import SIGNING_VARIABLES, GitSetup
 from coretools.tools.git.tools import GitTools
 from coretools.tools.search.tools import SearchTools
 from coretools.tools.tier_restrictions import TierRestrictions
@@ -214,6 +215,7 @@ class _Resources:
     runner: Runner
     redactor: Redactor | None
     user_git: UserGit
+    signing_environment: dict[str, str]
     shared: SharedResources
     exit_stack: ExitStack
 
@@ -278,6 +280,7 @@ def _open_resources(
         runner=runner,
         redactor=redactor,
         user_git=user_git,
+        signing_environment={name: environment[name] for name in SIGNING_VARIABLES if name in environment},
         shared=shared,
         exit_stack=exit_stack,
     )
@@ -313,7 +316,12 @@ def _own_registry(resources: _Resources, settings: Settings, runs: JobTable) -> 
     registry.context("ci", summary="build, test and restore a project by its own build system")
     registry.add_set("filesystem", FilesystemTools(roots, limits, large_reads=resources.shared.large_reads))
     registry.add_set("search", SearchTools(roots, runner, limits, confined_threads=confined_threads))
-    setup = GitSetup(user_git=resources.user_git, trailer=settings.policy.git.trailer)
+    setup = GitSetup(
+        user_git=resources.user_git,
+        grants=record_grants(settings.policy.git_grants, roots, resources.user_git),
+        trailer=settings.policy.git.trailer,
+        signing_environment=resources.signing_environment,
+    )
     git = GitTools(roots, runner, limits, confined_threads=confined_threads, setup=setup)
     for tool_set in (git, GitChangeTools(git.repositories), GitExtraTools(git.repositories)):
         registry.add_set("git", tool_set, context=("git",))

@@ -15,6 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from coretools.errors import GitRefused
+from coretools.roots.directory_access import translate_errors
 from coretools.roots.git_config import NotWritable, Setting, parse, serialize
 
 IN_VIEW = "/.git-user"
@@ -95,6 +96,31 @@ class UserGit:
     def attributes(self) -> str:
         """The user's attributes, for `core.attributesFile`."""
         return f"{self.directory}/attributes" if self.has_attributes else os.devnull
+
+    def add_programs(self, name: str, programs: Mapping[str, str]) -> str:
+        """Write programs, by name, to a new subdirectory, where commands can start them; return its path.
+
+        Raises:
+            OSError: they can't be written.
+        """
+        directory = f"{self.directory}/{name}"
+        os.mkdir(directory, 0o700)
+        for program, text in programs.items():
+            path = Path(directory, program)
+            path.write_text(text, encoding="utf-8", errors="surrogateescape")
+            path.chmod(0o700)
+        return directory
+
+    def public_key_file(self, key: str) -> str:
+        """Write a public key to a file of its own; return its path.
+
+        Raises:
+            InputOutput: it can't be written.
+        """
+        path = Path(self.directory, f"{sha256(key.encode()).hexdigest()[:16]}.pub")
+        with translate_errors("the file of the public key"):
+            path.write_text(f"{key}\n", encoding="utf-8")
+        return str(path)
 
 
 NO_USER_GIT = UserGit()

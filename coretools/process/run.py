@@ -21,6 +21,8 @@ class RunOptions:
     """The shell line that the argv makes a shell run: judged and shown in place of it."""
     variables: tuple[str, ...] = ()
     """Names in `environment` that the caller chose; one that may start another program counts as code."""
+    is_granted: bool = False
+    """The operator granted this command by other means: the command policy is not asked."""
     is_confirmed: bool = False
     """A person confirmed this command; needed where the policy says `ask`."""
     timeout_seconds: float | None = None

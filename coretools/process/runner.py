@@ -164,7 +164,7 @@ class Runner:
 
     async def _check(self, argv: tuple[str, ...], options: RunOptions) -> None:
         check_argv(argv, options.environment)
-        if options.is_command and self._programs is not None:
+        if options.is_command and not options.is_granted and self._programs is not None:
             await require(self._programs, argv, options, environment=self._environment)
         level = logging.INFO if options.is_command else logging.DEBUG
         if logger.isEnabledFor(level):

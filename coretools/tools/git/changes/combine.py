@@ -15,6 +15,7 @@ from coretools.roots import directory_access
 from coretools.roots.root_set import Roots
 from coretools.tools.git.changes.commit import MESSAGE_BYTES, identity
 from coretools.tools.git.changes.operation_state import Operation, operation_in_progress
+from coretools.tools.git.changes.signing import sign_head
 from coretools.tools.git.changes.work_tree import Position, born, changed_names, conflicted, require_writable_names
 from coretools.tools.git.reading.history import HEADS
 from coretools.tools.git.repository.checkout import Checkout, display_paths
@@ -214,6 +215,7 @@ async def _commit_resolution(git: Git, checkout: Checkout, operation: Operation,
     options = await identity(git, checkout)
     stdin = git.setup.with_trailer(message).encode() if message.strip() else None
     require_success(await git.run(checkout, *_COMMIT, *words, options=options, stdin=stdin), "commit")
+    await sign_head(git, checkout, before=None)
 
 
 async def _resolution_words(git: Git, checkout: Checkout, operation: Operation, *, has_message: bool) -> list[str]:

@@ -11,6 +11,8 @@ from coretools.config.commit_author import read_author
 from coretools.errors import BadSetting, GitRefused, InvalidArguments, NotFound
 from coretools.roots.read import kind_at
 from coretools.roots.root_set import Roots
+from coretools.tools.git.changes.signing import sign_head
+from coretools.tools.git.reading.history import head
 from coretools.tools.git.repository.checkout import (
     Checkout,
     display_paths,
@@ -72,14 +74,16 @@ async def commit(git: Git, checkout: Checkout, options: CommitOptions) -> TextRe
     options = replace(options, message=await _message(git, checkout, options))
     words = await _words(git, checkout, options)
     before = (await git.resolved(checkout, "HEAD"))[0] if options.amend else ""
+    head_before = await _head_before(git, checkout, before)
     settings = (*_FULL_NAME, *await identity(git, checkout))
     completed = await git.run(checkout, *_COMMIT, *words, options=settings, stdin=options.message.encode())
     if not completed.ok and not options.amend:
         await _explain_failure(git, checkout)
     made = _parse_commit(require_success(completed, "commit").stdout.text())
-    where = single_line(made.branch) if made.branch else "detached HEAD"
+    if signed := await sign_head(git, checkout, before=head_before):
+        made = replace(made, commit=signed)
     undo = "" if made.is_first else f"Undo: git reset --soft {before or f'{made.commit[:10]}~1'}"
-    lines = [f"committed {made.commit[:10]} on {where}: {single_line(made.summary)}", made.changes, undo]
+    lines = [f"{'committed and signed' if signed else 'committed'} {made.text}", made.changes, undo]
     details = {"commit": made.commit, "branch": made.branch}
     return answer(checkout, filter(None, lines), details=details, hooks=True)
 
@@ -98,6 +102,11 @@ async def _words(git: Git, checkout: Checkout, options: CommitOptions) -> list[s
         except BadSetting as error:
             raise InvalidArguments(str(error)) from error
     return words
+
+
+async def _head_before(git: Git, checkout: Checkout, amended: str) -> str:
+    """Return the commit that HEAD names before a signed one, or "" before the first."""
+    return amended or ((await head(git, checkout))[1] if checkout.grants.signing else "")
 
 
 async def _message(git: Git, checkout: Checkout, options: CommitOptions) -> str:
@@ -147,6 +156,12 @@ class _CreatedCommit:
     summary: str
     changes: str
     is_first: bool
+
+    @property
+    def text(self) -> str:
+        """Its name, branch and summary."""
+        where = single_line(self.branch) if self.branch else "detached HEAD"
+        return f"{self.commit[:10]} on {where}: {single_line(self.summary)}"
 
 
 def _parse_commit(output: str) -> _CreatedCommit:
@@ -284,6 +299,7 @@ async def refuse_filtered(git: Git, checkout: Checkout, names: Sequence[bytes]) 
         return
     known = {key.removeprefix("filter.").rpartition(".")[0] for key in await git.settings(checkout, _FILTERS)}
     known |= git.user_git.filters.keys()
+    known -= checkout.grants.filters
     filtered = [name for name, driver in wanted.items() if driver in known]
     if filtered:
         drivers = ", ".join(sorted({wanted[name] for name in filtered}))

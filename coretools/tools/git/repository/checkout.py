@@ -14,6 +14,7 @@ from coretools.roots.path_text import check_path
 from coretools.roots.read import kind_at
 from coretools.roots.root import Directory, join_path
 from coretools.roots.root_set import Roots, hidden_error
+from coretools.tools.git.repository.grants import RepositoryGrants
 from coretools.tools.git.repository.policy import GitPolicy
 from coretools.tools.git.repository.porcelain import quoted
 
@@ -41,6 +42,8 @@ class Checkout:
     policy: GitPolicy
     hooks: tuple[str, ...]
     """Installed hooks. They never run here; they are listed only before a change."""
+    grants: RepositoryGrants
+    """What the operator lets git run here."""
     in_progress: str
     """The unfinished operation ("merge", "rebase", ...); usually empty."""
 

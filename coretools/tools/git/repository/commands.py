@@ -18,6 +18,7 @@ from coretools.process.run import Completed, RunOptions
 from coretools.process.runner import Runner
 from coretools.tools.answer_budget import content_bytes
 from coretools.tools.git.repository.checkout import Checkout
+from coretools.tools.git.repository.granted_run import run_granted, starts_granted_program
 from coretools.tools.git.repository.index_lock import index_lock
 from coretools.tools.git.repository.policy import FIXED_SETTINGS, PATTERN_FILES
 from coretools.tools.git.repository.porcelain import single_line
@@ -84,6 +85,8 @@ class Git:
     """Runs git; every call ends at the deadline of the limits."""
 
     def __init__(self, runner: Runner, confined: ConfinedRunner, limits: Limits, setup: GitSetup = PLAIN) -> None:
+        self.runner = runner
+        self.tool_path = runner.tool_path
         self._confined = confined
         self.setup = setup
         self.user_git = setup.user_git
@@ -124,7 +127,10 @@ class Git:
         """
         run_options = self._options(checkout, stdin=stdin, keep_bytes=keep_bytes)
         argv = ("git", *self._arguments, *checkout.policy.overrides, *options, *words)
-        completed = await self._confined.run(argv, cwd=checkout.directory, options=run_options)
+        if starts_granted_program(checkout.grants, words[0]):
+            completed = await run_granted(self.runner, checkout, checkout.grants, argv, run_options)
+        else:
+            completed = await self._confined.run(argv, cwd=checkout.directory, options=run_options)
         if not completed.ok and _LOCKED in completed.stderr.text():
             lock = await index_lock(checkout)
             completed = replace(completed, stderr=Excerpt(f"the index is locked: {lock}".encode(), b"", 0))
@@ -214,13 +220,14 @@ class Git:
             found.append((match[1].decode("ascii"), match[2].decode("ascii")))
         return found
 
-    async def settings(self, checkout: Checkout, pattern: str) -> dict[str, str]:
+    async def settings(self, checkout: Checkout, pattern: str, *, only_user: bool = False) -> dict[str, str]:
         """Return settings whose key matches, as git reads them: the user's, then those of the repository.
 
         Raises:
             GitRefused: git can't read its configuration.
         """
-        argv = ("git", "--no-pager", "config", "--includes", "-z", "--get-regexp", pattern)  # without our own settings
+        scope = ("--global",) if only_user else ()
+        argv = ("git", "--no-pager", "config", *scope, "--includes", "-z", "--get-regexp", pattern)  # no `-c` of ours
         completed = await self._confined.run(argv, cwd=checkout.directory, options=self._options(checkout))
         completed = self._finished(completed, checkout, "config")
         if completed.exit_code == 1:  # git-config(1): no key matches

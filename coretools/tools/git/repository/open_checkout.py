@@ -23,7 +23,6 @@ from coretools.confinement.landlock import (
     WRITE_FILE,
     Rule,
 )
-from coretools.confinement.user_git import NO_USER_GIT, UserGit
 from coretools.errors import NotFound, ReadOnly
 from coretools.process.confined_runner import ConfinedRunner
 from coretools.roots import directory_access
@@ -41,6 +40,8 @@ from coretools.tools.git.repository.git_directory import (
     read_pointer,
     unusable,
 )
+from coretools.tools.git.repository.grants import NO_GRANTS, RepositoryGrants
+from coretools.tools.git.repository.setup import PLAIN, GitSetup
 
 # Landlock rules for one checkout: what git may access, given as the examined handles and not as paths.
 #
@@ -134,9 +135,10 @@ _IN_PROGRESS = {
 class Checkouts:
     """Opens work trees beneath the roots, and remembers the policy of each repository."""
 
-    def __init__(self, roots: Roots, confined: ConfinedRunner, user_git: UserGit = NO_USER_GIT) -> None:
+    def __init__(self, roots: Roots, confined: ConfinedRunner, setup: GitSetup = PLAIN) -> None:
         self._roots = roots
-        self._user_rules: list[Rule] = [(user_git.directory, READ)] if user_git.directory else []
+        self._grants = setup.grants
+        self._user_rules: list[Rule] = [(setup.user_git.directory, READ)] if setup.user_git.directory else []
         self._confined = confined
         self._configurations = GitConfigurations(roots)
 
@@ -186,10 +188,16 @@ class Checkouts:
                 git_path=own.path,
                 common_path=common.path,
                 policy=policy,
+                grants=self._granted(directory, own, common),
                 hooks=_hooks(common, shared) if access is not Access.READ else (),
                 in_progress=next((word for name, word in _IN_PROGRESS.items() if name in entries), ""),
             )
             yield checkout
+
+    def _granted(self, directory: Directory, own: GitDirectory, common: GitDirectory) -> RepositoryGrants:
+        """Return the grants of the root if this is its own repository, not a nested one or a linked work tree."""
+        is_own = own is common and own.path == f"{directory.path}/.git"
+        return self._grants.get(directory.path, NO_GRANTS) if is_own else NO_GRANTS
 
     @contextmanager
     def _work_tree(self, repository: str) -> Iterator[Directory]:

@@ -20,6 +20,7 @@ from coretools.roots.root_set import Roots
 from coretools.tools.git.repository.checkout import Checkout
 from coretools.tools.git.repository.commands import Git
 from coretools.tools.git.repository.git_directory import unusable
+from coretools.tools.git.repository.grants import NO_GRANTS, require_unchanged
 from coretools.tools.git.repository.open_checkout import Access, Checkouts, file_rules
 from coretools.tools.git.repository.policy import external_overrides
 from coretools.tools.git.repository.setup import PLAIN, GitSetup
@@ -59,7 +60,7 @@ class Repositories:
         self.roots = roots
         self._confined = ConfinedRunner(runner, confined_threads)
         self.git = Git(runner, self._confined, limits, setup)
-        self._checkouts = Checkouts(roots, self._confined, setup.user_git)
+        self._checkouts = Checkouts(roots, self._confined, setup)
         self._threads = CapacityLimiter(limits.threads)
 
     @asynccontextmanager
@@ -68,7 +69,24 @@ class Repositories:
         with ExitStack() as stack:
             opening = self._checkouts.opened(repository, access=access)
             checkout = await to_thread.run_sync(stack.enter_context, opening, limiter=self._threads)
+            if checkout.grants is not NO_GRANTS:
+                checkout = await to_thread.run_sync(_with_grants, self.roots, checkout, access, limiter=self._threads)
             yield await _with_external_includes(self.git, self._confined, checkout, self._threads)
+
+
+def _with_grants(roots: Roots, checkout: Checkout, access: Access) -> Checkout:
+    """Return the checkout with reports without what was granted.
+
+    Raises:
+        GitRefused: a hook is not the one that was granted any more.
+    """
+    grants = checkout.grants
+    if access is not Access.READ:
+        overridden = (word.partition("=")[0] for word in checkout.policy.overrides[1::2])
+        require_unchanged(roots, checkout.directory.path, grants, overridden)
+    not_used = tuple(key for key in checkout.policy.not_used if not grants.covers(key))
+    hooks = tuple(name for name in checkout.hooks if name not in grants.hooks)
+    return replace(checkout, hooks=hooks, policy=replace(checkout.policy, not_used=not_used))
 
 
 async def _with_external_includes(

@@ -1,9 +1,11 @@
 """What the git tools are given by the user and the operator: configuration, trailer, grants."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from coretools.confinement.user_git import NO_USER_GIT, UserGit
+from coretools.tools.git.repository.grants import RepositoryGrants
 
 _TRAILER = re.compile(r"[A-Za-z0-9-]+: \S")
 
@@ -13,6 +15,10 @@ class GitSetup:
     """Settings of the git tools that do not come from a repository."""
 
     user_git: UserGit = NO_USER_GIT
+    grants: Mapping[str, RepositoryGrants] = field(default_factory=dict)
+    """By the path of the root."""
+    signing_environment: dict[str, str] = field(default_factory=dict)
+    """Where signing programs find keys and agents of the server's user."""
     trailer: str = ""
     """Added to the message of each commit that a tool makes; empty: nothing."""
 
@@ -26,6 +32,9 @@ class GitSetup:
             return f"{message.rstrip()}\n\n{self.trailer}\n"
         return message if self.trailer in lines else f"{message.rstrip()}\n{self.trailer}\n"
 
+
+SIGNING_VARIABLES = ("HOME", "GNUPGHOME", "SSH_AUTH_SOCK", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
+"""Variables of the server that signing programs get, and no command."""
 
 PLAIN = GitSetup()
 """Without any configuration of a user."""
