@@ -169,20 +169,19 @@ def _stand_in(name: str, path: str) -> str:
     return _STAND_IN.format(hook=f"[ ! -x {quote(path)} ] || {quote(path)}", refused=REFUSED, name=name)
 
 
-def _definitions(grants: GitGrants, settings: Sequence[Setting], user_git: UserGit) -> Iterable[tuple[str, str]]:
+def _definitions(grants: GitGrants, settings: Sequence[Setting], user_git: UserGit) -> list[tuple[str, str]]:
     """Return the settings of granted filters and drivers: the user's, else the repository's as it is now."""
     own = {one.key: one.value or "" for one in settings}
+    keys = [f"merge.{name}.{key}" for name in grants.merge_drivers for key in _DRIVER_KEYS]
+    found = [(key, own.get(key, "")) for key in keys]
     for name in grants.filters:
-        user = user_git.filters.get(name) or ({} if _is_defined(own, "filter", name) or name != "lfs" else _LFS)
-        for key in _FILTER_KEYS:
-            value = user.get(key, "") if user else own.get(f"filter.{name}.{key}", "")
-            if value:  # an empty `process` would keep git from starting `clean`
-                yield f"filter.{name}.{key}", value
-    for name in grants.merge_drivers:
-        for key in _DRIVER_KEYS:
-            if command := own.get(f"merge.{name}.{key}"):
-                yield f"merge.{name}.{key}", command
+        found += _filter_definition(name, own, user_git)
+    # An empty `process` would keep git from starting `clean`.
+    return [(key, value) for key, value in found if value]
 
 
-def _is_defined(own: Mapping[str, str], section: str, name: str) -> bool:
-    return any(key.startswith(f"{section}.{name}.") for key in own)
+def _filter_definition(name: str, own: Mapping[str, str], user_git: UserGit) -> list[tuple[str, str]]:
+    repository = {key: own.get(f"filter.{name}.{key}", "") for key in _FILTER_KEYS}
+    usual = _LFS if name == "lfs" and not any(repository.values()) else repository
+    chosen = user_git.filters.get(name, usual)
+    return [(f"filter.{name}.{key}", chosen.get(key, "")) for key in _FILTER_KEYS]

@@ -178,7 +178,7 @@ class Checkouts:
                 rules += write_rules(own, entries, common, shared, stack)
             if access is Access.WORK_TREE:
                 rules += [(directory.fd, _WORK_TREE), (own.handle, _TREE)]
-            checkout = Checkout(
+            yield Checkout(
                 directory=directory,
                 rules=tuple(rules),
                 confined_thread=None if policy.external_includes else self._confined.confined_thread("git", rules),
@@ -192,7 +192,6 @@ class Checkouts:
                 hooks=_hooks(common, shared) if access is not Access.READ else (),
                 in_progress=next((word for name, word in _IN_PROGRESS.items() if name in entries), ""),
             )
-            yield checkout
 
     def _granted(self, directory: Directory, own: GitDirectory, common: GitDirectory) -> RepositoryGrants:
         """Return the grants of the root if this is its own repository, not a nested one or a linked work tree."""
