@@ -12,6 +12,7 @@
     coretools policy check [FILE]          check the operator's policy file
     coretools token create|list|revoke     manage the bearer tokens of an HTTP server
     coretools mcp list|tools|call|...      use the MCP servers that are configured on this machine
+    coretools run SCRIPT                   run the steps of a script: calls of tools, with assertions
     coretools completion bash|zsh|fish     print a shell's completion script
 
 Exit codes: 0 success; 1 what was run failed (a test, a command); 64 wrong arguments or unknown tool; 65 the data is not
@@ -58,7 +59,7 @@ _HINT = "See `coretools WORDS --help` for a command, and `coretools call --help`
 COMPLETE = "__complete"
 """Called by the scripts of `coretools completion`; not shown in help."""
 
-BUILT_IN = ("call", "tools", "docs", "serve", "doctor", "init", "policy", "token", "mcp", "repl", "completion")
+BUILT_IN = ("call", "tools", "docs", "serve", "doctor", "init", "policy", "token", "mcp", "run", "repl", "completion")
 """First words that are coretools' own. A command with such a route can be run only in the REPL."""
 
 
@@ -77,8 +78,8 @@ def _main(words: list[str]) -> int:
     own, rest = split_options(words, option_names(global_parser()), after_command=())
     if rest[:1] == [COMPLETE]:
         return _complete(rest[1:])
-    if rest[:1] == ["mcp"]:
-        return _mcp(own, rest[1:])
+    if rest[:1] in (["mcp"], ["run"]):
+        return _mcp(own, rest[1:] if rest[0] == "mcp" else rest)
     if rest[:1] and rest[0] in BUILT_IN and not _names_tool(rest):
         return _built_in([rest[0], *own, *rest[1:]])
     if not words:

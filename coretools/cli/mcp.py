@@ -13,6 +13,7 @@ from coretools.cli.mcp_login import login, logout
 from coretools.cli.mcp_options import McpOptions
 from coretools.cli.mcp_output import as_json, in_line
 from coretools.cli.mcp_trust import trust
+from coretools.cli.run import run
 from coretools.cli.terminal import print_error, print_text
 from coretools.config.logs import configure_logging
 from coretools.errors import CoreError
@@ -32,6 +33,7 @@ _ACTIONS = {
     "login": login,
     "logout": logout,
     "doctor": doctor,
+    "run": run,
 }
 
 

@@ -1,10 +1,8 @@
 """Ask a person before a call, list what was decided, and undo it: `coretools mcp approvals`."""
 
 import sys
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from difflib import get_close_matches
-
-import mcp_types as types
 
 from coretools.cli.mcp_line import Line
 from coretools.cli.mcp_output import arguments_text, as_json, in_line, table
@@ -13,6 +11,7 @@ from coretools.client.approvals import ProposedCall
 from coretools.client.decisions import Kind
 from coretools.client.errors import NotApproved
 from coretools.errors import InvalidArguments, NotFound
+from coretools.pipelines.runner import Caller
 
 ANSWERS = ("once", "always-tool", "always-server", "no", "never")
 
@@ -26,10 +25,8 @@ ID_LENGTH = 12
 """Characters of a decision's hash that the list shows, and that identify it."""
 
 
-async def require_approval(
-    line: Line, call: ProposedCall, tools: Callable[[], Awaitable[Sequence[types.Tool]]]
-) -> None:
-    """Ask before a call, unless it was approved; `tools` returns all tools of the server.
+async def approve(line: Line, call: ProposedCall, server: Caller) -> None:
+    """Ask before a call, unless it was approved.
 
     Raises:
         RefusedByPolicy: the policy refuses it. NotApproved: nobody can be asked, or the answer is no.
@@ -53,7 +50,7 @@ async def require_approval(
         line.approvals.remember_tools(call, [call.tool])
     elif answer == "always-server":
         # Each tool as declared today: a new or changed one needs a new approval.
-        line.approvals.remember_tools(call, await tools())
+        line.approvals.remember_tools(call, await server.tools())
 
 
 async def approvals(line: Line) -> int:

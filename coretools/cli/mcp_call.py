@@ -1,6 +1,5 @@
 """`coretools mcp call`: check the arguments, ask for approval, call, check and print the result."""
 
-import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -8,20 +7,20 @@ from typing import Any
 
 import mcp_types as types
 
-from coretools.cli.mcp_approval import require_approval
+from coretools.cli.mcp_approval import approve
 from coretools.cli.mcp_line import Line, connected
 from coretools.cli.mcp_output import in_line, result_json, result_text
 from coretools.cli.pipeline_display import Display
 from coretools.cli.terminal import print_error, print_text
-from coretools.client.approvals import ProposedCall
 from coretools.client.arguments import parse_arguments
 from coretools.client.errors import ToolFailed
 from coretools.errors import CoreError, InvalidArguments, NotFound
 from coretools.pipelines.expressions import Expressions
 from coretools.pipelines.github import append_outputs, parse_output
 from coretools.pipelines.outcome import Outcome, Step, result_document
-from coretools.pipelines.runner import Caller, StepRunner
+from coretools.pipelines.runner import StepRunner
 from coretools.pipelines.servers import ServerPool, open_pool
+from coretools.pipelines.templates import as_text
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
 """Largest file that an argument takes its value from."""
@@ -37,14 +36,14 @@ async def call(line: Line) -> int:
     wanted = dict(map(parse_output, options.outputs))
     display = Display(line)
     async with Expressions() as expressions, server_pool(line) as pool:
-        runner = StepRunner(pool, partial(_approve, line), expressions, display)
+        runner = StepRunner(pool, partial(approve, line), expressions, display)
         with display.progress():
             outcome = await runner.run(_step(line))
         for name, text in pool.remarks():
             line.screen.log(name, "warning", "stdout", text)
         if outcome.result is not None and wanted and outcome.error is None:
-            await expressions.put("", result_document(outcome.result))
-            values = {name: as_output(await expressions.select(text, "")) for name, text in wanted.items()}
+            await expressions.put((), result_document(outcome.result))
+            values = {name: as_text(await expressions.select(text)) for name, text in wanted.items()}
             append_outputs(line.environment, values)
     code = _print(line, outcome)
     return display.finish(outcome.step.title, [outcome]) or code
@@ -55,11 +54,6 @@ async def server_pool(line: Line) -> AsyncIterator[ServerPool]:
     """Yield the servers of a line, each connected when it is first used."""
     async with open_pool(line.startable, lambda entry: connected(line, [entry]), None, line.environment) as pool:
         yield pool
-
-
-def as_output(value: Any) -> str:
-    """Return a value as an output of a step: text as it is, anything else as JSON."""
-    return value if isinstance(value, str) else json.dumps(value)
 
 
 def _step(line: Line) -> Step:
@@ -79,10 +73,6 @@ def _step(line: Line) -> Step:
         expects_error=options.expects_error,
         make_arguments=make_arguments,
     )
-
-
-async def _approve(line: Line, proposed: ProposedCall, server: Caller) -> None:
-    await require_approval(line, proposed, server.tools)
 
 
 def _print(line: Line, outcome: Outcome) -> int:

@@ -13,12 +13,14 @@
     coretools mcp login SERVER                log in to a remote server, in a browser
     coretools mcp logout SERVER               delete the tokens of a remote server
     coretools mcp doctor                      what is wrong with files, entries and servers
+    coretools mcp run SCRIPT                  run the steps of a script; the same as `coretools run`
 
-Exit codes: 0 success; 1 the tool reported an error; 3 an assertion does not hold; 64 wrong usage, unknown server or
-tool; 65 arguments or result do not fit the tool's schema; 66 a file of an argument, or a prompt, is not there; 67 a
-remote server wants a login, or refuses the credentials; 69 a server can't be reached, or ended; 76 a server broke the
-protocol, or refused the request; 77 not trusted, not approved or refused by policy; 78 wrong configuration; 124 no
-answer in time; 127 a program can't be started; 128 plus the number of the signal that ended it (Ctrl-C: 130).
+Exit codes: 0 success; 1 the tool reported an error; 3 an assertion does not hold; 4 a replay differs; 64 wrong usage,
+unknown server or tool; 65 arguments or result do not fit the tool's schema; 66 a file of an argument, or a prompt, is
+not there; 67 a remote server wants a login, or refuses the credentials; 69 a server can't be reached, or ended; 76 a
+server broke the protocol, or refused the request; 77 not trusted, not approved or refused by policy; 78 wrong
+configuration; 124 no answer in time; 127 a program can't be started; 128 plus the number of the signal that ended it
+(Ctrl-C: 130).
 """
 
 import argparse
@@ -26,7 +28,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coretools.cli.global_options import OptionParser, option_names, split_options
-from coretools.cli.pipeline_options import PipelineOptions, add_pipeline_options, pipeline_options
+from coretools.cli.pipeline_options import RUN_PAGE, PipelineOptions, add_pipeline_options, pipeline_options
 from coretools.cli.terminal import print_text
 from coretools.errors import InvalidArguments
 
@@ -52,6 +54,7 @@ ACTIONS: dict[str, tuple[int, int]] = {
     "login": (1, 1),
     "logout": (1, 1),
     "doctor": (0, 0),
+    "run": (0, 1),
 }
 """How many words may follow each action."""
 
@@ -98,7 +101,8 @@ def parse_line(words: Sequence[str]) -> McpOptions | None:
     if "--" in rest:
         rest.remove("--")
     if found.wants_help:
-        print_text(f"{(__doc__ or '').strip()}\n\n{parser.format_help()}")
+        page = RUN_PAGE if rest[:1] == ["run"] else __doc__ or ""
+        print_text(f"{page.strip()}\n\n{parser.format_help()}")
         return None
     if not rest:
         raise InvalidArguments(f"mcp: an action is missing; choose {', '.join(ACTIONS)}")

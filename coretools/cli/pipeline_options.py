@@ -6,6 +6,17 @@ from dataclasses import dataclass
 
 from coretools.errors import InvalidArguments
 
+RUN_PAGE = """`coretools run`: run the steps of a script, each a call of a tool, and check the results.
+
+    coretools run SCRIPT [--var NAME=VALUE ...]   run the steps; a step that fails ends the run
+    coretools run SCRIPT --check                  check the script; start and call nothing
+    coretools run SCRIPT --record FILE            also write calls and results to a file
+    coretools run --replay FILE [--ignore PATH]   repeat the calls of a recording, and compare the results
+
+The options are those of `coretools mcp`. The exit code is that of the first step that failed: 1 the tool reported an
+error; 3 an assertion does not hold; 4 a replay differs; others as `coretools mcp --help` lists them.
+"""
+
 _ALL = ("text", "json", "ndjson", "junit", "sarif", "github")
 
 FORMATS: Mapping[str, tuple[str, ...]] = {

@@ -124,27 +124,53 @@ def _replaced(document: Any, parts: tuple[int | str, ...]) -> Any:
     return document
 
 
-def _answer(request: dict[str, Any], documents: dict[str, Any]) -> Any:
+class _Store:
+    """The document that requests are about, built part by part."""
+
+    def __init__(self) -> None:
+        self._root: Any = {}
+
+    def put(self, path: list[str], document: Any) -> None:
+        """Set a part; those above it are made."""
+        if not path:
+            self._root = document
+            return
+        holder = self._root
+        for key in path[:-1]:
+            holder = holder.setdefault(key, {})
+        holder[path[-1]] = document
+
+    def part(self, path: list[str]) -> Any:
+        """Return a part."""
+        found = self._root
+        for key in path:
+            found = found[key]
+        return found
+
+
+def _answer(request: dict[str, Any], store: _Store) -> Any:
     action = request["do"]
     if action == "put":
-        documents[request["name"]] = request["document"]
+        store.put(request["path"], request["document"])
         return None
+    if action == "compile":
+        return bool(_predicate(request["text"]) if request["is_predicate"] else ENVIRONMENT.compile(request["text"]))
     if action == "mask":
         return _masked(request["paths"], request["document"])
-    document = documents[request["name"]]
+    document = store.part(request["path"])
     return _check(request["text"], document) if action == "check" else _select(request["text"], document)
 
 
 def main() -> None:
     """Answer requests until the input ends."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-    documents: dict[str, Any] = {}
+    store = _Store()
     for line in sys.stdin.buffer:
         used = resource.getrusage(resource.RUSAGE_SELF)
         seconds = int(used.ru_utime + used.ru_stime) + 1 + CPU_SECONDS
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
         try:
-            answer = {"value": _answer(json.loads(line), documents)}
+            answer = {"value": _answer(json.loads(line), store)}
         except FAULTS as error:
             answer = {"error": (str(error).splitlines() or [type(error).__name__])[0][:MAX_CHARACTERS]}
         sys.stdout.write(json.dumps(answer) + "\n")

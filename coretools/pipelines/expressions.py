@@ -29,8 +29,8 @@ MAX_EXPRESSION = 4096
 MAX_ANSWER = 256 * 1024 * 1024
 """Bytes of an answer: a document whose characters are all escaped."""
 
-ROOT = ""
-"""Name of the document with the results of all steps, which templates and conditions are about."""
+Part = tuple[str, ...]
+"""Where in the document a part is."""
 
 
 class BadExpression(InvalidArguments):
@@ -60,10 +60,10 @@ class Checked:
 
 
 class Expressions:
-    """Evaluates expressions about documents that are known by name. The process is started with the first one."""
+    """Evaluates expressions about parts of one document. The process is started with the first expression."""
 
     def __init__(self) -> None:
-        self._documents: dict[str, Any] = {}
+        self._parts: dict[Part, Any] = {}
         self._process: Process | None = None
         self._answers: BufferedByteReceiveStream | None = None
 
@@ -73,32 +73,40 @@ class Expressions:
     async def __aexit__(self, *_: object) -> None:
         await self._end()
 
-    async def put(self, name: str, document: Any) -> None:
-        """Set a document."""
-        self._documents[name] = document
+    async def put(self, path: Part, document: Any) -> None:
+        """Set a part of the document."""
+        self._parts[path] = document
         if self._process is not None:
-            await self._ask({"do": "put", "name": name, "document": document}, "the document")
+            await self._ask({"do": "put", "path": path, "document": document}, "the result")
 
-    async def check(self, text: str, name: str) -> Checked:
-        """Evaluate an expression that holds or not.
+    async def check(self, text: str, path: Part = ()) -> Checked:
+        """Evaluate an expression that holds or not for a part of the document.
 
         Raises:
             BadExpression: it is wrong, or takes too long.
         """
-        found = await self._ask({"do": "check", "text": _bounded(text), "name": name}, text)
+        found = await self._ask({"do": "check", "text": _bounded(text), "path": path}, text)
         return Checked(found["holds"], [(query, shown) for query, shown in found["actual"]])
 
-    async def select(self, text: str, name: str) -> Any:
+    async def select(self, text: str) -> Any:
         """Return the only value that a query selects; `$.` may be left out.
 
         Raises:
             BadExpression: it is wrong, takes too long, or selects nothing or several values.
         """
-        query = text if text.startswith("$") else f"$.{text}"
-        values = await self._ask({"do": "select", "text": _bounded(query), "name": name}, text)
+        values = await self._ask({"do": "select", "text": _query(text), "path": ()}, text)
         if len(values) != 1:
             raise BadExpression(f"{text[:200]!r} selects {'several values' if values else 'nothing'}")
         return values[0]
+
+    async def compile(self, text: str, *, is_predicate: bool) -> None:
+        """Check the form of an expression, or of a query.
+
+        Raises:
+            BadExpression: it is wrong.
+        """
+        form = _bounded(text) if is_predicate else _query(text)
+        await self._ask({"do": "compile", "text": form, "is_predicate": is_predicate}, text)
 
     async def masked(self, document: Any, paths: Sequence[str]) -> Any:
         """Return a document in which everything that the paths select has the same value.
@@ -136,8 +144,8 @@ class Expressions:
             )
             assert self._process.stdout is not None
             self._answers = BufferedByteReceiveStream(self._process.stdout)
-            for name, document in self._documents.items():
-                put = {"do": "put", "name": name, "document": document}
+            for path, document in self._parts.items():
+                put = {"do": "put", "path": path, "document": document}
                 await self._process.stdin.send(json.dumps(put).encode() + b"\n")  # type: ignore[union-attr]  # a pipe
                 await self._answers.receive_until(b"\n", MAX_ANSWER)
         return self._process, self._answers
@@ -150,6 +158,10 @@ class Expressions:
             if process.returncode is None:
                 process.kill()
             await process.aclose()
+
+
+def _query(text: str) -> str:
+    return _bounded(text if text.startswith("$") else f"$.{text}")
 
 
 def _bounded(text: str) -> str:

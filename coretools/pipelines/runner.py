@@ -152,9 +152,9 @@ class StepRunner:
         if step.expects_error and not result.is_error:
             raise AssertionFailed(f"{where}: expected an error, and got {_quoted(result)}")
         if step.assertions:
-            await self._expressions.put(step.id, result_document(result))
+            await self._expressions.put(("steps", step.id, "result"), result_document(result))
         for text in step.assertions:
-            checked = await self._expressions.check(text, step.id)
+            checked = await self._expressions.check(text, ("steps", step.id, "result"))
             if not checked.holds:
                 failed = f" (the tool reported an error: {_quoted(result)})" if result.is_error else ""
                 raise AssertionFailed(f"{where}: expected {text.strip()}, but {checked.description}{failed}")

@@ -94,8 +94,8 @@ def call(number: Any, params: dict[str, Any]) -> None:
     if WAY == "malformed":
         answer(number, {"content": "nonsense"})
         return
-    if WAY == "escapes":
-        text = f"result {EVIL}"
+    if WAY in ("escapes", "huge"):
+        text = f"result {EVIL}" if WAY == "escapes" else "x" * (15 * 1024 * 1024)
     answer(number, {"content": [{"type": "text", "text": text}], "isError": WAY == "fails"})
 
 

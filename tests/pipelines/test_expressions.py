@@ -29,15 +29,15 @@ RESULT = {
 async def test_an_expression_holds_or_not(expression: str, holds: bool) -> None:
     """pipelines-8: a query alone holds if it selects something other than false and null."""
     async with Expressions() as expressions:
-        await expressions.put("r", RESULT)
-        assert (await expressions.check(expression, "r")).holds is holds
+        await expressions.put((), RESULT)
+        assert (await expressions.check(expression)).holds is holds
 
 
 async def test_what_fails_is_shown_with_its_values() -> None:
     """pipelines-8"""
     async with Expressions() as expressions:
-        await expressions.put("r", RESULT | {"long": ["x" * 400] * 3})
-        checked = await expressions.check('$.data.count > 2 || $.missing == "x" || $.long == 1', "r")
+        await expressions.put((), RESULT | {"long": ["x" * 400] * 3})
+        checked = await expressions.check('$.data.count > 2 || $.missing == "x" || $.long == 1')
         shown = dict(checked.actual)
         assert shown["$['data']['count']"] == "2"
         assert shown["$['missing']"] == "nothing"
@@ -48,7 +48,7 @@ async def test_expressions_are_limited_and_the_next_one_works() -> None:
     """pipelines-9: in time, in memory, in length; wrong ones are refused."""
     hostile = {"word": "a" * 40 + "!", "deep": [[[[[[[[[[]]]]]]]]]] * 400}
     async with Expressions() as expressions:
-        await expressions.put("r", hostile)
+        await expressions.put((), hostile)
         for text, reason in (
             ('search($.word, "^(a|a)*$")', "takes too much time or memory"),
             ("$" * 5000, "an expression may have 4096 characters"),
@@ -59,19 +59,19 @@ async def test_expressions_are_limited_and_the_next_one_works() -> None:
             ("'x'", "no usable expression"),
         ):
             with pytest.raises(BadExpression, match=reason):
-                await expressions.check(text, "r")
-        assert (await expressions.check("length($.deep) == 400", "r")).holds
+                await expressions.check(text)
+        assert (await expressions.check("length($.deep) == 400")).holds
 
 
 async def test_a_query_selects_one_value_and_a_mask_hides_many() -> None:
     """pipelines-8"""
     async with Expressions() as expressions:
-        await expressions.put("", {"steps": {"a": RESULT}})
-        assert await expressions.select("steps.a.data.items[1].id", "") == 2
-        assert await expressions.select("$.steps.a.data.none", "") is None
+        await expressions.put((), {"steps": {"a": RESULT}})
+        assert await expressions.select("steps.a.data.items[1].id") == 2
+        assert await expressions.select("$.steps.a.data.none") is None
         for text in ("steps.a.data.items[*].id", "steps.b"):
             with pytest.raises(BadExpression, match=r"selects (several values|nothing)"):
-                await expressions.select(text, "")
+                await expressions.select(text)
         masked = await expressions.masked(RESULT, ["$..at", "$.data.items[0]", "$.nowhere"])
         assert masked["data"]["items"] == ["[ignored]", {"id": 2, "at": "[ignored]"}]
         assert await expressions.masked({"a": {"a": {"a": 1}}}, ["$..a"]) == {"a": "[ignored]"}
