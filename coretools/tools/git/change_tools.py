@@ -3,13 +3,13 @@
 They are in the default profile, whose list stays small: descriptions are short, and rare parameters not listed there.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from coretools.operations.completion import Completes
 from coretools.operations.declare import Aliases, Effect, Rare, tool
-from coretools.tools.git.changes import branches, combine
+from coretools.tools.git.changes import branches, combine, rebase, resume
 from coretools.tools.git.changes import stash as stashes
 from coretools.tools.git.changes.conflicts import ConflictsResult, conflicts
 from coretools.tools.git.changes.restore import RestoreOptions, reset, restore
@@ -23,6 +23,9 @@ from coretools.tools.git.repository.results import TextResult
 from coretools.tools.git.tools import Repository
 
 Branch = Annotated[str, Completes("branches")]
+RareRepository = Annotated[Repository, Rare()]
+"""Models know it from the tools that list it: `git_status`, `git_log`, `git_diff`, `git_add`, `git_commit`."""
+
 Paths = Annotated[list[str], Aliases("files", hints=("path", "file_path"))]
 
 
@@ -38,7 +41,7 @@ class GitChangeTools:
     async def git_show(
         self,
         revision: Annotated[Branch, Field(description="Commit or tag"), Aliases("rev", "ref", "commit")] = "HEAD",
-        repository: Repository = ".",
+        repository: RareRepository = ".",
         path: Annotated[str, Field(description="As it was there"), Aliases("file", "file_path")] = "",
         *,
         offset: Annotated[int, Field(ge=1, description="First line of the file"), Rare()] = 1,
@@ -63,7 +66,7 @@ class GitChangeTools:
     async def git_switch(
         self,
         branch: Annotated[Branch, Field(description="Its name"), Aliases("name", "branch_name")] = "",
-        repository: Repository = ".",
+        repository: RareRepository = ".",
         *,
         create: Annotated[bool, Field(description="As a new one")] = False,
         start: Annotated[Branch, Field(description="create: from here"), Aliases("base"), Rare()] = "",
@@ -78,7 +81,7 @@ class GitChangeTools:
     async def git_restore(
         self,
         paths: Annotated[Paths, Field(min_length=1, description=". for all")],
-        repository: Repository = ".",
+        repository: RareRepository = ".",
         *,
         what: Annotated[
             Literal["worktree", "staged", "both"],
@@ -87,7 +90,9 @@ class GitChangeTools:
         ] = "worktree",
         revision: Annotated[Branch, Field(description="Take them from this commit"), Aliases("source"), Rare()] = "",
         side: Annotated[
-            Literal["", "ours", "theirs"], Field(description="Resolve conflicts: take this side, and stage it"), Rare()
+            Literal["", "ours", "theirs", "conflict"],
+            Field(description="Resolve conflicts: take this side, and stage it; conflict: as it was"),
+            Rare(),
         ] = "",
     ) -> TextResult:
         """Restore or unstage only these files. All: git_reset."""
@@ -101,7 +106,7 @@ class GitChangeTools:
     async def git_reset(
         self,
         revision: Annotated[Branch, Field(description="Go there"), Aliases("rev", "ref", "commit")] = "HEAD",
-        repository: Repository = ".",
+        repository: RareRepository = ".",
         *,
         mode: Annotated[
             Literal["soft", "mixed", "keep", "hard"],
@@ -123,7 +128,7 @@ class GitChangeTools:
             Literal["push", "list", "show", "apply", "pop", "drop"],
             Field(description="Do this"),
         ] = "push",
-        repository: Repository = ".",
+        repository: RareRepository = ".",
         *,
         stash: Annotated[str, Field(description="Number"), Aliases("index")] = "0",
         paths: Annotated[Paths, Field(description="push, show: only these"), Rare()] = [],  # noqa: B006
@@ -153,7 +158,7 @@ class GitChangeTools:
     async def git_merge(
         self,
         revision: Annotated[Branch, Field(description="Another branch"), Aliases("branch", "rev", "ref")],
-        repository: Repository = ".",
+        repository: RareRepository = ".",
         *,
         message: Annotated[str, Field(description="Of the merge commit, by default as git writes it"), Rare()] = "",
         fast_forward: Annotated[
@@ -170,9 +175,10 @@ class GitChangeTools:
     async def git_rebase(
         self,
         upstream: Annotated[Branch, Field(description="New base"), Aliases("branch", "base")],
-        repository: Repository = ".",
+        repository: RareRepository = ".",
         *,
         onto: Annotated[Branch, Field(description="Where they go, by default onto upstream"), Rare()] = "",
+        steps: Annotated[list[str], Field(description="pick ID, reword ID TEXT, squash, drop, ...")] = [],  # noqa: B006
         autosquash: Annotated[
             bool | None,
             Field(description="Join fixup! commits with theirs; default: git's configuration"),
@@ -181,26 +187,28 @@ class GitChangeTools:
     ) -> TextResult:
         """Move all commits of the branch. Conflicts: git_conflicts."""
         async with self._opened(repository, access=Access.WORK_TREE) as checkout:
-            joined = await rebase_autosquash(self._git, checkout) if autosquash is None else autosquash
-            options = combine.RebaseOptions(upstream=upstream, onto=onto, autosquash=joined)
-            return await combine.rebase(self._roots, self._git, checkout, options)
+            is_joined = not steps and await rebase_autosquash(self._git, checkout) if autosquash is None else autosquash
+            options = rebase.RebaseOptions(upstream=upstream, onto=onto, autosquash=is_joined, steps=steps)
+            return await rebase.rebase(self._roots, self._git, checkout, options)
 
     @tool(Effect.CHANGE, title="Git continue")
     async def git_continue(
         self,
-        action: Annotated[Literal["continue", "skip", "abort"], Field(description="How")] = "continue",
-        repository: Repository = ".",
+        action: Annotated[Literal["continue", "skip", "abort", "resolve"], Field(description="How")] = "continue",
+        repository: RareRepository = ".",
         *,
+        answers: Annotated[dict[str, Any], Field(description="Path: ours, theirs, {text}")] = {},  # noqa: B006
         message: Annotated[str, Field(description="continue: instead of the commit's own message"), Rare()] = "",
     ) -> TextResult:
         """End what stopped, only without conflicts: git_conflicts."""
         async with self._opened(repository, access=Access.WORK_TREE) as checkout:
-            return await combine.resume(self._roots, self._git, checkout, action=action, message=message)
+            options = resume.ResumeOptions(action=action, message=message, answers=answers)
+            return await resume.resume(self._roots, self._git, checkout, options)
 
     @tool(Effect.READ, structured=True, profiles=("dev",), title="Git conflicts")
     async def git_conflicts(
         self,
-        repository: Repository = ".",
+        repository: RareRepository = ".",
         paths: Annotated[Paths, Field(description="Only these"), Rare()] = [],  # noqa: B006
     ) -> ConflictsResult:
         """Show all conflicts, both sides. Then: git_continue."""

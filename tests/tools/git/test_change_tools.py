@@ -172,9 +172,11 @@ async def test_a_conflict_is_data_and_is_resolved(tmp_path: Path) -> None:
         assert stopped.facts()["stopped"] is True
         found = await more(tools).git_conflicts("work")
         assert found.operation == "merge"
+        sides = {"ours": "two\n", "theirs": "other\n"}
         assert found.conflicts == [
             {"path": "work/a.txt", "kind": "deleted by them", "base": "one\n", "ours": "changed\n"},
-            {"path": "work/b.txt", "kind": "both modified", "base": "one\n", "ours": "two\n", "theirs": "other\n"},
+            {"path": "work/b.txt", "kind": "both modified", "base": "one\n", **sides}
+            | {"regions": [{"lines": "1-5", **sides}]},
         ]
         with pytest.raises(GitRefused, match=r"not resolved: work/a\.txt, work/b\.txt"):
             await more(tools).git_continue("continue", "work")

@@ -106,6 +106,43 @@ def combined(rng: random.Random) -> Step:
     ))  # fmt: skip
 
 
+def orders(rng: random.Random) -> Step:
+    """A rebase with a list of steps: for each commit a verb, in another order."""
+    verbs = [rng.choice(("pick", "pick", "reword", "squash", "fixup", "drop", "edit")) for _ in range(8)]
+    return Step(
+        "git_rebase", {"upstream": rng.choice(("main", "left", "HEAD~2")), "verbs": verbs}, (str(rng.random()),)
+    )
+
+
+def ordered(world: World, step: Step) -> tuple[str, list[str]]:
+    """The upstream of such a rebase, and its steps with the commits of this world."""
+    upstream, verbs = step.arguments["upstream"], step.arguments["verbs"]
+    words = ("log", "--reverse", "--topo-order", "--no-merges", "--format=%H", f"{upstream}..HEAD")
+    commits = [one for one in world.git(*words, check=False).split() if re.fullmatch("[0-9a-f]{40}", one)][:8]
+    random.Random(step.words[0]).shuffle(commits)
+    steps = [
+        f"{verb} {commit}{f' reworded {number}' if verb == 'reword' else ''}"
+        for number, (verb, commit) in enumerate(zip(verbs, commits, strict=False))
+    ]
+    first = next((at for at, one in enumerate(steps) if not one.startswith("drop")), None)
+    if first is not None:
+        steps[first] = f"pick {steps[first].split()[1]}"
+    return upstream, steps
+
+
+def rebased_by_git(plain: World, upstream: str, steps: list[str]) -> None:
+    """The same with the command line, which gets the list from an editor; a reword is a pick and an amended message."""
+    lines = []
+    for one in steps:
+        verb, commit, *text = one.split(" ", 2)
+        lines.append(f"{'pick' if verb == 'reword' else verb} {commit}")
+        lines += [f"exec git commit -q --amend --allow-empty -m '{text[0]}'"] if text else []
+    script = plain.outside / "list"
+    script.write_text("\n".join(lines) + "\n")
+    options = ("-c", f"sequence.editor=cp {script}", "-c", "core.editor=true")
+    plain.git(*options, "rebase", "-i", "-q", "--empty=drop", upstream, check=False)
+
+
 CLEAN = Step("git_reset", {"mode": "hard"}, ("reset", "-q", "--hard"))
 """Before most combinations, which need a clean work tree."""
 
@@ -121,6 +158,7 @@ KINDS: tuple[Callable[[random.Random], Step], ...] = (
     branches,
     combined,
     combined,
+    orders,
 )
 
 
@@ -180,6 +218,13 @@ async def taken(world: World, tools: GitTools, plain: World, step: Step) -> None
         for one in (world, plain):
             one.write(step.arguments["name"], step.arguments["text"])
         return
+    if "verbs" in step.arguments:
+        (upstream, steps), (_, theirs) = ordered(world, step), ordered(plain, step)
+        if steps:
+            with suppress(CoreError):
+                await function_of(tools, "git_rebase")(repository="work", upstream=upstream, steps=steps)
+            rebased_by_git(plain, upstream, theirs)
+        return
     with suppress(CoreError):  # the command line refuses it too, or the states differ
         await function_of(tools, step.name)(repository="work", **step.arguments)
     plain.git("-c", "core.editor=true", *step.words, check=False)
@@ -188,10 +233,10 @@ async def taken(world: World, tools: GitTools, plain: World, step: Step) -> None
 async def ended(rng: random.Random, world: World, tools: GitTools, plain: World) -> None:
     """End an operation that stopped: resolve and continue, skip, or abort."""
     for _ in range(6):
-        found = state(plain)["in progress"]
+        found = [str(name) for name in STATES if (plain.git_dir / name).exists()]
         if not found:
             return
-        name = next(iter(found)) if isinstance(found, list) else ""
+        name = "rebase-merge" if "rebase-merge" in found else next(iter(found))
         word = {"MERGE_HEAD": "merge", "REVERT_HEAD": "revert", "rebase-merge": "rebase"}.get(name, "cherry-pick")
         has_conflict = bool(plain.git("ls-files", "--unmerged"))
         action = rng.choice(("continue", "continue", "abort", "skip"))
@@ -220,7 +265,7 @@ async def test_a_sequence_of_changes_ends_as_with_the_command_line(tmp_path: Pat
     async with world.tools() as tools:
         for _ in range(STEPS):
             kind = rng.choice(KINDS)
-            now = [CLEAN, kind(rng)] if kind is combined and rng.random() < 0.7 else [kind(rng)]
+            now = [CLEAN, kind(rng)] if kind in (combined, orders) and rng.random() < 0.7 else [kind(rng)]
             for step in now:
                 await taken(world, tools, plain, step)
             steps += now

@@ -1,10 +1,11 @@
 """Examine the unfinished operation of a repository before git continues it.
 
 git obeys the files of an operation: `exec` in a list of steps starts a command, and a strategy names a program. These
-files are read here, for the server's own decision, and only what this package can have begun is continued.
+files are read here, for the server's own decision, and only what needs no other program is continued.
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from coretools.errors import CoreError, GitRefused
@@ -15,8 +16,11 @@ from coretools.tools.git.repository.checkout import Checkout
 STATE_BYTES = 1024 * 1024
 """Largest file of an operation that is read."""
 
-_STEPS = frozenset({"pick", "p", "fixup", "f", "squash", "s", "drop", "d", "noop", "reword", "r", "revert"})
-"""Steps that start no program. `exec` does, `edit` and `break` stop for somebody else, and merges take a strategy."""
+_STEPS = frozenset({"pick", "p", "fixup", "f", "drop", "d", "edit", "e", "break", "b", "noop", "revert"})
+"""Steps that start no program. `exec` does, and merges take a strategy."""
+
+_EDITOR_STEPS = frozenset({"reword", "r", "squash", "s"})
+"""Steps for which git starts an editor, in a list that was made in a terminal."""
 
 _PLAIN_STRATEGIES = frozenset({"ort", "recursive"})
 
@@ -48,6 +52,48 @@ class Operation:
     """The commit at which a rebase or sequence began, and to which an abort returns."""
     reached: str = ""
     """The last commit that the sequence itself made. If HEAD is another one, an abort must not return."""
+    branch: str = ""
+    """The branch that a rebase moves."""
+    again: str = ""
+    """Arguments with which the operation begins again."""
+    stopped_at: str = ""
+    """`edit` or `fixup` if a rebase stopped at such a step."""
+    amended: str = ""
+    """The commit that the step amends."""
+    message: bytes | None = None
+    """The message that a commit gets from the fixups so far."""
+    is_clean_message: bool = True
+    """It has no comments of git."""
+    needs_editor: bool = False
+    """A later step would start an editor."""
+
+    @property
+    def message_words(self) -> list[str]:
+        """Options of `git commit` for the message of fixups."""
+        if self.message is None:
+            return ["--no-edit"]
+        return ["--file=-", *(() if self.is_clean_message else ("--cleanup=strip",))]
+
+    @property
+    def is_skipped_by_git(self) -> bool:
+        """Whether git itself can leave out the commit; it would edit the message of several fixups."""
+        return self.name == "rebase" and self.stopped_at != "fixup"
+
+    def is_committed_unchanged(self, *, has_message: bool) -> bool:
+        """Whether it makes a commit where nothing is staged."""
+        return self.name == "merge" or self.stopped_at == "fixup" or (self.stopped_at == "edit" and has_message)
+
+    def require_no_editor(self) -> None:
+        """Refuse to go on with steps that would start an editor.
+
+        Raises:
+            GitRefused: there are some.
+        """
+        if self.needs_editor:
+            raise GitRefused(
+                f"the steps of the rebase in progress open an editor (reword, squash); {_ENDS}, or abort it and "
+                "git_rebase with steps"
+            )
 
 
 def operation_in_progress(checkout: Checkout) -> Operation:
@@ -60,15 +106,17 @@ def operation_in_progress(checkout: Checkout) -> Operation:
     if not _FOREIGN.isdisjoint(entries):
         raise GitRefused(f"a {checkout.in_progress or 'merge'} is in progress that is not continued here; {_ENDS}")
     if "rebase-merge" in entries:
-        return Operation("rebase", has_more=True, start=_examined_rebase(checkout))
+        return _rebase(checkout)
     if "MERGE_HEAD" in entries:
-        return Operation("merge")
+        return Operation("merge", again=_again("revision", _text(checkout.git_handle, "MERGE_HEAD")))
     is_revert = "REVERT_HEAD" in entries
     has_commit = is_revert or "CHERRY_PICK_HEAD" in entries
     if "sequencer" in entries:
         return _sequence(checkout, is_revert=is_revert, has_commit=has_commit)
     if has_commit:
-        return Operation("revert" if is_revert else "cherry-pick")
+        name = "REVERT_HEAD" if is_revert else "CHERRY_PICK_HEAD"
+        again = _again("revisions", _text(checkout.git_handle, name))
+        return Operation("revert" if is_revert else "cherry-pick", again=again)
     raise GitRefused("no merge, rebase, cherry-pick or revert is in progress")
 
 
@@ -86,22 +134,57 @@ def _sequence(checkout: Checkout, *, is_revert: bool, has_commit: bool) -> Opera
     return Operation(name, has_more=True, has_commit=has_commit, start=start, reached=reached)
 
 
-def _examined_rebase(checkout: Checkout) -> str:
-    """Return the commit at which a rebase began; refuse one whose state contains what this package never writes."""
+def _again(argument: str, text: str) -> str:
+    """Return an argument of the call that begins an operation again."""
+    value = text.strip()
+    shown = f"[{value!r}]" if argument == "revisions" else repr(value)
+    return f" {argument}={shown}" if _OBJECT.fullmatch(value) else ""
+
+
+def _rebase(checkout: Checkout) -> Operation:
+    """Return the rebase in progress; refuse one whose state contains what would start a program."""
     with directory_access.open_subdirectory(checkout.git_handle, "rebase-merge") as handle:
         entries = directory_access.entry_kinds(handle)
-        odd = entries.keys() & {"autostash", "gpg_sign_opt", "strategy_opts", "update-refs", "allow_rerere_autoupdate"}
-        if odd and _has_content(handle, odd):
-            raise GitRefused(f"the rebase in progress has {', '.join(sorted(odd))}, not used here; {_ENDS}")
-        if _text(handle, "strategy").strip() not in ("", *_PLAIN_STRATEGIES):
-            raise GitRefused(f"the rebase in progress has a strategy of its own; {_ENDS}")
-        if "interactive" not in entries:
-            raise GitRefused(f"the rebase in progress is of a kind that is not continued here; {_ENDS}")
-        if "amend" in entries or "current-fixups" in entries:
-            raise GitRefused(f"a fixup stopped; {_ENDS} (git commit --amend, git rebase --continue), or abort it there")
-        _steps(handle, "git-rebase-todo")
-        start = _text(handle, "orig-head").strip()
-    return start if _OBJECT.fullmatch(start) else ""
+        _require_harmless(handle, entries)
+        steps = _steps(handle, "git-rebase-todo")
+        start, onto, amended = (_object(handle, name) for name in ("orig-head", "onto", "amend"))
+        branch = _text(handle, "head-name").strip().removeprefix("refs/heads/")
+        has_fixups = bool(_text(handle, "current-fixups").strip())
+        is_fixup = bool(amended) and has_fixups and "stopped-sha" in entries
+        name = "message-fixup" if "message-fixup" in entries else "message-squash"
+        message = _bytes(handle, name) if is_fixup else b""
+    return Operation(
+        "rebase",
+        has_more=True,
+        start=start,
+        branch="" if branch == "detached HEAD" else branch,
+        again=_again("upstream", onto),
+        stopped_at="" if not amended else "fixup" if is_fixup else "edit",
+        amended=amended,
+        message=message or None,
+        is_clean_message=name == "message-fixup",
+        needs_editor=not _EDITOR_STEPS.isdisjoint(steps),
+    )
+
+
+def _require_harmless(handle: int, entries: Mapping[str, str]) -> None:
+    """Refuse a rebase whose state has options that would start a program.
+
+    Raises:
+        GitRefused: names them.
+    """
+    odd = entries.keys() & {"autostash", "gpg_sign_opt", "strategy_opts", "update-refs", "allow_rerere_autoupdate"}
+    if odd and _has_content(handle, odd):
+        raise GitRefused(f"the rebase in progress has {', '.join(sorted(odd))}, not used here; {_ENDS}")
+    if _text(handle, "strategy").strip() not in ("", *_PLAIN_STRATEGIES):
+        raise GitRefused(f"the rebase in progress has a strategy of its own; {_ENDS}")
+    if "interactive" not in entries:
+        raise GitRefused(f"the rebase in progress is of a kind that is not continued here; {_ENDS}")
+
+
+def _object(handle: int, name: str) -> str:
+    text = _text(handle, name).strip()
+    return text if _OBJECT.fullmatch(text) else ""
 
 
 def _steps(handle: int, name: str) -> list[str]:
@@ -110,9 +193,10 @@ def _steps(handle: int, name: str) -> list[str]:
     Raises:
         GitRefused: one of them could start a program.
     """
-    lines = (line.split() for line in _text(handle, name).split("\n"))
+    lines = [line.split() for line in _text(handle, name).split("\n")]
     steps = [words[0] for words in lines if words and not words[0].startswith("#")]
-    unknown = sorted(set(steps) - _STEPS)
+    steps += ["reword" for words in lines if words[1:2] == ["-c"]]  # `fixup -c` edits the message
+    unknown = sorted(set(steps) - _STEPS - _EDITOR_STEPS)
     if unknown:
         raise GitRefused(f"the steps of the operation in progress include {unknown[0][:40]!a}; {_ENDS}")
     return steps
@@ -124,9 +208,13 @@ def _has_content(handle: int, names: set[str]) -> bool:
 
 def _text(handle: int, name: str) -> str:
     """Return the content of a file, "" if there is none."""
+    return _bytes(handle, name).decode("utf-8", "replace")
+
+
+def _bytes(handle: int, name: str) -> bytes:
     if directory_access.entry_version(handle, name) is None:
-        return ""
+        return b""
     try:
-        return directory_access.read_file(handle, name, limit_bytes=STATE_BYTES).decode("utf-8", "replace")
+        return directory_access.read_file(handle, name, limit_bytes=STATE_BYTES)
     except CoreError as error:
         raise GitRefused(f"the state of the operation in progress can't be read ({error}); {_ENDS}") from error

@@ -98,6 +98,8 @@ async def _unstage_all(git: Git, checkout: Checkout, names: Sequence[str]) -> Te
 
 async def _take_side(roots: Roots, git: Git, checkout: Checkout, *, names: Sequence[str], side: str) -> TextResult:
     """Resolve conflicts by one side: as it is there, or deleted if it is not."""
+    if side == "conflict":
+        return await _back_to_conflict(roots, git, checkout, names)
     every = await conflicted(git, checkout, names)
     if not every:
         raise GitRefused("none of these paths is in conflict; leave out side")
@@ -112,8 +114,21 @@ async def _take_side(roots: Roots, git: Git, checkout: Checkout, *, names: Seque
     rest = await conflicted(git, checkout)
     lines = [f"took {side} for {len(every)}: {listed(display_paths(checkout, every))}"]
     lines.append(f"in conflict: {listed(display_paths(checkout, rest))}" if rest else "no conflict is left")
-    lines.append("Undo: git_continue action='abort', or edit the files and git_add them")
+    lines.append("Undo: git_restore the paths with side='conflict'")
     return answer(checkout, lines, details={"restored": len(every), "conflicts": len(rest)})
+
+
+async def _back_to_conflict(roots: Roots, git: Git, checkout: Checkout, names: Sequence[str]) -> TextResult:
+    """Bring back the conflicts of resolved paths, as git remembers them until the commit."""
+    records = read_names(await git.output(checkout, "ls-files", "--resolve-undo", "-z", "--", *names))
+    resolved = sorted({record.partition(b"\t")[2] for record in records})
+    found = resolved or await conflicted(git, checkout, names)
+    if not found:
+        raise GitRefused("none of these paths was in conflict since the last commit")
+    await require_writable_names(roots, git, checkout, found)
+    await git.output(checkout, "checkout", "--merge", *FROM_STDIN, stdin=terminated(found))
+    lines = [f"in conflict again: {listed(display_paths(checkout, found))}", "Undo: git_continue answers={path: ...}"]
+    return answer(checkout, lines, details={"restored": len(found), "conflicts": len(found)})
 
 
 async def reset(

@@ -134,23 +134,23 @@ async def stash_commit(
     index = await _text(git, checkout, "write-tree")
     tree = await tree_of(git, checkout, changed, start=index)
     where = here.branch or "(no branch)"
-    staged = await _commit_tree(git, checkout, index, here.commit, message=f"index on {where}", options=options)
+    staged = await commit_tree(git, checkout, index, here.commit, message=f"index on {where}", options=options)
     parents = [here.commit, staged, *([untracked] if untracked else [])]
-    return await _commit_tree(git, checkout, tree, *parents, message=f"On {where}: {message}", options=options)
+    return await commit_tree(git, checkout, tree, *parents, message=f"On {where}: {message}", options=options)
 
 
 async def untracked_commit(git: Git, checkout: Checkout, names: Sequence[bytes]) -> str:
     """Create the commit in which a stash keeps untracked files."""
     options = await stash_identity(git, checkout)
     tree = await tree_of(git, checkout, names)
-    return await _commit_tree(git, checkout, tree, message="untracked files", options=options)
+    return await commit_tree(git, checkout, tree, message="untracked files", options=options)
 
 
 async def without_untracked(git: Git, checkout: Checkout, stash: str) -> str:
     """Create a copy of a stash commit that has no untracked files."""
     options = await stash_identity(git, checkout)
     parents = (f"{stash}^1", f"{stash}^2")
-    return await _commit_tree(git, checkout, f"{stash}^{{tree}}", *parents, message="tracked files", options=options)
+    return await commit_tree(git, checkout, f"{stash}^{{tree}}", *parents, message="tracked files", options=options)
 
 
 async def tree_of(git: Git, checkout: Checkout, names: Sequence[bytes], *, start: str = "") -> str:
@@ -166,12 +166,19 @@ async def tree_of(git: Git, checkout: Checkout, names: Sequence[bytes], *, start
         directory_access.remove_file(checkout.git_handle, index)
 
 
-async def _commit_tree(
+async def commit_tree(
     git: Git, checkout: Checkout, tree: str, *parents: str, message: str, options: Sequence[str]
 ) -> str:
+    """Create a commit of a tree with these parents; return its name."""
     words = [word for parent in parents for word in ("-p", parent)]
     completed = await git.run(
-        checkout, "commit-tree", "--no-gpg-sign", tree, *words, options=options, stdin=message.encode()
+        checkout,
+        "commit-tree",
+        "--no-gpg-sign",
+        tree,
+        *words,
+        options=options,
+        stdin=message.encode("utf-8", "surrogateescape"),
     )
     return git.complete_output(completed, "commit-tree").decode("ascii").strip()
 

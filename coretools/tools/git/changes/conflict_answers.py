@@ -1,0 +1,156 @@
+"""Resolve conflicts by answers: for each path a side, a text, or one of these for each of its regions."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from anyio import to_thread
+
+from coretools.errors import GitRefused, InvalidArguments, NotFound
+from coretools.roots.read import read_bytes
+from coretools.roots.root_set import Roots
+from coretools.roots.write import write_bytes
+from coretools.tools.git.changes.conflict_regions import read_regions, with_texts
+from coretools.tools.git.changes.work_tree import FROM_STDIN, require_writable_names, terminated
+from coretools.tools.git.repository.checkout import Checkout, display_paths, git_names, prefix, refuse_hidden
+from coretools.tools.git.repository.commands import Git
+from coretools.tools.git.repository.porcelain import quoted
+from coretools.tools.git.repository.results import listed
+
+SIDES = {"base": 1, "ours": 2, "theirs": 3}
+"""git's numbers of the versions (gitrevisions(7), `:<n>:<path>`)."""
+
+MAX_BYTES = 4 * 1024 * 1024
+"""Largest file whose regions are answered, and largest text."""
+
+_WHOLE = ("ours", "theirs", "base", "delete")
+_OF_A_REGION = ("ours", "theirs", "base", "both")
+_PLAIN_MODES = ("100644", "100755")
+
+Stages = Mapping[int, tuple[str, str]]
+"""Mode and object of each version of a path in conflict, by its number."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What becomes of the paths: a version of the index, a new content, or nothing."""
+
+    versions: dict[int, list[bytes]]
+    contents: dict[bytes, bytes]
+    deleted: list[bytes]
+
+    @property
+    def names(self) -> list[bytes]:
+        """Every path."""
+        return sorted([*self.contents, *self.deleted, *(name for names in self.versions.values() for name in names)])
+
+
+async def stages(git: Git, checkout: Checkout, names: Sequence[str] = ()) -> dict[bytes, dict[int, tuple[str, str]]]:
+    """Return the versions of each path in conflict."""
+    found: dict[bytes, dict[int, tuple[str, str]]] = {}
+    output = await git.output(checkout, "ls-files", "--unmerged", "-z", "--", *names)
+    for record in output.split(b"\0"):
+        fields, _, name = record.partition(b"\t")
+        if name:
+            mode, object_name, stage = fields.decode("ascii").split(" ")
+            found.setdefault(name, {})[int(stage)] = (mode, object_name)
+    return found
+
+
+async def resolve(roots: Roots, git: Git, checkout: Checkout, answers: Mapping[str, Any]) -> list[str]:
+    """Resolve and stage the paths that have an answer; return lines that say so.
+
+    Everything is checked before anything is written.
+
+    Raises:
+        InvalidArguments: not an answer. NotFound: the path is not in conflict. GitRefused: it can't be answered so.
+    """
+    names = git_names(roots, checkout, list(answers))
+    refuse_hidden(roots, checkout, names)
+    found = await stages(git, checkout)
+    plan = _Plan({}, {}, [])
+    for name, (path, answer) in zip(names, answers.items(), strict=True):
+        raw = name.encode("utf-8", "surrogateescape")
+        if raw not in found:
+            raise NotFound(f"{path}: is not in conflict; these are: {listed(display_paths(checkout, found)) or 'none'}")
+        await _plan(roots, checkout, plan, raw, found[raw], answer)
+    await require_writable_names(roots, git, checkout, plan.names)
+    await _apply(roots, git, checkout, plan)
+    rest = display_paths(checkout, found.keys() - set(plan.names))
+    paths = [f"{prefix(checkout)}{name}" for name in names]
+    return [
+        f"resolved {len(paths)}: {listed(display_paths(checkout, plan.names))}",
+        f"in conflict: {listed(sorted(rest))}" if rest else "no conflict is left",
+        f"Undo: git_restore paths={paths[:10]!r} side='conflict'",
+    ]
+
+
+async def _plan(roots: Roots, checkout: Checkout, plan: _Plan, name: bytes, versions: Stages, answer: Any) -> None:
+    """Add what an answer means for a path.
+
+    Raises:
+        InvalidArguments, GitRefused: it means nothing there.
+    """
+    shown = quoted(name)
+    if isinstance(answer, str) and answer in _WHOLE:
+        stage = SIDES.get(answer, 0)
+        if stage in versions:
+            plan.versions.setdefault(stage, []).append(name)
+        else:
+            plan.deleted.append(name)
+        return
+    if {mode for mode, _ in versions.values()} - set(_PLAIN_MODES):
+        raise GitRefused(f"{shown}: is no ordinary file on each side; answer ours, theirs, base or delete")
+    text = _text_of(answer)
+    if text is not None:
+        plan.contents[name] = text
+    elif isinstance(answer, list):
+        plan.contents[name] = await _answered_regions(roots, checkout, name, answer)
+    else:
+        raise InvalidArguments(
+            f"answers, {shown}: must be 'ours', 'theirs', 'base', 'delete', {{'text': ...}}, or a list with one answer "
+            "('ours', 'theirs', 'base', 'both' or {'text': ...}) for each region"
+        )
+
+
+async def _answered_regions(roots: Roots, checkout: Checkout, name: bytes, answers: Sequence[Any]) -> bytes:
+    path = f"{checkout.directory.path}/{name.decode('utf-8', 'surrogateescape')}"
+    content = await to_thread.run_sync(partial(read_bytes, roots, path, limit_bytes=MAX_BYTES))
+    regions = read_regions(content.data)
+    if len(regions) != len(answers):
+        raise GitRefused(
+            f"{quoted(name)}: has {len(regions)} regions that can be told apart, and {len(answers)} are answered; "
+            "git_conflicts shows them, and {'text': ...} is the whole file"
+        )
+    texts = []
+    for number, (region, answer) in enumerate(zip(regions, answers, strict=True), 1):
+        text = region.text(answer) if isinstance(answer, str) else _text_of(answer)
+        if text is None:
+            sides = ", ".join(side for side in _OF_A_REGION if region.text(side) is not None)
+            raise InvalidArguments(f"answers, {quoted(name)}, region {number}: must be {sides} or {{'text': ...}}")
+        texts.append(text)
+    return with_texts(content.data, regions, texts)
+
+
+def _text_of(answer: Any) -> bytes | None:
+    if not isinstance(answer, dict) or answer.keys() != {"text"} or not isinstance(answer["text"], str):
+        return None
+    text = answer["text"].encode("utf-8", "surrogateescape")
+    if len(text) > MAX_BYTES:
+        raise InvalidArguments(f"answers: a text has {len(text)} bytes, at most {MAX_BYTES}")
+    return text
+
+
+async def _apply(roots: Roots, git: Git, checkout: Checkout, plan: _Plan) -> None:
+    for stage, names in plan.versions.items():
+        stdin = terminated(names)
+        await git.output(checkout, "checkout-index", f"--stage={stage}", "--force", "-z", "--stdin", stdin=stdin)
+    for name, content in plan.contents.items():
+        path = f"{checkout.directory.path}/{name.decode('utf-8', 'surrogateescape')}"
+        await to_thread.run_sync(partial(write_bytes, roots, path, content, parents=True))
+    written = [*plan.contents, *(name for names in plan.versions.values() for name in names)]
+    if written:
+        await git.output(checkout, "update-index", "--add", "-z", "--stdin", stdin=terminated(written))
+    if plan.deleted:
+        await git.output(checkout, "rm", "-q", "-f", *FROM_STDIN, stdin=terminated(plan.deleted))

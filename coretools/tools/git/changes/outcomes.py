@@ -1,0 +1,92 @@
+"""Answers for merges, rebases and the like: one ended, or it stopped at a conflict and can be continued."""
+
+from dataclasses import replace
+
+from coretools.errors import GitRefused, InvalidArguments
+from coretools.process.run import Completed
+from coretools.roots import directory_access
+from coretools.tools.git.changes.commit import MESSAGE_BYTES
+from coretools.tools.git.changes.work_tree import Position, born, conflicted
+from coretools.tools.git.repository.checkout import Checkout, display_paths
+from coretools.tools.git.repository.commands import Git, failure_message
+from coretools.tools.git.repository.porcelain import single_line
+from coretools.tools.git.repository.results import TextResult, answer, listed
+
+MAX_COMMITS = 200
+"""Most commits of one cherry-pick, revert or rebase."""
+
+
+async def stopped(git: Git, checkout: Checkout, name: str) -> TextResult:
+    """Return the answer for an operation that stopped at a conflict."""
+    conflicts = await conflicted(git, checkout)
+    files = display_paths(checkout, conflicts)
+    what = f"in conflict: {listed(files)}" if files else "there is nothing to commit: its changes are there already"
+    lines = [f"{name} stopped; {what}"]
+    if files:
+        lines.append(
+            "Both sides: git_conflicts. Resolve: git_continue answers={path: 'ours', ...}, or edit and git_add"
+        )
+    then = "git_continue action='continue'" if files else "git_continue action='skip'"
+    lines.append(f"Then: {then}. Undo: git_continue action='abort'")
+    return answer(checkout, lines, details={"stopped": True, "operation": name, "conflicts": len(files)})
+
+
+async def ready(git: Git, checkout: Checkout) -> Position:
+    """Return where HEAD is.
+
+    Raises:
+        GitRefused: there is no commit yet, or an operation is in progress.
+    """
+    if checkout.in_progress:
+        raise GitRefused(f"a {checkout.in_progress} is in progress; git_continue continues or aborts it")
+    return await born(git, checkout)
+
+
+async def outcome(git: Git, checkout: Checkout, completed: Completed, *, here: Position, name: str) -> TextResult:
+    """Return the answer for a sequence of commits: it ended, or stopped at one of them."""
+    entries = directory_access.entry_kinds(checkout.git_handle)
+    if completed.ok and "rebase-merge" not in entries:
+        return await ended(git, checkout, here, f"{name} ended")
+    if completed.ok:
+        return await _at_edit(git, checkout)
+    if {"CHERRY_PICK_HEAD", "REVERT_HEAD"} & entries.keys() or await conflicted(git, checkout):
+        return await stopped(git, checkout, name)
+    is_unfinished = {"rebase-merge", "sequencer"} & entries.keys()
+    raise failure(completed, name, "; it is unfinished: git_continue action='abort'" if is_unfinished else "")
+
+
+async def _at_edit(git: Git, checkout: Checkout) -> TextResult:
+    """Return the answer for a rebase that stopped at an `edit` or `break`."""
+    now = await born(git, checkout)
+    lines = [
+        f"rebase stopped to edit {now.commit[:10]}; change files and git_add them, or git_commit amend=true",
+        "Then: git_continue action='continue'. Undo: git_continue action='abort'",
+    ]
+    return answer(checkout, lines, details={"stopped": True, "operation": "rebase", "commit": now.commit})
+
+
+async def ended(git: Git, checkout: Checkout, before: Position, what: str) -> TextResult:
+    """Return the answer for an operation that ended, with the call that undoes it."""
+    now = await born(git, checkout)
+    where = now.branch or "detached HEAD"
+    lines = [single_line(f"{what}: {where} is at {now.commit[:10]}")]
+    if now.branch and before.commit != now.commit:
+        lines.append(f"Undo: git_reset revision={before.commit!r} mode='keep'")
+    return answer(checkout, lines, details={"branch": now.branch, "commit": now.commit, "before": before.commit})
+
+
+def failure(completed: Completed, name: str, then: str = "") -> GitRefused:
+    """Return git's message as an error; some of it is on standard output."""
+    if not completed.stderr.text().strip():
+        completed = replace(completed, stderr=completed.stdout)
+    return GitRefused(f"git {name}: {failure_message(completed)}{then}", exit_code=completed.exit_code)
+
+
+def check_message(message: str) -> None:
+    """Refuse what can't be a message.
+
+    Raises:
+        InvalidArguments: it has a NUL, or is too long.
+    """
+    if "\0" in message or len(message.encode("utf-8", "replace")) > MESSAGE_BYTES:
+        raise InvalidArguments(f"message: must have no NUL, and at most {MESSAGE_BYTES} bytes")

@@ -1,0 +1,159 @@
+"""Rebase a branch: git's own rebase, or one with a list of steps.
+
+git would open an editor for a list of steps. Here its state directory is written as git writes it, complete and in one
+step, and git continues from there: `git rebase --continue`, `--skip` and `--abort` work on it from a terminal too.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from coretools.errors import GitRefused, InvalidArguments
+from coretools.roots import directory_access
+from coretools.roots.root_set import Roots
+from coretools.tools.git.changes.commit import identity
+from coretools.tools.git.changes.outcomes import MAX_COMMITS, failure, outcome, ready
+from coretools.tools.git.changes.rebase_steps import (
+    MovedCommit,
+    Step,
+    TodoLine,
+    autosquash_steps,
+    check_steps,
+    read_steps,
+    todo_lines,
+)
+from coretools.tools.git.changes.work_tree import Position, changed_names, commit_tree, require_writable_names
+from coretools.tools.git.reading.history import HEADS
+from coretools.tools.git.repository.checkout import Checkout
+from coretools.tools.git.repository.commands import Git, require_success
+from coretools.tools.git.repository.porcelain import read_names, read_records
+from coretools.tools.git.repository.results import TextResult
+
+_QUIET = ("--no-fork-point", "--no-gpg-sign", "--no-verify", "--no-stat", "--quiet")
+_MOVED = ("log", "--reverse", "--topo-order", "--no-merges", "--no-mailmap", "--no-notes", "--no-show-signature")
+_CHANGED = ("diff", "--quiet", "--ignore-submodules=all", "--no-ext-diff")
+
+STATE = "rebase-merge"
+"""git's directory for the state of a rebase."""
+
+
+@dataclass(frozen=True, slots=True)
+class RebaseOptions:
+    """What a rebase moves, where to, and what becomes of each commit."""
+
+    upstream: str
+    """Commits that this has are not moved."""
+    onto: str
+    """Where they go; empty: onto `upstream`."""
+    autosquash: bool
+    steps: Sequence[str] = ()
+    """Steps in git's notation; empty: pick all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Move:
+    """The commits between which a rebase moves others."""
+
+    upstream: str
+    onto: str
+    head: str
+
+
+async def rebase(roots: Roots, git: Git, checkout: Checkout, options: RebaseOptions) -> TextResult:
+    """Rebase the current branch.
+
+    Raises:
+        GitRefused: another operation is in progress, or there are uncommitted changes. InvalidArguments: a step.
+    """
+    if options.steps and options.autosquash:
+        raise InvalidArguments("autosquash: makes the steps itself; leave out steps")
+    steps = read_steps(options.steps)
+    here = await ready(git, checkout)
+    revisions = [options.upstream, options.onto or options.upstream, *(step.revision for step in steps)]
+    upstream, onto, *named = await git.resolved(checkout, *revisions)
+    move = _Move(upstream, onto, here.commit)
+    await _require_writable(roots, git, checkout, move)
+    author = await identity(git, checkout)
+    if not steps and not options.autosquash:
+        words = ("rebase", "--merge", *_QUIET, "--no-autosquash", f"--onto={onto}", upstream)
+        completed = await git.run(checkout, *words, options=author)
+        return await outcome(git, checkout, completed, here=here, name="rebase")
+    moved = await _moved(git, checkout, move, is_autosquash=options.autosquash)
+    if options.autosquash:
+        resolved = autosquash_steps(moved)
+    else:
+        resolved = [Step(step.verb, commit, step.text) for step, commit in zip(steps, named, strict=True)]
+        check_steps(resolved, moved)
+    lines = todo_lines(resolved, moved)
+    return await _with_steps(git, checkout, here, move, lines=lines, author=author)
+
+
+async def _require_writable(roots: Roots, git: Git, checkout: Checkout, move: _Move) -> None:
+    """Refuse a rebase of too many commits, or one that would write hidden or filtered files."""
+    words = ("log", "--format=tformat:%x01%H", "--name-only", "-z", "-m", f"{move.upstream}..{move.head}")
+    found = {name.strip(b"\n") for name in read_names(await git.output(checkout, *words))}
+    commits = {name for name in found if name.startswith(b"\1")}
+    if len(commits) > MAX_COMMITS:
+        raise GitRefused(f"would move {len(commits)} commits, at most {MAX_COMMITS} are here; use git itself")
+    names = (found - commits) | set(await changed_names(git, checkout, move.head, move.onto))
+    await require_writable_names(roots, git, checkout, names - {b""})
+
+
+async def _moved(git: Git, checkout: Checkout, move: _Move, *, is_autosquash: bool) -> list[MovedCommit]:
+    """Return the commits that move, oldest first; for autosquash without those that upstream has as other commits."""
+    which = (
+        ("--cherry-pick", "--right-only", f"{move.upstream}...{move.head}")
+        if is_autosquash
+        else (f"{move.upstream}..{move.head}",)
+    )
+    output = await git.output(
+        checkout, *_MOVED, "-z", "--date=raw", "--format=tformat:%H%x00%an%x00%ae%x00%ad%x00%B", *which
+    )
+    found = []
+    for record in read_records(output, 5):
+        commit, name, address, date, message = map(_decoded, record)
+        found.append(MovedCommit(commit, message, (name, address, date)))
+    return found
+
+
+def _decoded(message: bytes) -> str:
+    return message.decode("utf-8", "surrogateescape")
+
+
+async def _with_steps(
+    git: Git, checkout: Checkout, here: Position, move: _Move, *, lines: Sequence[TodoLine], author: Sequence[str]
+) -> TextResult:
+    """Write the state of a rebase with these steps, go to where it begins, and let git continue."""
+    for word in ((), ("--cached",)):
+        if (await git.run(checkout, *_CHANGED, *word)).exit_code:
+            raise GitRefused("there are uncommitted changes; git_commit or git_stash them first")
+    text = ""
+    for line in lines:
+        text += line.written(await _copy(git, checkout, line, author))
+    state = {
+        "interactive": "",
+        "quiet": "",
+        "drop_redundant_commits": "",
+        "head-name": f"{HEADS}{here.branch}\n" if here.branch else "detached HEAD\n",
+        "onto": f"{move.onto}\n",
+        "orig-head": f"{move.head}\n",
+        "git-rebase-todo": text or "noop\n",
+    }
+    data = {name: content.encode("utf-8", "surrogateescape") for name, content in state.items()}
+    directory_access.create_directory(checkout.git_handle, STATE, data)
+    begun = await git.run(checkout, "checkout", "--quiet", "--no-progress", "--detach", move.onto)
+    if not begun.ok:
+        require_success(await git.run(checkout, "rebase", "--abort", options=author), "rebase")
+        raise failure(begun, "rebase", "; nothing was changed")
+    completed = await git.run(checkout, "rebase", "--continue", options=author)
+    return await outcome(git, checkout, completed, here=here, name="rebase")
+
+
+async def _copy(git: Git, checkout: Checkout, line: TodoLine, author: Sequence[str]) -> str:
+    """Return the commit of a line, or a copy of it with another message."""
+    moved = line.moved
+    if line.message is None:
+        return moved.commit
+    variables = zip(("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE"), moved.author, strict=True)
+    own = replace(checkout, environment={**checkout.environment, **dict(variables)})
+    tree, parent = f"{moved.commit}^{{tree}}", f"{moved.commit}^"
+    return await commit_tree(git, own, tree, parent, message=f"{line.message.strip()}\n", options=author)

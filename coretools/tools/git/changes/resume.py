@@ -1,0 +1,170 @@
+"""Continue, skip or abort a merge, rebase, cherry-pick or revert that stopped.
+
+git would commit a resolved conflict in another process; here a call of its own does, and git then goes on. The
+unfinished operation is examined first (`operation_state`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from coretools.errors import GitRefused, InvalidArguments
+from coretools.roots.root_set import Roots
+from coretools.tools.git.changes.commit import identity
+from coretools.tools.git.changes.conflict_answers import resolve
+from coretools.tools.git.changes.operation_state import Operation, operation_in_progress
+from coretools.tools.git.changes.outcomes import check_message, ended, outcome
+from coretools.tools.git.changes.signing import sign_head
+from coretools.tools.git.changes.work_tree import Position, born, changed_names, conflicted, require_writable_names
+from coretools.tools.git.repository.checkout import Checkout, display_paths
+from coretools.tools.git.repository.commands import Git, require_success
+from coretools.tools.git.repository.porcelain import as_text, read_records, single_line
+from coretools.tools.git.repository.results import TextResult, answer, listed
+
+_COMMIT = ("commit", "--no-verify", "--no-gpg-sign", "--quiet", "--cleanup=whitespace")
+_AUTHOR = ("log", "--max-count=1", "--no-mailmap", "--no-show-signature", "--format=%an <%ae>%x00%aI%x00")
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeOptions:
+    """How an operation goes on."""
+
+    action: str
+    """`continue`, `skip`, `abort`, or `resolve`: only apply the answers."""
+    message: str = ""
+    answers: Mapping[str, Any] = field(default_factory=dict)
+    """Answers to conflicts, by path."""
+
+    def is_resolution(self, checkout: Checkout) -> bool:
+        """Whether conflicts are only resolved: nothing goes on, or nothing is in progress (after `git_stash`)."""
+        return self.action == "resolve" or (bool(self.answers) and not checkout.in_progress)
+
+
+async def resume(roots: Roots, git: Git, checkout: Checkout, options: ResumeOptions) -> TextResult:
+    """Resolve conflicts by the answers, then continue, skip or abort the operation in progress.
+
+    Raises:
+        GitRefused: none is in progress, it has what is not run here, or a conflict is not resolved.
+    """
+    if options.answers and options.action not in ("continue", "resolve"):
+        raise InvalidArguments(f"answers: go with action 'continue' or 'resolve', not {options.action!r}")
+    check_message(options.message)
+    operation = None if options.is_resolution(checkout) else operation_in_progress(checkout)
+    lines = await resolve(roots, git, checkout, options.answers) if options.answers else ["nothing was answered"]
+    if operation is None or (options.answers and await conflicted(git, checkout)):
+        return answer(checkout, lines, details={"stopped": bool(checkout.in_progress)})
+    result = await _go_on(roots, git, checkout, operation, options)
+    return TextResult(body="\n".join([*lines[:1], result.body]), details=result.details) if options.answers else result
+
+
+async def _go_on(
+    roots: Roots, git: Git, checkout: Checkout, operation: Operation, options: ResumeOptions
+) -> TextResult:
+    here = await born(git, checkout)
+    is_abort = options.action == "abort"
+    back = operation.start if is_abort and operation.start else here.commit
+    await require_writable_names(roots, git, checkout, await changed_names(git, checkout, back))
+    if is_abort:
+        return await _abort(git, checkout, operation, here)
+    operation.require_no_editor()
+    if options.action == "continue":
+        await _commit_resolution(git, checkout, operation, here, message=options.message)
+    else:
+        await _prepare_skip(git, checkout, operation)
+    here = replace(here, commit=operation.start or here.commit, branch=operation.branch or here.branch)
+    if not operation.has_more:
+        return await ended(git, checkout, here, f"{operation.name} ended")
+    # git itself skips one commit of a sequence by a reset and then continues.
+    word = "skip" if options.action == "skip" and operation.is_skipped_by_git else "continue"
+    completed = await git.run(checkout, operation.name, f"--{word}", options=await identity(git, checkout))
+    return await outcome(git, checkout, completed, here=here, name=operation.name)
+
+
+async def _prepare_skip(git: Git, checkout: Checkout, operation: Operation) -> None:
+    """Leave out the commit at which an operation stopped, where git does not do that by itself.
+
+    Raises:
+        InvalidArguments: a merge has no commits to skip.
+    """
+    if operation.name == "merge":
+        raise InvalidArguments("action: a merge has nothing to skip; abort or continue it")
+    if operation.name != "rebase":
+        await git.output(checkout, "reset", "--merge", "--quiet")
+    elif operation.stopped_at == "fixup":
+        await _leave_out_fixup(git, checkout, operation)
+
+
+async def _commit_resolution(
+    git: Git, checkout: Checkout, operation: Operation, here: Position, *, message: str
+) -> None:
+    """Commit a resolved conflict, with the author and message of the commit that it comes from."""
+    conflicts = await conflicted(git, checkout)
+    if conflicts:
+        files = listed(display_paths(checkout, conflicts))
+        raise GitRefused(
+            f"conflicts are not resolved: {files}; answer them (answers), or edit the files and git_add them"
+        )
+    staged = await git.run(checkout, "diff", "--cached", "--quiet", "--ignore-submodules=all", "--no-ext-diff")
+    is_moved = bool(operation.amended) and operation.amended != here.commit
+    if is_moved and staged.exit_code:
+        raise GitRefused("HEAD has moved since the rebase stopped; git_commit what is staged, then continue")
+    has_message = bool(message.strip())
+    if is_moved or (staged.exit_code == 0 and not operation.is_committed_unchanged(has_message=has_message)):
+        if operation.has_commit and operation.name != "rebase":
+            raise GitRefused("nothing is staged; git_add what you resolved, or git_continue action='skip'")
+        return
+    words, stdin = await _resolution_words(git, checkout, operation, message=message)
+    options = await identity(git, checkout)
+    require_success(await git.run(checkout, *_COMMIT, *words, options=options, stdin=stdin), "commit")
+    await sign_head(git, checkout, before=None)
+
+
+async def _resolution_words(
+    git: Git, checkout: Checkout, operation: Operation, *, message: str
+) -> tuple[list[str], bytes | None]:
+    """Return the options of `git commit` for message and author, and the message.
+
+    In a rebase it knows the author only by our word.
+    """
+    given = git.setup.with_trailer(message).encode("utf-8", "surrogateescape") if message.strip() else None
+    if operation.stopped_at == "edit":
+        return ["--amend", *(["--file=-"] if given else ["--no-edit"])], given
+    if operation.stopped_at == "fixup":
+        return ["--amend", "--allow-empty", *operation.message_words], given or operation.message
+    if operation.name != "rebase":
+        # git's own message has a commented list of the paths in conflict.
+        return (["--file=-"] if given else ["--no-edit", "--cleanup=strip"]), given
+    [commit] = await git.resolved(checkout, "REBASE_HEAD")
+    if not given:
+        return [f"--reuse-message={commit}"], None
+    [[author, date]] = read_records(await git.output(checkout, *_AUTHOR, commit), 2)
+    return ["--file=-", f"--author={as_text(author)}", f"--date={as_text(date)}"], given
+
+
+async def _leave_out_fixup(git: Git, checkout: Checkout, operation: Operation) -> None:
+    """Drop a fixup that stopped, and give the commit the message that it has by now.
+
+    Within a group git keeps the messages of all joined commits, as comments, until the last of them.
+    """
+    await git.output(checkout, "reset", "--merge", "--quiet")
+    words = ("--amend", "--allow-empty", *operation.message_words)
+    options = await identity(git, checkout)
+    require_success(await git.run(checkout, *_COMMIT, *words, options=options, stdin=operation.message), "commit")
+
+
+async def _abort(git: Git, checkout: Checkout, operation: Operation, here: Position) -> TextResult:
+    if operation.name == "rebase":
+        options = await identity(git, checkout)
+        require_success(await git.run(checkout, "rebase", "--abort", options=options), "rebase")
+    else:
+        # As git itself: commits that somebody added meanwhile stay.
+        start = [operation.start] if operation.start and operation.reached == here.commit else []
+        await git.output(checkout, "reset", "--merge", "--quiet", *start)
+        if operation.has_more:
+            await git.output(checkout, operation.name, "--quit")
+    now = await born(git, checkout)
+    where = now.branch or "HEAD"
+    lines = [single_line(f"{operation.name} aborted; {where} is at {now.commit[:10]}")]
+    again = {"cherry-pick": "git_cherry_pick", "revert": "git_revert"}.get(operation.name, f"git_{operation.name}")
+    lines.append(f"Undo: {again} begins it again{operation.again}")
+    return answer(checkout, lines, details={"branch": now.branch, "commit": now.commit})
