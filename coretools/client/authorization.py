@@ -170,16 +170,23 @@ class ServerAuthorization(RemoteCredentials):
         await self._authorize(request, response)
 
     async def _refused(self, response: httpx2.Response, reason: str) -> AuthenticationRequired:
-        credentials = self._credentials or Credentials()
-        scope = extract_scope_from_www_auth(response)
-        if response.status_code == httpx2.codes.FORBIDDEN and scope and not self._is_automatic:
-            granted = credentials.tokens.scope if credentials.tokens else None
-            credentials.missing_scope = union_scopes(union_scopes(credentials.missing_scope, granted), scope)
-            await to_thread.run_sync(self.store.write, credentials)
+        scope = self._note_scope(response)
+        if scope and self._credentials is not None and not self._is_automatic:
+            await to_thread.run_sync(self.store.write, self._credentials)
             reason = f"needs a login with the scope {scope[:200]!r}"
         if self._is_automatic:
             return AuthenticationRequired(f"{reason} (HTTP {response.status_code})")
         return LoginRequired(f"{reason}; run `coretools mcp login {shlex.quote(self._name)}`")
+
+    def _note_scope(self, response: httpx2.Response) -> str | None:
+        """Note the scope that a request lacked, for the next login: beside those that were granted (SEP-2350)."""
+        scope = extract_scope_from_www_auth(response)
+        if response.status_code != httpx2.codes.FORBIDDEN or scope is None or self._credentials is None:
+            return None
+        tokens = self._credentials.tokens
+        before = union_scopes(self._credentials.missing_scope, tokens.scope if tokens else None)
+        self._credentials.missing_scope = union_scopes(before, scope)
+        return scope
 
     async def _renew(self, request: httpx2.Request) -> bool:
         """Exchange the refresh token, unless another process has done it; return whether there is a new token."""
@@ -202,6 +209,7 @@ class ServerAuthorization(RemoteCredentials):
 
     async def _authorize(self, request: httpx2.Request, response: httpx2.Response) -> None:
         """Log in: a person in a browser, or the entry's own credentials."""
+        self._note_scope(response)
         if self._show_address is None:
             await self._drive(self._automatic_provider(), request, response)
         else:
@@ -214,7 +222,8 @@ class ServerAuthorization(RemoteCredentials):
         # Imported late: it loads cryptography, which only these entries need.
         from coretools.client.client_credentials import credentials_provider
 
-        return credentials_provider(self._url, self._client, _Storage(self, None, None))
+        credentials = self._credentials or Credentials()
+        return credentials_provider(self._url, self._client, _Storage(self, None, None), credentials)
 
     def _login_provider(self, listener: LoginListener, show_address: ShowAddress) -> Provider:
         storage = _Storage(self, None, configured_client(self._client, listener.address))

@@ -10,15 +10,16 @@ from mcp.client.auth.extensions.client_credentials import (
     SignedJWTParameters,
 )
 
+from coretools.client.credential_store import Credentials
 from coretools.client.failures import origin_of
-from coretools.client.oauth_providers import Provider, choose_method
+from coretools.client.oauth_providers import Provider, complete
 from coretools.client.oauth_settings import OAuthClient
 from coretools.errors import BadSetting
 
 _CURVES = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 
 
-def credentials_provider(url: str, client: OAuthClient, storage: TokenStorage) -> Provider:
+def credentials_provider(url: str, client: OAuthClient, storage: TokenStorage, credentials: Credentials) -> Provider:
     """Return the provider for the entry's own credentials. They go to the configured issuer only.
 
     Raises:
@@ -27,14 +28,10 @@ def credentials_provider(url: str, client: OAuthClient, storage: TokenStorage) -
     client_id = client.client_id or ""
     issuer = client.issuer or origin_of(url)
     if client.private_key is None:
-        return _SecretProvider(
-            url,
-            storage,
-            client_id=client_id,
-            client_secret=client.client_secret or "",
-            scope=client.scope,
-            issuer=issuer,
-        )
+        secret = client.client_secret or ""
+        by_secret = _SecretProvider(url, storage, client_id=client_id, client_secret=secret, issuer=issuer)
+        by_secret.client, by_secret.missing_scope = client, credentials.missing_scope
+        return by_secret
     signed = SignedJWTParameters(
         issuer=client_id,
         subject=client_id,
@@ -42,15 +39,26 @@ def credentials_provider(url: str, client: OAuthClient, storage: TokenStorage) -
         signing_algorithm=_algorithm(client.private_key),
     )
     assertion = signed.create_assertion_provider()
-    return PrivateKeyJWTOAuthProvider(
-        url, storage, client_id=client_id, assertion_provider=assertion, scope=client.scope, issuer=issuer
-    )
+    by_key = _KeyProvider(url, storage, client_id=client_id, assertion_provider=assertion, issuer=issuer)
+    by_key.client, by_key.missing_scope = client, credentials.missing_scope
+    return by_key
 
 
 class _SecretProvider(ClientCredentialsOAuthProvider):
+    client = OAuthClient()
+    missing_scope: str | None = None
+
     async def _perform_authorization(self) -> httpx2.Request:
-        if self.context.oauth_metadata is not None:
-            choose_method(self.context.client_info, self.context.oauth_metadata)
+        complete(self.context, self.client, self.missing_scope)
+        return await super()._perform_authorization()
+
+
+class _KeyProvider(PrivateKeyJWTOAuthProvider):
+    client = OAuthClient()
+    missing_scope: str | None = None
+
+    async def _perform_authorization(self) -> httpx2.Request:
+        complete(self.context, self.client, self.missing_scope)
         return await super()._perform_authorization()
 
 

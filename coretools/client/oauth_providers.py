@@ -5,6 +5,7 @@ from typing import Any
 
 import httpx2
 from mcp.client.auth import OAuthClientProvider, OAuthFlowError, TokenStorage
+from mcp.client.auth.oauth2 import OAuthContext
 from mcp.client.auth.utils import (
     build_oauth_authorization_server_metadata_discovery_urls,
     build_protected_resource_metadata_discovery_urls,
@@ -68,12 +69,9 @@ class _PersonProvider(OAuthClientProvider):
         raise OAuthFlowError(f"the server names {advertised[0]} as its authorization server, and its entry {issuer}")
 
     async def _perform_authorization(self) -> httpx2.Request:
-        metadata = self.context.oauth_metadata
-        if metadata is not None:
-            _check_metadata(metadata, self.client)
-            choose_method(self.context.client_info, metadata)
-        chosen = self.client.scope if self.client.scope is not None else self.context.client_metadata.scope
-        self.context.client_metadata.scope = union_scopes(chosen, self.missing_scope)
+        if self.context.oauth_metadata is not None:
+            _check_metadata(self.context.oauth_metadata, self.client)
+        complete(self.context, self.client, self.missing_scope)
         return await super()._perform_authorization()
 
 
@@ -95,11 +93,14 @@ def _check_metadata(metadata: OAuthMetadata, client: OAuthClient) -> None:
         )
 
 
-def choose_method(client: OAuthClientInformationFull | None, metadata: OAuthMetadata) -> None:
-    """Send a configured secret in the way that the authorization server takes it."""
-    methods = metadata.token_endpoint_auth_methods_supported
-    if client is not None and client.token_endpoint_auth_method == _BASIC and methods:
-        client.token_endpoint_auth_method = _POST if _BASIC not in methods and _POST in methods else _BASIC
+def complete(context: OAuthContext, client: OAuthClient, missing_scope: str | None) -> None:
+    """Choose the scope, and how a configured secret is sent."""
+    named = context.client_metadata.scope
+    context.client_metadata.scope = union_scopes(client.scope if client.scope is not None else named, missing_scope)
+    registered = context.client_info
+    methods = context.oauth_metadata and context.oauth_metadata.token_endpoint_auth_methods_supported
+    if registered is not None and registered.token_endpoint_auth_method == _BASIC and methods:
+        registered.token_endpoint_auth_method = _POST if _BASIC not in methods and _POST in methods else _BASIC
 
 
 class Discovery:

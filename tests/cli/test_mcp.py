@@ -274,7 +274,8 @@ def test_a_binary_resource_goes_to_a_pipe_as_it_is(home: Path, capfdbinary: pyte
     assert person.output == "[image/x, 6 bytes]\r\n"
 
 
-def test_ctrl_c_cancels_the_call_on_the_server(home: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["SIGINT", "SIGTERM"])
+def test_a_signal_cancels_the_call_on_the_server(home: Path, number: signal.Signals) -> None:
     """client-9, client-16"""
     events = EventLog(home)
     configured(home, {"h": misbehaving("hangs", events.path)})
@@ -282,10 +283,10 @@ def test_ctrl_c_cancels_the_call_on_the_server(home: Path) -> None:
     child = subprocess.Popen(command, cwd=TREE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         events.wait_for("called")
-        child.send_signal(signal.SIGINT)
+        child.send_signal(number)
         events.wait_for("cancelled")
         assert child.communicate(timeout=60) == (b"", b"")
-        assert child.returncode == 130
+        assert child.returncode == 128 + number
     finally:
         child.kill()
         child.communicate()
