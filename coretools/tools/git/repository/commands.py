@@ -75,6 +75,9 @@ _WITHHELD = Excerpt(b"failed; its message may quote configuration outside the ro
 _LOCKED = "index.lock': File exists"
 """What git says when another process changes the index."""
 
+_MISSING = re.compile(r"promisor|could not fetch|unable to read|bad object|missing|lazy", re.IGNORECASE)
+"""What git says when it has not got an object."""
+
 _COMMIT = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64}) commit [0-9]+")
 """How git describes a commit: object name, type and size."""
 
@@ -134,6 +137,11 @@ class Git:
         if not completed.ok and _LOCKED in completed.stderr.text():
             lock = await index_lock(checkout)
             completed = replace(completed, stderr=Excerpt(f"the index is locked: {lock}".encode(), b"", 0))
+        if not completed.ok and checkout.is_partial and _MISSING.search(completed.stderr.text()):
+            message = (
+                completed.stderr.text().strip() + "; this is a partial clone, and what it lacks is not fetched here"
+            )
+            completed = replace(completed, stderr=Excerpt(message.encode(), b"", 0))
         return self._finished(completed, checkout, words[0])
 
     async def output(self, checkout: Checkout, *words: str, stdin: bytes | None = None) -> bytes:

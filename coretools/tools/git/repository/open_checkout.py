@@ -205,6 +205,7 @@ class Checkouts:
             if directory_access.entry_kind(start.fd, GIT) is not None:
                 yield start
                 return
+            is_bare = all(directory_access.entry_kind(start.fd, name) for name in ("HEAD", "objects", "refs"))
         relative = place.relative
         while relative != ".":
             relative = relative.rpartition("/")[0] or "."
@@ -212,6 +213,10 @@ class Checkouts:
                 if directory_access.entry_kind(above.fd, GIT) is not None:
                     yield above
                     return
+        if is_bare:
+            raise NotFound(
+                f"{repository}: a bare repository, which has no work tree; clone it, or use git in run_command"
+            )
         raise NotFound(
             f"{repository}: no git work tree here or above, up to the root; "
             "a repository that begins above the root can't be used"
