@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from coretools import __version__
 from coretools.config.logs import configure_logging
-from coretools.config.options import add_options, working_directory
+from coretools.config.options import add_options, add_upstream_option, working_directory
 from coretools.errors import BadSetting, CoreError
 from coretools.operations.loading import load
 from coretools.standard_fds import ensure_standard_error
@@ -147,6 +147,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"coretools {__version__}")
     add_options(parser, profile="dev", log_level="info")
+    add_upstream_option(parser)
     return parser
 
 

@@ -17,8 +17,10 @@ from coretools.config.options import (
     VARIABLES,
     add_login_path_option,
     add_options,
+    add_upstream_option,
     settings_from,
     with_login_path,
+    with_upstreams,
     working_directory,
 )
 from coretools.config.settings import Settings
@@ -36,6 +38,7 @@ def main() -> None:
         require_standard_streams()
         settings = settings_from(options, options.root, os.environ, working_directory())
         settings = with_login_path(settings, os.environ, is_off=options.no_login_path)
+        settings = with_upstreams(settings, os.environ, options.upstream)
         configure_logging(settings.log_level, os.environ)
         run(settings)
     except CoreError as error:
@@ -68,6 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"coretools {__version__}")
     add_options(parser, profile="dev", log_level="info")
     add_login_path_option(parser)
+    add_upstream_option(parser)
     return parser
 
 

@@ -7,6 +7,7 @@ from typing import Any
 from mcp.server.lowlevel import Server
 
 from coretools.app.assembly import Assembly, log_start, open_assembly, prepare, require_tier
+from coretools.app.upstreams import loop_guard, with_upstreams
 from coretools.config.settings import Settings
 from coretools.operations.registry import Registry
 from coretools.protocol.process_exit import ProcessExit
@@ -29,10 +30,16 @@ async def serve_stdio(settings: Settings, environment: Mapping[str, str], regist
     """
     process_exit = ProcessExit()
     with claim_standard_streams() as descriptors:
-        async with open_assembly(settings, environment, registries) as assembly:
+        async with (
+            with_upstreams(settings, environment, registries) as registries,
+            open_assembly(settings, environment, registries) as assembly,
+        ):
             questions = QuestionFactory(settings.asking)
             options = ServerOptions(
-                runs=assembly.resources, extensions=assembly.extensions(questions), questions=questions
+                runs=assembly.resources,
+                extensions=assembly.extensions(questions),
+                questions=questions,
+                middleware=loop_guard(settings),
             )
             server = build_server(assembly.catalog, assembly.dispatcher, assembly.identity, options)
             log_start(assembly, settings)

@@ -5,6 +5,7 @@ import os
 import anyio
 
 from coretools.cli.mcp_approval import approvals
+from coretools.cli.mcp_approve import approve
 from coretools.cli.mcp_call import call
 from coretools.cli.mcp_content import list_prompts, list_resources, prompt, read
 from coretools.cli.mcp_line import Line
@@ -29,6 +30,7 @@ _ACTIONS = {
     "prompt": prompt,
     "ping": ping,
     "trust": trust,
+    "approve": approve,
     "approvals": approvals,
     "login": login,
     "logout": logout,

@@ -10,6 +10,7 @@
     coretools mcp ping [SERVER ...]           whether the servers answer
     coretools mcp trust [SERVER ...]          approve servers that files of this project name; --revoke undoes it
     coretools mcp approvals [revoke WHAT ...] what was decided for good, and how to undo it
+    coretools mcp approve SERVER [TOOL ...]   approve tools as they are declared now, for `serve --upstream`
     coretools mcp login SERVER                log in to a remote server, in a browser
     coretools mcp logout SERVER               delete the tokens of a remote server
     coretools mcp doctor                      what is wrong with files, entries and servers
@@ -50,6 +51,7 @@ ACTIONS: dict[str, tuple[int, int]] = {
     "prompt": (2, MOST),
     "ping": (0, MOST),
     "trust": (0, MOST),
+    "approve": (1, MOST),
     "approvals": (0, MOST),
     "login": (1, 1),
     "logout": (1, 1),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from coretools.cli.global_options import OptionParser, add_global_options
 from coretools.config.logs import configure_logging
-from coretools.config.options import settings_from, with_login_path
+from coretools.config.options import add_upstream_option, settings_from, with_login_path, with_upstreams
 from coretools.config.settings import Settings
 from coretools.errors import BadSetting
 from coretools.operations.loading import load
@@ -38,6 +38,9 @@ _OWN_TOOLS_ONLY = (
 )
 """Options that apply only to the built-in tools."""
 
+_FOR_UPSTREAMS = ("redact_output",)
+"""Of these, options that apply to tools of other servers too."""
+
 
 def add_serve(commands: "argparse._SubParsersAction[OptionParser]") -> None:
     """Add the subcommand."""
@@ -57,6 +60,7 @@ def add_serve(commands: "argparse._SubParsersAction[OptionParser]") -> None:
     )
     serve.add_argument("--own", action="store_true", help="also serve coretools' own tools")
     serve.add_argument("--name", default=NAME, help=f"name that a server without --own reports to clients [{NAME}]")
+    add_upstream_option(serve)
     add_global_options(serve)
     serve.set_defaults(default_log_level="info")
 
@@ -75,13 +79,14 @@ def serve(options: argparse.Namespace, environment: Mapping[str, str], directory
         _require_no_own_options(options)
     settings = settings_from(options, options.root or (), environment, directory if options.own else None)
     settings = with_login_path(settings, environment, is_off=not options.own)
+    settings = with_upstreams(settings, environment, options.upstream)
     configure_logging(settings.log_level, environment)
     # Covers also what a thread of a loaded module prints before the protocol's streams are moved.
     with contextlib.redirect_stdout(sys.stderr):
         found = [load(text) for text in options.registries]
         if options.own:
             return _serve_with_own_tools(settings, found, environment)
-        return _serve_alone(settings, found, options.name)
+        return _serve_alone(settings, found, options.name, environment)
 
 
 def _serve_with_own_tools(settings: Settings, found: "list[Registry]", environment: Mapping[str, str]) -> int:
@@ -94,8 +99,10 @@ def _serve_with_own_tools(settings: Settings, found: "list[Registry]", environme
     exit_process(anyio.run(serve_stdio, settings, dict(environment), found))
 
 
-def _serve_alone(settings: Settings, found: "list[Registry]", name: str) -> int:
+def _serve_alone(settings: Settings, found: "list[Registry]", name: str, environment: Mapping[str, str]) -> int:
     # Imported late: as above.
+    from coretools.app.upstreams import loop_guard
+    from coretools.app.upstreams import with_upstreams as with_upstreams_of
     from coretools.hosting.serve import ServeOptions, serve_stdio
     from coretools.operations.catalog import selection_of, surfaces_of
     from coretools.operations.registry import Registry, merge_registries
@@ -108,6 +115,7 @@ def _serve_alone(settings: Settings, found: "list[Registry]", name: str) -> int:
         asking=settings.asking,
         threads=settings.limits.threads,
         line_bytes=settings.limits.line_bytes,
+        middleware=loop_guard(settings),
     )
     # If they agree on a separator, names are the same as when each is served alone.
     separators = {registry.separator for registry in found}
@@ -115,12 +123,17 @@ def _serve_alone(settings: Settings, found: "list[Registry]", name: str) -> int:
     # Not validated against the tools: the operator's file may name built-in tools, which are absent here.
     merged = merge_registries(Registry(separator=separator, policy=settings.policy.tools), found)
     # Exit here, while prints of a module's threads still go to standard error: fd 1 is the protocol's stream again.
-    exit_process(serve_stdio(merged, options=options))
+    upstreams = with_upstreams_of(settings, environment, [merged], has_own_tools=False) if settings.upstream else None
+    exit_process(serve_stdio(merged, options=options, upstreams=upstreams))
 
 
 def _require_no_own_options(options: argparse.Namespace) -> None:
-    if not options.registries:
-        raise BadSetting("nothing to serve: name a registry (--with MODULE:NAME), or --own for coretools' own tools")
-    given = [f"--{name.replace('_', '-')}" for name in _OWN_TOOLS_ONLY if getattr(options, name) is not None]
+    if not options.registries and not options.upstream:
+        raise BadSetting(
+            "nothing to serve: name a registry (--with MODULE:NAME), a configured server (--upstream NAME), or --own"
+            " for coretools' own tools"
+        )
+    own_only = [name for name in _OWN_TOOLS_ONLY if not (options.upstream and name in _FOR_UPSTREAMS)]
+    given = [f"--{name.replace('_', '-')}" for name in own_only if getattr(options, name) is not None]
     if given:
         raise BadSetting(f"{', '.join(given)}: for coretools' own tools only; add --own")

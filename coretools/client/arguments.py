@@ -7,12 +7,10 @@ from typing import Any
 
 from coretools.client.errors import SchemaMismatch
 from coretools.errors import InvalidArguments
+from coretools.operations.json_schema import check_pattern
 
 MAX_FAULTS = 5
 """Faults that one message lists."""
-
-PATTERN_SECONDS = 0.5
-"""For one regular expression of a schema: those of a hostile server may take for ever."""
 
 
 def parse_arguments(words: Iterable[str], schema: Mapping[str, Any], read: Callable[[str], str]) -> dict[str, Any]:
@@ -62,7 +60,7 @@ def check_arguments(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> 
     kind = validator_for(schema, default=Draft202012Validator)
     try:
         kind.check_schema(schema)
-        validator = extend(kind, {"pattern": _check_pattern})(schema, registry=Registry())
+        validator = extend(kind, {"pattern": check_pattern})(schema, registry=Registry())
         faults = sorted(validator.iter_errors(dict(arguments)), key=lambda fault: list(map(str, fault.absolute_path)))
     except SchemaError as error:
         where = ".".join(map(str, error.absolute_path))
@@ -73,14 +71,6 @@ def check_arguments(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> 
         more = [f"and {len(faults) - MAX_FAULTS} more"] if len(faults) > MAX_FAULTS else []
         texts = [text for fault in faults[:MAX_FAULTS] for text in _sentences(fault, schema)]
         raise SchemaMismatch("; ".join([*texts, *more]))
-
-
-def _check_pattern(_validator: Any, pattern: str, value: Any, _schema: Any) -> Iterator[Any]:
-    import regex  # with a timeout, unlike `re`
-    from jsonschema import ValidationError
-
-    if isinstance(value, str) and regex.search(pattern, value, timeout=PATTERN_SECONDS) is None:
-        yield ValidationError(f"does not match {pattern!r}")
 
 
 def _sentences(fault: Any, schema: Mapping[str, Any]) -> Iterator[str]:

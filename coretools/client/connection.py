@@ -3,6 +3,7 @@
 import math
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from functools import partial
 from typing import Any
 
 import anyio
@@ -45,7 +46,8 @@ class Connection:
         self._client: Client | None = None
         self._transport: LocalTransport | RemoteTransport | None = None
         self._shared: SharedStreams | None = None
-        self._lists = ServerLists()
+        notice = options.on_tools_changed
+        self._lists = ServerLists(None if notice is None else partial(notice, entry.name))
         self._log: ServerLog | None = None
         self._was_ready = False
         self._redactor = Redactor()
@@ -254,6 +256,8 @@ class Connection:
     async def _session(self) -> None:
         """Open the server and keep the session until the server is gone."""
         launch = self._launch()
+        if self._options.prepare_launch is not None:
+            launch = self._options.prepare_launch(self.entry, launch)
         self._redactor = Redactor(launch.secrets)
         if self._options.logs is not None:
             self._log = self._options.logs.open(self.entry, self._redactor)
@@ -301,6 +305,7 @@ class Connection:
             logging_callback=asked.log if self._log is None else self._log.recorded(asked.log),
             log_level=asked.log_level if self._log is None else asked.log_level or "info",
             message_handler=self._lists.on_message,
+            extensions=self._options.extensions,
         )
 
     @asynccontextmanager

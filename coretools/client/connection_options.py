@@ -4,8 +4,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from mcp.client.extension import ClientExtension
+
 from coretools.client.configuration import ServerEntry
-from coretools.client.launch import RemoteLaunch
+from coretools.client.launch import Launch, RemoteLaunch
 from coretools.client.server_log import LogDirectory
 from coretools.client.server_requests import ServerRequests
 from coretools.client.transports import RETRY_SECONDS, RemoteCredentials
@@ -53,3 +55,9 @@ class ConnectionOptions:
     """Answers what servers ask for; None refuses."""
     authorization: Authorize | None = None
     """None takes those that are stored or configured."""
+    prepare_launch: Callable[[ServerEntry, Launch], Launch] | None = None
+    """Completes how a server is started."""
+    extensions: tuple[ClientExtension, ...] = ()
+    """Extensions of the protocol that are declared to servers."""
+    on_tools_changed: Callable[[str], None] | None = None
+    """Called with the name of a server that is ready, or says that its tools have changed."""

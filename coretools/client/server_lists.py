@@ -53,7 +53,9 @@ _ITEMS: Mapping[str, tuple[str, type[BaseModel]]] = {
 class ServerLists:
     """The lists of one server."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_tools_changed: Callable[[], None] | None = None) -> None:
+        """`on_tools_changed` is called when the tools may have changed."""
+        self._on_tools_changed = on_tools_changed
         self.malformed: dict[str, str] = {}
         """Items that were left out, each with its reason."""
         self._kept: dict[str, list[Any]] = {}
@@ -89,6 +91,7 @@ class ServerLists:
         self._subscribed = frozenset()
         for kind in _FETCH:
             self._changes[kind] += 1
+        self._notice()
 
     async def on_message(self, message: Any) -> None:
         """Take a notification of the server."""
@@ -96,6 +99,12 @@ class ServerLists:
         if kind is not None:
             self._changes[kind] += 1
             self._kept.pop(kind, None)
+        if kind == "tools":
+            self._notice()
+
+    def _notice(self) -> None:
+        if self._on_tools_changed is not None:
+            self._on_tools_changed()
 
     async def watch(self, client: Client) -> None:
         """Subscribe to the changes of lists, in the stateless era; returns if the server offers none."""

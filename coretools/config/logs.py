@@ -9,7 +9,8 @@ import logging
 import os
 import select
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Literal
@@ -80,10 +81,15 @@ class StderrHandler(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
+        self.diverted: Callable[[str], object] | None = None
+        """Takes the text instead of fd 2, while something else draws on the terminal."""
         self._lost = 0
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one record, preceded by the number of lost ones, if any."""
+        if self.diverted is not None:
+            self.diverted(f"{self.format(record)}\n")
+            return
         try:
             lost = f"\n{self._lost_notice()}\n" if self._lost else ""
             is_whole = _write_nonblocking(f"{lost}{self.format(record)}\n".encode("utf-8", "backslashreplace"))
@@ -96,6 +102,19 @@ class StderrHandler(logging.Handler):
         if not isinstance(self.formatter, JsonFormatter):
             return f"[{text}]"
         return self.format(logging.LogRecord(__name__, logging.WARNING, __file__, 0, text, None, None))
+
+
+@contextmanager
+def divert_log(write: Callable[[str], object]) -> Iterator[None]:
+    """Pass the log to a function instead of writing it to standard error."""
+    handlers = [one for one in logging.getLogger().handlers if isinstance(one, StderrHandler)]
+    for handler in handlers:
+        handler.diverted = write
+    try:
+        yield
+    finally:
+        for handler in handlers:
+            handler.diverted = None
 
 
 class TextFormatter(logging.Formatter):

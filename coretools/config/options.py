@@ -40,6 +40,7 @@ VARIABLES = (
     *("CORETOOLS_LIMITS", "CORETOOLS_RESOLVER", "CORETOOLS_PASS_ENV", "CORETOOLS_AUTHOR", "CORETOOLS_UMASK"),
     *("CORETOOLS_REDACT_OUTPUT", "CORETOOLS_ASK", "CORETOOLS_POLICY", "CORETOOLS_OWN_CONTAINER", "CORETOOLS_NETWORK"),
     *("CORETOOLS_REQUIRE_TIER", "CORETOOLS_ALLOW_UNCONFINED", "CORETOOLS_LOGIN_PATH", "CORETOOLS_LOG_LEVEL"),
+    "CORETOOLS_UPSTREAM",
 )
 """The environment variables that are read here, in the order of the options."""
 
@@ -106,6 +107,22 @@ def add_login_path_option(parser: argparse.ArgumentParser) -> None:
         default=None,
         help="don't add the PATH of your login shell to that of commands",
     )
+
+
+def add_upstream_option(parser: argparse.ArgumentParser) -> None:
+    """Add the option of servers that offer tools of other servers."""
+    parser.add_argument(
+        "--upstream",
+        action="append",
+        metavar="NAME[:TOOL,...]",
+        help="also offer the approved tools of a configured MCP server, all or those named (repeatable)",
+    )
+
+
+def with_upstreams(settings: Settings, environment: Mapping[str, str], named: Sequence[str] | None) -> Settings:
+    """The settings with the other servers that the option or the variable names."""
+    listed = tuple(item.strip() for item in environment.get("CORETOOLS_UPSTREAM", "").split(";") if item.strip())
+    return replace(settings, upstream=tuple(named) if named else listed)
 
 
 def with_login_path(settings: Settings, environment: Mapping[str, str], *, is_off: bool | None = None) -> Settings:

@@ -98,6 +98,10 @@ class Limits:
     """Concurrent child processes; a further call is refused."""
     threads: int = 32
     """Worker threads for file work."""
+    upstream_seconds: float = 300.0
+    """Longest time of a call of another server's tool (`--upstream`)."""
+    upstream_calls: int = 8
+    """Concurrent calls of one other server; further ones wait."""
     line_bytes: int = 16 * 1024 * 1024
     """Longest JSON-RPC line accepted from a client."""
 
@@ -148,6 +152,8 @@ class Settings:
     ask: AskMode = "elicitation"
     policy: OperatorPolicy = field(default_factory=OperatorPolicy)
     """The policy file, with overrides from options."""
+    upstream: tuple[str, ...] = ()
+    """Other servers whose tools are offered: `NAME` or `NAME:TOOL,TOOL`."""
     log_level: str = "info"
     has_git_identity: bool = True
     """Whether commits have the name and address in the git configuration of the server's user, if nothing else names

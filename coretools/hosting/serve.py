@@ -4,10 +4,13 @@
 `coretools.app.assembly`.
 """
 
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import anyio
+from mcp.server.context import ServerMiddleware
 from mcp.server.extension import Extension
 from mcp.server.lowlevel import Server
 
@@ -19,7 +22,7 @@ from coretools.operations.catalog import EVERYTHING, Selection, Surfaces
 from coretools.operations.completion import require_sources
 from coretools.operations.dispatch import Dispatcher
 from coretools.operations.live_catalog import LiveCatalog
-from coretools.operations.registry import Registry
+from coretools.operations.registry import Registry, merge_registries
 from coretools.operations.services import Services
 from coretools.protocol.open_requests import OpenRequests
 from coretools.protocol.process_exit import ProcessExit
@@ -50,6 +53,8 @@ class ServeOptions:
     """Whom a command may ask, and how long it waits for an answer."""
     extensions: tuple[Extension, ...] = ()
     """Protocol extensions (the SDK's class); `coretools.protocol.mcp_apps` has one for HTML views of results."""
+    middleware: tuple[ServerMiddleware[Any], ...] = ()
+    """Wraps the handling of each message (the SDK's type)."""
     threads: int = 32
     """Plain `def` commands that run at once."""
     line_bytes: int = 16 * 1024 * 1024
@@ -97,7 +102,11 @@ def build(registry: Registry, options: ServeOptions | None = None) -> Server[Any
         catalog,
         dispatcher,
         identity,
-        ServerOptions(extensions=options.extensions, questions=QuestionFactory(options.asking)),
+        ServerOptions(
+            extensions=options.extensions,
+            questions=QuestionFactory(options.asking),
+            middleware=options.middleware,
+        ),
     )
 
 
@@ -119,10 +128,16 @@ async def serve_streams(
         await server.run(*wrap, server.create_initialization_options())
 
 
-def serve_stdio(registry: Registry, *, options: ServeOptions | None = None) -> int:
+def serve_stdio(
+    registry: Registry,
+    *,
+    options: ServeOptions | None = None,
+    upstreams: AbstractAsyncContextManager[Sequence[Registry]] | None = None,
+) -> int:
     """Serve on the standard streams until the client closes its end, or SIGTERM or SIGINT arrives. POSIX only.
 
     Meanwhile fd 1 is the log: what a command prints does not reach the client. Configuring logging is up to the caller.
+    `upstreams` gives further registries, whose commands are merged as long as it is open.
 
     Returns:
         The exit code for the process: 0, or 128 plus the signal's number.
@@ -134,7 +149,7 @@ def serve_stdio(registry: Registry, *, options: ServeOptions | None = None) -> i
     require_standard_streams()
     process_exit = ProcessExit()
     try:
-        anyio.run(_on_stdio, registry, options or ServeOptions(), process_exit)
+        anyio.run(_on_stdio, registry, options or ServeOptions(), process_exit, upstreams)
     finally:
         process_exit.cancel_deadline()
     return process_exit.exit_code
@@ -166,10 +181,17 @@ def http_app(
     return unauthenticated_app(_server(served, options or ServeOptions()), shape)
 
 
-async def _on_stdio(registry: Registry, options: ServeOptions, process_exit: ProcessExit) -> None:
-    server = build(registry, options)
+async def _on_stdio(
+    registry: Registry,
+    options: ServeOptions,
+    process_exit: ProcessExit,
+    upstreams: AbstractAsyncContextManager[Sequence[Registry]] | None,
+) -> None:
     with claim_standard_streams() as descriptors:
-        await run_on_stdio(server, descriptors, line_bytes=options.line_bytes, process_exit=process_exit)
+        async with upstreams or nullcontext(()) as further:
+            merge_registries(registry, [one for one in further if one is not registry])
+            server = build(registry, options)
+            await run_on_stdio(server, descriptors, line_bytes=options.line_bytes, process_exit=process_exit)
 
 
 def _server(served: Registry | Server[Any], options: ServeOptions) -> Server[Any]:

@@ -30,7 +30,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic_core import PydanticSerializationError, SchemaError
 
 from coretools.errors import AUTHOR_FAULTS, BadSetting
-from coretools.operations.content import Audio, Embedded, Image, Link, Message, Result, Text
+from coretools.operations.content import Audio, Blocks, Embedded, Image, Link, Message, Result, Text
 from coretools.operations.declare import source_of
 from coretools.operations.json_schema import compact, has_custom_serialization, output_schema, serialization_schema
 
@@ -345,7 +345,7 @@ def _union_members(hint: Any) -> tuple[Any, ...]:
 def _kind_of(arm: Any) -> str:
     if _is_a(arm, (Result,)):
         return "result"
-    if _is_a(arm, (*_CONTENT, bytes, Message)):
+    if _is_a(arm, (*_CONTENT, bytes, Message, Blocks)):
         return "content"
     if arm is str:
         return "text"

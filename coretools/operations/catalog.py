@@ -207,6 +207,8 @@ def commands_for_people(commands: Iterable[Command], selection: Selection) -> li
 def withholding_reason(command: Command, selection: Selection) -> str | None:
     """Why a selection leaves a command out; None if it does not. Profiles affect only what agents may call."""
     declared = command.declaration
+    if declared.withheld:
+        return declared.withheld
     if selection.read_only and not declared.read_only:
         return "the server is read-only"
     if declared.for_agents and selection.profile != "all" and selection.profile not in declared.profiles:

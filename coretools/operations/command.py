@@ -23,6 +23,9 @@ from coretools.operations.route import check_route, check_template, route_parame
 NAME = re.compile(r"[a-z][a-z0-9_./-]{0,63}")
 """Tool names of the protocol (SEP-986), in lower case. With the separator `_`, every client accepts them."""
 
+FOREIGN_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}")
+"""Names that tools of other servers keep."""
+
 
 @dataclass(frozen=True)
 class Command:
@@ -158,7 +161,7 @@ def check_command(command: Command) -> None:
     """
     if command.declaration.route:
         check_route(command.route, command.source)
-    if not NAME.fullmatch(command.name):
+    if not (FOREIGN_NAME if command.declaration.is_foreign else NAME).fullmatch(command.name):
         raise BadSetting(
             f"{command.source}: {command.name!r} is not a valid tool name; use a to z, 0 to 9 and _, 64 at most"
         )

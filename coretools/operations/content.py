@@ -68,6 +68,14 @@ Content = Text | Image | Audio | Embedded | Link
 
 
 @dataclass(frozen=True, slots=True)
+class Blocks:
+    """Several content blocks and their structured form, as another server returned them."""
+
+    blocks: tuple[Content, ...]
+    data: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Message:
     """A message of a prompt."""
 

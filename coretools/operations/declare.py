@@ -192,6 +192,10 @@ class Declaration:
     """Whether a person must confirm each call. Set from the operator's policy, never declared."""
     input_schema: Mapping[str, Any] | None = None
     """Published unchanged in place of the schema of the signature."""
+    is_foreign: bool = False
+    """Offered by another server: its name may have capital letters."""
+    withheld: str = ""
+    """Why agents are not offered it now; empty if they are."""
     is_automation_hidden: bool = False
     """For people only: agents can neither list nor call it."""
     is_hidden: bool = False
@@ -307,6 +311,11 @@ def same_policy_as(*tools: str) -> Decorator:
 def raw_schema(schema: Mapping[str, Any]) -> Decorator:
     """Publish this JSON Schema (2020-12) unchanged. The function takes the validated arguments as one mapping."""
     return _amend("raw_schema", input_schema=dict(schema))
+
+
+def foreign(schema: Mapping[str, Any], *, withheld: str = "") -> Decorator:
+    """Declare a tool of another server, with its own schema; `withheld` is why it is not offered now."""
+    return _amend("foreign", input_schema=dict(schema), is_foreign=True, withheld=withheld)
 
 
 def nonblocking(function: Function) -> Function:

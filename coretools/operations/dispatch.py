@@ -27,7 +27,7 @@ from coretools.operations.annotations import json_text
 from coretools.operations.call import Call, WouldBlock, require_confirmation, run_nonblocking
 from coretools.operations.command import Command
 from coretools.operations.completion import complete_parameter
-from coretools.operations.content import Content, Embedded, Message, Result, Text, joined_text
+from coretools.operations.content import Blocks, Content, Embedded, Message, Result, Text, joined_text
 from coretools.operations.in_memory_services import MemoryServices
 from coretools.operations.services import Services
 from coretools.questions.kinds import call_confirmation
@@ -271,6 +271,8 @@ def _result_outcome(result: Result, data: dict[str, Any] | None) -> Outcome:
 
 
 def _content_outcome(command: Command, result: object) -> Outcome:
+    if isinstance(result, Blocks):
+        return Outcome(text=joined_text(result.blocks), content=result.blocks, data=result.data)
     parts = _content_parts(result, command.declaration.mime_type or OCTETS)
     if not parts:
         return Outcome(text="")

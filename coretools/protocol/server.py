@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import mcp_types as types
 from mcp import MCPError
-from mcp.server.context import ServerRequestContext
+from mcp.server.context import ServerMiddleware, ServerRequestContext
 from mcp.server.extension import Extension
 from mcp.server.lowlevel import NotificationOptions, Server
 from mcp.server.models import InitializationOptions
@@ -138,6 +138,8 @@ class ServerOptions:
     """Carries change notifications. Replicas share it; None: one in this server's memory."""
     draining: Draining | None = None
     """Reports when the server begins to shut down, so that open `subscriptions/listen` requests are answered."""
+    middleware: Sequence[ServerMiddleware[Any]] = ()
+    """Wraps the handling of each message."""
     is_traced: bool = field(default_factory=are_spans_exported)
     """Whether each message gets a span. A span costs 5 % of a call even when no exporter is installed."""
 
@@ -179,6 +181,7 @@ def build_server(
         server.middleware.clear()  # holds only the SDK's OpenTelemetry middleware
     server.middleware.append(RequestStateBoundary(_request_state_security(options), default_audience=info.name))
     server.middleware.append(HandshakeRules(server))
+    server.middleware.extend(options.middleware)
     # Not `on_set_logging_level`: the SDK logs a deprecation warning for it.
     server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, changes.set_level)
     server.add_notification_handler(

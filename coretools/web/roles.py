@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 
 from coretools.config.commit_author import read_author
-from coretools.config.options import policy_from, settings_from
+from coretools.config.options import policy_from, settings_from, with_upstreams
 from coretools.config.policy_file import require_out_of_reach
 from coretools.config.settings import Settings, require_profile
 from coretools.confinement.allowed_paths import is_granted
@@ -29,6 +29,7 @@ def build_roles(
     """
     sections = config.roles or {DEFAULT_ROLE: RoleSection()}
     base = settings_from(options, options.root or (), environment, None if config.roles else directory)
+    base = with_upstreams(base, environment, vars(options).get("upstream"))
     roots = {name: section.roots or base.roots for name, section in sections.items()}
     # The operator's policy file must be where no role can write.
     writable = () if base.read_only else _all(roots, [name for name in sections if not sections[name].read_only])

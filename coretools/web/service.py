@@ -13,6 +13,7 @@ import uvicorn
 from anyio.abc import TaskStatus
 from starlette.types import ASGIApp
 
+from coretools.app.upstreams import loop_guard, with_upstreams
 from coretools.errors import BadSetting
 from coretools.operations.registry import Registry
 from coretools.protocol.process_exit import Draining, ProcessExit
@@ -149,14 +150,17 @@ async def running_app(server_config: ServerConfig, port: int, draining: Draining
     verifier = replaceable(create_verifier(config, accepted))
     require_safe(config, has_auth=verifier is not None)
     stores = create_stores(config.redis, config.limits)
-    async with stores.running():
+    shared = next(iter(server_config.roles.values())).settings
+    upstreams = with_upstreams(shared, server_config.environment, server_config.others)
+    async with stores.running(), upstreams as others:
         state = ServerState(stores=stores, kind="redis" if config.redis.url else "memory", draining=draining)
         tools: set[str] = set()
         with _tracing(config, stores.replica, tools) as tracing:
             observability = ObservabilityWiring(config, state, server_config.environment, tracing, tools)
             context = ServerContext(
                 environment=server_config.environment,
-                others=server_config.others,
+                others=others,
+                middleware=loop_guard(shared),
                 stores=stores,
                 session_limiter=SessionLimiter(session_limits(config.limits), observability.metrics),
                 make_watcher=observability.watcher,

@@ -14,6 +14,7 @@ from typing import Any
 
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
+from mcp.server.context import ServerMiddleware
 from mcp.server.lowlevel import Server
 
 from coretools.app.assembly import (
@@ -68,6 +69,8 @@ class ServerContext:
     is_same_for_all: bool
     """Whether every caller has the same role."""
     large_reads: Semaphore = field(default_factory=large_read_slots)
+    middleware: tuple[ServerMiddleware[Any], ...] = ()
+    """Wraps the handling of each message."""
 
     @property
     def ids(self) -> ReplicaScopedIds:
@@ -324,5 +327,6 @@ def _server(assembly: Assembly, questions: QuestionFactory, role: str, context: 
         request_state_keys=context.stores.sealing_keys,
         bus=context.stores.bus(role),
         draining=context.draining,
+        middleware=context.middleware,
     )
     return build_server(assembly.catalog, assembly.dispatcher, assembly.identity, options)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from coretools.config.commit_author import Author
-from coretools.config.options import VARIABLES, add_options, settings_from, with_login_path
+from coretools.config.options import VARIABLES, add_options, settings_from, with_login_path, with_upstreams
 from coretools.config.settings import Asking, Limits, Settings
 from coretools.errors import BadSetting
 from tests.checkout import TREE
@@ -54,7 +54,7 @@ def test_the_help_lists_every_variable_that_is_read() -> None:
     parser, environment = argparse.ArgumentParser(), _RecordedEnvironment()
     add_options(parser, profile="dev", log_level="info")
     settings = settings_from(parser.parse_args([]), (), environment, "/work")
-    with_login_path(settings, environment)
+    with_upstreams(with_login_path(settings, environment), environment, None)
     read_names = {name for name in environment.names if name.startswith("CORETOOLS_")}
     words = [sys.executable, "-m", "servers.workstation", "--help"]
     ended = warm.run(words, cwd=TREE, capture_output=True, text=True, timeout=60)

@@ -1,0 +1,77 @@
+"""Offer the tools of other servers beside those of a server: `--upstream`. The client is loaded only for that."""
+
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import mcp_types as types
+from mcp import MCPError
+from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
+
+from coretools.app.assembly import output_redactor
+from coretools.config.settings import Settings
+from coretools.operations.declare import declaration_of
+from coretools.operations.registry import Registry
+from coretools.operations.route import name_of_route, route_in
+from coretools.protocol.extensions import declared_settings
+from coretools.tools.ci.tools import CiTools
+from coretools.tools.commands.tools import CommandTools
+from coretools.tools.diagnostics import Diagnostics
+from coretools.tools.filesystem.tools import FilesystemTools
+from coretools.tools.git.change_tools import GitChangeTools
+from coretools.tools.git.extra_tools import GitExtraTools
+from coretools.tools.git.tools import GitTools
+from coretools.tools.search.tools import SearchTools
+
+TOOL_SETS: tuple[tuple[type, tuple[str, ...]], ...] = (
+    *((holder, ()) for holder in (FilesystemTools, SearchTools, CommandTools, Diagnostics)),
+    *((holder, ("git",)) for holder in (GitTools, GitChangeTools, GitExtraTools)),
+    (CiTools, ("ci",)),
+)
+"""The classes of the built-in tools, each with its context."""
+
+
+@asynccontextmanager
+async def with_upstreams(
+    settings: Settings, environment: Mapping[str, str], registries: Sequence[Registry], *, has_own_tools: bool = True
+) -> AsyncIterator[Sequence[Registry]]:
+    """Yield the registries, and one with the tools of the chosen servers, which follows them.
+
+    Raises:
+        BadSetting: a server can't be used, or is a server that uses this one. NotTrusted: it must be approved first.
+    """
+    if not settings.upstream:
+        yield registries
+        return
+    from coretools.client.upstreams import open_upstreams  # imported late: most servers have no upstream
+
+    taken = {command.name for registry in registries for command in registry}
+    taken |= own_names() if has_own_tools else set()
+    rules = (settings.limits, output_redactor(settings, environment))
+    async with open_upstreams(settings.upstream, environment, os.getcwd(), taken, rules) as upstreams:
+        yield [*registries, upstreams.tools.registry]
+
+
+def own_names() -> set[str]:
+    """Return the names of all built-in tools."""
+    return {
+        name_of_route((*context, *declared.route) if declared.route else route_in(context, name), "_")
+        for holder, context in TOOL_SETS
+        for name, function in vars(holder).items()
+        if (declared := declaration_of(function)) is not None
+    }
+
+
+def loop_guard(settings: Settings) -> tuple[ServerMiddleware[Any], ...]:
+    """Return what refuses requests that this server sends itself, directly or through others."""
+    return (_refuse_loops,) if settings.upstream else ()
+
+
+async def _refuse_loops(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
+    from coretools.client.upstream_chain import EXTENSION, is_loop
+
+    if ctx.request_id is not None and is_loop(declared_settings(ctx, EXTENSION)):
+        message = "this server is its own upstream, directly or through others; remove it from --upstream"
+        raise MCPError(code=types.INVALID_REQUEST, message=message)
+    return await call_next(ctx)
