@@ -45,6 +45,7 @@ class Era:
 
 LEGACY = Era("legacy")
 MODERN = Era(LATEST_MODERN_VERSION)
+AUTOMATIC = Era("auto")
 
 
 async def probe_http(streams: Any, patience: float | None) -> Era:
@@ -91,7 +92,8 @@ async def probe(streams: Streams, patience: float | None = SILENCE_SECONDS) -> E
 
 def _era(answer: types.JSONRPCResponse | types.JSONRPCError) -> Era:
     if isinstance(answer, types.JSONRPCError):
-        return LEGACY
+        # The SDK asks once more with a revision that the server names.
+        return AUTOMATIC if answer.error.code == types.UNSUPPORTED_PROTOCOL_VERSION else LEGACY
     try:
         found = types.DiscoverResult.model_validate(answer.result)
     except ValidationError:
