@@ -97,6 +97,13 @@ class DeniedCommand(CoreError):
     exit_code = 77  # EX_NOPERM
 
 
+class DeniedRemote(CoreError):
+    """The operator's policy does not allow to reach this git remote."""
+
+    kind = "denied-remote"
+    exit_code = 77  # EX_NOPERM
+
+
 class Unconfined(CoreError):
     """Commands cannot be confined as the operator requires; the sentence says what is missing."""
 

@@ -23,6 +23,7 @@ LAYERS = (
     "coretools.command_policy",
     "coretools.confinement",
     "coretools.process",
+    "coretools.git_remotes",
     "coretools.questions",
     "coretools.operations",
     "coretools.client",

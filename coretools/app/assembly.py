@@ -44,6 +44,7 @@ from coretools.tools.failure_explanations import NetworkPolicy
 from coretools.tools.filesystem.tools import FilesystemTools, large_read_slots
 from coretools.tools.git.change_tools import GitChangeTools
 from coretools.tools.git.extra_tools import GitExtraTools
+from coretools.tools.git.remote_tools import GitRemoteTools
 from coretools.tools.git.repository.grants import record_grants
 from coretools.tools.git.repository.setup import SIGNING_VARIABLES, GitSetup
 from coretools.tools.git.tools import GitTools
@@ -215,7 +216,7 @@ class _Resources:
     runner: Runner
     redactor: Redactor | None
     user_git: UserGit
-    signing_environment: dict[str, str]
+    environment: Mapping[str, str]
     shared: SharedResources
     exit_stack: ExitStack
 
@@ -280,7 +281,7 @@ def _open_resources(
         runner=runner,
         redactor=redactor,
         user_git=user_git,
-        signing_environment={name: environment[name] for name in SIGNING_VARIABLES if name in environment},
+        environment=environment,
         shared=shared,
         exit_stack=exit_stack,
     )
@@ -310,7 +311,7 @@ def output_redactor(settings: Settings, environment: Mapping[str, str]) -> Redac
 def _own_registry(resources: _Resources, settings: Settings, runs: JobTable) -> Registry:
     """Register every built-in tool set, in the order in which tools are listed."""
     roots, runner, confined_threads = resources.roots, resources.runner, resources.confined_threads
-    redactor, limits = resources.redactor, settings.limits
+    redactor, limits, environment = resources.redactor, settings.limits, resources.environment
     registry = Registry(policy=settings.policy.tools)
     registry.context("git", summary="the git repositories beneath the roots")
     registry.context("ci", summary="build, test and restore a project by its own build system")
@@ -320,10 +321,11 @@ def _own_registry(resources: _Resources, settings: Settings, runs: JobTable) -> 
         user_git=resources.user_git,
         grants=record_grants(settings.policy.git_grants, roots, resources.user_git),
         trailer=settings.policy.git.trailer,
-        signing_environment=resources.signing_environment,
+        signing_environment={name: environment[name] for name in SIGNING_VARIABLES if name in environment},
     )
     git = GitTools(roots, runner, limits, confined_threads=confined_threads, setup=setup)
-    for tool_set in (git, GitChangeTools(git.repositories), GitExtraTools(git.repositories)):
+    remotes = GitRemoteTools.of(git.repositories, settings.policy.remote, limits, environment)
+    for tool_set in (git, GitChangeTools(git.repositories), GitExtraTools(git.repositories), remotes):
         registry.add_set("git", tool_set, context=("git",))
     network = NetworkPolicy.of(settings.policy.confinement)
     closed = TierRestrictions.of(settings.policy.confinement, roots)

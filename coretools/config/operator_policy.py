@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 if TYPE_CHECKING:
     from pydantic_core.core_schema import CoreSchema
 
+    from coretools.config.remote_policy import RemoteRule
+
 Verdict = Literal["allow", "ask", "deny"]
 """The decision about a command. `ask` requires confirmation by a person."""
 
@@ -280,6 +282,8 @@ class OperatorPolicy:
     git: GitOptions = GitOptions()
     git_grants: Mapping[str, GitGrants] = field(default_factory=dict)
     """By the real path of the root."""
+    remote: "tuple[RemoteRule, ...]" = ()
+    """Remotes that the git tools may reach, named like the tables in the file: `[[remote]]`."""
     environment_pass: tuple[str, ...] = ()
     """Environment variables passed to commands, besides the built-in allow-list."""
     redact_output: bool = False

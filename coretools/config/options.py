@@ -171,7 +171,7 @@ def settings_from(
         default_deny=not _switch(options.no_default_deny, environment, "CORETOOLS_NO_DEFAULT_DENY"),
         limits=Limits().replaced(limits),
         resolver=_one_of(RESOLVERS, options.resolver, environment, "CORETOOLS_RESOLVER"),
-        pass_environment=(*policy.environment_pass, *_listed(environment, "CORETOOLS_PASS_ENV", options.pass_env)),
+        pass_environment=_passed(policy, _listed(environment, "CORETOOLS_PASS_ENV", options.pass_env)),
         author=_author(options.author, environment),
         umask=_umask(options.umask, environment),
         policy=policy,
@@ -238,6 +238,19 @@ def _listed(environment: Mapping[str, str], name: str, flags: Sequence[str] | No
         if len(before) > 1:
             raise BadSetting(f"{name}: items of a list have commas between them: {name}={LIST_SEPARATOR.join(before)}")
     return (*items, *(flags or ()))
+
+
+def _passed(policy: OperatorPolicy, named: Sequence[str]) -> tuple[str, ...]:
+    """The variables that commands get.
+
+    Raises:
+        BadSetting: one holds a token for a git remote.
+    """
+    passed = (*policy.environment_pass, *named)
+    for rule in policy.remote:
+        if rule.token_env in passed:
+            raise BadSetting(f"remote.token_env = {rule.token_env!r}: is passed to commands, which would see the token")
+    return passed
 
 
 def _divided_by_colons(name: str, item: str) -> list[str]:

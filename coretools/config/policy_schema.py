@@ -21,6 +21,7 @@ from coretools.config.operator_policy import (
     ToolPolicy,
     expand_home,
 )
+from coretools.config.remote_policy import RemoteRule
 from coretools.config.toml_file import UNKNOWN, key_of, parse_toml, problem_of, problems_of
 from coretools.errors import BadSetting
 
@@ -51,6 +52,7 @@ class PolicyFile(_Table):
     confinement: ConfinementPolicy = ConfinementPolicy()
     git: GitOptions = GitOptions()
     roots: Mapping[str, _Root] = {}
+    remote: tuple[RemoteRule, ...] = ()
     environment: _Environment = _Environment()
     output: _Output = _Output()
 
@@ -84,6 +86,7 @@ def parse_policy(data: bytes, path: str, environment: Mapping[str, str]) -> Oper
         confinement=confinement,
         git=file.git,
         git_grants=_grants(file.roots, path, environment),
+        remote=tuple(_located(rule, path, environment) for rule in file.remote),
         environment_pass=file.environment.passed,
         redact_output=file.output.redact,
         source=path,
@@ -100,6 +103,19 @@ def _problem(fault: ErrorDetails) -> str:
     if fault["type"] in UNKNOWN and key in _RENAMED:
         return f"{key}: unknown key; the table [{key}] is now [{_RENAMED[key]}]"
     return f"{key}: {problem_of(fault, PolicyFile)}"
+
+
+def _located(rule: RemoteRule, path: str, environment: Mapping[str, str]) -> RemoteRule:
+    """Return the rule with `~/` in its paths replaced."""
+    token, authorities, keys = (
+        "".join(_absolute([file], f"{path}: remote.{name}", environment)) if file else ""
+        for name, file in (
+            ("token_file", rule.token_file),
+            ("ca_file", rule.ca_file),
+            ("known_hosts", rule.known_hosts),
+        )
+    )
+    return replace(rule, token_file=token, ca_file=authorities, known_hosts=keys)
 
 
 def _absolute(paths: Sequence[str], key: str, environment: Mapping[str, str]) -> tuple[str, ...]:

@@ -80,6 +80,10 @@ class Limits:
     """Deadline of one git process."""
     git_output_bytes: int = 4 * 1024 * 1024
     """Most output of git that is parsed; longer output is an error, or is cut and counted."""
+    transfer_seconds: float = 600.0
+    """Deadline of one connection to a git remote."""
+    transfer_bytes: int = 4 * 1024 * 1024 * 1024
+    """Most bytes that a git remote may send in one connection."""
     grace_seconds: float = 2.0
     """Between TERM and KILL."""
     linger_seconds: float = 0.2

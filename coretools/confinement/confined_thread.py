@@ -28,8 +28,8 @@ POOL_SIZE = 32
 T = TypeVar("T")
 
 _Key = tuple[tuple[int, int, int], ...]
-"""Device, inode and rights of each rule. A Landlock ruleset holds its inodes, so an inode number cannot be reused while
-the confined thread is kept."""
+"""Whether it may fork; then device, inode and rights of each rule. A Landlock ruleset holds its inodes, so an inode
+number cannot be reused while the confined thread is kept."""
 
 
 class ConfinedThread:
@@ -113,17 +113,19 @@ class ConfinedThreadPool:
             self._is_possible = landlock.abi() >= landlock.ABI_REQUIRED and _can_confine()
         return self._is_possible
 
-    def get(self, rules: Sequence[Rule], *, system: tuple[Rule, ...] = ()) -> ConfinedThread:
+    def get(self, rules: Sequence[Rule], *, system: tuple[Rule, ...] = (), forks: bool = False) -> ConfinedThread:
         """Return the thread for these rules and those of the program in `system`. Its handles may be closed afterwards.
+
+        Only with `forks` can its children start processes.
 
         Raises:
             InputOutput: Landlock is unavailable, or no descriptor is left. Busy: no thread can be started now.
         """
-        key = (*_rules_key(system), *_rules_key(rules))
+        key = ((int(forks), 0, 0), *_rules_key(system), *_rules_key(rules))
         with self._lock:
             thread = self._threads.get(key)
             if thread is None:
-                thread = self._threads[key] = ConfinedThread((*system, *rules))
+                thread = self._threads[key] = ConfinedThread((*system, *rules), forks=forks)
                 if len(self._threads) > POOL_SIZE:
                     self._threads.popitem(last=False)
             else:

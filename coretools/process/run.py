@@ -41,6 +41,10 @@ class RunOptions:
     """Look for processes that left the program's group after an ordinary end too, which reads all of /proc."""
     keep_bytes: int | None = None
     """Bytes kept of each output. None: the default of the runner."""
+    connection: int | None = None
+    """A socket that is standard input and output of the child, in place of pipes. The caller closes it."""
+    passed: tuple[int, ...] = ()
+    """Further descriptors that the child inherits under the same numbers."""
     confined_thread: ConfinedThread | None = None
     """What the kernel holds the child to; entered by the thread that starts it. None: nothing."""
     on_stdout: OutputListener | None = None

@@ -23,7 +23,7 @@ from coretools.confinement.protected_paths import ControlFiles, HiddenPath
 from coretools.confinement.toolchains import FoundToolchain
 from coretools.errors import ReadOnly
 from coretools.process.children import reaper
-from coretools.process.children.spawn import CWD_BY_HANDLE, HAS_PIDFD, ChildProcess, check_argv, spawn
+from coretools.process.children.spawn import CWD_BY_HANDLE, HAS_PIDFD, ChildProcess, InheritedFiles, check_argv, spawn
 from coretools.process.children.streams import ReadThrottle, Streams
 from coretools.process.children.termination import ProcessGroup, terminate
 from coretools.process.concurrency import AdmittedRun, ConcurrencyLimiter, shutting_down
@@ -238,7 +238,9 @@ class Runner:
             inherited["PATH"] = self.tool_path
         environment = {**inherited, **options.environment, MARKER: run.marker}
         self._watchdog.ensure_running()
-        start = partial(spawn, argv, cwd=cwd, environment=environment, fed=options.feed is not None)
+        inherited_files = InheritedFiles(options.connection, options.passed)
+        fed = options.feed is not None
+        start = partial(spawn, argv, cwd=cwd, environment=environment, fed=fed, inherited=inherited_files)
         child = start() if options.confined_thread is None else options.confined_thread.run(start)
         run.watchdog_slot = self._watchdog.register(child.pid)
         return child

@@ -31,7 +31,7 @@ LIMIT = re.compile(
     r"\b(?:not|nothing|no|never|without|only|one|whole|exact|all|missing|parts?|local|undone|[Dd]efault|up to|most)\b"
 )
 PURPOSE = re.compile(
-    r"(?:Apply|Build|Commit|Create|Delete|End|Find|Give|Install|List|Merge|Move|Name|Read|Replace|Report|Restore|Run"
+    r"(?:Apply|Build|Clone|Commit|Create|Delete|End|Fetch|Find|Give|Install|List|Merge|Move|Name|Push|Read|Replace|Report|Restore|Run"
     r"|Show|Stage|Stash|Switch|Tell|Wait)\b"
 )
 

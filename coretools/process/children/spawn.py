@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from typing import NamedTuple
 
 import anyio
 
@@ -287,7 +288,26 @@ def _check_word(word: str) -> None:
         raise InvalidArguments(f"{word[:80]!r}: holds a lone surrogate, which has no bytes") from None
 
 
-def spawn(argv: Sequence[str], *, cwd: Directory, environment: Mapping[str, str], fed: bool) -> ChildProcess:
+class InheritedFiles(NamedTuple):
+    """Descriptors that a child inherits besides its pipes."""
+
+    connection: int | None = None
+    """A socket in place of standard input and output."""
+    passed: tuple[int, ...] = ()
+    """Inherited under the same numbers."""
+
+
+_NONE_INHERITED = InheritedFiles()
+
+
+def spawn(
+    argv: Sequence[str],
+    *,
+    cwd: Directory,
+    environment: Mapping[str, str],
+    fed: bool,
+    inherited: InheritedFiles = _NONE_INHERITED,
+) -> ChildProcess:
     """Start a program in a session and process group of its own.
 
     Standard input is a pipe if `fed`, else /dev/null; the outputs are pipes with non-blocking reading ends. The program
@@ -307,16 +327,10 @@ def spawn(argv: Sequence[str], *, cwd: Directory, environment: Mapping[str, str]
             stdout_read, stdout_write = pipe(ours, theirs)
             stderr_read, stderr_write = pipe(ours, theirs)
             started = time.monotonic()
-            process = subprocess.Popen(
-                argv,
-                executable=find_program(argv[0], environment),
-                stdin=stdin_read,
-                stdout=stdout_write,
-                stderr=stderr_write,
-                cwd=place,
-                env=environment,
-                start_new_session=True,
-            )
+            streams = (stdin_read, stdout_write, stderr_write)
+            if inherited.connection is not None:
+                streams = (inherited.connection, inherited.connection, stderr_write)
+            process = _popen(argv, streams, place, environment, inherited.passed)
             handle = _exit_handle(process)
         except OSError as error:
             raise start_error(error, argv, cwd, place=place, environment=environment) from error
@@ -332,6 +346,27 @@ def spawn(argv: Sequence[str], *, cwd: Directory, environment: Mapping[str, str]
         # Through vfork and exec a child inherits the peak of its parent (Linux, exec_mmap: `true` started by a server
         # of 215 MB reports 215 MB), so a figure belongs to the child only if it is above this one.
         peak_floor=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
+    )
+
+
+def _popen(
+    argv: Sequence[str],
+    streams: tuple[int, int, int],
+    place: str,
+    environment: Mapping[str, str],
+    passed: tuple[int, ...],
+) -> "subprocess.Popen[bytes]":
+    stdin, stdout, stderr = streams
+    return subprocess.Popen(
+        argv,
+        executable=find_program(argv[0], environment),
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        cwd=place,
+        env=environment,
+        start_new_session=True,
+        pass_fds=passed,
     )
 
 

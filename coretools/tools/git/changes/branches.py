@@ -86,7 +86,7 @@ async def rename_branch(git: Git, checkout: Checkout, name: str, *, new_name: st
     Raises:
         AlreadyExists: the new name is taken. InvalidArguments: not a name. NotFound: no such branch.
     """
-    _require_own_configuration(checkout)
+    require_own_configuration(checkout)
     commit = await _commit_of(git, checkout, name)
     await _require_free(git, checkout, HEADS, new_name)
     await git.output(checkout, "branch", "-m", name, new_name)
@@ -122,7 +122,7 @@ async def set_upstream(git: Git, checkout: Checkout, name: str, *, upstream: str
     Raises:
         NotFound: no such branch or upstream. InvalidArguments: not a revision.
     """
-    _require_own_configuration(checkout)
+    require_own_configuration(checkout)
     await _commit_of(git, checkout, name)
     before = await _upstream(git, checkout, name)
     if upstream:
@@ -229,7 +229,7 @@ async def _differing(git: Git, checkout: Checkout, before: Position, target: str
     return read_names(await git.output(checkout, "ls-tree", "-r", "-z", "--name-only", target))
 
 
-def _require_own_configuration(checkout: Checkout) -> None:
+def require_own_configuration(checkout: Checkout) -> None:
     """Refuse a change of the configuration in a linked work tree, where it belongs to the shared directory.
 
     Raises:

@@ -37,6 +37,8 @@ class Checkout:
     """The git directory, open."""
     git_path: str
     """Absolute path of the git directory."""
+    common_handle: int
+    """The directory that all work trees of the repository share, open."""
     common_path: str
     """Absolute path of the directory that all work trees of the repository share."""
     policy: GitPolicy

@@ -90,25 +90,25 @@ class Git:
     def __init__(self, runner: Runner, confined: ConfinedRunner, limits: Limits, setup: GitSetup = PLAIN) -> None:
         self.runner = runner
         self.tool_path = runner.tool_path
-        self._confined = confined
+        self.confined = confined
         self.setup = setup
         self.user_git = setup.user_git
         files = zip(PATTERN_FILES, (self.user_git.ignore, self.user_git.attributes), strict=True)
-        self._arguments = (*OPTIONS, *(word for key, path in files for word in ("-c", f"{key}={path}")))
-        self._limits = limits
+        self.arguments = (*OPTIONS, *(word for key, path in files for word in ("-c", f"{key}={path}")))
+        self.limits = limits
         given = runner.environment
-        self._programs = {"PATH": runner.tool_path}
+        self.programs = {"PATH": runner.tool_path}
         self._identity = {name: given[name] for name in commit_author.VARIABLES if name in given}
 
     @property
     def answer_bytes(self) -> int:
         """The bytes of an answer that text of git may take."""
-        return content_bytes(self._limits)
+        return content_bytes(self.limits)
 
     @property
     def output_bytes(self) -> int:
         """The bytes of output of one git process that are kept."""
-        return self._limits.git_output_bytes
+        return self.limits.git_output_bytes
 
     @property
     def identity(self) -> Mapping[str, str]:
@@ -128,12 +128,12 @@ class Git:
         Raises:
             GitRefused: it took too long. CannotStart: there is no git in PATH.
         """
-        run_options = self._options(checkout, stdin=stdin, keep_bytes=keep_bytes)
-        argv = ("git", *self._arguments, *checkout.policy.overrides, *options, *words)
+        run_options = self.run_options(checkout, stdin=stdin, keep_bytes=keep_bytes)
+        argv = ("git", *self.arguments, *checkout.policy.overrides, *options, *words)
         if starts_granted_program(checkout.grants, words[0]):
             completed = await run_granted(self.runner, checkout, checkout.grants, argv, run_options)
         else:
-            completed = await self._confined.run(argv, cwd=checkout.directory, options=run_options)
+            completed = await self.confined.run(argv, cwd=checkout.directory, options=run_options)
         if not completed.ok and _LOCKED in completed.stderr.text():
             lock = await index_lock(checkout)
             completed = replace(completed, stderr=Excerpt(f"the index is locked: {lock}".encode(), b"", 0))
@@ -142,7 +142,7 @@ class Git:
                 completed.stderr.text().strip() + "; this is a partial clone, and what it lacks is not fetched here"
             )
             completed = replace(completed, stderr=Excerpt(message.encode(), b"", 0))
-        return self._finished(completed, checkout, words[0])
+        return self.finished(completed, checkout, words[0])
 
     async def output(self, checkout: Checkout, *words: str, stdin: bytes | None = None) -> bytes:
         """Run a git command and return its complete standard output.
@@ -152,12 +152,15 @@ class Git:
         """
         return self.complete_output(await self.run(checkout, *words, stdin=stdin), words[0])
 
-    def _options(self, checkout: Checkout, *, stdin: bytes | None = None, keep_bytes: int | None = None) -> RunOptions:
+    def run_options(
+        self, checkout: Checkout, *, stdin: bytes | None = None, keep_bytes: int | None = None
+    ) -> RunOptions:
+        """Return how git runs in a checkout: its complete environment, confinement and deadline."""
         return RunOptions(
-            timeout_seconds=self._limits.git_seconds,
+            timeout_seconds=self.limits.git_seconds,
             stdin=stdin,
             environment={
-                **self._programs,
+                **self.programs,
                 **self.identity,
                 **ENVIRONMENT,
                 "GIT_CONFIG_GLOBAL": self.user_git.config,
@@ -165,12 +168,20 @@ class Git:
             },
             inherit=False,
             confined_thread=checkout.confined_thread,
-            keep_bytes=self._limits.git_output_bytes if keep_bytes is None else keep_bytes,
+            keep_bytes=self.limits.git_output_bytes if keep_bytes is None else keep_bytes,
         )
 
-    def _finished(self, completed: Completed, checkout: Checkout, command: str) -> Completed:
+    def finished(
+        self, completed: Completed, checkout: Checkout, command: str, *, seconds: float | None = None
+    ) -> Completed:
+        """Return what may be shown of a finished command.
+
+        Raises:
+            GitRefused: it took too long.
+        """
         if completed.timed_out:
-            raise GitRefused(f"git {command} took longer than {self._limits.git_seconds:g} s and was stopped")
+            seconds = self.limits.git_seconds if seconds is None else seconds
+            raise GitRefused(f"git {command} took longer than {seconds:g} s and was stopped")
         return _withhold_stderr(completed, checkout)
 
     def complete_output(self, completed: Completed, command: str) -> bytes:
@@ -181,7 +192,7 @@ class Git:
         """
         require_success(completed, command)
         if completed.stdout.dropped_bytes:
-            most = self._limits.git_output_bytes
+            most = self.limits.git_output_bytes
             raise TooLarge(f"git {command} printed more than {most} bytes; ask for less (name paths)", limit=most)
         return completed.stdout.head + completed.stdout.tail
 
@@ -236,8 +247,8 @@ class Git:
         """
         scope = ("--global",) if only_user else ()
         argv = ("git", "--no-pager", "config", *scope, "--includes", "-z", "--get-regexp", pattern)  # no `-c` of ours
-        completed = await self._confined.run(argv, cwd=checkout.directory, options=self._options(checkout))
-        completed = self._finished(completed, checkout, "config")
+        completed = await self.confined.run(argv, cwd=checkout.directory, options=self.run_options(checkout))
+        completed = self.finished(completed, checkout, "config")
         if completed.exit_code == 1:  # git-config(1): no key matches
             return {}
         output = require_success(completed, "config").stdout
@@ -254,16 +265,16 @@ class Git:
             GitRefused: git can't read a file, takes too long, or prints more than the limit.
         """
         options = RunOptions(
-            timeout_seconds=min(timeout_seconds, self._limits.git_seconds),
+            timeout_seconds=min(timeout_seconds, self.limits.git_seconds),
             stdin=_KEYS_STDIN,
-            environment={**self._programs, **ENVIRONMENT, "GIT_DIR": "/dev/null"},
+            environment={**self.programs, **ENVIRONMENT, "GIT_DIR": "/dev/null"},
             inherit=False,
-            confined_thread=self._confined.confined_thread("git", ANYWHERE),
-            keep_bytes=self._limits.git_output_bytes,
+            confined_thread=self.confined.confined_thread("git", ANYWHERE),
+            keep_bytes=self.limits.git_output_bytes,
         )
         included = [word for file in files for word in ("-c", f"include.path={file}")]
         argv = ("git", "--no-pager", *included, "config", "--includes", "--list", "-z", "--name-only", "--show-origin")
-        completed = await self._confined.run(argv, cwd=checkout.directory, options=options)
+        completed = await self.confined.run(argv, cwd=checkout.directory, options=options)
         output = completed.stdout
         records = (output.head + output.tail).split(b"\0")
         pairs = list(zip(records[::2], records[1::2], strict=False))

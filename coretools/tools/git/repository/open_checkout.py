@@ -41,6 +41,7 @@ from coretools.tools.git.repository.git_directory import (
     unusable,
 )
 from coretools.tools.git.repository.grants import NO_GRANTS, RepositoryGrants
+from coretools.tools.git.repository.policy import GitPolicy
 from coretools.tools.git.repository.setup import PLAIN, GitSetup
 
 # Landlock rules for one checkout: what git may access, given as the examined handles and not as paths.
@@ -168,9 +169,8 @@ class Checkouts:
             borrowed = examine_shared(self._roots, common, shared, stack)
             if access is not Access.READ:
                 _require_writable(self._roots, directory, own, common, access=access)
-                examine_changeable(own, entries)
-                if common is not own:
-                    examine_changeable(common, shared)
+                for place, found in {own: entries, common: shared}.items():
+                    examine_changeable(place, found)
             policy = self._configurations.policy(own, common)
             handles = dict.fromkeys((directory.fd, own.handle, common.handle, *borrowed))
             rules = [*self._user_rules, *read_rules(self._roots, handles, policy.included, stack)]
@@ -186,10 +186,11 @@ class Checkouts:
                 environment=environment,
                 git_handle=own.handle,
                 git_path=own.path,
+                common_handle=common.handle,
                 common_path=common.path,
                 policy=policy,
                 grants=self._granted(directory, own, common),
-                hooks=_hooks(common, shared) if access is not Access.READ else (),
+                hooks=installed_hooks(common, shared) if access is not Access.READ else (),
                 in_progress=next((word for name, word in _IN_PROGRESS.items() if name in entries), ""),
             )
 
@@ -241,6 +242,25 @@ class Checkouts:
         return own, {"GIT_DIR": own.path, "GIT_WORK_TREE": "."}
 
 
+def new_checkout(directory: Directory) -> Checkout:
+    """Return a directory in which there is no repository yet; git may write in it, and finds no other."""
+    return Checkout(
+        directory=directory,
+        rules=((directory.fd, READ | _WORK_TREE),),
+        confined_thread=None,
+        is_confined=lambda: True,
+        environment={"GIT_DIR": "/dev/null", "GIT_CONFIG_GLOBAL": "/dev/null"},
+        git_handle=directory.fd,
+        git_path=f"{directory.path}/.git",
+        common_handle=directory.fd,
+        common_path=f"{directory.path}/.git",
+        policy=GitPolicy(),
+        grants=NO_GRANTS,
+        hooks=(),
+        in_progress="",
+    )
+
+
 def _require_writable(roots: Roots, directory: Directory, *places: GitDirectory, access: Access) -> None:
     """Refuse a change in a read-only root. One can lie within the work tree's root: at or in its git directory.
 
@@ -258,7 +278,8 @@ def _require_writable(roots: Roots, directory: Directory, *places: GitDirectory,
             raise ReadOnly(f"{directory.display_path}: the root {root.name} is read-only, so nothing is changed")
 
 
-def _hooks(common: GitDirectory, entries: Mapping[str, str]) -> tuple[str, ...]:
+def installed_hooks(common: GitDirectory, entries: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names of the hooks in a git directory, without git's samples."""
     if entries.get("hooks") != "directory":
         return ("hooks",) if "hooks" in entries else ()
     with directory_access.open_subdirectory(common.handle, "hooks") as hooks:

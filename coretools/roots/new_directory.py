@@ -1,0 +1,72 @@
+"""A directory that appears at its path when it is complete, and not at all if anything fails before."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from secrets import token_hex
+
+from coretools.errors import AlreadyExists, CoreError, NotFound
+from coretools.roots.delete import delete_tree
+from coretools.roots.directory_access import translate_errors
+from coretools.roots.git_directories import require_outside_git
+from coretools.roots.replace import rename_no_replace
+from coretools.roots.resolve import resolve
+from coretools.roots.root import ResolvedPath, RootedPath, join_path
+from coretools.roots.root_set import Roots
+from coretools.roots.write import require_name
+
+PREFIX = ".coretools-new-"
+"""Beginning of the name that it has until it is complete."""
+
+
+@dataclass(slots=True)
+class NewDirectory:
+    """The directory while it is filled."""
+
+    path: str
+    """Its absolute path at present."""
+    display_path: str
+    """The path that it gets."""
+    _resolved: ResolvedPath
+    _name: str
+    is_kept: bool = field(default=False, init=False)
+
+    def keep(self) -> None:
+        """Give the directory its name.
+
+        Raises:
+            AlreadyExists: something has this name by now.
+        """
+        with translate_errors(self.display_path):
+            rename_no_replace(self._resolved.fd, self._name, self._resolved.fd, self._resolved.name)
+        self.is_kept = True
+
+
+@contextmanager
+def new_directory(roots: Roots, path: str) -> Iterator[NewDirectory]:
+    """Create the directory beside its final place; remove it at the end unless it was kept.
+
+    Raises:
+        AlreadyExists: something is at this path. NotFound: the directory above is missing. ReadOnly, DeniedPath, and
+            what `resolve` raises.
+    """
+    with resolve(roots, path, follow=False) as resolved:
+        roots.require_writable(resolved.root, resolved.display_path)
+        require_name(resolved)
+        require_outside_git(resolved)
+        if resolved.found is not None:
+            raise AlreadyExists(f"{resolved.display_path}: already exists; name a new directory")
+        if resolved.missing:
+            raise NotFound(f"{resolved.display_path}: the directory {resolved.missing[0]} does not exist")
+        name = f"{PREFIX}{token_hex(8)}"
+        with translate_errors(resolved.display_path):
+            os.mkdir(name, dir_fd=resolved.fd)
+        place = RootedPath(resolved.root, join_path(resolved.above, name))
+        new = NewDirectory(join_path(place.root.path, place.relative), resolved.display_path, resolved, name)
+        try:
+            yield new
+        finally:
+            if not new.is_kept:
+                with suppress(CoreError):
+                    delete_tree(roots, place, resolved.fd, display_path=new.display_path, spares_links=False)

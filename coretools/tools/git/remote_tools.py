@@ -1,0 +1,243 @@
+"""The tools for remotes: git_fetch, git_pull and git_push, and in the profile `all` git_clone and git_remote."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Annotated, Literal, Self
+
+from pydantic import Field
+
+from coretools.config.remote_policy import Direction, RemoteRule
+from coretools.config.remote_urls import RemoteUrl
+from coretools.config.settings import Limits
+from coretools.errors import DeniedRemote, GitRefused, InvalidArguments
+from coretools.operations.call import Call, SilentCall
+from coretools.operations.declare import Aliases, Effect, asks, tool
+from coretools.tools.git.changes.branches import set_upstream
+from coretools.tools.git.reading.history import head
+from coretools.tools.git.remotes import manage
+from coretools.tools.git.remotes.access import CONFIRM, RemoteAccess
+from coretools.tools.git.remotes.clone import CloneOptions, clone
+from coretools.tools.git.remotes.configured import ConfiguredRemote, RemoteSettings, parsed_url, remote_settings
+from coretools.tools.git.remotes.fetch import FetchOptions, TagMode, fetch, outcome_of
+from coretools.tools.git.remotes.pull import (
+    PullMode,
+    current_upstream,
+    integrate,
+    pulled_branch,
+    require_pullable,
+    tracking_of,
+)
+from coretools.tools.git.remotes.push import ForceMode, PushOptions, plan, push
+from coretools.tools.git.remotes.results import TransferResult
+from coretools.tools.git.repository.checkout import Checkout
+from coretools.tools.git.repository.open_checkout import Access
+from coretools.tools.git.repository.porcelain import single_line
+from coretools.tools.git.repository.repositories import Repositories
+from coretools.tools.git.repository.results import TextResult
+from coretools.tools.git.tools import Repository
+
+_NO_CALL = SilentCall(trusts_answers=False)
+
+DEV = ("dev",)
+ALL = ("all",)
+
+RemoteName = Annotated[str, Field(description="Name or URL")]
+RemoteBranch = Annotated[str, Field(description="One")]
+
+
+@dataclass(frozen=True, slots=True)
+class _Used:
+    """A checkout, and a remote of it that may be used."""
+
+    checkout: Checkout
+    settings: RemoteSettings
+    remote: ConfiguredRemote
+    url: RemoteUrl
+    rule: RemoteRule
+
+
+class GitRemoteTools:
+    """Tools that reach other repositories, as far as the operator's policy allows."""
+
+    def __init__(self, repositories: Repositories, access: RemoteAccess) -> None:
+        self._repositories = repositories
+        self._roots = repositories.roots
+        self._git = repositories.git
+        self._access = access
+
+    @classmethod
+    def of(
+        cls,
+        repositories: Repositories,
+        rules: Sequence[RemoteRule],
+        limits: Limits,
+        environment: Mapping[str, str],
+    ) -> Self:
+        """Build the tools for the rules of the operator; `environment` is that of the server."""
+        return cls(repositories, RemoteAccess(rules, repositories.git, limits, environment=environment))
+
+    @tool(Effect.CHANGE, profiles=DEV, open_world=True, title="Git fetch")
+    @asks(CONFIRM, is_listed=False)
+    async def git_fetch(
+        self,
+        repository: Repository = ".",
+        remote: RemoteName = "",
+        branch: RemoteBranch = "",
+        *,
+        prune: Annotated[bool, Field(description="Drop stale")] = False,
+        tags: Annotated[TagMode, Field(description="Tags")] = "follow",
+        depth: Annotated[int, Field(ge=0, description="Commits")] = 0,
+        call: Call = _NO_CALL,
+    ) -> TransferResult:
+        """Fetch from a remote; no local branch moves. Merge: git_pull."""
+        async with self._used(repository, remote, "fetch", call, access=Access.GIT_DIRECTORY) as used:
+            await self._access.ask(used.rule, "fetch", call, single_line(f"Fetch from {used.url.text}?"))
+            async with self._access.connected(used.url, used.rule, "fetch") as connected:
+                options = FetchOptions(branch, tags, prune, depth)
+                fetched = await fetch(self._git, used.checkout, used.remote, connected, options)
+                upstream = await current_upstream(self._git, used.checkout, used.settings)
+                outcome = await outcome_of(self._git, used.checkout, used.remote, connected, fetched, upstream=upstream)
+            return TransferResult.of(outcome, used.checkout, verb="fetched", budget=self._git.answer_bytes)
+
+    @tool(Effect.CHANGE, profiles=DEV, open_world=True, title="Git pull")
+    @asks(CONFIRM, is_listed=False)
+    async def git_pull(
+        self,
+        repository: Repository = ".",
+        mode: Annotated[PullMode, Field(description="How")] = "ff-only",
+        *,
+        remote: RemoteName = "",
+        branch: Annotated[str, Field(description="There")] = "",
+        call: Call = _NO_CALL,
+    ) -> TextResult:
+        """Fetch and merge one branch. Without merge: git_fetch."""
+        async with self._used(repository, remote, "fetch", call, access=Access.WORK_TREE) as used:
+            require_pullable(used.checkout)
+            local, _ = await head(self._git, used.checkout)
+            wanted = pulled_branch(used.settings, used.remote, branch, local)
+            tracking = tracking_of(used.remote, f"refs/heads/{wanted}")
+            if not tracking:
+                raise InvalidArguments("remote: pull takes one with a name; git_remote action='add' gives a URL one")
+            await self._access.ask(used.rule, "fetch", call, single_line(f"Fetch from {used.url.text}?"))
+            async with self._access.connected(used.url, used.rule, "fetch") as connected:
+                options = FetchOptions(branch=wanted)
+                fetched = await fetch(self._git, used.checkout, used.remote, connected, options)
+        # Opened again: what was fetched is part of the repository that is examined before the work tree changes.
+        async with self._repositories.opened(repository, access=Access.WORK_TREE) as checkout:
+            done = await integrate(self._roots, self._git, checkout, tracking=tracking, mode=mode)
+        lines = [single_line(one.line()) for one in fetched.updates[:20]]
+        first = single_line(f"fetched {used.remote.name} ({used.url.text})")
+        updates = [one.fields() for one in fetched.updates[:20]]
+        return TextResult(body="\n".join((first, *lines, done.body)), details={**done.details, "updates": updates})
+
+    @tool(Effect.CHANGE, profiles=DEV, open_world=True, title="Git push")
+    @asks(CONFIRM, is_listed=False)
+    async def git_push(
+        self,
+        repository: Repository = ".",
+        remote: RemoteName = "",
+        branch: Annotated[str, Field(description="Default: current")] = "",
+        *,
+        to: Annotated[str, Field(description="Name there")] = "",
+        tags: Annotated[list[str], Field(description="These")] = [],  # noqa: B006
+        delete: Annotated[str, Field(description="Delete")] = "",
+        set_upstream: Annotated[bool, Field(description="Track")] = False,
+        force: Annotated[ForceMode, Field(description="lease: seen commits")] = "no",
+        call: Call = _NO_CALL,
+    ) -> TransferResult:
+        """Push one branch, or tags. Behind: git_pull first."""
+        options = PushOptions(branch, to, tuple(tags), delete, force, set_upstream)
+        async with self._used(repository, remote, "push", call, access=Access.GIT_DIRECTORY) as used:
+            _require_force(used.rule, options)
+            prepared = await plan(self._git, used.checkout, used.settings, used.remote, options)
+            if set_upstream and not prepared.tracking:
+                raise InvalidArguments("set_upstream: takes a branch, and a remote with a name")
+            await self._access.ask(used.rule, "push", call, prepared.description(used.url.text, force=force != "no"))
+            async with self._access.connected(used.url, used.rule, "push") as connected:
+                outcome, is_accepted = await push(self._git, used.checkout, used.remote, connected, prepared)
+            result = TransferResult.of(outcome, used.checkout, verb="pushed", budget=self._git.answer_bytes)
+            if not is_accepted:
+                raise GitRefused(result.text(), updates=result.updates)
+            if set_upstream:
+                await self._set_upstream(used.checkout, prepared.branch, prepared.tracking)
+            return result
+
+    async def _set_upstream(self, checkout: Checkout, branch: str, tracking: str) -> None:
+        await set_upstream(self._git, checkout, branch, upstream=tracking.removeprefix("refs/remotes/"))
+
+    @tool(Effect.ADD, profiles=ALL, open_world=True, title="Git clone")
+    @asks(CONFIRM, is_listed=False)
+    async def git_clone(
+        self,
+        url: Annotated[str, Field(description="URL or absolute path of a repository that the operator allows")],
+        path: Annotated[str, Field(description="New directory, by default named like the repository")] = "",
+        *,
+        branch: Annotated[str, Field(description="To check out, instead of the default one")] = "",
+        single_branch: Annotated[bool, Field(description="Fetch only this branch")] = False,
+        depth: Annotated[int, Field(ge=0, description="Commits of each branch; 0 for all")] = 0,
+        tags: Annotated[TagMode, Field(description="follow: those of commits that are fetched")] = "follow",
+        call: Call = _NO_CALL,
+    ) -> TransferResult:
+        """Clone a remote repository into a new directory, or leave nothing. Later changes: git_fetch."""
+        found = parsed_url(url)
+        rule = self._access.rule_for(found, "fetch", principal=call.principal)
+        await self._access.ask(rule, "fetch", call, single_line(f"Clone {found.text}?"))
+        options = CloneOptions(path, branch, single_branch, depth, tags)
+        async with self._access.connected(found, rule, "fetch") as connected:
+            return await clone(self._repositories, connected, options)
+
+    @tool(Effect.CHANGE, profiles=ALL, title="Git remote")
+    async def git_remote(
+        self,
+        action: Annotated[
+            Literal["list", "add", "rename", "remove", "set-url"], Field(description="What to do")
+        ] = "list",
+        name: Annotated[str, Field(description="The remote"), Aliases("remote")] = "",
+        repository: Repository = ".",
+        *,
+        url: Annotated[str, Field(description="add, set-url: where it is, without credentials")] = "",
+        new_name: Annotated[str, Field(description="rename: the name that it gets")] = "",
+    ) -> TextResult:
+        """List, add, rename or remove remotes, or change the URL of one. Reaches none: git_fetch."""
+        access = Access.READ if action == "list" else Access.GIT_DIRECTORY
+        async with self._repositories.opened(repository, access=access) as checkout:
+            git, allowed = self._git, self._access
+            settings = await remote_settings(git, checkout)
+            match action:
+                case "list":
+                    return await manage.list_remotes(git, checkout, settings, allowed)
+                case "add":
+                    return await manage.add_remote(git, checkout, settings, allowed, name=name, url=url)
+                case "rename":
+                    return await manage.rename_remote(git, checkout, settings, name=name, to=new_name)
+                case "remove":
+                    return await manage.remove_remote(git, checkout, settings, name=name)
+                case "set-url":
+                    return await manage.set_url(git, checkout, settings, allowed, name=name, url=url)
+
+    @asynccontextmanager
+    async def _used(
+        self, repository: str, remote: str, direction: Direction, call: Call, *, access: Access
+    ) -> AsyncIterator[_Used]:
+        """Open a checkout, and resolve the remote that a call names."""
+        async with self._repositories.opened(repository, access=access) as checkout:
+            settings = await remote_settings(self._git, checkout)
+            branch, _ = await head(self._git, checkout)
+            found = settings.remote(remote or settings.default(branch))
+            url = found.url(push=direction == "push")
+            rule = self._access.rule_for(url, direction, principal=call.principal)
+            yield _Used(checkout, settings, found, url, rule)
+
+
+def _require_force(rule: RemoteRule, options: PushOptions) -> None:
+    """Refuse a plain force that the operator does not allow.
+
+    Raises:
+        DeniedRemote: it is not allowed.
+    """
+    if options.force == "plain" and not rule.plain_force:
+        raise DeniedRemote(
+            "force='plain' could overwrite commits that nobody here has seen; use force='lease', or the operator allows"
+            " it with plain_force = true in the [[remote]]"
+        )

@@ -1,0 +1,1 @@
+"""Tools that reach other repositories: fetch, pull, push, clone, and the list of remotes."""

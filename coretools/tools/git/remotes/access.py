@@ -1,0 +1,119 @@
+"""Decide whether a remote may be reached, ask where the operator wants that, and connect to it.
+
+The policy file alone decides. A repository chooses a URL at most, which is compared with the rules before anything is
+started or looked up.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+
+from coretools.config.remote_policy import Direction, RemoteRule, matching_rule, required_key
+from coretools.config.remote_urls import RemoteUrl
+from coretools.config.settings import Limits
+from coretools.errors import AnswerNeeded, CapabilityMissing, DeniedRemote
+from coretools.git_remotes.exchange import Transport
+from coretools.operations.call import LOCAL, Call, require_confirmation
+from coretools.questions.kinds import AskConfirmation
+from coretools.tools.git.remotes.local_remote import local_transport
+from coretools.tools.git.repository.commands import Git
+from coretools.tools.git.repository.porcelain import single_line
+
+CONFIRM = "remote"
+"""The key of the question."""
+
+_REMOTE_LINES = 10
+"""Most lines of a remote's messages that an answer shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """A remote that may be reached, and the way to it."""
+
+    url: RemoteUrl
+    rule: RemoteRule
+    transport: Transport
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    """What no answer may contain: a remote may send back what it got."""
+
+    def scrubbed(self, text: str) -> str:
+        """Return text of the remote without secrets."""
+        for secret in self.secrets:
+            text = text.replace(secret, "[credential]")
+        return text
+
+    def messages(self, stderr: str) -> list[str]:
+        """Return what the remote itself said, one line each, without control characters."""
+        lines = [line.removeprefix("remote:").strip() for line in stderr.split("\n") if line.startswith("remote:")]
+        shown = [single_line(self.scrubbed(line.rpartition("\r")[2]))[:300] for line in lines if line.strip()]
+        return [f"remote: {line}" for line in shown if line][:_REMOTE_LINES]
+
+
+class RemoteAccess:
+    """The rules of one server, and what its connections need."""
+
+    def __init__(
+        self, rules: Sequence[RemoteRule], git: Git, limits: Limits, *, environment: Mapping[str, str]
+    ) -> None:
+        """`environment` is the server's own, with tokens and the user's ssh agent."""
+        self._rules = rules
+        self._git = git
+        self._limits = limits
+        self._environment = environment
+
+    def rule_for(self, url: RemoteUrl, direction: Direction, *, principal: str) -> RemoteRule:
+        """Return the rule that permits to use a remote.
+
+        Raises:
+            DeniedRemote: none does; names the key that would.
+        """
+        rule = matching_rule(self._rules, url)
+        if rule is None or not rule.allows(direction):
+            kind = "a push to " if direction == "push" else ""
+            reason = "no rule allows it" if rule is None else f"the rule for {rule.url} only allows fetch"
+            key = required_key(url, direction) if rule is None else "push = true"
+            raise DeniedRemote(
+                f"{kind}{single_line(url.text)} is not allowed: {reason}; in the policy file the operator allows it"
+                f" with\n{key}",
+                url=url.text,
+            )
+        if principal != LOCAL and not rule.principals:
+            raise DeniedRemote(
+                f"{single_line(url.text)} is allowed only to the user who started the server; the operator allows it to"
+                " callers with a token with principals = true in its [[remote]]",
+                url=url.text,
+            )
+        return rule
+
+    def state(self, url: RemoteUrl) -> str:
+        """Return in a few words what the policy permits."""
+        rule = matching_rule(self._rules, url)
+        if rule is None:
+            return "not allowed by the policy"
+        return "fetch and push allowed" if rule.push else "fetch allowed"
+
+    async def ask(self, rule: RemoteRule, direction: Direction, call: Call, message: str) -> None:
+        """Ask a person, if the operator wants that for this direction. Comes before any change.
+
+        Raises:
+            Declined: the person declined. DeniedRemote: nobody can be asked.
+        """
+        if direction not in rule.ask:
+            return
+        question = AskConfirmation(key=CONFIRM, message=message, is_for_operator=True)
+        try:
+            await require_confirmation(call, question)
+        except (AnswerNeeded, CapabilityMissing) as error:
+            raise DeniedRemote(
+                f'the operator wants a person to confirm each {direction} (ask = ["{direction}"]), and nobody can be'
+                f" asked here: {error}"
+            ) from error
+
+    @asynccontextmanager
+    async def connected(self, url: RemoteUrl, rule: RemoteRule, direction: Direction) -> AsyncIterator[Connected]:
+        """Prepare the way to a remote that a rule permits."""
+        async with AsyncExitStack() as stack:
+            transport = await stack.enter_async_context(
+                local_transport(self._git, self._limits, url, self._rules, direction)
+            )
+            yield Connected(url, rule, transport)

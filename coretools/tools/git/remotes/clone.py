@@ -1,0 +1,106 @@
+"""Clone: a new repository with one remote, beside its final place until it is complete."""
+
+from dataclasses import dataclass, replace
+
+from coretools.errors import InvalidArguments, NotFound
+from coretools.roots.new_directory import new_directory
+from coretools.roots.read import open_directory
+from coretools.tools.git.reading.history import HEADS
+from coretools.tools.git.remotes.access import Connected
+from coretools.tools.git.remotes.configured import remote_settings
+from coretools.tools.git.remotes.connected_git import initialize
+from coretools.tools.git.remotes.fetch import Fetched, FetchOptions, TagMode, fetch
+from coretools.tools.git.remotes.references import TRACKING, Advertised
+from coretools.tools.git.remotes.results import Outcome, TransferResult
+from coretools.tools.git.remotes.transfer import Transfers
+from coretools.tools.git.repository.checkout import Checkout
+from coretools.tools.git.repository.commands import Git
+from coretools.tools.git.repository.open_checkout import Access, new_checkout
+from coretools.tools.git.repository.repositories import Repositories
+
+ORIGIN = "origin"
+
+_SHA256_DIGITS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class CloneOptions:
+    """Where a clone goes, and what is in it."""
+
+    path: str = ""
+    branch: str = ""
+    single_branch: bool = False
+    depth: int = 0
+    tags: TagMode = "follow"
+
+
+async def clone(repositories: Repositories, connected: Connected, options: CloneOptions) -> TransferResult:
+    """Clone a remote that may be reached.
+
+    Raises:
+        AlreadyExists: something is at the path. NotFound: the remote has no such branch. GitRefused, Unreachable,
+            TooLarge: the transfer failed; nothing is left of it.
+    """
+    git, roots = repositories.git, repositories.roots
+    path = options.path or connected.url.path.rpartition("/")[2].removesuffix(".git")
+    if not path:
+        raise InvalidArguments("path: name the new directory; the URL has no name for it")
+    with new_directory(roots, path) as new:
+        with open_directory(roots, new.path) as directory:
+            empty = new_checkout(directory)
+            advertised = await Transfers(git, empty, connected).advertised()
+            branch = _branch(advertised, options)
+            await _initialize(git, empty, advertised, branch)
+        async with repositories.opened(new.path, access=Access.WORK_TREE) as checkout:
+            fetched = await _fill(git, checkout, connected, options, branch)
+            await _check_out(git, checkout, fetched.advertised, branch)
+            new.keep()
+            short = branch.removeprefix(HEADS)
+            has_branch = branch in fetched.advertised.objects
+            lines = [
+                f"{new.display_path}: {f'on branch {short}' if has_branch else 'the remote has no commits yet'}",
+                f"Undo: delete_directory path={new.display_path!r}",
+            ]
+            upstream = f"{TRACKING}{ORIGIN}/{short}" if has_branch else ""
+            outcome = Outcome(ORIGIN, connected.url.text, fetched.updates, short, upstream, lines=lines)
+            return TransferResult.of(outcome, checkout, verb="cloned", budget=git.answer_bytes)
+
+
+def _branch(advertised: Advertised, options: CloneOptions) -> str:
+    """Return the full name of the branch to check out."""
+    name = f"{HEADS}{options.branch}" if options.branch else advertised.head
+    branches = [one for one in advertised.objects if one.startswith(HEADS)]
+    if options.branch and name not in branches:
+        some = ", ".join(one.removeprefix(HEADS) for one in branches[:10]) or "none"
+        raise NotFound(f"branch {options.branch!r}: the remote has none of this name (branches: {some})")
+    return name or (branches[0] if branches else f"{HEADS}main")
+
+
+async def _initialize(git: Git, empty: Checkout, advertised: Advertised, branch: str) -> None:
+    sample = next(iter(advertised.objects.values()), "")
+    kind = "sha256" if len(sample) == _SHA256_DIGITS else "sha1"
+    words = ("--quiet", "--template=", f"--object-format={kind}", f"--initial-branch={branch[len(HEADS) :]}")
+    await initialize(
+        git, replace(empty, environment={**empty.environment, "GIT_DIR": ".git", "GIT_WORK_TREE": "."}), *words
+    )
+
+
+async def _fill(git: Git, checkout: Checkout, connected: Connected, options: CloneOptions, branch: str) -> Fetched:
+    only = ("-t", branch.removeprefix(HEADS)) if options.single_branch else ()
+    await git.output(checkout, "remote", "add", *only, "--", ORIGIN, connected.url.text)
+    settings = await remote_settings(git, checkout)
+    wanted = FetchOptions(tags=options.tags, depth=options.depth)
+    return await fetch(git, checkout, settings.remotes[ORIGIN], connected, wanted)
+
+
+async def _check_out(git: Git, checkout: Checkout, advertised: Advertised, branch: str) -> None:
+    short = branch.removeprefix(HEADS)
+    await git.output(checkout, "config", "--local", f"branch.{short}.remote", ORIGIN)
+    await git.output(checkout, "config", "--local", f"branch.{short}.merge", branch)
+    if branch not in advertised.objects:
+        return
+    await git.output(checkout, "update-ref", "-m", "clone", branch, advertised.objects[branch])
+    if advertised.head:
+        target = f"{TRACKING}{ORIGIN}/{advertised.head.removeprefix(HEADS)}"
+        await git.output(checkout, "symbolic-ref", f"{TRACKING}{ORIGIN}/HEAD", target)
+    await git.output(checkout, "reset", "--hard", "--quiet")

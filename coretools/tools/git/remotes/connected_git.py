@@ -1,0 +1,107 @@
+"""Run git with a socket as its remote, and git's services on one. git may start itself here, and nothing else."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from secrets import token_hex
+
+from coretools.confinement.landlock import EXECUTE, READ_FILE, Rule
+from coretools.process.run import Completed, RunOptions
+from coretools.roots.root import Directory
+from coretools.tools.git.repository.checkout import Checkout
+from coretools.tools.git.repository.commands import ENVIRONMENT, Git, require_success
+from coretools.tools.git.repository.open_checkout import file_rules
+from coretools.tools.git.repository.policy import FIXED_SETTINGS
+
+REMOTE = "<remote>"
+"""Stands for the URL of the remote in the words of `run_connected`."""
+
+_SERVICE_OPTIONS = (
+    "--no-pager",
+    *(
+        word
+        for key, value in FIXED_SETTINGS.items()
+        if key != "core.alternateRefsCommand"  # a service runs any value; without one it lists the references itself
+        for word in ("-c", f"{key}={value}")
+    ),
+)
+
+_OWN_PROGRAMS = (
+    *("git", "git-remote-fd", "git-upload-pack", "git-receive-pack", "git-index-pack", "git-unpack-objects"),
+    *("git-pack-objects", "git-rev-list"),
+)
+"""Programs of git that a transfer consists of; ordinarily all are one file."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransferRun:
+    """How git runs for one transfer."""
+
+    options: Sequence[str] = ()
+    """Further `-c` options."""
+    stdin: bytes | None = None
+    keep_bytes: int | None = None
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+async def run_connected(git: Git, checkout: Checkout, connection: int, *words: str, run: TransferRun) -> Completed:
+    """Run a git command whose remote, the word `REMOTE`, is the socket `connection`.
+
+    Raises:
+        GitRefused: it took too long. CannotStart: there is no git in PATH.
+    """
+    programs = await _own_programs(git, checkout.directory)
+    rules = (*checkout.rules, *file_rules(checkout.policy.external_includes), *programs)
+    common = git.run_options(checkout, stdin=run.stdin, keep_bytes=run.keep_bytes)
+    seconds = git.limits.transfer_seconds
+    options = replace(
+        common,
+        timeout_seconds=seconds,
+        environment={**common.environment, **run.environment, "GIT_ALLOW_PROTOCOL": "fd"},
+        passed=(connection,),
+        confined_thread=git.confined.confined_thread("git", rules, forks=True),
+    )
+    # Of several `insteadOf` the longest wins, so none of the repository can replace a URL that it can't know.
+    url = f"fd::{connection}/{token_hex(8)}"
+    own = [word for kind in ("insteadOf", "pushInsteadOf") for word in ("-c", f"url.{url}.{kind}={url}")]
+    named = (url if word == REMOTE else word for word in words)
+    argv = ("git", *git.arguments, *checkout.policy.overrides, *run.options, *own, *named)
+    completed = await git.confined.run(argv, cwd=checkout.directory, options=options)
+    return git.finished(completed, checkout, words[0], seconds=seconds)
+
+
+async def initialize(git: Git, checkout: Checkout, *words: str) -> None:
+    """Run `git init` in a directory in which there is no repository yet.
+
+    Raises:
+        GitRefused: it failed.
+    """
+    confined = git.confined.confined_thread("git", checkout.rules)
+    require_success(await git.run(replace(checkout, confined_thread=confined), "init", *words), "init")
+
+
+async def serve(
+    git: Git, directory: Directory, connection: int, words: Sequence[str], *, rules: Sequence[Rule]
+) -> Completed:
+    """Run a service of git (upload-pack, receive-pack) in a repository that was examined, on a socket."""
+    programs = await _own_programs(git, directory)
+    options = RunOptions(
+        timeout_seconds=git.limits.transfer_seconds,
+        environment={**git.programs, **git.identity, **ENVIRONMENT, "GIT_PROTOCOL": "version=2"},
+        inherit=False,
+        connection=connection,
+        confined_thread=git.confined.confined_thread("git", (*rules, *programs), forks=True),
+    )
+    return await git.confined.run(("git", *_SERVICE_OPTIONS, *words), cwd=directory, options=options)
+
+
+async def _own_programs(git: Git, directory: Directory) -> tuple[Rule, ...]:
+    """Return Landlock rules that let git start git. In some installations it has several files."""
+    options = RunOptions(
+        timeout_seconds=git.limits.git_seconds,
+        environment={**git.programs, **ENVIRONMENT},
+        inherit=False,
+        confined_thread=git.confined.confined_thread("git", ()),
+    )
+    found = await git.confined.run(("git", "--exec-path"), cwd=directory, options=options)
+    place = require_success(found, "--exec-path").stdout.text().strip()
+    return tuple((f"{place}/{name}", EXECUTE | READ_FILE) for name in _OWN_PROGRAMS)

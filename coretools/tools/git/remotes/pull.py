@@ -1,0 +1,82 @@
+"""Pull: fetch the upstream of the current branch, then fast-forward, merge or rebase."""
+
+from typing import Literal
+
+from coretools.errors import GitRefused
+from coretools.roots.root_set import Roots
+from coretools.tools.git.changes.combine import merge
+from coretools.tools.git.changes.rebase import RebaseOptions, rebase
+from coretools.tools.git.reading.history import HEADS, head
+from coretools.tools.git.remotes.configured import ConfiguredRemote, RemoteSettings
+from coretools.tools.git.remotes.transfer import distance, local_references
+from coretools.tools.git.repository.checkout import Checkout
+from coretools.tools.git.repository.commands import Git
+from coretools.tools.git.repository.results import TextResult
+
+PullMode = Literal["ff-only", "merge", "rebase"]
+
+
+async def current_upstream(git: Git, checkout: Checkout, settings: RemoteSettings) -> str:
+    """Return the tracking reference of the current branch; "" if it has none."""
+    branch, _ = await head(git, checkout)
+    name, merged = settings.upstreams.get(branch, ("", ""))
+    remote = settings.remotes.get(name)
+    if remote is None:
+        return merged if name == "." else ""
+    return tracking_of(remote, merged)
+
+
+def tracking_of(remote: ConfiguredRemote, reference: str) -> str:
+    """Return the tracking reference of a branch of a remote, by its full name there; "" if there is none."""
+    return next((seen for one in remote.refspecs if (seen := one.destination_of(reference))), "")
+
+
+def pulled_branch(settings: RemoteSettings, remote: ConfiguredRemote, branch: str, local: str) -> str:
+    """Return the branch of the remote to pull: the named one, or the upstream of the local branch.
+
+    Raises:
+        GitRefused: the local branch has no upstream there.
+    """
+    own, merged = settings.upstreams.get(local, ("", ""))
+    if not branch and own == remote.name and merged.startswith(HEADS):
+        return merged.removeprefix(HEADS)
+    if not branch:
+        raise GitRefused(
+            f"branch {local or '(detached HEAD)'} has no upstream at {remote.name or 'this URL'}; name branch, or set"
+            " one with git_branch action='upstream'"
+        )
+    return branch
+
+
+def require_pullable(checkout: Checkout) -> None:
+    """Refuse a pull while an operation is unfinished, before anything is fetched.
+
+    Raises:
+        GitRefused: one is.
+    """
+    if checkout.in_progress:
+        raise GitRefused(f"a {checkout.in_progress} is in progress; git_continue continues or aborts it")
+
+
+async def integrate(roots: Roots, git: Git, checkout: Checkout, *, tracking: str, mode: PullMode) -> TextResult:
+    """Bring what was fetched into the current branch.
+
+    Raises:
+        GitRefused: `ff-only` is not possible, or uncommitted changes are in the way.
+    """
+    branch, commit = await head(git, checkout)
+    target = (await local_references(git, checkout, tracking)).get(tracking, "")
+    if not commit:
+        raise GitRefused(
+            f"branch {branch} has no commits yet; git_switch to a branch that begins at {tracking} instead"
+        )
+    ahead, behind = await distance(git, checkout, branch, tracking)
+    if mode == "rebase" and behind and ahead:
+        return await rebase(roots, git, checkout, RebaseOptions(upstream=target, onto="", autosquash=False))
+    if mode == "ff-only" and ahead and behind:
+        raise GitRefused(
+            f"fetched, but not pulled: the branch has {ahead} commits that {tracking} lacks, and lacks {behind} of its"
+            " commits; choose mode 'rebase' or 'merge'"
+        )
+    message = f"Merge remote-tracking branch '{tracking.removeprefix('refs/remotes/')}'"
+    return await merge(roots, git, checkout, revision=target, message=message, fast_forward=True)

@@ -1,0 +1,96 @@
+"""The answer of fetch, pull, push and clone."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from pydantic import PrivateAttr
+
+from coretools.operations.content import Result
+from coretools.tools.answer_budget import cut_line, fitting, fitting_values
+from coretools.tools.git.remotes.references import RefUpdate
+from coretools.tools.git.repository.checkout import Checkout
+from coretools.tools.git.repository.porcelain import single_line
+from coretools.tools.git.repository.results import remarks
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a transfer did."""
+
+    remote: str
+    """Name of the remote; empty for a URL."""
+    url: str
+    updates: Sequence[RefUpdate]
+    branch: str = ""
+    upstream: str = ""
+    ahead: int = 0
+    behind: int = 0
+    lines: Sequence[str] = field(default=())
+    """Further lines of the text: how to undo it, what the remote said."""
+
+
+class TransferResult(Result):
+    """References that a transfer moved, and where the current branch is afterwards."""
+
+    remote: str
+    url: str
+    updates: list[dict[str, str]]
+    omitted: int
+    branch: str
+    ahead: int
+    behind: int
+    _text: str = PrivateAttr("")
+    _tier: str = PrivateAttr("none")
+
+    @classmethod
+    def of(cls, outcome: Outcome, checkout: Checkout, *, verb: str, budget: int) -> "TransferResult":
+        """Build the answer with the updates that fit into `budget` bytes, as text and as structured content."""
+        lines = [cut_line(single_line(update.line())) for update in outcome.updates]
+        extra = [cut_line(single_line(line)) for line in outcome.lines]
+        budget -= sum(len(line.encode("utf-8", "replace")) + 1 for line in extra)
+        shown = fitting(lines, max(0, budget))
+        fields = fitting_values((update.fields() for update in outcome.updates), max(0, budget))
+        count = min(len(shown), len(fields))
+        result = cls(
+            remote=outcome.remote,
+            url=outcome.url,
+            updates=fields[:count],
+            omitted=len(outcome.updates) - count,
+            branch=outcome.branch,
+            ahead=outcome.ahead,
+            behind=outcome.behind,
+        )
+        where = f"{verb} {f'{outcome.remote} ' if outcome.remote else ''}({outcome.url})"
+        text = [single_line(where), *(shown[:count] or ["nothing changed"])]
+        if result.omitted:
+            text.append(f"[{result.omitted} more references; git_branches remote=true lists them]")
+        if outcome.upstream:
+            text.append(single_line(f"{outcome.branch}: {_distance(outcome)} {outcome.upstream}"))
+        result._text = "\n".join((*text, *extra, *remarks(checkout)))
+        result._tier = checkout.tier
+        return result
+
+    def text(self) -> str:
+        """Format the answer for reading: one line for each reference."""
+        return self._text
+
+    def facts(self) -> dict[str, object]:
+        """The references that moved, the distance to the upstream, and the tier in which git was confined."""
+        return {**self.model_dump(), "tier": self._tier}
+
+
+def undo_line(updates: Iterable[RefUpdate]) -> list[str]:
+    """Return how tracking branches and tags get back to where they were."""
+    old = [one for one in updates if one.old and one.new and one.kind != "rejected"]
+    if not old:
+        return []
+    first = old[0]
+    rest = f" (and {len(old) - 1} more)" if len(old) > 1 else ""
+    return [f"Before: {first.reference} was {first.old}{rest}; the commits stay in the repository and its reflog"]
+
+
+def _distance(outcome: Outcome) -> str:
+    if not outcome.ahead and not outcome.behind:
+        return "up to date with"
+    parts = [f"{outcome.ahead} ahead of" if outcome.ahead else "", f"{outcome.behind} behind" if outcome.behind else ""]
+    return " and ".join(part for part in parts if part)

@@ -1,0 +1,176 @@
+"""Transfers with a remote: list its references, receive objects, and move references of this repository."""
+
+from collections.abc import Mapping, Sequence
+
+from coretools.errors import GitRefused, TooLarge
+from coretools.git_remotes.exchange import exchange
+from coretools.git_remotes.incoming import incoming_objects
+from coretools.process.run import Completed
+from coretools.tools.git.reading.history import HEADS
+from coretools.tools.git.remotes.access import Connected
+from coretools.tools.git.remotes.connected_git import REMOTE, TransferRun, run_connected
+from coretools.tools.git.remotes.references import (
+    DELETED,
+    FAST_FORWARD,
+    FORCED,
+    NEW,
+    PRUNED,
+    REJECTED,
+    TAGS,
+    UPDATED,
+    Advertised,
+    RefUpdate,
+    read_advertised,
+)
+from coretools.tools.git.remotes.settings import FETCH_SETTINGS
+from coretools.tools.git.repository.checkout import Checkout
+from coretools.tools.git.repository.commands import Git, failure_message, require_success
+
+LIST_BYTES = 16 * 1024 * 1024
+"""Longest list of references of a remote."""
+
+MAX_COMPARED = 200
+"""Updates of one fetch that are told apart as fast-forward or forced; of more, the rest is `updated`."""
+
+_FETCH = (
+    *("fetch", "--quiet", "--no-progress", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance"),
+    *("--no-recurse-submodules", "--refmap=", "--stdin"),
+)
+
+
+class Transfers:
+    """Transfers between one checkout and one remote."""
+
+    def __init__(self, git: Git, checkout: Checkout, remote: Connected) -> None:
+        self._git = git
+        self._checkout = checkout
+        self._remote = remote
+
+    async def advertised(self) -> Advertised:
+        """Return the references of the remote.
+
+        Raises:
+            GitRefused, Unreachable: the remote does not answer, or is no repository. TooLarge: it has too many.
+        """
+
+        async def start(connection: int) -> Completed:
+            words = ("ls-remote", "--quiet", "--symref", REMOTE)
+            run = TransferRun(options=FETCH_SETTINGS, keep_bytes=LIST_BYTES)
+            return await run_connected(self._git, self._checkout, connection, *words, run=run)
+
+        completed = await exchange(start, self._remote.transport, "git-upload-pack")
+        self._require(completed, "ls-remote")
+        if completed.stdout.dropped_bytes:
+            raise TooLarge("the remote has too many references", limit=LIST_BYTES)
+        return read_advertised(completed.stdout.head + completed.stdout.tail)
+
+    async def receive(self, references: Sequence[str], *, depth: int = 0) -> int:
+        """Receive what these references of the remote need; return how many packs that were.
+
+        Raises:
+            GitRefused, Unreachable, TooLarge: the transfer failed; nothing was kept.
+        """
+        with incoming_objects(self._checkout.common_handle) as incoming:
+            store = f"{self._checkout.common_path}/objects"
+            environment = {
+                "GIT_OBJECT_DIRECTORY": f"{store}/{incoming.name}",
+                "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted_path(store),
+                "GIT_QUARANTINE_PATH": f"{store}/{incoming.name}",  # git then refuses to move a reference
+            }
+            words = (*_FETCH, *([f"--depth={depth}"] if depth else []))
+
+            async def start(connection: int) -> Completed:
+                stdin = "".join(f"{name}\n" for name in references).encode("utf-8", "surrogateescape")
+                run = TransferRun(options=FETCH_SETTINGS, stdin=stdin, environment=environment)
+                return await run_connected(self._git, self._checkout, connection, *words, REMOTE, run=run)
+
+            completed = await exchange(start, self._remote.transport, "git-upload-pack")
+            self._require(completed, "fetch")
+            return incoming.keep()
+
+    def _require(self, completed: Completed, command: str) -> None:
+        if not completed.ok:
+            message = self._remote.scrubbed(failure_message(completed))
+            raise GitRefused(f"git {command}: {message}", exit_code=completed.exit_code)
+
+
+async def local_references(git: Git, checkout: Checkout, *spaces: str) -> dict[str, str]:
+    """Return the references of this repository beneath some prefixes, with their objects."""
+    output = await git.output(checkout, "for-each-ref", "--format=%(objectname) %(refname)", *spaces)
+    pairs = (line.partition(b" ") for line in output.split(b"\n") if line)
+    return {name.decode("utf-8", "surrogateescape"): target.decode("ascii") for target, _, name in pairs}
+
+
+async def present(git: Git, checkout: Checkout, objects: Sequence[str]) -> set[str]:
+    """Return those objects that this repository has."""
+    if not objects:
+        return set()
+    stdin = "".join(f"{name}\n" for name in objects).encode()
+    lines = (await git.output(checkout, "cat-file", "--batch-check=%(objectname)", stdin=stdin)).split(b"\n")
+    return {line.decode("ascii") for line in lines if line and b" " not in line}
+
+
+async def kind_of_update(git: Git, checkout: Checkout, old: str, new: str) -> str:
+    """Return whether a branch moves forward or loses commits."""
+    if not old:
+        return NEW
+    completed = await git.run(checkout, "merge-base", "--is-ancestor", old, new)
+    return FAST_FORWARD if completed.ok else FORCED
+
+
+async def classified(git: Git, checkout: Checkout, planned: Mapping[str, tuple[str, str, bool]]) -> list[RefUpdate]:
+    """Return what an update of each reference is; `planned` has old and new object and whether it may be forced."""
+    found = []
+    compared = 0
+    for name, (old, new, may_force) in sorted(planned.items()):
+        if old and name.startswith(TAGS):
+            way = f"git_tag action='delete' name={name.removeprefix(TAGS)!r}, then fetch again"
+            found.append(RefUpdate(name, old, new, REJECTED, f"the tag is another one here; {way}"))
+            continue
+        compared += bool(old)
+        kind = UPDATED if compared > MAX_COMPARED else await kind_of_update(git, checkout, old, new)
+        if kind == FORCED and not may_force:
+            found.append(RefUpdate(name, old, new, REJECTED, "not a fast-forward, which its refspec requires"))
+        else:
+            found.append(RefUpdate(name, old, new, kind))
+    return found
+
+
+async def update_references(git: Git, checkout: Checkout, updates: Sequence[RefUpdate], *, message: str) -> None:
+    """Move references, all or none, if each still is what it was.
+
+    Raises:
+        GitRefused: something else changed one meanwhile, or two names can't exist at the same time.
+    """
+    lines = []
+    for one in updates:
+        if one.kind in (PRUNED, DELETED):
+            lines.append(f"delete {one.reference}\0{one.old}\0")
+        elif one.kind != REJECTED:
+            lines.append(f"update {one.reference}\0{one.new}\0{one.old or '0' * len(one.new)}\0")
+    if not lines:
+        return
+    stdin = "".join(lines).encode("utf-8", "surrogateescape")
+    completed = await git.run(checkout, "update-ref", "-m", message, "-z", "--stdin", stdin=stdin)
+    if not completed.ok:
+        why = failure_message(completed)
+        hint = "; prune=true removes tracking branches that are gone" if "exists" in why else ""
+        raise GitRefused(f"references were not moved: {why}{hint}", exit_code=completed.exit_code)
+
+
+async def distance(git: Git, checkout: Checkout, branch: str, upstream: str) -> tuple[int, int]:
+    """Return how many commits a branch is ahead of and behind another reference; zeros if either is missing."""
+    own = f"{HEADS}{branch}" if branch else "HEAD"
+    completed = await git.run(checkout, "rev-list", "--left-right", "--count", f"{own}...{upstream}", "--")
+    if not completed.ok:
+        return 0, 0
+    ahead, behind = require_success(completed, "rev-list").stdout.text().split()
+    return int(ahead), int(behind)
+
+
+def _quoted_path(path: str) -> str:
+    """Return a path as a list of object stores has it: colons separate them, but not within quotes."""
+    if ":" not in path and not path.startswith('"'):
+        return path
+    escaped = path.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
