@@ -1,7 +1,7 @@
 """`coretools mcp call`: check the arguments, ask for approval, call, check and print the result."""
 
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any
 
@@ -14,13 +14,16 @@ from coretools.cli.pipeline_display import Display
 from coretools.cli.terminal import print_error, print_text
 from coretools.client.arguments import parse_arguments
 from coretools.client.errors import ToolFailed
+from coretools.client.launch import launch_of
 from coretools.errors import CoreError, InvalidArguments, NotFound
 from coretools.pipelines.expressions import Expressions
 from coretools.pipelines.github import append_outputs, parse_output
 from coretools.pipelines.outcome import Outcome, Step, result_document
+from coretools.pipelines.recording import recording_of, write_recording
 from coretools.pipelines.runner import StepRunner
-from coretools.pipelines.servers import ServerPool, open_pool
+from coretools.pipelines.servers import OpenOwn, ServerPool, open_pool
 from coretools.pipelines.templates import as_text
+from coretools.redaction.redactor import Redactor, secret_values
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
 """Largest file that an argument takes its value from."""
@@ -45,15 +48,26 @@ async def call(line: Line) -> int:
             await expressions.put((), result_document(outcome.result))
             values = {name: as_text(await expressions.select(text)) for name, text in wanted.items()}
             append_outputs(line.environment, values)
+    if options.record is not None:
+        write_recording(recording_of(outcome.step.title, [outcome], redactor_of(line), options.ignored), options.record)
     code = _print(line, outcome)
     return display.finish(outcome.step.title, [outcome]) or code
 
 
 @asynccontextmanager
-async def server_pool(line: Line) -> AsyncIterator[ServerPool]:
+async def server_pool(line: Line, open_own: OpenOwn | None = None) -> AsyncIterator[ServerPool]:
     """Yield the servers of a line, each connected when it is first used."""
-    async with open_pool(line.startable, lambda entry: connected(line, [entry]), None, line.environment) as pool:
+    async with open_pool(line.startable, lambda entry: connected(line, [entry]), open_own, line.environment) as pool:
         yield pool
+
+
+def redactor_of(line: Line) -> Redactor:
+    """Return what removes the credentials of this process and of all servers of a line."""
+    values = secret_values(line.environment)
+    for entry in line.configuration.effective:
+        with suppress(CoreError):  # one that can't be started has told nobody its credentials
+            values += launch_of(entry, line.environment, line.options.inputs).secrets
+    return Redactor(values)
 
 
 def _step(line: Line) -> Step:

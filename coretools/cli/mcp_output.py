@@ -28,8 +28,13 @@ def visible(text: str) -> str:
 
 
 def in_line(text: str) -> str:
-    """The same on one line, in which GitHub Actions finds no command (`##[` counts anywhere in a line)."""
-    return " ".join(visible(text).split()).replace("##[", "#\\x23[")
+    """The same on one line, in which no pipeline finds a command."""
+    return without_commands(" ".join(visible(text).split()))
+
+
+def without_commands(text: str) -> str:
+    """Escape the mark of commands that GitHub Actions takes anywhere in a line."""
+    return text.replace("##[", "#\\x23[")
 
 
 def table(rows: Sequence[Sequence[str]], width: int) -> str:

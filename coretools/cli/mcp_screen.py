@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 
-from coretools.cli.mcp_output import event_line, in_line
+from coretools.cli.mcp_output import event_line, in_line, visible, without_commands
 from coretools.cli.terminal import TerminalCapabilities, print_error, print_text
 
 if TYPE_CHECKING:
@@ -41,6 +41,12 @@ class Screen:
             return
         with self._paused():
             print_error(in_line(text))
+
+    def say_lines(self, text: str) -> None:
+        """Print several lines as they are, each marked, so that none is taken for a message of ours."""
+        with self._paused():
+            for line in visible(text).splitlines():
+                print_error("| " + without_commands(line))
 
     def log(self, server: str, level: str, logger: str, text: str) -> None:
         """Print a log message of a server."""

@@ -14,6 +14,7 @@ from coretools.errors import CoreError, InputOutput
 from coretools.pipelines.github import append_summary, github_report, summary_of
 from coretools.pipelines.junit import junit_report
 from coretools.pipelines.outcome import Outcome, Step, error_document, exit_code_of, outcome_document
+from coretools.pipelines.replay import ReplayDiffers
 from coretools.pipelines.sarif import sarif_report
 
 
@@ -54,6 +55,8 @@ class Display:
         self._event("result", outcome.step, **{key: document[key] for key in document if key not in _OF_STEP})
         if self._is_script:
             self._line.screen.say(_summary(outcome))
+            if isinstance(outcome.error, ReplayDiffers) and outcome.error.difference:
+                self._line.screen.say_lines(outcome.error.difference)
 
     def finish(self, name: str, outcomes: Sequence[Outcome]) -> int:
         """Print and write the reports; return the exit code of the run.

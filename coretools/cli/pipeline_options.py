@@ -70,7 +70,7 @@ _OPTIONS_OF = {
     "checks_only": ("--check", ("run",)),
     "replay": ("--replay", ("run",)),
     "offline": ("--offline", ("run",)),
-    "ignored": ("--ignore", ("run",)),
+    "ignored": ("--ignore", ("call", "run")),
 }
 """Name of each option, and the actions on which it has an effect."""
 
@@ -87,7 +87,7 @@ _REPEATED = {
     "--set-output": ("outputs", "NAME=EXPRESSION", "call, run: set an output of the step of GitHub Actions"),
     "--report": ("reports", "FORMAT=FILE", f"also write a report to a file: {', '.join(REPORTS)}"),
     "--var": ("variables", "NAME=VALUE", "run: set ${{ vars.NAME }}"),
-    "--ignore": ("ignored", "PATH", "run: with --replay, what may differ: '$..timestamp'"),
+    "--ignore": ("ignored", "PATH", "with --record or --replay: what may differ: '$..timestamp'"),
 }
 
 

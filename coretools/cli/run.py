@@ -10,7 +10,8 @@ from mcp import Client
 from mcp.shared.dispatcher import ProgressFnT
 
 from coretools.cli.mcp_approval import approve
-from coretools.cli.mcp_line import Line, connected
+from coretools.cli.mcp_call import redactor_of, server_pool
+from coretools.cli.mcp_line import Line
 from coretools.cli.mcp_output import in_line
 from coretools.cli.pipeline_display import Display, rendered
 from coretools.cli.terminal import print_error, print_text
@@ -19,49 +20,99 @@ from coretools.config.options import settings_from, working_directory
 from coretools.errors import BadSetting, CoreError, InvalidArguments
 from coretools.pipelines.expressions import Expressions
 from coretools.pipelines.github import append_outputs, parse_output
-from coretools.pipelines.runner import Caller, StepRunner
+from coretools.pipelines.outcome import Outcome
+from coretools.pipelines.recording import Recording, read_recording, recording_of, write_recording
+from coretools.pipelines.replay import Comparison, RecordedServers, approve_recorded, steps_of
+from coretools.pipelines.runner import Caller, Servers, StepRunner
 from coretools.pipelines.script import LoadedScript, load_script
 from coretools.pipelines.script_runner import Retries, ScriptRunner, variables_of
-from coretools.pipelines.servers import OWN, open_pool
+from coretools.pipelines.servers import OWN, ServerPool
 from coretools.pipelines.templates import as_text, queries_in
 from coretools.pipelines.yaml_file import MAX_BYTES
+from coretools.redaction.redactor import Redactor
 
 
 async def run(line: Line) -> int:
-    """Run a script.
+    """Run a script, or replay a recording.
 
     Raises:
         BadSetting: it can't be used. InvalidArguments: the line does not fit it.
     """
-    if len(line.options.words) != 1:
-        raise InvalidArguments("run: name one script, such as `coretools run steps.yaml`")
-    loaded = load_script(_read(line.options.words[0]), line.options.words[0])
+    options, words = line.options.pipeline, line.options.words
+    recording = read_recording(options.replay) if options.replay else None
+    if not words and (recording is None or options.offline):
+        raise InvalidArguments("run: name a script, such as `coretools run steps.yaml`, or --replay FILE")
+    if recording is None and options.offline:
+        raise InvalidArguments("run: --offline needs --replay FILE")
+    loaded = load_script(_read(words[0]), words[0]) if words else None
     async with Expressions() as expressions:
-        return await (_check if line.options.pipeline.checks_only else _run)(line, loaded, expressions)
+        if loaded is not None and options.checks_only:
+            return await _check(line, loaded, expressions)
+        return await _Run(line, loaded, recording, expressions).run()
 
 
-async def _run(line: Line, loaded: LoadedScript, expressions: Expressions) -> int:
-    options = line.options.pipeline
-    wanted = dict(map(parse_output, options.outputs))
-    variables = variables_of(loaded, options.variables)
-    display = Display(line, is_script=True)
-    open_server = partial(_open_server, line)
-    async with open_pool(line.startable, open_server, partial(own_server, line), line.environment) as pool:
-        steps = StepRunner(pool, partial(approve, line), expressions, display)
-        script = ScriptRunner(loaded, steps, expressions, display)
-        with display.progress():
-            await script.run(variables, line.environment, Retries(options.retries, options.retries_any))
-        for name, text in pool.remarks():
-            line.screen.log(name, "warning", "stdout", text)
-        values = {name: as_text(await expressions.select(text)) for name, text in wanted.items()}
-    append_outputs(line.environment, values)
-    if options.output == "json":
-        print_text(rendered("json", loaded.name, script.outcomes))
-    return display.finish(loaded.name, script.outcomes)
+class _Run:
+    """One run of a script, of a recording, or of a script beside its recording."""
 
+    def __init__(
+        self, line: Line, loaded: LoadedScript | None, recording: Recording | None, expressions: Expressions
+    ) -> None:
+        self._line = line
+        self._loaded = loaded
+        self._recording = recording
+        self._expressions = expressions
+        self._display = Display(line, is_script=True)
+        is_kept = recording is not None or line.options.pipeline.record is not None
+        self._redactor = redactor_of(line) if is_kept else Redactor()
+        self._comparison: Comparison | None = None
+        ignored = line.options.pipeline.ignored
+        if recording is not None:
+            self._comparison = Comparison(recording, expressions, self._redactor, ignored)
+        self.name = loaded.name if loaded is not None else recording.name if recording is not None else ""
 
-def _open_server(line: Line, entry: Any) -> Any:
-    return connected(line, [entry])
+    async def run(self) -> int:
+        """Run all steps, print and write what the line wants; return the exit code."""
+        options = self._line.options.pipeline
+        wanted = dict(map(parse_output, options.outputs))
+        async with self._servers() as servers:
+            approve_call = approve_recorded if options.offline else partial(approve, self._line)
+            verify = None if self._comparison is None else self._comparison.verify
+            steps = StepRunner(servers, approve_call, self._expressions, self._display, verify)
+            with self._display.progress():
+                outcomes = await self._outcomes(steps)
+            for name, text in servers.remarks() if isinstance(servers, ServerPool) else ():
+                self._line.screen.log(name, "warning", "stdout", text)
+        values = {name: as_text(await self._expressions.select(text)) for name, text in wanted.items()}
+        append_outputs(self._line.environment, values)
+        if options.record is not None:
+            write_recording(recording_of(self.name, outcomes, self._redactor, options.ignored), options.record)
+        if options.output == "json":
+            print_text(rendered("json", self.name, outcomes))
+        return self._display.finish(self.name, outcomes)
+
+    @asynccontextmanager
+    async def _servers(self) -> AsyncIterator[Servers]:
+        line = self._line
+        if line.options.pipeline.offline and self._recording is not None:
+            yield RecordedServers(self._recording, self._redactor)
+            return
+        async with server_pool(line, partial(own_server, line)) as pool:
+            yield pool
+
+    async def _outcomes(self, steps: StepRunner) -> list[Outcome]:
+        if self._loaded is not None:
+            options = self._line.options.pipeline
+            script = ScriptRunner(self._loaded, steps, self._expressions, self._display)
+            variables = variables_of(self._loaded, options.variables)
+            await script.run(variables, self._line.environment, Retries(options.retries, options.retries_any))
+            outcomes = script.outcomes
+        else:
+            assert self._recording is not None
+            outcomes = [await steps.run(step) for step in steps_of(self._recording)]
+        missing = self._comparison.missing() if self._comparison is not None else []
+        for outcome in missing:
+            await self._display.on_end(outcome)
+        return [*outcomes, *missing]
 
 
 async def _check(line: Line, loaded: LoadedScript, expressions: Expressions) -> int:

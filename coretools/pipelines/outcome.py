@@ -61,6 +61,8 @@ class Outcome:
     status: Status = "passed"
     arguments: Mapping[str, Any] = field(default_factory=dict)
     """The arguments that were sent."""
+    tool: types.Tool | None = None
+    """The tool, once its call may have reached the server."""
     result: types.CallToolResult | None = None
     error: CoreError | None = None
     """Why it failed."""

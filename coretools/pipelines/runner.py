@@ -84,7 +84,16 @@ Approve = Callable[[ProposedCall, Caller], Awaitable[None]]
 class StepRunner:
     """Runs steps, one after the other."""
 
-    def __init__(self, servers: Servers, approve: Approve, expressions: Expressions, observer: Observer) -> None:
+    def __init__(
+        self,
+        servers: Servers,
+        approve: Approve,
+        expressions: Expressions,
+        observer: Observer,
+        verify: Callable[[Outcome], Awaitable[None]] | None = None,
+    ) -> None:
+        """`verify` may change an outcome before anybody sees it."""
+        self._verify = verify
         self._servers = servers
         self._approve = approve
         self._expressions = expressions
@@ -97,6 +106,11 @@ class StepRunner:
         try:
             outcome.result = await self._called(step, outcome)
             await self._check(step, outcome.result)
+        except CoreError as error:
+            outcome.status, outcome.error = "failed", error
+        try:
+            if self._verify is not None:
+                await self._verify(outcome)
         except CoreError as error:
             outcome.status, outcome.error = "failed", error
         outcome.seconds = time.monotonic() - begun
@@ -129,7 +143,7 @@ class StepRunner:
         except SchemaMismatch as error:
             raise SchemaMismatch(f"server {step.server!r}: tool {step.tool!r}: {error}") from error
         await self._approve(ProposedCall(step.server, server.identity, tool, arguments), server)
-        attempt.sent = tool
+        attempt.sent = attempt.outcome.tool = tool
         return await self._answered(step, server, dict(arguments))
 
     async def _answered(self, step: Step, server: Caller, arguments: dict[str, Any]) -> types.CallToolResult:
