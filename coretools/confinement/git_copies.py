@@ -216,7 +216,7 @@ _NAMED = re.compile(r"remote\.(?P<name>.*)\.url", re.DOTALL)
 
 def without_credentials(settings: Iterable[Setting]) -> list[Setting]:
     """Return the settings that commands see."""
-    cleaned = (_without_credential(one) for one in settings)
+    cleaned = (without_credential(one) for one in settings)
     return [one for one in cleaned if one is not None]
 
 
@@ -226,7 +226,7 @@ def restore_credentials(settings: Iterable[Setting], changes: Values) -> dict[st
     A value that a command did not change keeps its credential, and values that commands do not see stay. A URL that
     moves to another remote keeps its credential, since it leads to the same server.
     """
-    found = [(one, _without_credential(one)) for one in settings]
+    found = [(one, without_credential(one)) for one in settings]
     whole: dict[str, tuple[Value, ...]] = {}
     for key, values in changes.items():
         own = [(one.value, seen) for one, seen in found if one.key == key]
@@ -326,7 +326,7 @@ def included_paths(settings: Iterable[Setting]) -> tuple[str, ...]:
     return tuple(one.value for one in settings if one.value and one.section in _INCLUDE and one.variable == "path")
 
 
-def _without_credential(one: Setting) -> Setting | None:
+def without_credential(one: Setting) -> Setting | None:
     """Return the setting without its credential; None when it is one as a whole."""
     if one.section == "credential" or _has_credential(one.key.rpartition(".")[0]):
         return None

@@ -1,14 +1,17 @@
 """Git tools for rarer work: blame, branches, tags, single commits. They are in the profile `all` only."""
 
+from functools import partial
 from typing import Annotated, Literal
 
+from anyio import to_thread
 from pydantic import Field
 
-from coretools.errors import InvalidArguments
+from coretools.errors import GitRefused, InvalidArguments
 from coretools.operations.completion import Completes
 from coretools.operations.declare import Aliases, Effect, tool
 from coretools.tools.git.changes import branches, combine
 from coretools.tools.git.reading.blame import BLAME_LINES, BlameOptions, blame
+from coretools.tools.git.reading.trust import TrustReport, examine_trust
 from coretools.tools.git.repository.checkout import git_names
 from coretools.tools.git.repository.open_checkout import Access
 from coretools.tools.git.repository.repositories import Repositories
@@ -27,6 +30,22 @@ class GitExtraTools:
         self._opened = repositories.opened
         self._roots = repositories.roots
         self._git = repositories.git
+        self._threads = repositories.threads
+
+    @tool(Effect.READ, profiles=ALL, structured=True, title="Git trust report")
+    async def git_trust_report(self, repository: Repository = ".") -> TrustReport:
+        """List what plain git would run or reach here (hooks, remotes); runs nothing. Changed files: git_status."""
+        examine = partial(examine_trust, self._roots, repository, self._git.setup.grants)
+        findings, grants, directory = await to_thread.run_sync(examine, limiter=self._threads)
+        refused = ""
+        try:
+            async with self._opened(repository):
+                pass
+        except GitRefused as error:
+            refused = str(error)
+        return TrustReport.of(
+            findings, repository=directory, refused=refused, grants=grants, budget=self._git.answer_bytes
+        )
 
     @tool(Effect.READ, profiles=ALL, title="Git blame")
     async def git_blame(

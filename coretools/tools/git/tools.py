@@ -193,7 +193,7 @@ class GitTools:
         by: Annotated[str, Field(description="Author, if another"), Aliases("author"), Rare()] = "",
         fixup: Annotated[str, Field(description="Of this"), Rare()] = "",
     ) -> TextResult:
-        """Commit what git_add staged. Only granted hooks."""
+        """Commit what git_add staged; only granted hooks run."""
         options = CommitOptions(message=message, amend=amend, author=by, fixup=fixup)
         async with self._opened(repository, access=Access.GIT_DIRECTORY) as checkout:
             return await commit(self._git, checkout, options)

@@ -155,7 +155,7 @@ class Checkouts:
                 root.
         """
         with ExitStack() as stack:
-            directory = stack.enter_context(self._work_tree(repository))
+            directory = stack.enter_context(work_tree(self._roots, repository))
             own, environment = self._git_directory(stack, directory)
             entries = shared = examine(own)
             common = own
@@ -199,30 +199,6 @@ class Checkouts:
         is_own = own is common and own.path == f"{directory.path}/.git"
         return self._grants.get(directory.path, NO_GRANTS) if is_own else NO_GRANTS
 
-    @contextmanager
-    def _work_tree(self, repository: str) -> Iterator[Directory]:
-        with open_directory(self._roots, repository) as start:
-            place = start.place
-            if directory_access.entry_kind(start.fd, GIT) is not None:
-                yield start
-                return
-            is_bare = all(directory_access.entry_kind(start.fd, name) for name in ("HEAD", "objects", "refs"))
-        relative = place.relative
-        while relative != ".":
-            relative = relative.rpartition("/")[0] or "."
-            with open_directory(self._roots, f"{place.root.path}/{relative}") as above:
-                if directory_access.entry_kind(above.fd, GIT) is not None:
-                    yield above
-                    return
-        if is_bare:
-            raise NotFound(
-                f"{repository}: a bare repository, which has no work tree; clone it, or use git in run_command"
-            )
-        raise NotFound(
-            f"{repository}: no git work tree here or above, up to the root; "
-            "a repository that begins above the root can't be used"
-        )
-
     def _git_directory(self, stack: ExitStack, directory: Directory) -> tuple[GitDirectory, dict[str, str]]:
         """Return the git directory, and the environment variables that name it."""
         display_path = f"{directory.display_path}/.git".removeprefix("./")
@@ -258,6 +234,34 @@ def new_checkout(directory: Directory) -> Checkout:
         grants=NO_GRANTS,
         hooks=(),
         in_progress="",
+    )
+
+
+@contextmanager
+def work_tree(roots: Roots, repository: str) -> Iterator[Directory]:
+    """Open the work tree that contains a directory: the nearest one upwards, never above the root.
+
+    Raises:
+        NotFound: there is none.
+    """
+    with open_directory(roots, repository) as start:
+        place = start.place
+        if directory_access.entry_kind(start.fd, GIT) is not None:
+            yield start
+            return
+        is_bare = all(directory_access.entry_kind(start.fd, name) for name in ("HEAD", "objects", "refs"))
+    relative = place.relative
+    while relative != ".":
+        relative = relative.rpartition("/")[0] or "."
+        with open_directory(roots, f"{place.root.path}/{relative}") as above:
+            if directory_access.entry_kind(above.fd, GIT) is not None:
+                yield above
+                return
+    if is_bare:
+        raise NotFound(f"{repository}: a bare repository, which has no work tree; clone it, or use git in run_command")
+    raise NotFound(
+        f"{repository}: no git work tree here or above, up to the root; "
+        "a repository that begins above the root can't be used"
     )
 
 

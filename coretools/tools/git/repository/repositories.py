@@ -61,17 +61,17 @@ class Repositories:
         self._confined = ConfinedRunner(runner, confined_threads)
         self.git = Git(runner, self._confined, limits, setup)
         self._checkouts = Checkouts(roots, self._confined, setup)
-        self._threads = CapacityLimiter(limits.threads)
+        self.threads = CapacityLimiter(limits.threads)
 
     @asynccontextmanager
     async def opened(self, repository: str, *, access: Access = Access.READ) -> AsyncIterator[Checkout]:
         """Open and examine a checkout in a worker thread: its file system may be slow."""
         with ExitStack() as stack:
             opening = self._checkouts.opened(repository, access=access)
-            checkout = await to_thread.run_sync(stack.enter_context, opening, limiter=self._threads)
+            checkout = await to_thread.run_sync(stack.enter_context, opening, limiter=self.threads)
             if checkout.grants is not NO_GRANTS:
-                checkout = await to_thread.run_sync(_with_grants, self.roots, checkout, access, limiter=self._threads)
-            yield await _with_external_includes(self.git, self._confined, checkout, self._threads)
+                checkout = await to_thread.run_sync(_with_grants, self.roots, checkout, access, limiter=self.threads)
+            yield await _with_external_includes(self.git, self._confined, checkout, self.threads)
 
 
 def _with_grants(roots: Roots, checkout: Checkout, access: Access) -> Checkout:
