@@ -7,15 +7,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
+from coretools.errors import InvalidArguments
 from coretools.operations.completion import Completes
 from coretools.operations.declare import Aliases, Effect, Rare, tool
 from coretools.tools.git.changes import branches, combine, rebase, resume
+from coretools.tools.git.changes import hunks as hunk_changes
 from coretools.tools.git.changes import stash as stashes
 from coretools.tools.git.changes.conflicts import ConflictsResult, conflicts
 from coretools.tools.git.changes.restore import RestoreOptions, reset, restore
 from coretools.tools.git.reading.differences import DiffOptions
 from coretools.tools.git.reading.show import show, show_file
-from coretools.tools.git.repository.checkout import git_names
+from coretools.tools.git.repository.checkout import Checkout, git_names
 from coretools.tools.git.repository.habits import rebase_autosquash
 from coretools.tools.git.repository.open_checkout import Access
 from coretools.tools.git.repository.repositories import Repositories
@@ -89,6 +91,7 @@ class GitChangeTools:
             Aliases(switches={"staged": {True: "staged"}}),
         ] = "worktree",
         revision: Annotated[Branch, Field(description="Take them from this commit"), Aliases("source"), Rare()] = "",
+        hunks: Annotated[list[str], Field(description="Only these hunks or lines, as in git_add"), Rare()] = [],  # noqa: B006
         side: Annotated[
             Literal["", "ours", "theirs", "conflict"],
             Field(description="Resolve conflicts: take this side, and stage it; conflict: as it was"),
@@ -97,10 +100,21 @@ class GitChangeTools:
     ) -> TextResult:
         """Restore or unstage only these files. All: git_reset."""
         async with self._opened(repository, access=Access.WORK_TREE) as checkout:
+            if hunks:
+                return await self._restore_hunks(checkout, paths, hunks, what=what, is_plain=not (revision or side))
             commit = (await self._git.resolved(checkout, revision))[0] if revision else ""
             options = RestoreOptions(work_tree=what != "staged", index=what != "worktree", source=commit, side=side)
             names = git_names(self._roots, checkout, paths)
             return await restore(self._roots, self._git, checkout, names=names, options=options)
+
+    async def _restore_hunks(
+        self, checkout: Checkout, paths: list[str], choices: list[str], *, what: str, is_plain: bool
+    ) -> TextResult:
+        if not is_plain or what == "both":
+            raise InvalidArguments("hunks: go with what 'staged' or 'worktree', without revision and side")
+        change = hunk_changes.UNSTAGE if what == "staged" else hunk_changes.DISCARD
+        names = git_names(self._roots, checkout, paths)
+        return await hunk_changes.change_hunks(self._roots, self._git, checkout, names, choices, change)
 
     @tool(Effect.CHANGE, title="Git reset")
     async def git_reset(
@@ -178,7 +192,7 @@ class GitChangeTools:
         repository: RareRepository = ".",
         *,
         onto: Annotated[Branch, Field(description="Where they go, by default onto upstream"), Rare()] = "",
-        steps: Annotated[list[str], Field(description="pick ID, reword ID TEXT, squash, drop, ...")] = [],  # noqa: B006
+        steps: Annotated[list[str], Field(description="pick ID, reword ID TEXT, drop ID")] = [],  # noqa: B006
         autosquash: Annotated[
             bool | None,
             Field(description="Join fixup! commits with theirs; default: git's configuration"),

@@ -11,11 +11,14 @@ from pydantic import Field
 
 from coretools.config.settings import Limits
 from coretools.confinement.confined_thread import ConfinedThreadPool
+from coretools.errors import InvalidArguments
 from coretools.operations.completion import MAX_VALUES, Completes
 from coretools.operations.declare import Aliases, Effect, Rare, tool
 from coretools.process.runner import Runner
 from coretools.roots.root_set import Roots
-from coretools.tools.git.changes.commit import CommitOptions, add, commit
+from coretools.tools.git.changes.commit import CommitOptions, commit
+from coretools.tools.git.changes.hunks import STAGE, change_hunks
+from coretools.tools.git.changes.stage import StagingOptions, add
 from coretools.tools.git.reading.branch_list import BranchesResult, BranchOptions, list_branches
 from coretools.tools.git.reading.differences import DiffOptions, DiffResult, compared, diff
 from coretools.tools.git.reading.history import head
@@ -175,13 +178,25 @@ class GitTools:
         paths: Annotated[
             list[str],
             Field(min_length=1, description="Paths, . for all"),
-            Aliases("files", hints=("path", "file_path")),
+            Aliases("files", hints=("path", "file_path"), switches={"all": {True: ["."]}}),
         ],
         repository: Repository = ".",
+        *,
+        hunks: Annotated[list[str], Field(description="Only 2, ID, or lines +5-9, -3")] = [],  # noqa: B006
+        update: Annotated[bool, Field(description="Tracked files only"), Rare()] = False,
+        intent: Annotated[
+            bool, Field(description="Note new files without their content"), Aliases("intent_to_add"), Rare()
+        ] = False,
     ) -> TextResult:
         """Stage changes for git_commit; never ignored files."""
         async with self._opened(repository, access=Access.GIT_DIRECTORY) as checkout:
-            return await add(self._roots, self._git, checkout, git_names(self._roots, checkout, paths))
+            names = git_names(self._roots, checkout, paths)
+            if hunks and (update or intent):
+                raise InvalidArguments("hunks: go without update and intent")
+            if hunks:
+                return await change_hunks(self._roots, self._git, checkout, names, hunks, STAGE)
+            options = StagingOptions(tracked_only=update, intent=intent)
+            return await add(self._roots, self._git, checkout, names, options)
 
     @tool(Effect.CHANGE, title="Git commit")
     async def git_commit(
@@ -192,8 +207,13 @@ class GitTools:
         amend: Annotated[bool, Field(description="Replace the last")] = False,
         by: Annotated[str, Field(description="Author, if another"), Aliases("author"), Rare()] = "",
         fixup: Annotated[str, Field(description="Of this"), Rare()] = "",
+        signoff: Annotated[bool, Field(description="Add Signed-off-by"), Rare()] = False,
+        paths: Annotated[
+            list[str], Field(description="Only these tracked files, with their unstaged changes"), Rare()
+        ] = [],  # noqa: B006
     ) -> TextResult:
         """Commit what git_add staged; only granted hooks run."""
-        options = CommitOptions(message=message, amend=amend, author=by, fixup=fixup)
         async with self._opened(repository, access=Access.GIT_DIRECTORY) as checkout:
-            return await commit(self._git, checkout, options)
+            names = git_names(self._roots, checkout, paths)
+            options = CommitOptions(message, amend=amend, author=by, fixup=fixup, signoff=signoff, names=names)
+            return await commit(self._roots, self._git, checkout, options)

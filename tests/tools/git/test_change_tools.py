@@ -341,8 +341,8 @@ async def test_a_commit_can_amend_fix_and_name_an_author(
     async with world.tools() as tools:
         answer = await tools.git_commit(repository="work", **arguments)
         assert world.git("log", "-1", "--format=%an %s") + f" {world.git('rev-list', '--count', 'HEAD')}" == expected
-        undo = answer.text().splitlines()[-1].removeprefix("Undo: git ")
-        world.git(*undo.split())
+        assert f"Undo: git_reset revision={before!r} mode='soft'" in answer.text()
+        await more(tools).git_reset(before, "work", mode="soft")
         assert world.git("rev-parse", "HEAD") == before
         for bad in ({"fixup": "HEAD", "message": "m"}, {"message": "m", "by": "--help"}, {"message": ""}):
             with pytest.raises(InvalidArguments):

@@ -17,7 +17,8 @@ async def test_paths_are_staged_by_their_exact_names(tmp_path: Path) -> None:
     (world.repository / "folder" / "c.txt").unlink()
     async with world.tools() as tools:
         answer = await tools.git_add(["work/a.txt", "work/folder"], "work")
-    assert answer.text().splitlines() == ["staged 2", "M work/a.txt", "D work/folder/c.txt"]
+    undo = "Undo: git_restore what='staged' paths=['work/a.txt', 'work/folder/c.txt']"
+    assert answer.text().splitlines() == ["staged 2", "M work/a.txt", "D work/folder/c.txt", undo]
     assert world.git("status", "--short").splitlines() == ["M  a.txt", "M  b.txt", "D  folder/c.txt", "?? new.txt"]
 
 
@@ -37,6 +38,7 @@ async def test_everything_is_staged_but_what_is_denied_or_ignored(tmp_path: Path
         "A work/.gitignore",
         "M work/a.txt",
         "A work/new.txt",
+        "Undo: git_restore what='staged' paths=['work/.gitignore', 'work/a.txt', 'work/new.txt']",
         f"[left out, hidden: work/.env ({VALUES}), work/x/id_rsa (it holds a private key)]",
     ]
     assert answer.facts().items() >= {"staged": 3, "left_out": 2}.items()
@@ -118,7 +120,8 @@ async def test_a_commit_reports_its_id_branch_and_summary(tmp_path: Path) -> Non
     assert answer.text().splitlines() == [
         f"committed {commit[:10]} on main: Summary of it",
         "1 file changed, 1 insertion(+), 1 deletion(-)",
-        f"Undo: git reset --soft {commit[:10]}~1",
+        f"Undo: git_reset revision='{world.git('rev-parse', 'HEAD~1')}' mode='soft'",
+        "not committed: work/a.txt, work/new.txt",
     ]
     assert answer.facts().items() >= {"commit": commit, "branch": "main"}.items()
     body = world.git("log", "-1", "--format=%an <%ae> %cn%n%B")
@@ -151,7 +154,8 @@ async def test_a_commit_is_reported_whatever_its_branch_and_summary_contain(tmp_
     assert answer.text().splitlines() == [
         f"committed {commit[:10]} on {branch}: {message.splitlines()[0]}",
         "1 file changed, 1 insertion(+), 1 deletion(-)",
-        f"Undo: git reset --soft {commit[:10]}~1",
+        f"Undo: git_reset revision='{world.git('rev-parse', 'HEAD~1')}' mode='soft'",
+        "not committed: work/a.txt, work/new.txt",
     ]
 
 
@@ -170,6 +174,23 @@ async def test_a_merge_is_committed_also_where_it_changes_nothing(tmp_path: Path
         answer = await tools.git_commit("merged", "work")
     assert answer.text().splitlines()[0] == f"committed {world.git('rev-parse', 'HEAD')[:10]} on other: merged"
     assert len(world.git("log", "-1", "--format=%P").split()) == 2
+
+
+async def test_only_some_paths_are_committed_and_signed_off(tmp_path: Path) -> None:
+    """git-10: with their unstaged changes; what else is staged stays staged, and the answer names the rest."""
+    world = World(tmp_path).filled()
+    async with world.tools() as tools:
+        answer = (await tools.git_commit("only a", "work", paths=["work/a.txt"], signoff=True)).text()
+        assert "not committed: work/b.txt, work/new.txt" in answer
+        assert world.git("show", "--format=%b", "--name-only").split("\n") == [
+            *("Signed-off-by: Ada Lovelace <ada@example.org>", "", "", "a.txt")
+        ]
+        assert world.git("status", "--short").splitlines() == ["M  b.txt", "?? new.txt"]
+        for paths in (["work/new.txt"], ["work/a.txt"], ["work/folder"]):
+            with pytest.raises(GitRefused, match="nothing that git tracks has changed"):
+                await tools.git_commit("x", "work", paths=paths)
+        with pytest.raises(OutsideRoot):
+            await tools.git_commit("x", "work", paths=["--all"])
 
 
 async def test_nothing_staged_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from secrets import token_hex
 from coretools.errors import DeniedPath, GitRefused
 from coretools.roots import directory_access
 from coretools.roots.root_set import Roots
-from coretools.tools.git.changes.commit import identity, refuse_filtered
+from coretools.tools.git.changes.commit import identity
+from coretools.tools.git.changes.filters import refuse_filtered
 from coretools.tools.git.reading.history import head
 from coretools.tools.git.repository.checkout import Checkout, display_paths, hidden_reason, path_of
 from coretools.tools.git.repository.commands import Git

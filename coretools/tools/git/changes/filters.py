@@ -1,0 +1,46 @@
+"""Files that a configured filter (git-lfs and the like) converts, where the operator does not grant it."""
+
+from collections.abc import Sequence
+
+from coretools.errors import GitRefused
+from coretools.tools.git.repository.checkout import Checkout, display_paths
+from coretools.tools.git.repository.commands import Git
+from coretools.tools.git.repository.porcelain import read_records
+from coretools.tools.git.repository.results import listed
+
+
+async def refuse_filtered(git: Git, checkout: Checkout, names: Sequence[bytes]) -> None:
+    """Refuse files that a filter should convert: without git-lfs the file itself would be stored, not a pointer.
+
+    Raises:
+        GitRefused: names them and their filter.
+    """
+    known = _known_filters(git, checkout)
+    if not known:
+        return
+    stdin = b"".join(name + b"\0" for name in names)
+    output = await git.output(checkout, "check-attr", "-z", "--stdin", "filter", stdin=stdin)
+    wanted = {
+        bytes(name): value.decode("utf-8", "replace")
+        for name, _, value in read_records(output, 3)
+        if value not in (b"unspecified", b"unset", b"set")
+    }
+    filtered = [name for name, driver in wanted.items() if driver in known]
+    if filtered:
+        drivers = ", ".join(sorted({wanted[name] for name in filtered}))
+        files = listed(display_paths(checkout, filtered))
+        raise GitRefused(
+            f"{files}: need the filter {drivers}, and filters are not run here; "
+            "nothing was changed; use git itself for these files"
+        )
+
+
+def _known_filters(git: Git, checkout: Checkout) -> set[str]:
+    """Return the filters of the user and of the repository that are not granted.
+
+    Those of the repository are among the settings that every call overrides.
+    """
+    keys = (word.partition("=")[0] for word in checkout.policy.overrides)
+    parts = [(key.removeprefix("filter.").rpartition("."), key) for key in keys if key.startswith("filter.")]
+    own = {name for (name, _, variable), _ in parts if variable in ("clean", "process")}
+    return (own | set(git.user_git.filters)) - checkout.grants.filters

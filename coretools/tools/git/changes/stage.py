@@ -1,0 +1,126 @@
+"""Stage files: list the changed paths, remove those that must not be staged, and stage the rest by exact name."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coretools.errors import NotFound
+from coretools.roots.read import kind_at
+from coretools.roots.root_set import Roots
+from coretools.tools.git.changes.filters import refuse_filtered
+from coretools.tools.git.changes.work_tree import FROM_STDIN, terminated
+from coretools.tools.git.repository.checkout import (
+    Checkout,
+    display_paths,
+    hidden_reason,
+    is_beneath,
+    path_of,
+    prefix,
+    refuse_hidden,
+)
+from coretools.tools.git.repository.commands import Git
+from coretools.tools.git.repository.porcelain import StatusEntry, as_text, quoted, read_status
+from coretools.tools.git.repository.results import TextResult, answer, hidden_line, listed
+
+_CHANGED = ("status", "--porcelain=v2", "-z", "--ignore-submodules=all", "--no-renames")
+
+MAX_LISTED_LINES = 50
+"""Staged names listed in an answer; the rest is counted."""
+
+MAX_UNDO = 5
+"""Staged names in the call that undoes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _StagingPlan:
+    """Changed paths, by how they are treated."""
+
+    staged: list[StatusEntry]
+    denied: dict[bytes, str]
+    """Hidden files with the reasons. Staged, they would be readable for everybody through git."""
+    nested: list[bytes]
+    """Nested repositories. Staged, each would be a reference to a commit that nobody else has."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagingOptions:
+    """What is staged of the changed paths."""
+
+    tracked_only: bool = False
+    intent: bool = False
+    """Only note new files, so that `git_diff` shows them; their content is not staged."""
+
+
+async def add(
+    roots: Roots, git: Git, checkout: Checkout, names: Sequence[str], options: StagingOptions = StagingOptions()
+) -> TextResult:
+    """Stage everything that is changed at or beneath the names.
+
+    Raises:
+        DeniedPath: an explicit name is hidden. NotFound: a name matches nothing. GitRefused: a file would be stored
+            wrongly, since the filter that should convert it is not run.
+    """
+    refuse_hidden(roots, checkout, names)
+    untracked = "no" if options.tracked_only else "all"
+    words = (*_CHANGED, f"--untracked-files={untracked}", "--", *names)
+    entries = read_status(await git.output(checkout, *words)).entries
+    _require_something(roots, checkout, names, entries)
+    if options.intent:
+        entries = tuple(entry for entry in entries if entry.letters == "??")
+    found = _staging_plan(roots, checkout, entries)
+    if found.staged:
+        await refuse_filtered(git, checkout, [entry.path for entry in found.staged])
+        stdin = terminated(entry.path for entry in found.staged)
+        # `git add` without --intent-to-add would stage everything beneath a name too.
+        how = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
+        noted = ("add", "--intent-to-add", *FROM_STDIN)
+        await git.output(checkout, *(noted if options.intent else how), stdin=stdin)
+    details = {"staged": len(found.staged), "left_out": len(found.denied) + len(found.nested)}
+    return answer(checkout, _lines(checkout, found, options), details=details)
+
+
+def _staging_plan(roots: Roots, checkout: Checkout, entries: Sequence[StatusEntry]) -> _StagingPlan:
+    found = _StagingPlan([], {}, [])
+    for entry in entries:
+        if not entry.unstaged:
+            continue
+        reason = hidden_reason(roots, checkout, entry.path)
+        if reason:
+            found.denied[entry.path] = reason
+        elif entry.path.endswith(b"/"):  # how git lists another repository in the work tree
+            found.nested.append(entry.path)
+        else:
+            found.staged.append(entry)
+    return found
+
+
+def _lines(checkout: Checkout, found: _StagingPlan, options: StagingOptions) -> list[str]:
+    staged = found.staged
+    done = "noted without content" if options.intent else "staged"
+    lines = [f"{done} {len(staged)}" if staged else "nothing to stage: unchanged, ignored or staged already"]
+    lines += [f"{_letter(entry)} {quoted(path_of(checkout, entry.path))}" for entry in staged[:MAX_LISTED_LINES]]
+    if len(staged) > MAX_LISTED_LINES:
+        lines.append(f"[{len(staged) - MAX_LISTED_LINES} more]")
+    if staged:
+        paths = [as_text(path_of(checkout, entry.path)) for entry in staged[:MAX_UNDO]]
+        more = f" and the other {len(staged) - MAX_UNDO}" if len(staged) > MAX_UNDO else ""
+        lines.append(f"Undo: git_restore what='staged' paths={paths!r}{more}")
+    if found.denied:
+        lines.append(hidden_line(checkout, "left out", found.denied))
+    if found.nested:
+        lines.append(f"[left out, repositories of their own: {listed(display_paths(checkout, found.nested))}]")
+    return lines
+
+
+def _require_something(roots: Roots, checkout: Checkout, names: Sequence[str], entries: Sequence[StatusEntry]) -> None:
+    """Refuse a name that exists neither in the work tree nor in git's list."""
+    for name in names:
+        if name == "." or any(is_beneath(entry.path, name) for entry in entries):
+            continue
+        if kind_at(roots, f"{checkout.directory.path}/{name}") is None:
+            raise NotFound(f"{prefix(checkout)}{name}: no such path; name paths as git_status shows them")
+
+
+def _letter(entry: StatusEntry) -> str:
+    if entry.in_conflict:
+        return "resolved"
+    return "A" if entry.letters == "??" else entry.letters[1]
