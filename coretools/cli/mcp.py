@@ -6,11 +6,13 @@ import anyio
 
 from coretools.cli.mcp_approval import approvals
 from coretools.cli.mcp_approve import approve
+from coretools.cli.mcp_background import refresh, restart, start, stop
 from coretools.cli.mcp_call import call
-from coretools.cli.mcp_content import list_prompts, list_resources, prompt, read
+from coretools.cli.mcp_content import complete, list_prompts, list_resources, prompt, read
 from coretools.cli.mcp_line import Line
 from coretools.cli.mcp_listing import doctor, list_servers, list_tools, ping
 from coretools.cli.mcp_login import login, logout
+from coretools.cli.mcp_logs import logs
 from coretools.cli.mcp_options import McpOptions
 from coretools.cli.mcp_output import as_json, in_line
 from coretools.cli.mcp_trust import trust
@@ -28,6 +30,12 @@ _ACTIONS = {
     "read": read,
     "prompts": list_prompts,
     "prompt": prompt,
+    "complete": complete,
+    "start": start,
+    "stop": stop,
+    "restart": restart,
+    "refresh": refresh,
+    "logs": logs,
     "ping": ping,
     "trust": trust,
     "approve": approve,

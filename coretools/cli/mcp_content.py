@@ -11,8 +11,8 @@ from typing import Any
 import mcp_types as types
 
 from coretools.cli.mcp_line import Line, connected, from_each
-from coretools.cli.mcp_output import as_json, block_text, table, visible
-from coretools.cli.terminal import print_text
+from coretools.cli.mcp_output import as_json, block_text, in_line, table, visible
+from coretools.cli.terminal import print_error, print_text
 from coretools.client.connection import Connection
 from coretools.errors import InvalidArguments, NotFound
 
@@ -71,6 +71,25 @@ async def prompt(line: Line) -> int:
     if line.options.as_json:
         return print_text(_json(result))
     return print_text(visible("\n\n".join(f"{one.role}: {block_text(one.content)}" for one in result.messages)))
+
+
+async def complete(line: Line) -> int:
+    """Print how the server would complete the value of an argument, one value on each line."""
+    _, kind, name, argument, value = (*line.options.words, "")[:5]
+    if kind not in ("prompt", "resource"):
+        raise InvalidArguments(f"{kind[:80]!r}: write prompt or resource")
+    reference: types.PromptReference | types.ResourceTemplateReference = (
+        types.PromptReference(type="ref/prompt", name=name)
+        if kind == "prompt"
+        else types.ResourceTemplateReference(type="ref/resource", uri=name)
+    )
+    async with _one(line) as connection:
+        found = await connection.complete(reference, argument, value)
+    if line.options.as_json:
+        return print_text(_json(found))
+    if found.has_more:
+        print_error(f"{len(found.values)} of {found.total or 'more'} values")
+    return print_text("\n".join(map(in_line, found.values))) if found.values else 0
 
 
 @asynccontextmanager

@@ -13,16 +13,18 @@ from coretools.cli.mcp_requests import requests_of
 from coretools.cli.mcp_screen import Screen
 from coretools.cli.terminal import TerminalCapabilities, print_error
 from coretools.client.approvals import Approvals
+from coretools.client.background_client import attach
 from coretools.client.call_policy import find_policy
 from coretools.client.configuration import Configuration, ServerEntry, load_configuration
 from coretools.client.connection import Connection
 from coretools.client.connection_options import Authorize, ConnectionOptions
 from coretools.client.decisions import Decisions
 from coretools.client.hub import open_hub
-from coretools.client.launch import given_input, inputs_of
+from coretools.client.launch import BackgroundLaunch, given_input, inputs_of
+from coretools.client.server_log import LogDirectory
 from coretools.client.trust import Trust
 from coretools.config.options import working_directory
-from coretools.errors import CoreError, InvalidArguments
+from coretools.errors import BadSetting, CoreError, InvalidArguments, Unreachable
 
 
 @dataclass(slots=True)
@@ -101,20 +103,36 @@ async def connected(
 ) -> AsyncIterator[Mapping[str, Connection]]:
     """Connect to those entries that may be started, after asking for the inputs that they need."""
     chosen = [entry for entry in entries if line.trust.why_not(entry) is None]
+    attached = {entry.name: launch for entry in chosen if (launch := _attached(line, entry)) is not None}
     for entry in chosen:
-        await _ask_inputs(line, entry)
+        if entry.name not in attached:
+            await ask_inputs(line, entry)
     with requests_of(line.options, line.environment, line.screen) as requests:
         options = ConnectionOptions(
             connect_seconds=connect_seconds or line.options.connect_seconds,
             call_seconds=line.options.call_seconds,
             server_requests=requests,
             authorization=authorization,
+            logs=LogDirectory(line.environment),
         )
-        async with open_hub(chosen, line.environment, inputs=line.options.inputs, options=options) as connections:
+        async with open_hub(
+            chosen, line.environment, inputs=line.options.inputs, options=options, attached=attached
+        ) as connections:
             yield connections
 
 
-async def _ask_inputs(line: Line, entry: ServerEntry) -> None:
+def _attached(line: Line, entry: ServerEntry) -> BackgroundLaunch | None:
+    """Use the server if it runs in the background, unless the line gives it inputs or a login of its own."""
+    if any(one.id in line.options.inputs for one in inputs_of(entry)) or line.options.action == "login":
+        return None
+    try:
+        return attach(line.environment, entry)
+    except (BadSetting, Unreachable):  # no place for a socket, or somebody else's
+        return None
+
+
+async def ask_inputs(line: Line, entry: ServerEntry) -> None:
+    """Ask at the terminal for the inputs of an entry that were not given."""
     if not line.terminal.can_ask:
         return
     # Imported late: only a terminal needs them, and they take 40 ms.

@@ -9,11 +9,14 @@ from coretools.cli.mcp_line import Line, connected, from_each
 from coretools.cli.mcp_output import as_json, in_line, table, tool_page
 from coretools.cli.pipeline_display import print_checks, print_events
 from coretools.cli.terminal import print_error, print_text
+from coretools.client.background_client import running_servers
+from coretools.client.background_socket import key_of
 from coretools.client.configuration import ServerEntry
 from coretools.client.connection import Connection
 from coretools.client.connection_options import State
+from coretools.client.decisions import launch_digest
 from coretools.client.errors import LoginRequired, NotTrusted
-from coretools.errors import BadSetting, CoreError
+from coretools.errors import BadSetting, CoreError, Unreachable
 from coretools.pipelines.outcome import Outcome, Step
 from coretools.pipelines.runner import find_tool
 
@@ -25,7 +28,8 @@ async def list_servers(line: Line) -> int:
         for name, connection in connections.items():
             await connection.wait_settled()
             found[name] = await _seen(connection)
-    rows = [_row(line, entry, found) for entry in line.configuration.entries]
+    background = _background(line)
+    rows = [_row(line, entry, found) | _in_background(line, entry, background) for entry in line.configuration.entries]
     if line.options.as_json:
         return print_text(as_json({"servers": rows, "problems": list(line.configuration.problems)}))
     if line.options.pipeline.output == "ndjson":
@@ -33,10 +37,41 @@ async def list_servers(line: Line) -> int:
     if not rows:
         print_error("no servers are configured; `coretools mcp doctor` shows where was looked")
         return 0
-    cells = [
-        (row["name"], row["state"], row["transport"], _text(row["tools"]), row["file"], _reason(row)) for row in rows
-    ]
-    return print_text(table([("SERVER", "STATE", "KIND", "TOOLS", "FILE", "REASON"), *cells], line.width))
+    return print_text(table(_cells(rows, shows_background=bool(background)), line.width))
+
+
+def _cells(rows: Sequence[Mapping[str, Any]], *, shows_background: bool) -> list[list[str]]:
+    cells = [["SERVER", "STATE", "KIND", "TOOLS", "BACKGROUND", "FILE", "REASON"]]
+    for row in rows:
+        place = (_text(row["tools"]), _since(row), row["file"], _reason(row))
+        cells.append([row["name"], row["state"], row["transport"], *place])
+    return cells if shows_background else [[*one[:4], *one[5:]] for one in cells]
+
+
+def _background(line: Line) -> dict[str, dict[str, Any]]:
+    """Return what runs in the background; nothing if there can be none, or the socket is another user's."""
+    try:
+        return {row["key"]: row for row in running_servers(line.environment)}
+    except (BadSetting, Unreachable):
+        return {}
+
+
+def _in_background(line: Line, entry: ServerEntry, background: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Say whether a server runs in the background, and since when."""
+    one = background.get(key_of(entry)) if entry.hidden_by is None else None
+    if one is None:
+        return {"background": None}
+    is_same = one["digest"] == launch_digest(entry, line.environment)
+    shown = {"state": one["state"], "since": one["since"], "error": one["error"], "changed": not is_same}
+    return {"background": shown}
+
+
+def _since(row: Mapping[str, Any]) -> str:
+    one = row["background"]
+    if one is None:
+        return ""
+    changed = "; the entry has changed, use refresh" if one["changed"] else ""
+    return f"{one['state']} since {one['since']}{changed}"
 
 
 def _text(count: int | None) -> str:

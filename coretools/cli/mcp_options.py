@@ -7,6 +7,13 @@
     coretools mcp read SERVER URI             print a resource
     coretools mcp prompts [SERVER]            the prompts of one server or all
     coretools mcp prompt SERVER NAME [ARG..]  print the messages of a prompt: name=value
+    coretools mcp complete SERVER prompt|resource NAME ARGUMENT [VALUE]
+                                              how the server would complete a value
+    coretools mcp start [SERVER ...]          keep servers connected in the background; other lines use them
+    coretools mcp stop [SERVER ...]           end them; without a name all, and the background process
+    coretools mcp restart [SERVER ...]        end them and start them again
+    coretools mcp refresh [SERVER ...]        follow a changed configuration
+    coretools mcp logs [SERVER]               what servers wrote to standard error, and their log messages
     coretools mcp ping [SERVER ...]           whether the servers answer
     coretools mcp trust [SERVER ...]          approve servers that files of this project name; --revoke undoes it
     coretools mcp approvals [revoke WHAT ...] what was decided for good, and how to undo it
@@ -49,6 +56,12 @@ ACTIONS: dict[str, tuple[int, int]] = {
     "read": (2, 2),
     "prompts": (0, 1),
     "prompt": (2, MOST),
+    "complete": (4, 5),
+    "start": (0, MOST),
+    "stop": (0, MOST),
+    "restart": (0, MOST),
+    "refresh": (0, MOST),
+    "logs": (0, 1),
     "ping": (0, MOST),
     "trust": (0, MOST),
     "approve": (1, MOST),
@@ -83,6 +96,9 @@ class McpOptions:
     sampling: str | None
     roots: list[str]
     log_level: str | None
+    idle_seconds: float | None
+    follow: bool
+    lines: int | None
 
     @property
     def as_json(self) -> bool:
@@ -142,6 +158,9 @@ def _options(found: argparse.Namespace, action: str, words: list[str]) -> McpOpt
         sampling=found.sampling,
         roots=found.root,
         log_level=found.log_level,
+        idle_seconds=found.idle_timeout,
+        follow=found.follow,
+        lines=found.lines,
     )
 
 
@@ -158,6 +177,13 @@ def _seconds(text: str) -> float:
     if not 0 < seconds <= 86_400:
         raise argparse.ArgumentTypeError("between 0 and 86400 seconds")
     return seconds
+
+
+def _count(text: str) -> int:
+    count = int(text)
+    if not 0 <= count <= MOST:
+        raise argparse.ArgumentTypeError(f"between 0 and {MOST}")
+    return count
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -178,5 +204,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--sampling", metavar="COMMAND", help=f"let servers ask a model through this command [{SAMPLING_VARIABLE}]")
     add("--root", action="append", default=[], metavar="DIRECTORY", help="a root that servers are told (repeatable)")
     add("--log-level", choices=LOG_LEVELS, help="ask servers for their log messages, and print them from this level on")
+    add("--idle-timeout", type=_seconds, metavar="SECONDS", help="start: end the background if it is unused [28800]")
+    add("--follow", action="store_true", help="logs: print new lines as they come")
+    add("--lines", type=_count, metavar="N", help="logs: print the last N lines [100]")
     add_pipeline_options(parser)
     return parser

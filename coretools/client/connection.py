@@ -17,14 +17,14 @@ from coretools.client.configuration import ServerEntry
 from coretools.client.connection_options import CALL_SECONDS, CONNECT_SECONDS, STEADY_SECONDS, ConnectionOptions, State
 from coretools.client.deadlines import Deadlines
 from coretools.client.failures import FAULTS, explained, first_leaf
-from coretools.client.launch import Launch, LocalLaunch
+from coretools.client.launch import BackgroundLaunch, Launch, LocalLaunch
 from coretools.client.negotiation import CLIENT_INFO, Era
 from coretools.client.server_lists import ServerLists
 from coretools.client.server_log import ServerLog
 from coretools.client.server_requests import Callbacks, set_log_level
 from coretools.client.shared_streams import AttachedClient, SharedStreams
 from coretools.client.stdio import ChildTracker
-from coretools.client.transports import LocalTransport, RemoteTransport
+from coretools.client.transports import BackgroundTransport, LocalTransport, RemoteTransport
 from coretools.errors import BadSetting, CannotStart, CoreError, DeadlinePassed, UnknownTool, Unreachable
 from coretools.redaction.redactor import Redactor
 
@@ -44,7 +44,7 @@ class Connection:
         self._tracker = tracker
         self._options = options
         self._client: Client | None = None
-        self._transport: LocalTransport | RemoteTransport | None = None
+        self._transport: LocalTransport | RemoteTransport | BackgroundTransport | None = None
         self._shared: SharedStreams | None = None
         notice = options.on_tools_changed
         self._lists = ServerLists(None if notice is None else partial(notice, entry.name))
@@ -282,7 +282,9 @@ class Connection:
         if self._shared is not None:
             await self._shared.lost.wait()
 
-    def _transport_for(self, launch: Launch) -> LocalTransport | RemoteTransport:
+    def _transport_for(self, launch: Launch) -> LocalTransport | RemoteTransport | BackgroundTransport:
+        if isinstance(launch, BackgroundLaunch):
+            return BackgroundTransport(launch)
         if isinstance(launch, LocalLaunch):
             return LocalTransport(launch, self._tracker, self._log.errors if self._log else None)
         authorize = self._options.authorization
@@ -357,6 +359,8 @@ class Connection:
         kind, text = explained(error, self._transport.status if self._transport else 0)
         if isinstance(self._transport, LocalTransport):
             text = await self._transport.described(error, kind, text, is_ready=self._was_ready)
+        elif isinstance(self._transport, BackgroundTransport):
+            text = self._transport.described(kind, text).removeprefix(f"server {self.name!r}: ")
         elif self._transport is not None:
             refusal = self._transport.refusal
             if refusal is not None and not isinstance(error, CoreError):

@@ -1,6 +1,6 @@
 """All connections of one process: started together, each on its own, and ended together."""
 
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
@@ -37,7 +37,7 @@ class Connections(Mapping[str, Connection]):
         """`environment` and `inputs` give variables their values; `tasks` runs the connections."""
         self._environment = environment
         self._inputs = inputs
-        self._options = options
+        self.options = options
         self._tasks = tasks
         self._tracker = tracker
         self._connections: dict[str, Connection] = {}
@@ -59,14 +59,17 @@ class Connections(Mapping[str, Connection]):
         `launch` replaces what the entry says: the server runs in the background already.
         """
         start = partial(launch_of, entry, self._environment, self._inputs) if launch is None else lambda: launch
-        return await self.start_as(entry.name, Connection(entry, start, self._tracker, self._options))
+        return await self.start_as(entry.name, entry, start, self.options)
 
-    async def start_as(self, key: str, connection: Connection) -> Connection:
-        """Run a connection under a name of its own."""
+    async def start_as(
+        self, key: str, entry: ServerEntry, launch: Callable[[], Launch], options: ConnectionOptions
+    ) -> Connection:
+        """Connect to a server under a name of its own."""
         async with self._changing:
             await self._stop(key)
+            connection = Connection(entry, launch, self._tracker, options)
             self._connections[key] = connection
-            self._digests[key] = launch_digest(connection.entry, self._environment)
+            self._digests[key] = launch_digest(entry, self._environment)
             self._tasks.start_soon(connection.run)
         return connection
 

@@ -5,6 +5,7 @@ Values are replaced once and never searched again, so there are no cycles, and a
 
 import os
 import re
+import socket
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -47,7 +48,15 @@ class RemoteLaunch:
     """None if the entry has its own credentials, or switches OAuth off."""
 
 
-Launch = LocalLaunch | RemoteLaunch
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackgroundLaunch:
+    """A server that runs in the background, and to which this connection is attached."""
+
+    connection: socket.socket
+    secrets: tuple[str, ...] = ()
+
+
+Launch = LocalLaunch | RemoteLaunch | BackgroundLaunch
 
 
 def input_variable(name: str) -> str:

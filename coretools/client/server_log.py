@@ -15,6 +15,7 @@ import mcp_types as types
 from mcp.client.session import LoggingFnT
 
 from coretools.client.configuration import ServerEntry
+from coretools.client.state_files import state_path
 from coretools.redaction.redactor import Redactor
 
 MAX_BYTES = 512 * 1024
@@ -29,9 +30,7 @@ class LogDirectory:
 
     def __init__(self, environment: Mapping[str, str]) -> None:
         """Without a home, nothing is kept."""
-        home = environment.get("HOME")
-        state = environment.get("XDG_STATE_HOME") or (f"{home}/.local/state" if home else "")
-        self._path = os.path.join(state, "coretools", "mcp-logs") if os.path.isabs(state) else None
+        self._path = state_path(environment, "mcp-logs")
 
     def path_of(self, entry: ServerEntry) -> str | None:
         """Return the file of an entry; None if nothing can be kept."""
@@ -50,8 +49,38 @@ class LogDirectory:
         path = self.path_of(entry)
         found: list[str] = []
         for one in (f"{path}.1", path) if path else ():
-            found += read_log(one, 0)[0].decode("utf-8", "replace").splitlines()
+            found += _read(one, 0).decode("utf-8", "replace").splitlines()
         return found[-count:] if count else []
+
+    def follower(self, entry: ServerEntry) -> "LogFollower":
+        """Return what finds the lines that are written from now on."""
+        return LogFollower(self.path_of(entry))
+
+
+class LogFollower:
+    """Finds new lines of a file, also after it was replaced by a new one."""
+
+    def __init__(self, path: str | None) -> None:
+        self._path = path
+        self._position = self._inode = 0
+        self.new_lines()
+
+    def new_lines(self) -> list[str]:
+        """Return the whole lines that were written since the last call."""
+        if self._path is None:
+            return []
+        found = b""
+        try:
+            inode = os.stat(self._path).st_ino
+        except OSError:
+            return []
+        if self._inode and inode != self._inode:
+            found, self._position = _read(f"{self._path}.1", self._position), 0
+        self._inode = inode
+        data = _read(self._path, self._position)
+        whole = data[: data.rfind(b"\n") + 1]
+        self._position += len(whole)
+        return (found + whole).decode("utf-8", "replace").splitlines()
 
 
 class ServerLog:
@@ -125,12 +154,11 @@ def _open(path: str) -> int:
     return os.open(path, flags, 0o600)
 
 
-def read_log(path: str, start: int) -> tuple[bytes, int]:
-    """Return what a file has from `start` on, and where it ends; nothing if there is none."""
+def _read(path: str, start: int) -> bytes:
+    """Return what a file has from `start` on; nothing if there is none."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             file.seek(start)
-            data = file.read(2 * MAX_BYTES)
-            return data, start + len(data)
+            return file.read(2 * MAX_BYTES)
     except OSError:
-        return b"", start
+        return b""

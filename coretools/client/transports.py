@@ -1,20 +1,26 @@
 """How a server is opened: a program is started, or an address reached, tried again, and its era negotiated."""
 
 from collections.abc import AsyncIterator, Callable
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
 import anyio
 import httpx2
 import mcp_types as types
+from anyio.abc import SocketStream
+from anyio.streams.buffered import BufferedByteReceiveStream
 from mcp import Client, MCPError
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared._httpx_utils import create_mcp_http_client
+from mcp.shared.message import ClientMessageMetadata, SessionMessage
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from coretools.client.background_socket import as_line
+from coretools.client.background_stream import lines, message_line
 from coretools.client.failures import first_leaf, origin_of
-from coretools.client.launch import LocalLaunch, RemoteLaunch
+from coretools.client.launch import BackgroundLaunch, LocalLaunch, RemoteLaunch
 from coretools.client.negotiation import HTTP_SECONDS, LEGACY, MODERN, SILENCE_SECONDS, Era, probe, probe_http
 from coretools.client.stdio import MAX_LINE_BYTES, ChildTracker, LocalServer, start_local
 from coretools.errors import CoreError, Unreachable
@@ -262,3 +268,71 @@ class _Bounded(httpx2.AsyncByteStream):
     async def aclose(self) -> None:
         """Close the connection."""
         await self._stream.aclose()
+
+
+class BackgroundTransport:
+    """A server that runs in the background: its messages come over a socket, its handshake was done before."""
+
+    def __init__(self, launch: BackgroundLaunch) -> None:
+        self.status = 0
+        """Of the last response: there is none without HTTP."""
+        self._socket = launch.connection
+        self._lost = anyio.Event()
+        self._reason = ""
+
+    @asynccontextmanager
+    async def opened(self, new_client: NewClient) -> AsyncIterator[Client]:
+        """Begin with the answer to the handshake that the background process has kept.
+
+        Raises:
+            EndOfStream: the background process has ended, or the server is lost.
+        """
+        self._socket.setblocking(False)
+        async with await SocketStream.from_socket(self._socket) as stream, AsyncExitStack() as stack:
+            await stream.send(as_line({"do": "begin"}))
+            incoming = lines(BufferedByteReceiveStream(stream))
+            nothing: dict[str, Any] = {}
+            begun = await anext(incoming, nothing)
+            if "handshake" not in begun:
+                self._reason = str(begun.get("lost", ""))
+                raise anyio.EndOfStream
+            to_client, reading = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+            writing, to_server = anyio.create_memory_object_stream[SessionMessage](0)
+            tasks = await stack.enter_async_context(anyio.create_task_group())
+            tasks.start_soon(self._read, incoming, to_client)
+            tasks.start_soon(self._write, to_server, stream)
+            era = LEGACY
+            if begun["version"] in MODERN_PROTOCOL_VERSIONS:
+                era = Era(begun["version"], types.DiscoverResult.model_validate(begun["handshake"]))
+            async with new_client(nullcontext((reading, writing)), era) as client:
+                yield client
+            tasks.cancel_scope.cancel()
+
+    async def wait_lost(self) -> None:
+        """Wait for the end of the server, or of the background process."""
+        await self._lost.wait()
+
+    def remarks(self) -> list[str]:
+        """Return nothing: `coretools mcp list` has the remarks about a server in the background."""
+        return []
+
+    def described(self, kind: type[CoreError], text: str) -> str:
+        """Return `text`, which explains an error, or why the server is lost."""
+        return (self._reason or "the background process has ended") if kind is Unreachable else text
+
+    async def _read(self, incoming: AsyncIterator[dict[str, Any]], to_client: Any) -> None:
+        async with to_client:
+            async for line in incoming:
+                if "lost" in line:
+                    self._reason = str(line["lost"])
+                    break
+                message = types.jsonrpc_message_adapter.validate_python(line["message"], by_name=False)
+                await to_client.send(SessionMessage(message))
+        self._lost.set()
+
+    async def _write(self, to_server: Any, stream: SocketStream) -> None:
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            async with to_server:
+                async for item in to_server:
+                    headers = item.metadata.headers if isinstance(item.metadata, ClientMessageMetadata) else None
+                    await stream.send(message_line(item.message, headers))

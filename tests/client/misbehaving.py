@@ -154,6 +154,8 @@ def handle(message: dict[str, Any]) -> None:
 
 def main() -> None:
     log(f"started {os.getpid()}")
+    if WAY == "noisy":
+        print("key horse-battery-staple \x1b[2J", "x" * 5000, "\nlast line", file=sys.stderr, flush=True)
     if WAY == "exits":
         print("no API key\x1b[2J", file=sys.stderr)
         sys.exit(4)
