@@ -163,6 +163,7 @@ def settings_from(
         roots = (_default_root(directory, environment),)
     read_only = _switch(options.read_only, environment, "CORETOOLS_READ_ONLY")
     policy = policy_from(options, environment, () if read_only else roots)
+    _require_tokens_out_of_reach(policy, roots)
     return Settings(
         roots=roots,
         profile=options.profile or _profile_in(environment) or options.default_profile,
@@ -238,6 +239,18 @@ def _listed(environment: Mapping[str, str], name: str, flags: Sequence[str] | No
         if len(before) > 1:
             raise BadSetting(f"{name}: items of a list have commas between them: {name}={LIST_SEPARATOR.join(before)}")
     return (*items, *(flags or ()))
+
+
+def _require_tokens_out_of_reach(policy: OperatorPolicy, roots: Sequence[str]) -> None:
+    """Refuse a token file that tools or commands could read.
+
+    Raises:
+        BadSetting: it lies in a root or a directory that commands see, or is missing.
+    """
+    reachable = (*policy.confinement.readable, *policy.confinement.writable)
+    for rule in policy.remote:
+        if rule.token_file:
+            require_out_of_reach(rule.token_file, (*(re.sub(":r[ow]$", "", root) for root in roots), *reachable))
 
 
 def _passed(policy: OperatorPolicy, named: Sequence[str]) -> tuple[str, ...]:

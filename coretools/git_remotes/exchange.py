@@ -11,7 +11,7 @@ from typing import Literal, Protocol
 
 import anyio
 
-from coretools.egress.blocked_connections import Refused
+from coretools.egress.blocked_connections import Refusal, Refused
 from coretools.egress.peer import Closed, Peer
 from coretools.errors import CoreError, TooLarge, Unreachable
 from coretools.process.run import Completed
@@ -72,11 +72,20 @@ async def _serve(transport: Transport, service: Service, git: Peer, failures: li
     except CoreError as error:
         failures.append(error)
     except Refused as error:
-        failures.append(Unreachable(str(error)))
+        failures.append(Unreachable(_reason(error.refusal)))
     except (Closed, OSError):
         pass  # git or the remote is gone; the other one reports that
     finally:
         git.close()
+
+
+def _reason(refusal: Refusal) -> str:
+    """Return why a host is not reached, and the key of the remote's rule that would help."""
+    where = f"{refusal.target}:{refusal.port}"
+    if refusal.reason == "not public":
+        key = f'addresses = ["{refusal.detail}"] in the [[remote]]'
+        return f"{where}: leads to {refusal.detail}, which is not public; the operator allows it with {key}"
+    return f"{where}: {'has no address' if refusal.reason == 'unresolved' else 'does not answer'}"
 
 
 async def pass_bytes(git: Peer, remote: Peer, *, limit_bytes: int) -> None:

@@ -113,7 +113,33 @@ class RemoteAccess:
     async def connected(self, url: RemoteUrl, rule: RemoteRule, direction: Direction) -> AsyncIterator[Connected]:
         """Prepare the way to a remote that a rule permits."""
         async with AsyncExitStack() as stack:
-            transport = await stack.enter_async_context(
-                local_transport(self._git, self._limits, url, self._rules, direction)
-            )
-            yield Connected(url, rule, transport)
+            if url.scheme == "path":
+                local = local_transport(self._git, self._limits, url, self._rules, direction)
+                yield Connected(url, rule, await stack.enter_async_context(local))
+            elif url.scheme == "git":
+                yield Connected(url, rule, self._daemon(url, rule))
+            else:
+                yield await self._over_http(url, rule)
+
+    def _daemon(self, url: RemoteUrl, rule: RemoteRule) -> Transport:
+        # Imported here, as below: most servers have no rule for such a remote.
+        from coretools.egress.connector import Connector
+        from coretools.git_remotes.git_daemon import GitDaemon
+
+        return GitDaemon(url, Connector(rule.hosts(url)), limit_bytes=self._limits.transfer_bytes)
+
+    async def _over_http(self, url: RemoteUrl, rule: RemoteRule) -> Connected:
+        from coretools.egress.connector import Connector
+        from coretools.git_remotes.credentials import authorization_for
+        from coretools.git_remotes.smart_http import SmartHttp
+
+        authorization = await authorization_for(rule, url, self._git.runner, self._environment)
+        transport = SmartHttp(
+            url,
+            Connector(rule.hosts(url)),
+            authorization=authorization.header,
+            authorities=rule.ca_file,
+            limit_bytes=self._limits.transfer_bytes,
+            accepts=lambda other: matching_rule(self._rules, other) is rule,
+        )
+        return Connected(url, rule, transport, authorization.secrets)

@@ -1,0 +1,148 @@
+"""Real git servers on loopback: smart HTTP by `git http-backend` with Basic authentication, and `git daemon`."""
+
+import base64
+import os
+import socket
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from urllib.parse import urlsplit
+
+
+@dataclass
+class GitHttpServer:
+    """Serves the repositories beneath a directory; `answers` replace those of git, by path."""
+
+    top: Path
+    token: str = ""
+    answers: dict[str, tuple[int, dict[str, str], bytes]] = field(default_factory=dict)
+    requests: list[str] = field(default_factory=list)
+    port: int = 0
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+
+def backend_path() -> str:
+    found = subprocess.run(["git", "--exec-path"], capture_output=True, text=True, check=True).stdout.strip()
+    return f"{found}/git-http-backend"
+
+
+def _handler(server: GitHttpServer) -> type[BaseHTTPRequestHandler]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self._answer(b"")
+
+        def do_POST(self) -> None:
+            self._answer(_body(self))
+
+        def _answer(self, body: bytes) -> None:
+            parts = urlsplit(self.path)
+            server.requests.append(f"{self.command} {parts.path}")
+            if parts.path in server.answers:
+                status, headers, data = server.answers[parts.path]
+                self._send(status, headers, data)
+            elif server.token and self.headers.get("Authorization") != _basic(server.token):
+                self._send(401, {"WWW-Authenticate": 'Basic realm="git"'}, b"no")
+            else:
+                self._send(*_backend(server, self, parts.path, parts.query, body))
+
+        def _send(self, status: int, headers: dict[str, str], data: bytes) -> None:
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": str(len(data)), "Connection": "close"}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(data)
+            self.close_connection = True
+
+        def log_message(self, *_: object) -> None:
+            return
+
+    return Handler
+
+
+def _body(request: BaseHTTPRequestHandler) -> bytes:
+    if request.headers.get("Transfer-Encoding") != "chunked":
+        return request.rfile.read(int(request.headers.get("Content-Length", 0)))
+    pieces = []
+    while size := int(request.rfile.readline().strip(), 16):
+        pieces.append(request.rfile.read(size))
+        request.rfile.readline()
+    return b"".join(pieces)
+
+
+def _basic(token: str) -> str:
+    return "Basic " + base64.b64encode(f"git:{token}".encode()).decode()
+
+
+def _backend(
+    server: GitHttpServer, request: BaseHTTPRequestHandler, path: str, query: str, body: bytes
+) -> tuple[int, dict[str, str], bytes]:
+    variables = {
+        "PATH": os.environ["PATH"],
+        "GIT_PROJECT_ROOT": str(server.top),
+        "GIT_HTTP_EXPORT_ALL": "1",
+        "GIT_CONFIG_COUNT": "2",
+        "GIT_CONFIG_KEY_0": "safe.directory",
+        "GIT_CONFIG_VALUE_0": "*",
+        "GIT_CONFIG_KEY_1": "http.receivepack",
+        "GIT_CONFIG_VALUE_1": "true",
+        "REQUEST_METHOD": request.command,
+        "PATH_INFO": path,
+        "QUERY_STRING": query,
+        "CONTENT_TYPE": request.headers.get("Content-Type", ""),
+        "HTTP_GIT_PROTOCOL": request.headers.get("Git-Protocol", ""),
+        "CONTENT_LENGTH": str(len(body)),
+        "REMOTE_USER": "git",
+        "REMOTE_ADDR": "127.0.0.1",
+    }
+    output = subprocess.run([backend_path()], input=body, env=variables, capture_output=True, check=False).stdout
+    head, _, data = output.partition(b"\r\n\r\n")
+    headers = dict(line.split(": ", 1) for line in head.decode().split("\r\n") if ": " in line)
+    return int(headers.pop("Status", "200").split()[0]), headers, data
+
+
+@contextmanager
+def git_http_server(top: Path, token: str = "") -> Iterator[GitHttpServer]:
+    server = GitHttpServer(top, token)
+    httpd = ThreadingHTTPServer(("127.0.0.1", 0), _handler(server))
+    server.port = httpd.server_address[1]
+    thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        httpd.shutdown()
+        httpd.server_close()
+        thread.join()
+
+
+@contextmanager
+def git_daemon(top: Path) -> Iterator[int]:
+    """Serve repositories by `git daemon`, started for each connection (`--inetd`); yields the port."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=_accept, args=(listener, top), daemon=True)
+        thread.start()
+        yield listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join()
+
+
+def _accept(listener: socket.socket, top: Path) -> None:
+    options = ("--inetd", "--export-all", "--enable=receive-pack", f"--base-path={top}")
+    safe = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "safe.directory", "GIT_CONFIG_VALUE_0": "*"}
+    while True:
+        try:
+            client, _ = listener.accept()
+        except OSError:
+            return
+        with client:
+            environment = {"PATH": os.environ["PATH"], **safe}
+            subprocess.Popen(["git", "daemon", *options], stdin=client, stdout=client, env=environment).wait()
