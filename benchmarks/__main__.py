@@ -12,6 +12,7 @@ from benchmarks.client_commands import client_commands
 from benchmarks.confinement import can_hold, confined_starts
 from benchmarks.contenders import calls, starts
 from benchmarks.failure import NotMeasured
+from benchmarks.git_servers import git_servers, missing_servers
 from benchmarks.http_load import crowds, throughput
 from benchmarks.http_soak import soaked
 from benchmarks.interleaved import Contender, Sample, measured
@@ -39,6 +40,7 @@ FULL = Rounds(of_starts=25, of_calls=120, of_floods=25, of_crowds=5, soak_second
 """Five to eight minutes with two processors."""
 
 CROWDED = {
+    "git": (git_servers, attrgetter("of_floods")),
     "http": (throughput, attrgetter("of_floods")),
     "crowd": (crowds, attrgetter("of_crowds")),
     "search": (large_tree, attrgetter("of_crowds")),
@@ -81,6 +83,9 @@ def measure(rows: Sequence[Row], rounds: Rounds) -> list[Measured]:
                 print("benchmarks: search is left out: there is no ripgrep here to compare with", file=sys.stderr)
                 continue
             asked = [row for row in rows if row.group == group]
+            for name in missing_servers() if group == "git" else ():
+                print(f"benchmarks: {name} is left out: it is not installed in benchmarks/peers", file=sys.stderr)
+                asked = [row for row in asked if not row.name.endswith(f"/{name}")]
             samples = _samples(group, asked, place, rounds)
             found += [Measured(row, samples[row.subject], samples[row.baseline]) for row in asked]
     return found

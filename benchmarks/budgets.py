@@ -102,6 +102,28 @@ LESS_WORK = (
 """What must cost as much as is asked for, not as much as is there."""
 
 
+_MORE_THAN_THE_OFFICIAL = {"branches": 1.6, "diff": 1.3}
+"""It shows less there: names of branches without commit, date and upstream, and a patch without checking its files."""
+
+
+def _git_servers() -> tuple[Row, ...]:
+    """The git tools beside one git process and beside other git servers, where those are installed."""
+    rows = []
+    for name in ("status", "log-50", "diff", "show", "blame", "branches", "add-commit"):
+        own = f"{name} by coretools"
+        most = _MORE_THAN_THE_OFFICIAL.get(name, 1.0)
+        aim = None if most == 1.0 else 1.0
+        rows.append(Row(name=f"git/{name}", subject=own, baseline=f"{name} by git", bar=2.5, target=1.5))
+        rows.append(Row(name=f"git/{name}/git-mcp-server", subject=own, baseline=f"{name} by git-mcp-server", bar=1.0))
+        if name != "blame":  # it has none
+            baseline = f"{name} by mcp-server-git"
+            rows.append(Row(name=f"git/{name}/mcp-server-git", subject=own, baseline=baseline, bar=most, target=aim))
+    return tuple(rows)
+
+
+GIT_SERVERS = _git_servers()
+
+
 CLIENT = (
     Row(name="client/help", subject="coretools --help, processor", baseline="interpreter, processor", most=150.0),
     Row(name="client/call", subject="coretools mcp call", baseline="bare call", bar=1.15),
@@ -172,7 +194,7 @@ SOAK = tuple(
 )
 
 _TOOLS = (*_calls("handshake"), *_calls("stateless"))
-ROWS = (*START, *_TOOLS, *CONFINEMENT, *LESS_WORK, *CLIENT, *NEIGHBOURS, *WAITING, *HTTP, *CROWD, *SOAK)
+ROWS = (*START, *_TOOLS, *CONFINEMENT, *LESS_WORK, *GIT_SERVERS, *CLIENT, *NEIGHBOURS, *WAITING, *HTTP, *CROWD, *SOAK)
 
 
 def selected(text: str) -> tuple[Row, ...]:

@@ -43,12 +43,14 @@ class Era(Enum):
 class Peer:
     """One server process and the two pipes to it, started by the constructor. What it logs goes to our stderr."""
 
-    def __init__(self, words: Sequence[str], era: Era, *, bytecode: str) -> None:
+    def __init__(
+        self, words: Sequence[str], era: Era, *, bytecode: str, program: Sequence[str] = (sys.executable, "-m")
+    ) -> None:
         self._era = era
         self._partial = b""
         self._last_id = 0
         self._process = subprocess.Popen(
-            [sys.executable, "-m", *words],
+            [*program, *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environment_with(bytecode),

@@ -21,6 +21,8 @@ from benchmarks.interleaved import Contender, Sample, measured
 from benchmarks.report import Measured
 from tests.checkout import TREE
 
+GIT_CALLS = {"status", "log-50", "diff", "show", "blame", "branches", "add-commit"}
+
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the server's transport is POSIX only")
 
 
@@ -72,7 +74,7 @@ def test_a_name_that_no_row_has_is_refused_with_those_there_are(tmp_path: Path) 
 
 
 def test_the_bars_of_the_project_are_in_the_rows() -> None:
-    """benchmarks-4, benchmarks-11, benchmarks-12: each bar is written once; `.ci/run` runs every row."""
+    """benchmarks-4, benchmarks-11, benchmarks-12, benchmarks-13: each bar is written once; `.ci/run` runs every row."""
     bars = {row.name: (row.bar, row.target) for row in ROWS if row.bar is not None}
     assert bars == {
         "start/initialize": (1.15, None),
@@ -84,6 +86,11 @@ def test_the_bars_of_the_project_are_in_the_rows() -> None:
         "large/pages": (2.5, None),
         "history/git_log": (2.0, None),
         "search/files": (2.0, None),
+        **{f"git/{name}": (2.5, 1.5) for name in GIT_CALLS},
+        **{f"git/{name}/git-mcp-server": (1.0, None) for name in GIT_CALLS},
+        **{f"git/{name}/mcp-server-git": (1.0, None) for name in GIT_CALLS - {"blame", "branches", "diff"}},
+        "git/branches/mcp-server-git": (1.6, 1.0),
+        "git/diff/mcp-server-git": (1.3, 1.0),
         "client/call": (1.15, None),
         "client/call/processor": (1.15, None),
         **{f"http/{era}/{form}": (1.176, None) for era in ("handshake", "stateless") for form in ("json", "stream")},

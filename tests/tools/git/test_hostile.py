@@ -121,7 +121,7 @@ async def test_a_bare_repository_is_no_work_tree(tmp_path: Path) -> None:
     world = World(tmp_path)
     world.git("init", "--quiet", "--bare", str(world.root), cwd=tmp_path)
     async with world.tools() as tools:
-        with pytest.raises(NotFound, match="no git work tree"):
+        with pytest.raises(NotFound, match="a bare repository, which has no work tree"):
             await tools.git_status()
 
 

@@ -58,6 +58,10 @@ async def answers(tools: GitTools, repository: str = "work") -> list[str]:
         lambda: tools.git_commit("message", repository),
         lambda: tools.git_status(repository),
         lambda: tools.git_log(repository),
+        lambda: tools.git_log(repository, changed="one", in_lines=True, stat=True, all_branches=True),
+        lambda: tools.git_log(repository, path=f"{repository}/a.txt", follow=True, body=True),
+        lambda: tools.git_diff(repository, base="HEAD~1...HEAD", word=True),
+        lambda: tools.git_branches(repository, contains="HEAD~1", pattern="*"),
     ):
         try:
             texts.append((await call()).text())
