@@ -53,6 +53,22 @@ _HABITS = frozenset(
 )
 """Settings of the user that are taken, in lower case. None of them starts a program or names a file."""
 
+_TEXTS = (
+    IDENTITY
+    | SIGNING_KEYS
+    | {
+        "init.defaultbranch",
+        "push.default",
+        "merge.conflictstyle",
+        "diff.algorithm",
+        "branch.sort",
+        "tag.sort",
+        "log.date",
+    }
+    | {"core.eol", "core.whitespace", "core.abbrev", "status.showuntrackedfiles"}
+)
+"""Settings that git refuses without a value."""
+
 _PROGRAM_SECTIONS = frozenset({"credential", "difftool", "mergetool", "pager", "hook"})
 _PROGRAM_KEYS = frozenset({"core.editor", "core.pager", "core.sshcommand", "core.hookspath", "core.fsmonitor"})
 """Settings of the user that are reported as left out, besides aliases and drivers."""
@@ -256,7 +272,8 @@ class _Reader:
         elif one.key in self._patterns and one.value is not None:
             self._patterns[one.key] = self._expanded(one.value, directory)
         self._program(one)
-        return [one] if one.key in self._taken else []
+        is_usable = one.key in self._taken and not (one.value is None and one.key in _TEXTS)
+        return [one] if is_usable else []
 
     def _alias(self, one: Setting) -> list[Setting]:
         if _NAME_OF_ALIAS.fullmatch(one.key) and _ALIAS.fullmatch((one.value or "").strip()):

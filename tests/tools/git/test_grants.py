@@ -3,6 +3,7 @@ of the repository leaves a mark in the work tree. Through the workstation server
 
 import hashlib
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,7 +36,7 @@ verdict = "allow"
 
 [roots."{granted}".git]
 hooks = ["pre-commit", "commit-msg", "post-merge"]
-filters = ["upper"]
+filters = ["upper", "strict"]
 merge_drivers = ["ours"]
 """
 
@@ -67,11 +68,16 @@ class Granted:
         for name, value in (
             ("filter.upper.clean", "tee -a mark-clean | tr a-z A-Z"),
             ("filter.upper.smudge", "tee -a mark-smudge | tr A-Z a-z"),
+            ("filter.strict.clean", "cat"),
+            ("filter.strict.smudge", "[ ! -e refuse ] && cat"),
+            ("filter.strict.required", "true"),
             ("merge.ours.driver", "echo ran >> mark-driver"),
             ("merge.theirs.driver", "touch mark-theirs; cp %B %A"),
         ):
             self.git(root, "config", name, value)
-        (root / ".gitattributes").write_text("*.up filter=upper\n*.m merge=ours\n*.t merge=theirs\n")
+        (root / ".gitattributes").write_text(
+            "*.up filter=upper\n*.st filter=strict\n*.m merge=ours\n*.t merge=theirs\n"
+        )
         (root / ".gitignore").write_text("mark*\nnames\nrefuse\nnested\nlinked\n")
         for name in ("a.m", "f"):
             (root / name).write_text("base\n")
@@ -206,6 +212,56 @@ def test_a_granted_filter_converts_files(served: tuple[Granted, Peer]) -> None:
     assert "mark-smudge" in place.marks(root)
 
 
+def test_a_filter_that_fails_loses_nothing(served: tuple[Granted, Peer]) -> None:
+    """git-user-13: the error names the filter, and the stash with what was to be overwritten."""
+    place, client = served
+    root = place.granted
+    (root / "x.st").write_text("text\n")
+    assert call(client, "git_add", repository=str(root), paths=[str(root / "x.st")])[0]
+    assert call(client, "git_commit", repository=str(root), message="strict")[0]
+    (root / "x.st").write_text("uncommitted\n")
+    (root / "refuse").touch()
+    try:
+        done, text = call(client, "git_restore", repository=str(root), paths=[str(root / "x.st")])
+    finally:
+        (root / "refuse").unlink()
+    assert not done
+    assert "the filter strict failed" in text
+    stash = text.rpartition("stash='")[2].partition("'")[0]
+    assert place.git(root, "show", f"{stash}:x.st") == "uncommitted\n"
+    place.git(root, "checkout", "x.st")
+    place.marks(root)
+
+
+@pytest.mark.skipif(shutil.which("git-lfs") is None, reason="git-lfs is not installed")
+def test_files_of_git_lfs_are_converted_and_a_missing_object_is_named(tmp_path: Path) -> None:
+    """git-user-13: `lfs` needs no configuration."""
+    place = Granted(tmp_path)
+    root = place.granted
+    found = shutil.which("git-lfs")
+    assert found is not None
+    readable = f'[confinement]\nreadable = ["{Path(found).resolve().parent}"]\n'
+    place.policy.write_text(f'{readable}[roots."{root}".git]\nfilters = ["lfs"]\n')
+    (root / ".gitattributes").write_text("*.bin filter=lfs -text\n")
+    environment = {"HOME": str(place.home), "GIT_CONFIG_NOSYSTEM": "1"}
+    with peer(root, "--profile", "all", "--policy", place.policy, environment=environment) as client:
+        client.start_session()
+        (root / "x.bin").write_bytes(b"content" * 100)
+        assert call(client, "git_add", paths=["x.bin", ".gitattributes"])[0]
+        assert place.git(root, "cat-file", "blob", ":x.bin").startswith("version https://git-lfs.github.com/spec/v1\n")
+        assert call(client, "git_commit", message="lfs")[0]
+        assert "clean: nothing to commit" in call(client, "git_status")[1]
+        (root / "x.bin").write_bytes(b"uncommitted")
+        assert call(client, "git_restore", paths=["x.bin"])[0]
+        assert (root / "x.bin").read_bytes() == b"content" * 100
+        shutil.rmtree(root / ".git" / "lfs" / "objects")
+        (root / "x.bin").write_bytes(b"uncommitted")
+        done, text = call(client, "git_restore", paths=["x.bin"])
+    assert not done
+    assert "LFS object is not in this repository" in text
+    assert "git_stash action='apply' stash='" in text
+
+
 def test_a_granted_merge_driver_runs_and_another_one_does_not(served: tuple[Granted, Peer]) -> None:
     """git-user-13."""
     place, client = served
@@ -317,3 +373,139 @@ def test_a_signature_that_fails_leaves_nothing_committed(signing: tuple[Granted,
     assert "nothing was committed" in text
     assert place.git(place.granted, "rev-parse", "HEAD") == head
     assert place.git(place.granted, "diff", "--cached", "--name-only") == "f\n"
+
+
+PLANTED = (
+    *("core.fsmonitor", "core.sshCommand", "core.askPass", "core.pager", "core.editor", "sequence.editor"),
+    *("core.gitProxy", "core.alternateRefsCommand", "diff.external", "diff.word.command", "diff.word.textconv"),
+    *("filter.lower.clean", "filter.lower.smudge", "filter.lower.process", "merge.theirs.driver", "gpg.program"),
+    *("gpg.ssh.program", "gpg.ssh.defaultKeyCommand", "credential.helper", "alias.commit", "alias.status"),
+    *("trailer.x.command", "tar.x.command", "mergetool.x.cmd", "difftool.x.cmd", "interactive.diffFilter"),
+    *("remote.origin.uploadpack", "remote.origin.receivepack", "hook.x.command", "man.x.cmd", "pager.log"),
+    *("uploadpack.packObjectsHook", "submodule.s.update", "core.hooksPath.x", "new.x.program"),
+)
+SWITCHES = {"commit.gpgSign": "true", "tag.gpgSign": "true", "log.showSignature": "true", "hook.x.event": "pre-commit"}
+HOOKS = (
+    *("pre-commit", "prepare-commit-msg", "commit-msg", "post-commit", "post-checkout", "post-merge", "pre-rebase"),
+    *("pre-merge-commit", "post-rewrite", "post-index-change", "reference-transaction", "pre-auto-gc", "pre-push"),
+)
+CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
+    ("git_status", {}),
+    ("git_log", {}),
+    ("git_diff", {}),
+    ("git_diff", {"base": "HEAD~1"}),
+    ("git_show", {}),
+    ("git_blame", {"path": "f"}),
+    ("git_branches", {"remote": True}),
+    ("git_trust_report", {}),
+    ("git_stash", {"action": "push"}),
+    ("git_stash", {"action": "pop"}),
+    ("git_add", {"paths": ["f"]}),
+    ("git_commit", {"message": "one"}),
+    ("git_commit", {"message": "two", "amend": True}),
+    ("git_revert", {"revisions": ["HEAD"]}),
+    ("git_tag", {"action": "create", "name": "v1", "message": "text"}),
+    ("git_switch", {"branch": "new", "create": True}),
+    ("git_switch", {"branch": "main"}),
+    ("git_merge", {"revision": "side"}),
+    ("git_conflicts", {}),
+    ("git_restore", {"paths": ["."], "side": "ours"}),
+    ("git_continue", {"action": "continue"}),
+    ("git_cherry_pick", {"revisions": ["new"]}),
+    ("git_continue", {"action": "abort"}),
+    ("git_rebase", {"upstream": "side"}),
+    ("git_continue", {"action": "abort"}),
+    ("git_reset", {"revision": "HEAD~1", "mode": "hard"}),
+    ("git_fetch", {}),
+    ("git_push", {}),
+)
+
+
+HARD = {"git_fetch", "git_push", "git_continue"}
+"""Tools that have nothing to do there, or are refused."""
+
+
+def plant(place: Granted, root: Path) -> None:
+    """Every program that a repository can name, each with a mark of its own."""
+    values = {**{key: f'"{command(key)}"' for key in PLANTED}, **SWITCHES}
+    text = "".join(
+        f"[{key.partition('.')[0]}{quoted(key)}]\n\t{key.rpartition('.')[2]} = {value}\n"
+        for key, value in values.items()
+    )
+    text += f'[remote "origin"]\n\turl = ext::sh -c touch% {root}/mark-ext\n'
+    with (root / ".git" / "config").open("a") as file:
+        file.write(text)
+    for name in HOOKS:
+        path = root / ".git" / "hooks" / name
+        path.write_text(f"#!/bin/sh\ntouch {root}/mark-hook-{name}\n")
+        path.chmod(0o755)
+    (root / ".git" / "info" / "attributes").write_text(
+        "f diff=word\n*.m !merge\n*.lower filter=lower\n*.t merge=theirs\n"
+    )
+    (root / "f").write_text("changed\n")
+    (root / "new.lower").write_text("new\n")
+
+
+def quoted(key: str) -> str:
+    middle = key.partition(".")[2].rpartition(".")[0]
+    return f' "{middle}"' if middle else ""
+
+
+def command(key: str) -> str:
+    return f"{'!' if key.startswith(('alias', 'submodule')) else ''}touch mark-{key}; cat"
+
+
+def test_only_what_is_granted_runs_whatever_else_a_repository_names(tmp_path: Path) -> None:
+    """git-user-11, git-user-12, git-12: every vector, granted and not, by every tool, in one repository each."""
+    place = Granted(tmp_path)
+    for root in (place.granted, place.other):
+        plant(place, root)
+        place.git(root, "-c", "filter.lower.process=", "-c", "filter.lower.clean=", "-c", "core.fsmonitor=", "status")
+        place.marks(root)
+    granted = f'[roots."{place.granted}".git]\nhooks = ["pre-commit", "post-checkout"]\nfilters = ["upper"]\n'
+    place.policy.write_text(granted)
+    environment = {"HOME": str(place.home), "GIT_CONFIG_NOSYSTEM": "1"}
+    words = (place.granted, place.other, "--profile", "all", "--policy", place.policy)
+    worked = set()
+    with peer(*words, environment=environment) as client:
+        client.start_session()
+        for root in (place.granted, place.other):
+            for tool, arguments in CALLS:
+                own = {"paths": [f"{root}/{name}" for name in arguments["paths"]]} if "paths" in arguments else {}
+                own |= {"path": f"{root}/{arguments['path']}"} if "path" in arguments else {}
+                done, _ = call(client, tool, **{**arguments, **own}, repository=str(root))
+                worked |= {(root.name, tool)} if done else set()
+        for name in ("granted", "other"):
+            assert {tool for tool, _ in CALLS if (name, tool) not in worked} <= HARD
+        assert set(place.marks(place.granted)) == {"mark-hook-pre-commit", "mark-hook-post-checkout"}
+        assert place.marks(place.other) == {}
+
+
+def test_a_hook_of_husky_a_link_and_a_fixed_hash(tmp_path: Path) -> None:
+    """git-user-11: hooks are where core.hooksPath says, if that is in the root; a link is not followed; a hash in the
+    policy holds whatever was there at start."""
+    place = Granted(tmp_path)
+    root = place.granted
+    (root / ".husky").mkdir()
+    for name in ("pre-commit", "post-commit"):
+        (root / ".husky" / name).write_text("#!/bin/sh\ntouch mark-husky-${0##*/}\n")
+        (root / ".husky" / name).chmod(0o755)
+    (root / ".husky" / "commit-msg").symlink_to(root / ".git" / "hooks" / "commit-msg")
+    place.git(root, "config", "core.hooksPath", ".husky")
+    digest = hashlib.sha256((root / ".husky" / "post-commit").read_bytes()).hexdigest()
+    place.policy.write_text(
+        f'[roots."{root}".git]\nhooks = ["pre-commit", "post-commit@sha256:{digest}", "commit-msg"]\n'
+    )
+    environment = {"HOME": str(place.home), "GIT_CONFIG_NOSYSTEM": "1"}
+    with peer(root, "--profile", "all", "--policy", place.policy, environment=environment) as client:
+        client.start_session()
+        done, text = commit(place, client, root, "husky")
+        assert done, text
+        assert place.marks(root).keys() == {"mark-husky-pre-commit", "mark-husky-post-commit"}
+        (root / ".husky" / "post-commit").write_text("#!/bin/sh\ntouch mark-other\n")
+        done, text = call(client, "git_commit", repository=str(root), message="changed", amend=True)
+        assert not done
+        assert "the hook post-commit is not the one that was granted" in text
+        report = call(client, "git_trust_report", repository=str(root))[1]
+        assert "hook post-commit" in report
+        assert "granted with another content" in report

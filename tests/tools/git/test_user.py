@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from coretools.config.policy_schema import parse_policy
-from coretools.errors import BadSetting
+from coretools.errors import BadSetting, GitRefused
 from coretools.tools.git.repository.habits import PullHabits, pull_habits, rebase_autosquash
 from tests.docker_profile import under_profile
 from tests.protocol.peer import Peer, peer
@@ -261,3 +261,42 @@ def test_a_wrong_key_about_git_ends_the_start(text: str, found: str) -> None:
     """git-user-8, git-user-9: with a sentence that names it."""
     with pytest.raises(BadSetting, match=re.escape(found)):
         parse_policy(text.encode(), "policy.toml", {})
+
+
+@pytest.mark.parametrize("kind", ["fifo", "loop", "long", "broken", "binary", "directory", "deep", "values"])
+async def test_any_file_of_the_user_is_read_or_left_out(tmp_path: Path, kind: str) -> None:
+    """git-user-2, git-user-3: within bounds; git works, and nothing of it runs."""
+    world = World(tmp_path).filled()
+    config = world.home / ".gitconfig"
+    author = HOME_CONFIG
+    if kind == "fifo":
+        config.unlink()
+        os.mkfifo(config)
+    elif kind == "directory":
+        config.unlink()
+        config.mkdir()
+    elif kind == "deep":
+        for number in range(30):
+            (world.home / f"i{number}").write_text(f"[include]\n\tpath = i{number + 1}\n")
+        config.write_text(f"{author}[include]\n\tpath = i0\n")
+    else:
+        values = (
+            '[alias]\n\tx = "log\\n--exec=y"\n\ty = "\x01log"\n[core]\n\tpager\n\texcludesFile\n[user]\n\tsigningKey\n'
+        )
+        texts = {
+            "loop": f'{author}[include]\n\tpath = .gitconfig\n[includeIf "gitdir:**"]\n\tpath = ~/.gitconfig\n',
+            "long": author + "#" * 2_000_000,
+            "broken": f"{author}[core\n",
+            "binary": f"{author}\0\0",
+            "values": author + values,
+        }
+        config.write_text(texts[kind])
+    is_read = kind in ("loop", "deep", "values")
+    async with world.tools() as tools:
+        assert (await tools.git_status("work")).branch == "main"
+        if is_read:
+            assert "committed" in (await tools.git_commit("message", "work")).text()
+            assert "Ada Lovelace: message" in (await tools.git_log("work", limit=1)).text()
+        else:
+            with pytest.raises(GitRefused, match="no name to commit under is known"):
+                await tools.git_commit("message", "work")

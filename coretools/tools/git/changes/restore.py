@@ -1,6 +1,7 @@
 """Restore files of the work tree or the index, and reset HEAD. What is overwritten is kept as a stash commit."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from coretools.errors import GitRefused, InvalidArguments
@@ -71,10 +72,22 @@ async def restore(
         await require_writable_names(roots, git, checkout, changed)
         stash = await kept(roots, git, checkout, names=names)
     where = (f"--source={source}",) if source else ()
-    await git.output(checkout, "restore", *options.words, *where, *FROM_STDIN, stdin=terminated(changed))
+    with naming_stash(stash):
+        await git.output(checkout, "restore", *options.words, *where, *FROM_STDIN, stdin=terminated(changed))
     lines = [f"restored {len(changed)}: {listed(display_paths(checkout, changed))}"]
     lines.append(f"{KEPT}{stash!r}" if stash else options.undo)
     return answer(checkout, lines, details={"restored": len(changed), "stash": stash})
+
+
+@contextmanager
+def naming_stash(stash: str) -> Iterator[None]:
+    """Name the stash commit of what was to be overwritten in an error: a filter may fail halfway."""
+    try:
+        yield
+    except GitRefused as error:
+        if not stash:
+            raise
+        raise GitRefused(f"{error}\n{KEPT}{stash!r}", exit_code=error.facts.get("exit_code")) from error
 
 
 async def _differing(
@@ -153,7 +166,8 @@ async def reset(
     elif mode == "hard":
         await require_writable_names(roots, git, checkout, await changed_names(git, checkout, target))
         stash = await kept(roots, git, checkout)
-    await git.output(checkout, "reset", "--quiet", f"--{mode}", target)
+    with naming_stash(stash):
+        await git.output(checkout, "reset", "--quiet", f"--{mode}", target)
     back = "keep" if mode == "hard" else mode
     lines = [
         f"{before.branch or 'HEAD'} is at {target[:10]}; it was at {before.commit[:10]}",

@@ -35,9 +35,7 @@ _NOT_PASSED = frozenset({"HOME", "PATH", "LC_ALL", "GIT_NO_LAZY_FETCH"})
 
 _OUTPUT_CHARACTERS = 4_000
 _NAME = re.compile(rf"^{re.escape(REFUSED)}(?P<name>[a-z-]+) ended with exit code (?P<code>\d+)$", re.MULTILINE)
-_MISSING_OBJECT = re.compile(
-    r"smudge filter lfs failed|external filter 'git-lfs|Error downloading object|Object does not exist"
-)
+_FILTER = re.compile(r"(?:smudge|clean) filter '?(?P<name>[\w.-]+)'? failed|Error downloading object")
 _NO_PROGRAM = re.compile(r"git-lfs: (?:command )?not found")
 
 
@@ -115,8 +113,11 @@ def _explain(completed: Completed) -> None:
         )
     if _NO_PROGRAM.search(text):
         raise GitRefused(f"git-lfs is granted and not installed, or not visible to commands; its output:\n{output}")
-    if _MISSING_OBJECT.search(text):
-        raise GitRefused(
-            "a file's LFS object is not in this repository and could not be fetched; `git lfs pull` by a person, or by"
-            f" run_command with a network, brings it; the output of git-lfs:\n{output}"
-        )
+    if found := _FILTER.search(text):
+        what = f"the filter {found['name']} failed"
+        if found["name"] in (None, "lfs"):
+            what = (
+                "a file's LFS object is not in this repository and could not be fetched; `git lfs pull` by a person, or"
+                " by run_command with a network, brings it"
+            )
+        raise GitRefused(f"{what}; its output:\n{output}", exit_code=completed.exit_code)
