@@ -18,9 +18,6 @@ from jsonpath.selectors import Filter, FilterContext
 MEMORY_BYTES = 3 * 1024 * 1024 * 1024
 """Address space: a document of 16 MiB takes up to half of it."""
 
-CPU_SECONDS = 2
-"""For one request."""
-
 MAX_SHOWN = 5
 """Queries of an expression whose values are shown."""
 
@@ -161,13 +158,13 @@ def _answer(request: dict[str, Any], store: _Store) -> Any:
     return _check(request["text"], document) if action == "check" else _select(request["text"], document)
 
 
-def main() -> None:
-    """Answer requests until the input ends."""
+def main(cpu_seconds: int) -> None:
+    """Answer requests until the input ends; each may take so much processor time, and up to a second more."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     store = _Store()
     for line in sys.stdin.buffer:
         used = resource.getrusage(resource.RUSAGE_SELF)
-        seconds = int(used.ru_utime + used.ru_stime) + 1 + CPU_SECONDS
+        seconds = int(used.ru_utime + used.ru_stime) + 1 + cpu_seconds
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
         try:
             answer = {"value": _answer(json.loads(line), store)}
@@ -178,4 +175,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(int(sys.argv[1]))

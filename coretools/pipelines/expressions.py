@@ -21,7 +21,10 @@ from coretools.errors import CoreError, InvalidArguments
 WORKER = Path(__file__).with_name("expression_worker.py")
 
 SECONDS = 10.0
-"""For one request, waiting included; the worker itself limits its processor time to half of it."""
+"""For one request, waiting included."""
+
+CPU_SECONDS = 2
+"""Processor time for one request; the worker may take up to a second more."""
 
 MAX_EXPRESSION = 4096
 """Characters."""
@@ -62,7 +65,8 @@ class Checked:
 class Expressions:
     """Evaluates expressions about parts of one document. The process is started with the first expression."""
 
-    def __init__(self) -> None:
+    def __init__(self, cpu_seconds: int = CPU_SECONDS) -> None:
+        self._cpu_seconds = cpu_seconds
         self._parts: dict[Part, Any] = {}
         self._process: Process | None = None
         self._answers: BufferedByteReceiveStream | None = None
@@ -136,7 +140,7 @@ class Expressions:
         if self._process is None or self._answers is None:
             environment = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
             self._process = await anyio.open_process(
-                [sys.executable, "-P", str(WORKER)],
+                [sys.executable, "-P", str(WORKER), str(self._cpu_seconds)],
                 stderr=subprocess.DEVNULL,
                 cwd="/",
                 env=environment,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from coretools.client.decisions import Decisions
 from tests.cli.terminal import terminal
 from tests.cli.test_mcp import STARTS, configured, typed
 from tests.client.peers import misbehaving
@@ -76,16 +77,16 @@ def test_never_is_remembered_until_it_is_revoked(home: Path, capsys: Captured) -
 
 def test_approvals_and_trust_are_revoked(home: Path, capsys: Captured) -> None:
     """pipelines-6: by ID, by server, and of servers of a project."""
-    with terminal(*STARTS, "mcp", *CALL, cwd=home, environment={"HOME": str(home)}) as person:
-        person.wait_for("Call it?")
-        person.type("always-server\n")
-        assert person.end() == 0
-    assert typed(*CALL) == 0
+    Decisions({"HOME": str(home)}).add("approved_tools", {"0123456789abcdef": "a: echo", "fedcba9876543210": "a: x"})
     assert typed("approvals", "list", "--output", "json") == 0
-    made = json.loads(capsys.readouterr().out.partition("\n")[2])
-    assert [(one["decision"], one["about"]) for one in made] == [("tool approved", "a: echo")]
+    made = json.loads(capsys.readouterr().out)
+    assert [(one["decision"], one["about"]) for one in made] == [
+        ("tool approved", "a: echo"),
+        ("tool approved", "a: x"),
+    ]
     assert typed("approvals", "revoke", made[0]["id"]) == 0
-    assert typed(*CALL) == 77
+    assert typed("approvals", "revoke", "a") == 0
+    assert capsys.readouterr().err == "coretools: revoked: a: echo\ncoretools: revoked: a: x\n"
     configured(home.parent, {"theirs": misbehaving("ok")}, "project/.mcp.json")
     assert typed("trust", "theirs", "--yes") == 0
     assert typed("ping", "theirs") == 0

@@ -11,26 +11,25 @@ RESULT = {
 }
 
 
-@pytest.mark.parametrize(
-    ("expression", "holds"),
-    [
-        ("$.data.count == 2 && $.data.items[0].id == 1", True),
-        ("$.data.count > 3 || $.ok == false", True),
-        ("$.ok", False),
-        ("!$.ok && !$.data.none && !$.missing", True),
-        ("$.data.items[?@.id == 2]", True),
-        ("length($.data.items) == 2 && count($..id) == 2", True),
-        ('search($.text, "w.rld") && match($.data.items[0].at, "n.w")', True),
-        ('$.text contains "wor" and not ($.text == "x")', True),
-        ("$.data.missing == null", False),
-        ("@.data.count == 2", True),
-    ],
-)
-async def test_an_expression_holds_or_not(expression: str, holds: bool) -> None:
+HOLDS = {
+    "$.data.count == 2 && $.data.items[0].id == 1": True,
+    "$.data.count > 3 || $.ok == false": True,
+    "$.ok": False,
+    "!$.ok && !$.data.none && !$.missing": True,
+    "$.data.items[?@.id == 2]": True,
+    "length($.data.items) == 2 && count($..id) == 2": True,
+    'search($.text, "w.rld") && match($.data.items[0].at, "n.w")': True,
+    '$.text contains "wor" and not ($.text == "x")': True,
+    "$.data.missing == null": False,
+    "@.data.count == 2": True,
+}
+
+
+async def test_an_expression_holds_or_not() -> None:
     """pipelines-8: a query alone holds if it selects something other than false and null."""
     async with Expressions() as expressions:
         await expressions.put((), RESULT)
-        assert (await expressions.check(expression)).holds is holds
+        assert {text: (await expressions.check(text)).holds for text in HOLDS} == HOLDS
 
 
 async def test_what_fails_is_shown_with_its_values() -> None:
@@ -47,7 +46,7 @@ async def test_what_fails_is_shown_with_its_values() -> None:
 async def test_expressions_are_limited_and_the_next_one_works() -> None:
     """pipelines-9: in time, in memory, in length; wrong ones are refused."""
     hostile = {"word": "a" * 40 + "!", "deep": [[[[[[[[[[]]]]]]]]]] * 400}
-    async with Expressions() as expressions:
+    async with Expressions(cpu_seconds=0) as expressions:
         await expressions.put((), hostile)
         for text, reason in (
             ('search($.word, "^(a|a)*$")', "takes too much time or memory"),
