@@ -34,6 +34,20 @@ async def served(app: Any) -> AsyncIterator[str]:
             server.should_exit = True
 
 
+class OnlyOld:
+    """Answers 400 to requests of the stateless era."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if b"mcp-method" not in dict(scope.get("headers", ())):
+            await self._app(scope, receive, send)
+            return
+        await send({"type": "http.response.start", "status": 400, "headers": []})
+        await send({"type": "http.response.body", "body": b""})
+
+
 class Ignoring:
     """Never answers `server/discover`, as servers do that wait for `initialize`."""
 

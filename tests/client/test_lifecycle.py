@@ -18,7 +18,7 @@ from coretools.client.connection_options import State
 from coretools.client.errors import ProtocolViolation
 from coretools.errors import CoreError, InvalidArguments, Unreachable
 from tests.client.peers import WAIT_SECONDS, EventLog, hub, misbehaving
-from tests.client.remote import Ignoring, echo_server, served
+from tests.client.remote import Ignoring, OnlyOld, echo_server, served
 from tests.variables import variables
 
 
@@ -184,20 +184,6 @@ def old(stateless: bool) -> Any:
     """A server of the older era, unless it is stateless."""
     app = echo_server().streamable_http_app()
     return app if stateless else OnlyOld(app)
-
-
-class OnlyOld:
-    """Answers 400 to requests of the stateless era."""
-
-    def __init__(self, app: Any) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if b"mcp-method" not in dict(scope.get("headers", ())):
-            await self._app(scope, receive, send)
-            return
-        await send({"type": "http.response.start", "status": 400, "headers": []})
-        await send({"type": "http.response.body", "body": b""})
 
 
 async def test_a_list_is_fetched_again_only_when_it_changed(tmp_path: Path, events: EventLog) -> None:
