@@ -24,6 +24,7 @@ from coretools.tools.failure_explanations import (
     HiddenFileExplanations,
     NetworkPolicy,
     git_config_explanation,
+    git_remote_explanation,
     terminal_explanation,
 )
 from coretools.tools.tier_restrictions import TierRestrictions
@@ -98,4 +99,4 @@ def explanations_of(roots: Roots, runner: Runner, network: NetworkPolicy, closed
     hidden = HiddenFileExplanations(roots, runner.hidden)
     toolchains = ToolchainExplanations(runner.toolchains)
     causes = (network.explanation, *closed.explanations(), hidden.explanation, toolchains.explanation)
-    return Explanations(*causes, terminal_explanation, git_config_explanation)
+    return Explanations(*causes, terminal_explanation, git_config_explanation, git_remote_explanation)

@@ -28,8 +28,8 @@ POOL_SIZE = 32
 T = TypeVar("T")
 
 _Key = tuple[tuple[int, int, int], ...]
-"""Whether it may fork; then device, inode and rights of each rule. A Landlock ruleset holds its inodes, so an inode
-number cannot be reused while the confined thread is kept."""
+"""Whether it may fork, and open sockets of files; then device, inode and rights of each rule. A Landlock ruleset holds
+its inodes, so an inode number cannot be reused while the confined thread is kept."""
 
 
 class ConfinedThread:
@@ -38,8 +38,10 @@ class ConfinedThread:
     The thread ends when this object is closed or no longer referenced.
     """
 
-    def __init__(self, rules: Sequence[Rule], *, forks: bool = False) -> None:
-        """Create the ruleset and start the thread. Only with `forks` can its children start processes.
+    def __init__(self, rules: Sequence[Rule], *, forks: bool = False, unix_sockets: bool = False) -> None:
+        """Create the ruleset and start the thread.
+
+        Only with `forks` can its children start processes, and only with `unix_sockets` use sockets of files.
 
         Raises:
             InputOutput: Landlock is unavailable, or no descriptor is left. Busy: no thread can be started now.
@@ -54,7 +56,7 @@ class ConfinedThread:
         except OSError as error:
             raise InputOutput(f"cannot create a Landlock ruleset now ({error.strerror}); try again later") from error
         try:
-            _thread.start_new_thread(_run_work_items, (self._work_items, ruleset, forks, self._affinity))
+            _thread.start_new_thread(_run_work_items, (self._work_items, ruleset, forks, unix_sockets, self._affinity))
         except RuntimeError as error:
             os.close(ruleset)
             raise Busy("the system cannot start another thread now; try again later") from error
@@ -113,19 +115,26 @@ class ConfinedThreadPool:
             self._is_possible = landlock.abi() >= landlock.ABI_REQUIRED and _can_confine()
         return self._is_possible
 
-    def get(self, rules: Sequence[Rule], *, system: tuple[Rule, ...] = (), forks: bool = False) -> ConfinedThread:
+    def get(
+        self,
+        rules: Sequence[Rule],
+        *,
+        system: tuple[Rule, ...] = (),
+        forks: bool = False,
+        unix_sockets: bool = False,
+    ) -> ConfinedThread:
         """Return the thread for these rules and those of the program in `system`. Its handles may be closed afterwards.
 
-        Only with `forks` can its children start processes.
+        Only with `forks` can its children start processes, and only with `unix_sockets` use sockets of files.
 
         Raises:
             InputOutput: Landlock is unavailable, or no descriptor is left. Busy: no thread can be started now.
         """
-        key = ((int(forks), 0, 0), *_rules_key(system), *_rules_key(rules))
+        key = ((int(forks), int(unix_sockets), 0), *_rules_key(system), *_rules_key(rules))
         with self._lock:
             thread = self._threads.get(key)
             if thread is None:
-                thread = self._threads[key] = ConfinedThread((*system, *rules), forks=forks)
+                thread = self._threads[key] = ConfinedThread((*system, *rules), forks=forks, unix_sockets=unix_sockets)
                 if len(self._threads) > POOL_SIZE:
                     self._threads.popitem(last=False)
             else:
@@ -203,23 +212,27 @@ class _WorkItem(Generic[T]):
 
 
 def _run_work_items(
-    work_items: "SimpleQueue[_WorkItem[Any] | None]", ruleset: int, forks: bool, affinity: _ProcessorAffinity
+    work_items: "SimpleQueue[_WorkItem[Any] | None]",
+    ruleset: int,
+    forks: bool,
+    unix_sockets: bool,
+    affinity: _ProcessorAffinity,
 ) -> None:
     """Confine the calling thread for good, then do the work. References no `ConfinedThread`, which could never end."""
-    refusal = _confine_current_thread(ruleset, forks=forks)
+    refusal = _confine_current_thread(ruleset, forks=forks, unix_sockets=unix_sockets)
     affinity.begin()
     while (item := work_items.get()) is not None:
         item.do(refusal)
         del item  # and its result
 
 
-def _confine_current_thread(ruleset: int, *, forks: bool) -> CannotStart | None:
+def _confine_current_thread(ruleset: int, *, forks: bool, unix_sockets: bool) -> CannotStart | None:
     """Apply the ruleset and a filter that refuses sockets and, unless `forks`, forks; return the error on failure."""
     try:
         # A server that runs as root works in repositories of other users; the ruleset says what it may touch there.
         syscalls.drop_privileges(keep=syscalls.CAP_DAC_OVERRIDE)
         landlock.restrict_thread(ruleset)
-        seccomp.install(seccomp.command_filter(frozenset(), forks=forks))
+        seccomp.install(seccomp.command_filter(frozenset({seccomp.UNIX} if unix_sockets else ()), forks=forks))
     except OSError as error:
         return CannotStart(f"the kernel refused to confine a thread: {error.strerror}")
     finally:

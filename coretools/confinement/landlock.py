@@ -26,7 +26,7 @@ MAKE_LINK = 1 << 12
 """Symbolic links."""
 TRUNCATE = 1 << 14
 _IOCTL_DEVICE = 1 << 15
-_RESOLVE_UNIX = 1 << 16
+RESOLVE_UNIX = 1 << 16
 _CREATE_AND_REMOVE = sum(1 << bit for bit in (4, 5, 7, 8, 9, 10, 12))
 """For directories, files, sockets, FIFOs and links, but not device nodes."""
 REFER = 1 << 13
@@ -36,9 +36,9 @@ RUN = READ | EXECUTE
 CHANGE = WRITE_FILE | TRUNCATE | _CREATE_AND_REMOVE | REFER
 DEVICE = READ_FILE | WRITE_FILE | _IOCTL_DEVICE
 
-_FILE_RIGHTS = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | _IOCTL_DEVICE | _RESOLVE_UNIX
+_FILE_RIGHTS = EXECUTE | WRITE_FILE | READ_FILE | TRUNCATE | _IOCTL_DEVICE | RESOLVE_UNIX
 _FIRST_ABI = (1 << 13) - 1
-_NEWER = ((2, REFER), (3, TRUNCATE), (5, _IOCTL_DEVICE), (9, _RESOLVE_UNIX))
+_NEWER = ((2, REFER), (3, TRUNCATE), (5, _IOCTL_DEVICE), (9, RESOLVE_UNIX))
 """Rights that later ABI versions added."""
 
 _TCP = 0b11

@@ -118,11 +118,13 @@ class ConfinedRunner:
         self._files: dict[str, str] = {}
         self._starts: dict[str, bool] = {}
 
-    def confined_thread(self, program: str, rules: Sequence[Rule], *, forks: bool = False) -> ConfinedThread | None:
+    def confined_thread(
+        self, program: str, rules: Sequence[Rule], *, forks: bool = False, unix_sockets: bool = False
+    ) -> ConfinedThread | None:
         """A confined thread from which the program can start and do what the rules allow; None where there is none.
 
-        With `forks` the program may start itself, and what the rules allow to execute. Handles in the rules may be
-        closed afterwards.
+        With `forks` the program may start itself, and what the rules allow to execute; with `unix_sockets` it may use
+        sockets of files. Handles in the rules may be closed afterwards.
 
         Raises:
             InputOutput: no descriptor left. Busy: no room for a thread.
@@ -130,7 +132,11 @@ class ConfinedRunner:
         if not self._confined_threads.is_possible or self._starts.get(program) is False:
             return None
         own = self._rules_to_start(program)
-        return None if own is None else self._confined_threads.get(rules, system=own, forks=forks)
+        return (
+            None
+            if own is None
+            else self._confined_threads.get(rules, system=own, forks=forks, unix_sockets=unix_sockets)
+        )
 
     def is_confined(self, program: str) -> bool:
         """Whether runs of this program are confined, as far as is known by now."""

@@ -124,6 +124,22 @@ def git_config_explanation(ending: CommandOutcome) -> str | None:
     )
 
 
+_GIT_REMOTE = re.compile(
+    r"fatal: unable to (?:access|connect|look up)|fatal: Could not read from remote repository|does not appear to be a "
+    r"git repository|fatal: repository '[^']*' does not exist"
+)
+
+
+def git_remote_explanation(ending: CommandOutcome) -> str | None:
+    """Explain that git in a command has no remote, and which tool and key of the operator would do."""
+    if not ending.may_have_failed or "git" not in ending.program_names or not _GIT_REMOTE.search(ending.output):
+        return None
+    return (
+        "git in a command has no credentials, and a remote only as far as its network goes: use git_push, git_fetch,"
+        ' git_pull or git_clone; the operator allows a remote to them with [[remote]] url = "..." in the policy file'
+    )
+
+
 # Hidden files: for the diagnostics, and for the result of a command that met one.
 #
 # A hidden file looks to programs like a file without permissions; some, such as npm, ignore it silently. Neither the

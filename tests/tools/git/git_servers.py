@@ -2,6 +2,7 @@
 
 import base64
 import os
+import shutil
 import socket
 import subprocess
 import threading
@@ -146,3 +147,62 @@ def _accept(listener: socket.socket, top: Path) -> None:
         with client:
             environment = {"PATH": os.environ["PATH"], **safe}
             subprocess.Popen(["git", "daemon", *options], stdin=client, stdout=client, env=environment).wait()
+
+
+def sshd_path() -> str | None:
+    """The ssh server of this machine, which need not be in the PATH of an ordinary user."""
+    return shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
+
+
+@dataclass(frozen=True)
+class SshServer:
+    """A real sshd for one user, and an agent with the key that it accepts."""
+
+    port: int
+    known_hosts: Path
+    agent: Path
+
+
+@contextmanager
+def ssh_server(top: Path) -> Iterator[SshServer]:
+    """Serve ssh, one sshd for each connection (`-i`); the caller has checked that there is one."""
+    for name in ("host", "user"):
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(top / name)], check=True)
+    shutil.copy(top / "user.pub", top / "accepted")
+    lines = {
+        "HostKey": top / "host",
+        "AuthorizedKeysFile": top / "accepted",
+        "StrictModes": "no",
+        "UsePAM": "no",
+        "PasswordAuthentication": "no",
+        "PidFile": "none",
+    }
+    (top / "sshd_config").write_text("".join(f"{key} {value}\n" for key, value in lines.items()))
+    agent = subprocess.Popen(["ssh-agent", "-D", "-a", str(top / "agent")], stdout=subprocess.PIPE)
+    try:
+        assert agent.stdout is not None
+        agent.stdout.readline()  # written when the socket is there
+        environment = {**os.environ, "SSH_AUTH_SOCK": str(top / "agent")}
+        subprocess.run(["ssh-add", "-q", str(top / "user")], env=environment, check=True)
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            words = (str(sshd_path()), "-i", "-e", "-f", str(top / "sshd_config"))
+            thread = threading.Thread(target=_serve, args=(listener, words, top / "sshd.log"), daemon=True)
+            thread.start()
+            port = listener.getsockname()[1]
+            (top / "known_hosts").write_text(f"[127.0.0.1]:{port} {(top / 'host.pub').read_text()}")
+            yield SshServer(port, top / "known_hosts", top / "agent")
+            listener.shutdown(socket.SHUT_RDWR)
+            thread.join()
+    finally:
+        agent.terminate()
+        agent.communicate()
+
+
+def _serve(listener: socket.socket, words: tuple[str, ...], log: Path) -> None:
+    while True:
+        try:
+            client, _ = listener.accept()
+        except OSError:
+            return
+        with client, log.open("ab") as errors:
+            subprocess.Popen(words, stdin=client, stdout=client, stderr=errors).wait()

@@ -118,6 +118,8 @@ class RemoteAccess:
                 yield Connected(url, rule, await stack.enter_async_context(local))
             elif url.scheme == "git":
                 yield Connected(url, rule, self._daemon(url, rule))
+            elif url.scheme == "ssh":
+                yield Connected(url, rule, self._over_ssh(url, rule))
             else:
                 yield await self._over_http(url, rule)
 
@@ -127,6 +129,12 @@ class RemoteAccess:
         from coretools.git_remotes.git_daemon import GitDaemon
 
         return GitDaemon(url, Connector(rule.hosts(url)), limit_bytes=self._limits.transfer_bytes)
+
+    def _over_ssh(self, url: RemoteUrl, rule: RemoteRule) -> Transport:
+        from coretools.git_remotes.ssh import SshTransport
+
+        agent = self._environment.get("SSH_AUTH_SOCK", "") if rule.credentials == "agent" else ""
+        return SshTransport(url, rule, self._git.runner, self._git.confined, limits=self._limits, agent=agent)
 
     async def _over_http(self, url: RemoteUrl, rule: RemoteRule) -> Connected:
         from coretools.egress.connector import Connector
