@@ -53,7 +53,7 @@ def test_every_name_and_kind_of_change_is_read(tmp_path: Path) -> None:
         assert (found[b"binary"].is_binary, found[b"empty"].hunks) == (True, [])
         assert (found[b"gone"].old, found[b"gone"].new) == (b"gone", None)
         assert [(file.old, file.new) for file in files if file.name == b"link"] == [(b"link", None), (None, b"link")]
-        assert found[b"plain"].hunks[0].lines[:2] == (b" one", b" ")
+        assert found[b"plain"].hunks[0].lines[:2] == [b" one", b" "]
         assert found[b"plain"].hunks[0].lines[-1].startswith(b"\\ No newline")
 
 

@@ -8,8 +8,10 @@ in git.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 
+from anyio import to_thread
 from pydantic import PrivateAttr
 
 from coretools.errors import CoreError, GitRefused, InvalidArguments, TooLarge
@@ -164,7 +166,8 @@ async def shown(
     `cut` is the number of bytes that are missing at its end.
     """
     before = prefix(checkout).encode("utf-8", "surrogateescape")
-    files = read_patch(patch, prefix=before)
+    # In a thread: megabytes take a moment.
+    files = await to_thread.run_sync(partial(read_patch, patch, prefix=before))
     if cut and len(files) > 1:
         files.pop()
     denied: dict[bytes, str] = {}

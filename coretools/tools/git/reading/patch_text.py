@@ -22,9 +22,13 @@ LOCK_FILES = frozenset(
 MINIFIED_LINE = 1_000
 """Length of lines from which a changed file counts as minified, if its name does not say so."""
 
+MOST_LINES = 10_000
+"""Lines at the start, and at the end, of a hunk that are looked at: an answer holds fewer."""
+
 _REMARK = 80
 """Bytes for the remark within a hunk that is cut."""
 
+_LONG_LINE = re.compile(rb"[^\n]{%d}" % MINIFIED_LINE)
 _MINIFIED = re.compile(rb".*[.-]min\.(js|css|mjs)|.*\.(js|css)\.map", re.DOTALL)
 _WORDS = {b"-": ("[-", "-]"), b"+": ("{+", "+}"), b" ": ("", "")}
 
@@ -86,7 +90,7 @@ def patch_text(files: Iterable[FilePatch], options: PatchOptions) -> PatchText:
             found.next_skip = position
             break
         if size > room:
-            lines, found.cut_lines = _cut(lines, room)
+            lines, found.cut_lines = _cut(lines, room, block.hunk)
         current, room, room_of_data = block.file, room - size, room_of_data - size_of_data
         found.lines += lines
         if is_first:
@@ -101,12 +105,12 @@ def summary_reason(file: FilePatch, options: PatchOptions) -> str:
     if not file.hunks or file.name in options.named:
         return ""
     base = file.name.rpartition(b"/")[2]
-    lines = [line for hunk in file.hunks for line in hunk.lines]
+    size = sum(len(hunk.body) + 1 for hunk in file.hunks)
     reasons = {
         "generated": file.name in options.generated,
         "lock file": base in LOCK_FILES,
-        "minified": bool(_MINIFIED.fullmatch(base)) or max(map(len, lines)) > MINIFIED_LINE,
-        "large": sum(map(len, lines)) + len(lines) > options.budget and not options.is_single,
+        "minified": bool(_MINIFIED.fullmatch(base)) or any(_LONG_LINE.search(hunk.body) for hunk in file.hunks),
+        "large": size > options.budget and not options.is_single,
     }
     return next((reason for reason, applies in reasons.items() if applies), "")
 
@@ -135,7 +139,15 @@ def _lines(block: _Block, options: PatchOptions) -> Iterator[str]:
     hunk = block.hunk
     name = "" if options.by_word else f" [hunk {hunk.number} {hunk.id}]"
     yield cut_line(f"{hunk.position}{name}{' ' if hunk.section else ''}{as_text(hunk.section)}")
-    yield from map(cut_line, _words(hunk.lines) if options.by_word else map(as_text, hunk.lines))
+    lines = _bounded(hunk)
+    yield from map(cut_line, _words(lines) if options.by_word else map(as_text, lines))
+
+
+def _bounded(hunk: Hunk) -> list[bytes]:
+    """Return the lines of a hunk; of a very long one more at its start and end than an answer can hold."""
+    if hunk.body.count(b"\n") <= 2 * MOST_LINES:
+        return hunk.lines
+    return hunk.body.split(b"\n", MOST_LINES)[:-1] + hunk.body.rsplit(b"\n", MOST_LINES)[1:]
 
 
 def _words(lines: Sequence[bytes]) -> Iterator[str]:
@@ -188,11 +200,12 @@ def _counts(file: FilePatch) -> tuple[int, int]:
     return sum(hunk.added for hunk in file.hunks), sum(hunk.removed for hunk in file.hunks)
 
 
-def _cut(lines: list[str], room: int) -> tuple[list[str], int]:
+def _cut(lines: list[str], room: int, hunk: Hunk | None) -> tuple[list[str], int]:
     """Return the first and the last lines that fit, and the number of those between them."""
     head = fitting(lines, room // 2)
     tail = fitting(reversed(lines[len(head) :]), room // 2 - _REMARK)[::-1]
     rest = len(lines) - len(head) - len(tail)
+    rest += 0 if hunk is None else max(0, hunk.body.count(b"\n") + 1 - 2 * MOST_LINES)
     return [*head, f"[... {rest} lines of this hunk left out ...]", *tail], rest
 
 

@@ -7,7 +7,7 @@ and changes when its own lines do.
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from hashlib import sha256
 
 from coretools.errors import GitRefused
@@ -24,9 +24,12 @@ ID_CHARACTERS = 8
 """Length of a hunk's id. It tells apart the hunks of one file at two moments; the number says which one is meant."""
 
 _HUNK = re.compile(rb"@@ -(\d{1,18})(?:,(\d{1,18}))? \+(\d{1,18})(?:,(\d{1,18}))? @@(.*)", re.DOTALL)
-_FILES = (b"diff --git ", b"diff --cc ", b"* Unmerged path ")
-_CONTENT = (b" ", b"+", b"-", b"\\", b"~")
-"""First bytes of the lines of a hunk; `~` ends a line in `--word-diff=porcelain`."""
+# Content always has one of a few first characters, so no content can be mistaken for the header of a file or hunk. `~`
+# ends a line in `--word-diff=porcelain`; an empty line is an empty context line (diff.suppressBlankEmpty).
+_FILE = re.compile(rb"^(?:diff --git |diff --cc |\* Unmerged path )", re.MULTILINE)
+_EMPTY_LINE = re.compile(rb"^(?=\n|\Z)", re.MULTILINE)
+_HUNK_START = re.compile(rb"^@@ ", re.MULTILINE)
+_NO_CONTENT = re.compile(rb"^[^ +\\~\n-]", re.MULTILINE)
 
 _ESCAPE = re.compile(rb'\\([abtnvfr"\\]|[0-3][0-7]{2})')
 _LETTERS = {b"a": b"\a", b"b": b"\b", b"t": b"\t", b"n": b"\n", b"v": b"\v", b"f": b"\f", b"r": b"\r"}
@@ -38,15 +41,27 @@ class Hunk:
 
     number: int
     """Its place in the file, from 1."""
-    id: str
+    name: bytes
+    """The name of the file."""
     old_start: int
     old_count: int
     new_start: int
     new_count: int
     section: bytes
     """What git prints after the positions: usually the line that begins the function."""
-    lines: Sequence[bytes]
-    """The lines without newlines, each with its first character: space, `+`, `-`, or a backslash (no newline here)."""
+    body: bytes
+    """The lines after the first, as git printed them."""
+
+    @property
+    def lines(self) -> list[bytes]:
+        """The lines without newlines, each with its first character: space, `+`, `-`, or a backslash (no newline)."""
+        return [line or b" " for line in self.body.split(b"\n")] if self.body else []
+
+    @property
+    def id(self) -> str:
+        """A hash of the file and the lines."""
+        lines = _EMPTY_LINE.sub(b" ", self.body)
+        return sha256(self.name + b"\0" + lines).hexdigest()[:ID_CHARACTERS]
 
     @property
     def position(self) -> str:
@@ -58,12 +73,12 @@ class Hunk:
     @property
     def added(self) -> int:
         """Number of added lines."""
-        return sum(line.startswith(b"+") for line in self.lines)
+        return self.body.startswith(b"+") + self.body.count(b"\n+")
 
     @property
     def removed(self) -> int:
         """Number of removed lines."""
-        return sum(line.startswith(b"-") for line in self.lines)
+        return self.body.startswith(b"-") + self.body.count(b"\n-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,25 +111,6 @@ class FilePatch:
         return any(line.startswith((b"Binary files ", b"GIT binary patch")) for line in self.header)
 
 
-@dataclass(slots=True)
-class _Section:
-    """The lines of one file while they are read."""
-
-    header: list[bytes]
-    hunks: list[list[bytes]] = field(default_factory=list)
-
-    def take(self, line: bytes) -> None:
-        """Add the next line."""
-        if line.startswith(b"@@ ") and self.header[0].startswith(_FILES[0]):
-            self.hunks.append([line])
-        elif not self.hunks:
-            self.header.append(line)
-        elif not line or line.startswith(_CONTENT):
-            self.hunks[-1].append(line or b" ")  # an empty line is an empty context line (diff.suppressBlankEmpty)
-        else:
-            raise GitRefused(f"git diff printed something unknown: {as_text(line)[:80]}")
-
-
 def read_patch(data: bytes, *, prefix: bytes = b"") -> list[FilePatch]:
     """Parse a patch; `prefix` is what the options `--src-prefix=a/PREFIX` and `--dst-prefix=b/PREFIX` put before names.
 
@@ -128,40 +124,41 @@ def read_patch(data: bytes, *, prefix: bytes = b"") -> list[FilePatch]:
     return [_file(section, prefix) for section in _sections(data)]
 
 
-def _sections(data: bytes) -> Iterator[_Section]:
-    section: _Section | None = None
-    for line in data.removesuffix(b"\n").split(b"\n") if data else ():
-        # Content always has one of a few first characters, so no content can be mistaken for the header of a file.
-        if line.startswith(_FILES):
-            if section is not None:
-                yield section
-            section = _Section([line])
-        elif section is None:
-            raise GitRefused(f"git diff printed something unknown: {as_text(line)[:80]}")
-        else:
-            section.take(line)
-    if section is not None:
-        yield section
+def _sections(data: bytes) -> Iterator[bytes]:
+    starts = [found.start() for found in _FILE.finditer(data)]
+    if data and starts[:1] != [0]:
+        raise _unknown(data)
+    for start, end in zip(starts, [*starts[1:], len(data)], strict=False):
+        yield data[start:end].removesuffix(b"\n")
 
 
-def _file(section: _Section, prefix: bytes) -> FilePatch:
-    first = section.header[0]
-    for word in _FILES[1:]:
-        if first.startswith(word):
-            name = unquoted(first.removeprefix(word))
-            return FilePatch(section.header, name, name, (), is_conflict=True)
-    old, new = _names(section.header, prefix)
-    hunks = [_hunk(number, new or old or b"", lines) for number, lines in enumerate(section.hunks, 1)]
-    return FilePatch(section.header, old, new, hunks)
+def _file(section: bytes, prefix: bytes) -> FilePatch:
+    for word in (b"* Unmerged path ", b"diff --cc "):
+        if section.startswith(word):
+            header = section.split(b"\n")
+            name = unquoted(header[0].removeprefix(word))
+            return FilePatch(header, name, name, (), is_conflict=True)
+    starts = [found.start() for found in _HUNK_START.finditer(section)]
+    header = section[: starts[0] - 1 if starts else len(section)].split(b"\n")
+    old, new = _names(header, prefix)
+    ends = [*(start - 1 for start in starts[1:]), len(section)]
+    name = new or old or b""
+    parts = enumerate(zip(starts, ends, strict=False), 1)
+    return FilePatch(header, old, new, [_hunk(number, name, section[start:end]) for number, (start, end) in parts])
 
 
-def _hunk(number: int, name: bytes, lines: list[bytes]) -> Hunk:
-    found = _HUNK.fullmatch(lines[0])
-    if found is None:
-        raise GitRefused(f"git diff printed an unknown hunk: {as_text(lines[0])[:80]}")
+def _hunk(number: int, name: bytes, text: bytes) -> Hunk:
+    first, _, body = text.partition(b"\n")
+    found = _HUNK.fullmatch(first)
+    wrong = _NO_CONTENT.search(body)
+    if found is None or wrong is not None:
+        raise _unknown(first if wrong is None else body[wrong.start() :])
     old_start, old_count, new_start, new_count = (1 if group is None else int(group) for group in found.groups()[:4])
-    identity = sha256(b"\0".join((name, *lines[1:]))).hexdigest()[:ID_CHARACTERS]
-    return Hunk(number, identity, old_start, old_count, new_start, new_count, found[5].strip(), tuple(lines[1:]))
+    return Hunk(number, name, old_start, old_count, new_start, new_count, found[5].strip(), body)
+
+
+def _unknown(text: bytes) -> GitRefused:
+    return GitRefused(f"git diff printed something unknown: {as_text(text[:80])}")
 
 
 def _names(header: Sequence[bytes], prefix: bytes) -> tuple[bytes | None, bytes | None]:
