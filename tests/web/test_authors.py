@@ -154,7 +154,7 @@ async def test_principals_get_the_name_of_the_servers_user_only_from_the_operato
     if expected:
         assert commits(work / "one") == {"tool": expected, "command": expected}
     else:
-        assert "no name to commit under is known" in result.content[0].text  # type: ignore[union-attr]
+        assert "to commit under is known" in result.content[0].text  # type: ignore[union-attr]
         assert not list((work / "one" / ".git" / "refs" / "heads").iterdir())
 
 

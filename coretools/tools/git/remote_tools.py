@@ -21,7 +21,6 @@ from coretools.tools.git.remotes.clone import CloneOptions, clone
 from coretools.tools.git.remotes.configured import ConfiguredRemote, RemoteSettings, parsed_url, remote_settings
 from coretools.tools.git.remotes.fetch import FetchOptions, TagMode, fetch, outcome_of
 from coretools.tools.git.remotes.pull import (
-    PullMode,
     current_upstream,
     integrate,
     pulled_branch,
@@ -31,6 +30,7 @@ from coretools.tools.git.remotes.pull import (
 from coretools.tools.git.remotes.push import ForceMode, PushOptions, plan, push
 from coretools.tools.git.remotes.results import TransferResult
 from coretools.tools.git.repository.checkout import Checkout
+from coretools.tools.git.repository.habits import PullMode, pull_mode
 from coretools.tools.git.repository.open_checkout import Access
 from coretools.tools.git.repository.porcelain import single_line
 from coretools.tools.git.repository.repositories import Repositories
@@ -105,7 +105,7 @@ class GitRemoteTools:
     async def git_pull(
         self,
         repository: Repository = ".",
-        mode: Annotated[PullMode, Field(description="How")] = "ff-only",
+        mode: Annotated[PullMode | None, Field(description="How; default: as configured, else ff-only")] = None,
         *,
         remote: RemoteName = "",
         branch: Annotated[str, Field(description="There")] = "",
@@ -125,7 +125,8 @@ class GitRemoteTools:
                 fetched = await fetch(self._git, used.checkout, used.remote, connected, options)
         # Opened again: what was fetched is part of the repository that is examined before the work tree changes.
         async with self._repositories.opened(repository, access=Access.WORK_TREE) as checkout:
-            done = await integrate(self._roots, self._git, checkout, tracking=tracking, mode=mode)
+            how = mode or await pull_mode(self._git, checkout, local)
+            done = await integrate(self._roots, self._git, checkout, tracking=tracking, mode=how)
         lines = [single_line(one.line()) for one in fetched.updates[:20]]
         first = single_line(f"fetched {used.remote.name} ({used.url.text})")
         updates = [one.fields() for one in fetched.updates[:20]]

@@ -14,7 +14,7 @@ import pytest
 
 from coretools.config.policy_schema import parse_policy
 from coretools.errors import BadSetting, GitRefused
-from coretools.tools.git.repository.habits import PullHabits, pull_habits, rebase_autosquash
+from coretools.tools.git.repository.habits import pull_mode, rebase_autosquash
 from tests.docker_profile import under_profile
 from tests.protocol.peer import Peer, peer
 from tests.tools.git.world import HOME_CONFIG, World
@@ -233,16 +233,19 @@ async def test_habits_are_read_from_branch_repository_and_user(tmp_path: Path) -
     world = World(tmp_path, home_config=HOME_CONFIG + user).created()
     async with world.tools() as tools:
 
-        async def read(branch: str = "main") -> tuple[PullHabits, bool]:
+        async def read(branch: str = "main") -> tuple[str, bool]:
             async with tools.repositories.opened("work") as checkout:
                 git = tools.repositories.git
-                return await pull_habits(git, checkout, branch), await rebase_autosquash(git, checkout)
+                return await pull_mode(git, checkout, branch), await rebase_autosquash(git, checkout)
 
-        assert await read() == (PullHabits(rebase=True, fast_forward="only"), True)
-        for key, value in (("branch.main.rebase", "false"), ("pull.ff", "false"), ("rebase.autosquash", "no")):
+        assert await read() == ("rebase", True)
+        for key, value in (("branch.main.rebase", "false"), ("rebase.autosquash", "no")):
             world.git("config", key, value)
-        assert await read() == (PullHabits(rebase=False, fast_forward="never"), False)
-        assert await read("other") == (PullHabits(rebase=True, fast_forward="never"), False)
+        assert await read() == ("ff-only", False)
+        assert await read("other") == ("rebase", False)
+        for value in ("true", "false"):
+            world.git("config", "pull.ff", value)
+            assert await read() == ("merge", False)
 
 
 @pytest.mark.parametrize(
@@ -298,5 +301,5 @@ async def test_any_file_of_the_user_is_read_or_left_out(tmp_path: Path, kind: st
             assert "committed" in (await tools.git_commit("message", "work")).text()
             assert "Ada Lovelace: message" in (await tools.git_log("work", limit=1)).text()
         else:
-            with pytest.raises(GitRefused, match="no name to commit under is known"):
+            with pytest.raises(GitRefused, match="to commit under is known"):
                 await tools.git_commit("message", "work")

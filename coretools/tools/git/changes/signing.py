@@ -67,7 +67,7 @@ async def _signature(git: Git, checkout: Checkout, data: bytes) -> bytes:
     if kind not in _PROGRAMS:
         raise GitRefused(f"gpg.format = {kind} in the configuration of the user: choose openpgp, x509 or ssh")
     program = git.user_git.signers.get(kind) or _PROGRAMS[kind]
-    words = _key_words(git, kind, found.get("user.signingkey", ""))
+    words = _key_words(git, kind, found.get("user.signingkey", ""), _committer(data))
     options = RunOptions(
         timeout_seconds=SIGN_SECONDS,
         stdin=data,
@@ -84,10 +84,16 @@ async def _signature(git: Git, checkout: Checkout, data: bytes) -> bytes:
     return output
 
 
-def _key_words(git: Git, kind: str, key: str) -> Sequence[str]:
+def _committer(data: bytes) -> str:
+    """Return the name and address of the committer: without another choice gpg looks for a key of theirs."""
+    found = re.search(rb"^committer (.*>) [0-9]+ [+-][0-9]+$", data, re.MULTILINE)
+    return "" if found is None else found[1].decode("utf-8", "replace")
+
+
+def _key_words(git: Git, kind: str, key: str, committer: str) -> Sequence[str]:
     """Return the arguments that choose the key."""
     if kind != "ssh":
-        return ("--status-fd=2", "-bsa", *(("-u", key) if key else ()))
+        return ("--status-fd=2", "-bsa", f"--local-user={key or committer}")
     if not key:
         raise GitRefused("user.signingKey is not set; name the file of the public key there")
     literal = _LITERAL.fullmatch(key)

@@ -1,7 +1,5 @@
 """Pull: fetch the upstream of the current branch, then fast-forward, merge or rebase."""
 
-from typing import Literal
-
 from coretools.errors import GitRefused
 from coretools.roots.root_set import Roots
 from coretools.tools.git.changes.combine import merge
@@ -11,9 +9,8 @@ from coretools.tools.git.remotes.configured import ConfiguredRemote, RemoteSetti
 from coretools.tools.git.remotes.transfer import distance, local_references
 from coretools.tools.git.repository.checkout import Checkout
 from coretools.tools.git.repository.commands import Git
+from coretools.tools.git.repository.habits import PullMode
 from coretools.tools.git.repository.results import TextResult
-
-PullMode = Literal["ff-only", "merge", "rebase"]
 
 
 async def current_upstream(git: Git, checkout: Checkout, settings: RemoteSettings) -> str:

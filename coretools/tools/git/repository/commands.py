@@ -131,6 +131,7 @@ class Git:
         run_options = self.run_options(checkout, stdin=stdin, keep_bytes=keep_bytes)
         argv = ("git", *self.arguments, *checkout.policy.overrides, *options, *words)
         if starts_granted_program(checkout.grants, words[0]):
+            run_options = replace(run_options, timeout_seconds=self.limits.run_seconds)
             completed = await run_granted(self.runner, checkout, checkout.grants, argv, run_options)
         else:
             completed = await self.confined.run(argv, cwd=checkout.directory, options=run_options)
@@ -142,7 +143,7 @@ class Git:
                 completed.stderr.text().strip() + "; this is a partial clone, and what it lacks is not fetched here"
             )
             completed = replace(completed, stderr=Excerpt(message.encode(), b"", 0))
-        return self.finished(completed, checkout, words[0])
+        return self.finished(completed, checkout, words[0], seconds=run_options.timeout_seconds)
 
     async def output(self, checkout: Checkout, *words: str, stdin: bytes | None = None) -> bytes:
         """Run a git command and return its complete standard output.

@@ -1,6 +1,6 @@
 """Settings of user and repository that decide how an operation works if a call leaves it open."""
 
-from dataclasses import dataclass
+from typing import Literal
 
 from coretools.tools.git.repository.checkout import Checkout
 from coretools.tools.git.repository.commands import Git
@@ -9,26 +9,26 @@ _FALSE = frozenset({"false", "no", "off", "0"})
 """A key without a value is true."""
 
 
-@dataclass(frozen=True, slots=True)
-class PullHabits:
-    """How changes of an upstream are integrated."""
-
-    rebase: bool
-    fast_forward: str
-    """`only`, `never` (always a merge commit), or "" (where possible)."""
+PullMode = Literal["ff-only", "merge", "rebase"]
+"""How changes of an upstream are integrated."""
 
 
-async def pull_habits(git: Git, checkout: Checkout, branch: str) -> PullHabits:
-    """Return how git-pull(1) would integrate the upstream of this branch: by `branch.NAME.rebase`, else `pull.*`.
+async def pull_mode(git: Git, checkout: Checkout, branch: str) -> PullMode:
+    """Return how the upstream of this branch is integrated: by `branch.NAME.rebase`, else `pull.rebase` and `pull.ff`.
+
+    Without any of them only by fast-forward: git-pull(1) refuses to choose there.
 
     Raises:
         GitRefused: git can't read its configuration.
     """
     found = await git.settings(checkout, r"^(pull\.(rebase|ff)|branch\..*\.rebase)$")
-    rebase = found.get(f"branch.{branch}.rebase", found.get("pull.rebase", "false")).lower()
-    fast_forward = found.get("pull.ff", "true").lower()
-    never = "never" if fast_forward in _FALSE else ""
-    return PullHabits(rebase not in _FALSE, "only" if fast_forward == "only" else never)
+    rebase = found.get(f"branch.{branch}.rebase", found.get("pull.rebase"))
+    fast_forward = found.get("pull.ff")
+    if rebase is not None and rebase.lower() not in _FALSE:
+        return "rebase"
+    if fast_forward == "only" or (rebase is None and fast_forward is None):
+        return "ff-only"
+    return "merge"
 
 
 async def rebase_autosquash(git: Git, checkout: Checkout) -> bool:
