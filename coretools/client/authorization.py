@@ -6,6 +6,7 @@ Nothing that a server names is asked unless a person logs in, or the entry has c
 """
 
 import logging
+import math
 import shlex
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -66,6 +67,7 @@ class ServerAuthorization(RemoteCredentials):
         self._credentials: Credentials | None = None
         self._failure: CoreError | None = None
         self._lock = anyio.Lock()
+        self._busy_until = -math.inf
 
     @property
     def failure(self) -> CoreError | None:
@@ -76,6 +78,11 @@ class ServerAuthorization(RemoteCredentials):
     def secrets(self) -> tuple[str, ...]:
         """Values that no message may contain."""
         return self._credentials.secrets if self._credentials else ()
+
+    @property
+    def idle_seconds(self) -> float:
+        """Seconds since requests waited for a token; 0 while they wait."""
+        return 0.0 if self._lock.locked() else anyio.current_time() - self._busy_until
 
     async def async_auth_flow(self, request: httpx2.Request) -> AsyncGenerator[httpx2.Request, httpx2.Response]:
         """Send a request with the token; once more if the server refuses it and there is another."""
@@ -270,6 +277,7 @@ class ServerAuthorization(RemoteCredentials):
                     await self._rules.check(str(outgoing.url))
                     found = discovery.completed(await answer(http, outgoing))
                 outgoing = await flow.asend(found)
+        self._busy_until = anyio.current_time()
 
     async def keep_tokens(self, provider: Provider, tokens: OAuthToken) -> None:
         """Store new tokens, with what a renewal needs."""

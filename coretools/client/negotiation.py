@@ -6,6 +6,7 @@ at once: a server that answers it but not the first request has no answer to the
 the SDK's session exists.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,8 +49,10 @@ MODERN = Era(LATEST_MODERN_VERSION)
 AUTOMATIC = Era("auto")
 
 
-async def probe_http(streams: Any, patience: float | None) -> Era:
+async def probe_http(streams: Any, patience: float | None, idle_seconds: Callable[[], float]) -> Era:
     """Ask a remote server for its era, with no more than one request; None waits as long as the deadline allows.
+
+    The server has had `idle_seconds` to answer: before that the request waited for a token.
 
     Raises:
         EndOfStream, ClosedResourceError, BrokenResourceError: the connection was lost.
@@ -57,14 +60,18 @@ async def probe_http(streams: Any, patience: float | None) -> Era:
     reading, writing = streams
     headers = {"mcp-protocol-version": LATEST_MODERN_VERSION, "mcp-method": "server/discover"}
     await writing.send(SessionMessage(_discover().message, ClientMessageMetadata(headers=headers)))
-    with anyio.move_on_after(patience):
-        while True:
-            item = await reading.receive()
-            if isinstance(item, Exception):
-                continue
-            if isinstance(item.message, types.JSONRPCResponse | types.JSONRPCError):
-                return _era(item.message)
-    return Era("legacy", is_guess=True)
+    while True:
+        with anyio.move_on_after(patience):
+            return _era(await _first_answer(reading))
+        if patience is None or idle_seconds() >= patience:
+            return Era("legacy", is_guess=True)
+
+
+async def _first_answer(reading: Any) -> types.JSONRPCResponse | types.JSONRPCError:
+    while True:
+        item = await reading.receive()
+        if isinstance(item, SessionMessage) and isinstance(item.message, types.JSONRPCResponse | types.JSONRPCError):
+            return item.message
 
 
 async def probe(streams: Streams, patience: float | None = SILENCE_SECONDS) -> Era:

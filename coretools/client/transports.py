@@ -1,5 +1,6 @@
 """How a server is opened: a program is started, or an address reached, tried again, and its era negotiated."""
 
+import math
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -107,6 +108,11 @@ class RemoteCredentials(httpx2.Auth):
         """Values that no message may contain."""
         return ()
 
+    @property
+    def idle_seconds(self) -> float:
+        """Seconds since requests waited for credentials; 0 while they wait."""
+        return math.inf
+
 
 class RemoteTransport:
     """An address, reached over HTTP."""
@@ -200,13 +206,16 @@ class RemoteTransport:
             async with AsyncExitStack() as attempt:
                 streams = streamable_http_client(self._launch.url, http_client=http, max_sse_event_size=MAX_LINE_BYTES)
                 pair = await attempt.enter_async_context(streams)
-                era = await probe_http(pair, patience)
+                era = await probe_http(pair, patience, self._idle_seconds)
                 client = await _begun(attempt, new_client, nullcontext(pair), era)
                 if client is not None:
                     stack.push_async_exit(attempt.pop_all())
                     return client
             patience = None
         raise Unreachable("it speaks no revision of the protocol that is known here")
+
+    def _idle_seconds(self) -> float:
+        return math.inf if self._auth is None else self._auth.idle_seconds
 
     def _new_http_client(
         self,
@@ -228,7 +237,11 @@ async def _begun(
         return await stack.enter_async_context(new_client(streams, era))
     except* MCPError as group:
         error = first_leaf(group)
-        is_modern = isinstance(error, MCPError) and error.code == types.UNSUPPORTED_PROTOCOL_VERSION
+        # The latter: `initialize` has none of the headers that a request of the stateless era needs.
+        is_modern = isinstance(error, MCPError) and error.code in (
+            types.UNSUPPORTED_PROTOCOL_VERSION,
+            types.HEADER_MISMATCH,
+        )
         if not (era.is_guess and is_modern):
             raise
     return None

@@ -6,7 +6,7 @@ A change of either is a failure: a scenario that begins to fail, and one that be
 import json
 import re
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -69,20 +69,15 @@ _LISTED = re.compile(r"^  - (\S+)", re.MULTILINE)
 _FOLDER = re.compile(r"(.+)-\d{4}-\d\d-\d\dT[\d-]+Z")
 
 
-@pytest.fixture
-async def client(tmp_path: Path) -> AsyncIterator[str]:
-    """The command that the suite starts as the client."""
+async def results(node: Path, run: Run, scenarios: int, folder: Path, *which: str) -> dict[str, list[Check]]:
+    """Run so many scenarios; return the checks of each."""
     # One certificate authority instead of 140: they are loaded for each client of HTTP, and nothing here is encrypted.
-    authority = write_certificate(tmp_path).path
+    authority = write_certificate(folder).path
     with variables(SSL_CERT_FILE=str(authority)):
-        async with client_under_test() as address:
-            yield f"{sys.executable} -IS {DRIVER} {address}"
-
-
-async def results(node: Path, run: Run, client: str, folder: Path, *which: str) -> dict[str, list[Check]]:
-    """Run scenarios; return the checks of each."""
-    words = ("client", "--command", client, "--timeout", "90000", "--output-dir", str(folder), *which)
-    await to_thread.run_sync(program, node, run, *words)
+        async with client_under_test(scenarios) as address:
+            client = f"{sys.executable} -IS {DRIVER} {address}"
+            words = ("client", "--command", client, "--timeout", "90000", "--output-dir", str(folder), *which)
+            await to_thread.run_sync(program, node, run, *words)
     return written(folder)
 
 
@@ -110,10 +105,10 @@ def failing(run: Run, scenarios: Mapping[str, Sequence[Check]]) -> dict[str, lis
 
 @pytest.mark.parametrize("run", RUNS, ids=str)
 async def test_every_scenario_that_applies_to_our_client_passes(
-    run: Run, node: Path, client: str, tmp_path: Path, figure: Figure
+    run: Run, node: Path, tmp_path: Path, figure: Figure
 ) -> None:
     """client-authorization-13: no check of it fails, warns or is skipped."""
-    scenarios = await results(node, run, client, tmp_path / "results", *RUNS[run])
+    scenarios = await results(node, run, run.scenarios, tmp_path, *RUNS[run])
     assert len(scenarios) == run.scenarios
     wrong = failing(run, scenarios)
     assert set(wrong) == set(CAN_NOT_PASS[run]), wrong
@@ -122,12 +117,12 @@ async def test_every_scenario_that_applies_to_our_client_passes(
     figure(f"conformance of the client, {run}: {run.scenarios - len(wrong)} scenarios, {succeeded} checks passed")
 
 
-async def test_no_scenario_of_the_newest_version_is_left_out_unnoticed(node: Path, client: str, tmp_path: Path) -> None:
+async def test_no_scenario_of_the_newest_version_is_left_out_unnoticed(node: Path, tmp_path: Path) -> None:
     """client-authorization-13: each is run, or has a reason; the one of the stable version is corrected."""
     listed = set(_LISTED.findall(program(node, NEW, "list", "--client").stdout))
     assert len(listed) == NEW.scenarios + len(NOT_RUN)
     assert set(NOT_RUN) <= listed
     corrected = "auth/2025-03-26-oauth-metadata-backcompat"
-    scenarios = await results(node, NEW, client, tmp_path / "results", "--scenario", corrected)
+    scenarios = await results(node, NEW, 1, tmp_path, "--scenario", corrected)
     assert set(scenarios) == {corrected}
     assert failing(NEW, scenarios) == {}
