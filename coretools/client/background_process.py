@@ -177,7 +177,7 @@ class Background:
             old = self._running.get(key)
             is_alive = old is not None and old.connection.state in (State.READY, State.CONNECTING)
             if old is not None and is_alive and old.digest == wanted["digest"] and not wanted["replaces"]:
-                return {"state": str(await old.connection.wait_settled()), "was_running": True}
+                return {"state": str(await old.connection.wait_settled()), "was_running": True, "pid": os.getpid()}
             options = replace(
                 self._connections.options,
                 connect_seconds=wanted["connect_seconds"],
@@ -189,7 +189,7 @@ class Background:
             self._running[key] = _Running(connection, wanted["digest"], since, config, wanted["follows"])
         state = await connection.wait_settled()
         if state is State.READY:
-            return {"state": str(state), "was_running": False}
+            return {"state": str(state), "was_running": False, "pid": os.getpid()}
         await self._drop([key])
         error = connection.error or CoreError(f"server {entry.name!r} was stopped")
         return {"error": str(error), "kind": error.kind}
@@ -290,7 +290,7 @@ def main() -> None:
     os.set_inheritable(listener, False)
     os.set_inheritable(lock, False)  # a server that outlives this process must not hold the lock
     os.chdir("/")
-    configure_logging("error", os.environ)
+    configure_logging("critical", os.environ)  # a server that causes errors must not fill the disk
     with socket.socket(fileno=listener) as listening:
         anyio.run(_run, listening, idle_seconds)
         with suppress(OSError):

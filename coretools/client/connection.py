@@ -259,7 +259,7 @@ class Connection:
         if self._options.prepare_launch is not None:
             launch = self._options.prepare_launch(self.entry, launch)
         self._redactor = Redactor(launch.secrets)
-        if self._options.logs is not None:
+        if self._options.logs is not None and not isinstance(launch, BackgroundLaunch):  # it is logged there
             self._log = self._options.logs.open(self.entry, self._redactor)
         self._transport = transport = self._transport_for(launch)
         with self._connecting() as deadline:

@@ -12,48 +12,72 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import chdir, suppress
+from contextlib import chdir, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import anyio
+import mcp_types as types
 import pytest
+from anyio import to_thread
+from anyio.abc import SocketStream, TaskGroup, TaskStatus
+from mcp.client.session import ClientRequestContext
 
 from coretools.cli.main import main
 from coretools.client import background_client
 from coretools.client.background_socket import as_line, ask, connect, key_of, socket_path
+from coretools.client.background_stream import MAX_NOTIFICATIONS, MAX_WAITING, Outbox
 from coretools.client.configuration import ServerEntry, load_configuration
 from coretools.client.connection import Connection
-from coretools.client.connection_options import State
+from coretools.client.connection_options import ConnectionOptions, State
 from coretools.client.decisions import launch_digest
 from coretools.client.errors import ProtocolViolation
 from coretools.client.hub import open_hub
+from coretools.client.server_requests import Callbacks
 from coretools.errors import CoreError, DeadlinePassed, Unreachable
 from tests.checkout import TREE
 from tests.client.peers import EventLog, misbehaving, wait_gone
+from tests.client.remote import OnlyOld, echo_server, served
 from tests.variables import variables
 
 Captured = pytest.CaptureFixture[str]
 
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+TRIP = '{"city":"Rome","days":3,"by":"train","insured":false}'
 WAYS = ("ok", "junk", "dies", "killed", "twice", "flood", "malformed", "many", "endless", "escapes", "hangs", "fails")
 
 
-@pytest.fixture
-def short() -> Iterator[Path]:
-    """A directory with a path that is short enough for a socket."""
-    path = Path(tempfile.mkdtemp(prefix="ct", dir="/tmp"))
-    yield path
-    shutil.rmtree(path)
-
-
-@pytest.fixture
-def home(short: Path) -> Iterator[Path]:
-    """The home directory of a user who has nothing in the background before and after the test."""
-    (short / "project" / ".git").mkdir(parents=True)
-    names = {"HOME": str(short), "XDG_RUNTIME_DIR": str(short), "XDG_STATE_HOME": None, "XDG_CONFIG_HOME": None}
-    with variables(**names, CODEX_HOME=None, SECRET="horse-battery-staple"), chdir(short / "project"):
-        yield short
+@contextmanager
+def made_home() -> Iterator[Path]:
+    """The home directory of a user, short enough for a socket; at the end nothing of it is left."""
+    home = Path(tempfile.mkdtemp(prefix="ct", dir="/tmp"))
+    (home / "project" / ".git").mkdir(parents=True)
+    names = {"HOME": str(home), "XDG_RUNTIME_DIR": str(home), "XDG_STATE_HOME": None, "XDG_CONFIG_HOME": None}
+    with variables(**names, CODEX_HOME=None, SECRET="horse-battery-staple"), chdir(home / "project"):
+        yield home
         background_client.request(dict(os.environ), {"do": "stop", "keys": None}, 30)
+    shutil.rmtree(home)
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """Has nothing in the background yet."""
+    with made_home() as path:
+        yield path
+
+
+@pytest.fixture(scope="module")
+def shared_home() -> Iterator[Path]:
+    """One background process for several tests."""
+    with made_home() as path:
+        yield path
+
+
+@pytest.fixture
+def shared(shared_home: Path) -> Iterator[Path]:
+    environment = {"HOME": str(shared_home), "XDG_RUNTIME_DIR": str(shared_home)}
+    with variables(**environment), chdir(shared_home / "project"):
+        yield shared_home
 
 
 @pytest.fixture
@@ -150,6 +174,39 @@ def test_later_lines_use_the_servers_of_the_background(home: Path, capsys: Captu
     assert capsys.readouterr().out == "stopped   ok\n"
 
 
+class Answering:
+    """Answers each question with a city."""
+
+    def callbacks(self, server: str) -> Callbacks:
+        assert server
+
+        async def elicit(context: ClientRequestContext, params: types.ElicitRequestParams) -> types.ElicitResult:
+            assert context.request_id is not None
+            assert params.message
+            return types.ElicitResult(action="accept", content={"city": "Rome"})
+
+        return Callbacks(elicitation=elicit)
+
+
+async def text_of(connection: Connection, tool: str, arguments: dict[str, Any]) -> str:
+    return (await connection.call(tool, arguments)).content[0].text  # type: ignore[union-attr]
+
+
+async def attached_hub(tasks: TaskGroup, entry: ServerEntry, environment: dict[str, str]) -> Connection:
+    """Attach once more, until the tasks are cancelled."""
+
+    async def run(*, task_status: TaskStatus[Connection]) -> None:
+        launch = background_client.attach(environment, entry)
+        assert launch is not None
+        async with open_hub([entry], environment, attached={entry.name: launch}) as connections:
+            await connections[entry.name].wait_settled()
+            task_status.started(connections[entry.name])
+            await anyio.sleep_forever()
+
+    connection: Connection = await tasks.start(run)
+    return connection
+
+
 def started(home: Path, servers: Mapping[str, Any], **more: Any) -> dict[str, ServerEntry]:
     """Start servers in the background, without the command line."""
     entries = configured(home, servers)
@@ -177,11 +234,11 @@ def begin(entry: ServerEntry, idle_seconds: float = 60) -> dict[str, Any]:
     return background_client.start(environment, wanted, idle_seconds)
 
 
-async def test_bad_servers_harm_no_other_through_the_background(home: Path, events: EventLog) -> None:
+async def test_bad_servers_harm_no_other_through_the_background(shared: Path, events: EventLog) -> None:
     """client-11, client-24: death, silence, floods, 10,000 tools; the message names the server, the others continue."""
     servers = {way: misbehaving(way, events.path) for way in WAYS}
     servers["hangs"]["tool_timeout_sec"] = 1
-    entries = started(home, servers)
+    entries = started(shared, servers)
     attached = {name: background_client.attach(dict(os.environ), entry) for name, entry in entries.items()}
     assert all(attached.values())
     outcomes: dict[str, str | CoreError] = {}
@@ -222,9 +279,9 @@ async def test_bad_servers_harm_no_other_through_the_background(home: Path, even
     assert "no messages, the first: 'listening on port 80" in rows()["junk"]["remarks"][0]
 
 
-def test_a_client_that_vanishes_cancels_its_call(home: Path, events: EventLog) -> None:
+def test_a_client_that_vanishes_cancels_its_call(shared: Path, events: EventLog) -> None:
     """client-25: and only its own; several clients use a server at a time, with the same ids."""
-    entry = started(home, {"hangs": misbehaving("hangs", events.path)})["hangs"]
+    entry = started(shared, {"hangs": misbehaving("hangs", events.path)})["hangs"]
     wanted = {"do": "attach", "key": key_of(entry), "digest": launch_digest(entry, dict(os.environ))}
     clients = [attached_socket(wanted) for _ in range(2)]
     for client in clients:
@@ -263,6 +320,47 @@ def attached_socket(wanted: Mapping[str, Any]) -> socket.socket:
     return client
 
 
+async def test_questions_and_remote_servers_through_the_background(shared: Path) -> None:
+    """client-24, client-25: of both eras; a question reaches the line whose call is under way."""
+    program = [str(TREE / "tests" / "client" / name) for name in ("asking.py", "sdk_asking.py")]
+    async with (
+        served(echo_server().streamable_http_app()) as stateless,
+        served(OnlyOld(echo_server().streamable_http_app())) as old,
+    ):
+        servers = {
+            "asking": {"command": sys.executable, "args": [program[0]]},
+            "sdk": {"command": sys.executable, "args": [program[1]]},
+            "remote": {"type": "http", "url": f"{stateless}/mcp"},
+            "old": {"type": "http", "url": f"{old}/mcp"},
+        }
+        entries = await to_thread.run_sync(started, shared, servers)
+        launches = {name: background_client.attach(dict(os.environ), entry) for name, entry in entries.items()}
+        options = ConnectionOptions(server_requests=Answering())
+        attached = {name: launch for name, launch in launches.items() if launch is not None}
+        assert set(attached) == set(servers)
+        environment = dict(os.environ)
+        async with open_hub(entries.values(), environment, options=options, attached=attached) as connections:
+            for connection in connections.values():
+                assert await connection.wait_settled() is State.READY, connection.error
+            versions = {name: connection.protocol_version for name, connection in connections.items()}
+            modern = "2026-07-28"
+            assert versions == {"asking": "2025-11-25", "sdk": modern, "remote": modern, "old": "2025-11-25"}
+            for name in ("remote", "old"):
+                assert await text_of(connections[name], "echo", {"text": "hello"}) == "hello"
+                await connections[name].ping()
+            assert await text_of(connections["sdk"], "book", {}) == TRIP
+            question = {"method": "elicitation/create", "params": {"message": "?", "requestedSchema": SCHEMA}}
+            answer = json.loads(await text_of(connections["asking"], "ask", question))
+            assert answer == {"action": "accept", "content": {"city": "Rome"}}
+            async with anyio.create_task_group() as tasks:  # of two lines with calls, none is asked
+                other = await attached_hub(tasks, entries["asking"], environment)
+                tasks.start_soon(other.call, "wait", question)
+                await text_of(connections["asking"], "ask", {})
+                answer = json.loads(await text_of(connections["asking"], "ask", question))
+                assert answer == {"action": "cancel"}
+                tasks.cancel_scope.cancel()
+
+
 def test_a_killed_background_leaves_nothing_behind(home: Path, events: EventLog, capsys: Captured) -> None:
     """client-24: its servers end, its socket is replaced; a full disk stops no server; two starts give one process."""
     server_entry = misbehaving("noisy", events.path) | {"env": {"API_TOKEN": "${SECRET}"}}
@@ -289,11 +387,11 @@ def test_a_killed_background_leaves_nothing_behind(home: Path, events: EventLog,
     assert Path(socket_path(dict(os.environ))).exists()
     assert rows() == {}
     with ThreadPoolExecutor(2) as threads:
-        answers = list(threads.map(lambda _: begin(entry, idle_seconds=1), range(2)))
+        answers = list(threads.map(lambda _: begin(entry, idle_seconds=5), range(2)))
     assert sorted(answer["was_running"] for answer in answers) == [False, True]
     events.wait_for("started")
     assert events.rest() == ""
-    pid = background_pid()
+    pid = answers[0]["pid"]
     assert typed("logs") == 0
     text = capsys.readouterr().out
     assert "[redacted:" in text
@@ -302,15 +400,15 @@ def test_a_killed_background_leaves_nothing_behind(home: Path, events: EventLog,
     assert text.splitlines()[-1].endswith(" stderr last line")
     (log,) = (home / ".local/state/coretools/mcp-logs").iterdir()
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
-    assert wait_gone(pid)  # nobody used it for a second
+    assert wait_gone(pid)  # nobody used it for five seconds
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
-def test_another_user_gets_no_answer(home: Path) -> None:
+def test_another_user_gets_no_answer(shared: Path) -> None:
     """client-24: even if the file system lets him connect."""
-    started(home, {"ok": misbehaving("ok")})
+    started(shared, {"ok": misbehaving("ok")})
     path = socket_path(dict(os.environ))
-    home.chmod(0o755)
+    shared.chmod(0o755)
     Path(path).parent.chmod(0o755)
     Path(path).chmod(0o666)
     program = (
@@ -318,4 +416,34 @@ def test_another_user_gets_no_answer(home: Path) -> None:
         's.connect(sys.argv[1])\ns.sendall(b\'{"do":"status"}\\n\')\nprint(s.recv(100))'
     )
     answer = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, check=False)
+    shared.chmod(0o700)
     assert answer.stdout == "b''\n" or "reset" in answer.stderr.lower() or "BrokenPipe" in answer.stderr
+
+
+async def test_a_client_that_does_not_read_is_bounded() -> None:
+    """client-25: notifications are dropped, answers are not; with too many of them it is cut off."""
+    outbox = Outbox()
+    near, far = socket.socketpair()
+    near.setblocking(False)
+    notification = types.JSONRPCNotification(jsonrpc="2.0", method="n", params={"x": "x" * 100_000})
+    for _ in range(100):
+        outbox.put(notification)
+    outbox.put(types.JSONRPCResponse(jsonrpc="2.0", id=1, result={}))
+    outbox.close(b"the end\n")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(outbox.send_all, await SocketStream.from_socket(near))
+        found = await to_thread.run_sync(lambda: far.makefile("rb").read())
+    *notifications, answer, last = found.splitlines()
+    assert MAX_NOTIFICATIONS / 100_000 - 1 < len(notifications) < MAX_NOTIFICATIONS / 100_000 + 1
+    assert b'"id":1' in answer
+    assert last == b"the end"
+    far.close()
+    outbox = Outbox()
+    near, far = socket.socketpair()
+    near.setblocking(False)
+    for number in range(MAX_WAITING // 4_000_000 + 1):
+        outbox.put(types.JSONRPCResponse(jsonrpc="2.0", id=number, result={"x": "x" * 4_000_000}))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(outbox.send_all, await SocketStream.from_socket(near))
+        assert await to_thread.run_sync(far.recv, 10) == b""
+    far.close()
