@@ -9,27 +9,15 @@ import mcp_types as types
 from mcp import MCPError
 from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
 
-from coretools.app.assembly import output_redactor
+from coretools.app import assembly
 from coretools.config.settings import Settings
 from coretools.operations.declare import declaration_of
 from coretools.operations.registry import Registry
 from coretools.operations.route import name_of_route, route_in
 from coretools.protocol.extensions import declared_settings
-from coretools.tools.ci.tools import CiTools
-from coretools.tools.commands.tools import CommandTools
-from coretools.tools.diagnostics import Diagnostics
-from coretools.tools.filesystem.tools import FilesystemTools
-from coretools.tools.git.change_tools import GitChangeTools
-from coretools.tools.git.extra_tools import GitExtraTools
-from coretools.tools.git.tools import GitTools
-from coretools.tools.search.tools import SearchTools
 
-TOOL_SETS: tuple[tuple[type, tuple[str, ...]], ...] = (
-    *((holder, ()) for holder in (FilesystemTools, SearchTools, CommandTools, Diagnostics)),
-    *((holder, ("git",)) for holder in (GitTools, GitChangeTools, GitExtraTools)),
-    (CiTools, ("ci",)),
-)
-"""The classes of the built-in tools, each with its context."""
+CONTEXTS = ("git", "ci")
+"""Folders of tools that are a context of commands too."""
 
 
 @asynccontextmanager
@@ -48,19 +36,25 @@ async def with_upstreams(
 
     taken = {command.name for registry in registries for command in registry}
     taken |= own_names() if has_own_tools else set()
-    rules = (settings.limits, output_redactor(settings, environment))
+    rules = (settings.limits, assembly.output_redactor(settings, environment))
     async with open_upstreams(settings.upstream, environment, os.getcwd(), taken, rules) as upstreams:
         yield [*registries, upstreams.tools.registry]
 
 
 def own_names() -> set[str]:
-    """Return the names of all built-in tools."""
-    return {
-        name_of_route((*context, *declared.route) if declared.route else route_in(context, name), "_")
-        for holder, context in TOOL_SETS
-        for name, function in vars(holder).items()
-        if (declared := declaration_of(function)) is not None
-    }
+    """Return the names of all built-in tools, from the classes that the assembly adds."""
+    found = set()
+    for holder in vars(assembly).values():
+        module = getattr(holder, "__module__", "")
+        if not isinstance(holder, type) or not module.startswith("coretools.tools."):
+            continue
+        context = tuple(word for word in CONTEXTS if module.split(".")[2] == word)
+        for name, function in vars(holder).items():
+            declared = declaration_of(function)
+            if declared is not None:
+                words = (*context, *declared.route) if declared.route else route_in(context, name)
+                found.add(name_of_route(words, "_"))
+    return found
 
 
 def loop_guard(settings: Settings) -> tuple[ServerMiddleware[Any], ...]:

@@ -138,7 +138,7 @@ class _ArgumentParser:
         if suffix == ":":
             self._set(parameter, _json(text, f"{self._page.words}: {word}"))
         elif suffix == "@":
-            self.add(parameter, _read_source(f"{self._page.words}: {word}", text, self._stdin), label=f"--{name}")
+            self.add(parameter, read_source(f"{self._page.words}: {word}", text, self._stdin), label=f"--{name}")
         else:
             self.add(parameter, text, label=f"--{name}")
         return 0 if equals else 1
@@ -193,7 +193,7 @@ class _ArgumentParser:
 
     def _json_or_file(self, text: str, label: str) -> Any:
         if text.startswith("@"):
-            text = _read_source(f"{self._page.words}: {label}", text[1:], self._stdin)
+            text = read_source(f"{self._page.words}: {label}", text[1:], self._stdin)
         return _json(text, f"{self._page.words}: {label}")
 
     def _error(self, text: str) -> InvalidArguments:
@@ -258,7 +258,7 @@ def _json(text: str, label: str) -> Any:
         raise InvalidArguments(f"{label[:100]}: must be JSON, or @FILE that contains it: {error}") from None
 
 
-def _read_source(label: str, source: str, stdin: Callable[[], str] | None) -> str:
+def read_source(label: str, source: str, stdin: Callable[[], str] | None) -> str:
     """Read a file, or standard input for `-`.
 
     Raises:

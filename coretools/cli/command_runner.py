@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import Any
 
 from coretools.app.assembly import Assembly
-from coretools.cli.arguments import parse_arguments
+from coretools.cli.arguments import NAMED, parse_arguments, read_source
 from coretools.cli.call import CliCall
 from coretools.cli.manual import command_page, context_page
 from coretools.cli.routes import RouteMatch, Routes, leading_words, options_at
@@ -130,12 +130,25 @@ class CommandRunner:
 
     def _arguments(self, found: RouteMatch, line: CommandLine) -> dict[str, Any]:
         page = document_command(found.command)
+        words = line.words[found.count :]
+        if found.command.declaration.is_foreign and words and all(map(NAMED.match, words)):
+            return self._foreign_arguments(found.command, words)
         arguments = parse_arguments(
-            page, found.route_values, line.words[found.count :], stdin=self._stdin, has_names=line.by_tool
+            page,
+            found.route_values,
+            words,
+            stdin=self._stdin,
+            has_names=line.by_tool or found.command.declaration.is_foreign,
         )
         if line.answers and not page.asks:
             raise InvalidArguments(f"{page.words}: it asks no question; leave out --answer")
         return {**arguments, ANSWERS: answers_of(line.answers)} if line.answers else arguments
+
+    def _foreign_arguments(self, command: Command, words: Sequence[str]) -> dict[str, Any]:
+        """Parse `name=value` as `coretools mcp call` does: the schema need not list every argument."""
+        from coretools.client.arguments import parse_arguments as parse_named  # imported late: only these need it
+
+        return parse_named(words, command.arguments.schema(), lambda path: read_source(command.name, path, self._stdin))
 
     async def _dispatch(self, command: Command, arguments: Mapping[str, Any], *, as_json: bool) -> int:
         context = self.context
@@ -154,19 +167,28 @@ class CommandRunner:
         if as_json:
             print_failure = print_text(outcome_json(command.name, outcome))
         elif outcome.error is not None:
-            print_error(escape_controls(outcome.text))
+            print_error(_escaped(command, outcome.text))
         else:
-            print_failure = print_text(self._for_terminal(command.name, outcome.text))
+            print_failure = print_text(self._for_terminal(command, outcome.text))
         if outcome.error is not None:
             return outcome.error.exit_code
         return FAILED if outcome.failed else print_failure
 
-    def _for_terminal(self, name: str, text: str) -> str:
+    def _for_terminal(self, command: Command, text: str) -> str:
         text = escape_surrogates(text)
-        if not self._terminal.is_stdout_terminal:
+        if not self._terminal.is_stdout_terminal and not command.declaration.is_foreign:
             return text
-        text = escape_controls(text)
-        return colour_result(name, text) if self._terminal.has_colours else text
+        text = _escaped(command, text)
+        return colour_result(command.name, text) if self._terminal.has_colours else text
+
+
+def _escaped(command: Command, text: str) -> str:
+    """Escape what would control the terminal; of another server also what reorders text, in a pipe too."""
+    if command.declaration.is_foreign:
+        from coretools.cli.mcp_output import visible  # imported late: loads the SDK's types
+
+        return visible(text)
+    return escape_controls(text)
 
 
 def answers_of(words: Sequence[str]) -> dict[str, Any]:

@@ -3,6 +3,9 @@
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
+from typing import Protocol
+
+import mcp_types as types
 
 from coretools.cli.mcp_line import Line
 from coretools.cli.mcp_output import arguments_text, as_json, in_line, table
@@ -11,7 +14,6 @@ from coretools.client.approvals import ProposedCall
 from coretools.client.decisions import Kind
 from coretools.client.errors import NotApproved
 from coretools.errors import InvalidArguments, NotFound
-from coretools.pipelines.runner import Caller
 
 ANSWERS = ("once", "always-tool", "always-server", "no", "never")
 
@@ -25,7 +27,15 @@ ID_LENGTH = 12
 """Characters of a decision's hash that the list shows, and that identify it."""
 
 
-async def approve(line: Line, call: ProposedCall, server: Caller) -> None:
+class ToolList(Protocol):
+    """The server whose tools are approved."""
+
+    async def tools(self) -> Sequence[types.Tool]:
+        """Return its tools."""
+        ...
+
+
+async def approve(line: Line, call: ProposedCall, server: ToolList) -> None:
     """Ask before a call, unless it was approved.
 
     Raises:
@@ -39,6 +49,7 @@ async def approve(line: Line, call: ProposedCall, server: Caller) -> None:
     from coretools.cli.call import CliCall
     from coretools.questions.kinds import AskChoice
 
+    answer = "no"
     async with line.screen.asking():
         sys.stderr.write(f"{in_line(call.name)}\n{arguments_text(call.arguments)}\n")
         answer = await CliCall(line.terminal).ask(AskChoice(key="approval", message="Call it?", choices=ANSWERS))

@@ -64,13 +64,18 @@ class Elicitation:
                 return types.ErrorData(code=types.INVALID_PARAMS, message=str(error))
             except _LeftError as left:
                 return left.result
+        return CANCELLED  # the question was ended by Ctrl-C
+
+    @property
+    def _can_ask(self) -> bool:
+        return self.screen.terminal.can_ask and not self.screen.is_at_prompt
 
     async def _form(self, message: str, form: Form) -> types.ElicitResult:
         values, problem = self._given(form)
         asked = f"server {self.server!r} asks: {_short(message)}"
         if self._is_answered(form, values, problem):
             self.screen.say(f"{asked}: answered with {_shown(form, values)}")
-        elif not self.screen.terminal.can_ask:
+        elif not self._can_ask:
             self.screen.say(f"{asked}: declined: {problem or _advice(form, form.missing(values))}")
             return DECLINED
         else:
@@ -116,7 +121,7 @@ class Elicitation:
         if host is None:
             self.screen.say(f"{asked}: declined: {params.url[:200]!r} is no http or https address")
             return DECLINED
-        if not self.screen.terminal.can_ask:
+        if not self._can_ask:
             self.screen.say(f"{asked}: declined, nobody can be asked here; run this at a terminal: {params.url}")
             return DECLINED
         _write(f"{in_line(asked)}\n  {in_line(params.url)}\n  host: {host}\n")

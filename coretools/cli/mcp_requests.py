@@ -99,13 +99,14 @@ class Requests:
     async def _is_approved(self, server: str, params: types.CreateMessageRequestParams) -> bool:
         if self.approves_all or server in self._approved:
             return True
-        if not self.screen.terminal.can_ask:
+        if not self.screen.terminal.can_ask or self.screen.is_at_prompt:
             self.screen.say(f"server {server!r} asks for a model: refused, nobody can be asked here; give --yes")
             return False
         # Imported late: only a terminal needs them, and they take 40 ms.
         from coretools.cli.call import CliCall
         from coretools.questions.kinds import AskChoice
 
+        answer = "no"
         async with self.screen.asking():
             shown = "\n".join(f"  {in_line(line)}" for line in shown_messages(params))
             more = f"\n  [... {len(shown) - MAX_SHOWN} more characters ...]" if len(shown) > MAX_SHOWN else ""

@@ -27,7 +27,10 @@ class Screen:
         """`logs_events` prints log messages of servers as events to standard output (`--output ndjson`)."""
         self.terminal = terminal
         self._logs_events = logs_events
+        self.is_at_prompt = False
+        """A line is being typed: no question can be asked."""
         self._lock = anyio.Lock()
+        self._question: anyio.CancelScope | None = None
         self._is_asking = False
         self._held: deque[str] = deque(maxlen=MAX_HELD)
         self._dropped = 0
@@ -55,11 +58,19 @@ class Screen:
             return
         self.say(f"server {server!r}: {level}{f' [{logger}]' if logger else ''}: {text}")
 
+    async def end_questions(self) -> None:
+        """End the open question, if there is one, and wait until nothing reads from the terminal."""
+        self.is_at_prompt = True  # one that waits for its turn is declined
+        if self._question is not None:
+            self._question.cancel()
+        async with self._lock:
+            pass
+
     @asynccontextmanager
     async def asking(self) -> AsyncIterator[None]:
-        """Have the terminal for one question."""
+        """Have the terminal for one question. If it is cancelled, the body ends early and the block is left."""
         async with self._lock:
-            with self._paused():
+            with self._paused(), anyio.CancelScope() as self._question:
                 self._is_asking = True
                 try:
                     yield

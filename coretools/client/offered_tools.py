@@ -32,6 +32,10 @@ class OfferedTools:
         self._taken = set(taken)
         self._offered: dict[str, dict[str, Any]] = {}
 
+    def names(self, server: str) -> dict[str, str]:
+        """Return the name of each registered tool of a server, with the name that the server gives it."""
+        return {name: declared["name"] for name, (declared, _) in self._offered.get(server, {}).items()}
+
     def count(self, server: str) -> int:
         """How many tools of a server are registered."""
         return len(self._offered.get(server, ()))

@@ -17,6 +17,7 @@ from coretools.errors import BadSetting
 from coretools.operations.arguments import ANSWERS
 from coretools.operations.command import Command
 from coretools.operations.declare import Declaration, Surface
+from coretools.operations.json_schema import understood
 from coretools.operations.registry import Registry
 from coretools.operations.route import Context
 
@@ -178,7 +179,10 @@ def _hints(declared: Declaration) -> dict[str, bool]:
 
 
 def _parameters(command: Command) -> tuple[ParameterPage, ...]:
-    found = _fields(command.arguments.schema(), _defaults(command))
+    schema = command.arguments.schema()
+    # A schema of somebody else may be anything that JSON Schema allows.
+    shown = schema if command.declaration.input_schema is None else understood(schema, _BOUNDS)
+    found = _fields(shown, _defaults(command))
     return tuple(one for one in found if not (one.name == ANSWERS and command.declaration.asks))
 
 

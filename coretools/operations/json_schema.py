@@ -4,7 +4,8 @@ pydantic writes a schema (`serialization_schema` for results); `compact` removes
 command with `@raw_schema` has its schema checked by `check_input_schema` and its arguments by `validate_arguments`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from pydantic import BaseModel, TypeAdapter
@@ -106,6 +107,36 @@ def check_pattern(_validator: Any, pattern: str, value: Any, _schema: Any) -> It
 
     if isinstance(value, str) and regex.search(pattern, value, timeout=PATTERN_SECONDS) is None:
         yield ValidationError(f"does not match {pattern!r}")
+
+
+MAX_NESTED = 8
+"""Levels of a schema of somebody else that are shown."""
+
+_KEYWORD_TYPES: dict[str, tuple[type, ...]] = {
+    "description": (str,),
+    "title": (str,),
+    "type": (str, list),
+    "enum": (list,),
+    "required": (list,),
+    "default": (object,),
+}
+
+
+def understood(schema: Any, bounds: Iterable[str], depth: int = 0) -> dict[str, Any]:
+    """Return the part of any schema that pages and command lines understand; `bounds` are keywords with a number."""
+    if not isinstance(schema, dict) or depth > MAX_NESTED:
+        return {}
+    kinds = {**_KEYWORD_TYPES, **dict.fromkeys(bounds, (int, float))}
+    found = {key: schema[key] for key in schema.keys() & kinds.keys() if isinstance(schema[key], kinds[key])}
+    shown = partial(understood, bounds=bounds, depth=depth + 1)
+    if isinstance(schema.get("properties"), dict):
+        found["properties"] = {name: shown(shape) for name, shape in schema["properties"].items()}
+    if isinstance(schema.get("items"), dict):
+        found["items"] = shown(schema["items"])
+    for key in ("anyOf", "oneOf"):
+        if isinstance(schema.get(key), list):
+            found[key] = list(map(shown, schema[key]))
+    return found
 
 
 _HEADER_KEY = "x-mcp-header"

@@ -12,7 +12,8 @@ import anyio
 from pydantic import BaseModel
 
 from coretools.cli.command_runner import CommandContext, CommandRunner
-from coretools.cli.repl import parse_line, words_of
+from coretools.cli.repl import parse_line
+from coretools.cli.repl_lines import words_of
 from coretools.cli.terminal import TerminalCapabilities
 from coretools.errors import CoreError, NotFound
 from coretools.operations.call import Call

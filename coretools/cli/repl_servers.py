@@ -1,0 +1,247 @@
+"""`/mcp` in the REPL: the servers of others, their state, and their tools beside our own commands.
+
+The servers run in a task of their own, from the first use to the end of the REPL. What they write while a line is typed
+appears above the prompt.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import anyio
+import mcp_types as types
+from anyio.abc import TaskGroup, TaskStatus
+
+from coretools.app.assembly import Assembly, output_redactor
+from coretools.cli.completion import Candidate
+from coretools.cli.mcp_approval import approve
+from coretools.cli.mcp_line import Line
+from coretools.cli.mcp_options import parse_line
+from coretools.cli.mcp_output import table
+from coretools.cli.mcp_requests import requests_of
+from coretools.cli.terminal import print_text
+from coretools.client.approvals import ProposedCall
+from coretools.client.configuration import ServerEntry, load_configuration
+from coretools.client.connection import Connection
+from coretools.client.connection_options import RECONNECT_SECONDS, ConnectionOptions, State
+from coretools.client.decisions import server_digest
+from coretools.client.foreign_tools import CallRules, ForeignTool
+from coretools.client.hub import Connections, open_hub
+from coretools.client.offered_tools import OfferedTools, usable
+from coretools.config.options import working_directory
+from coretools.config.settings import Settings
+from coretools.errors import CoreError, InvalidArguments
+from coretools.operations.call import Call
+from coretools.operations.completion import with_prefix
+from coretools.operations.registry import merge_registries
+
+WORD = "/mcp"
+
+ACTIONS = ("start", "stop", "restart", "refresh")
+
+USAGE = "write /mcp, or /mcp start|stop|restart|refresh SERVER"
+
+MAX_LISTED = 60
+"""Tools that `/mcp` lists below the servers."""
+
+
+class ReplServers:
+    """The servers of others."""
+
+    def __init__(self, line: Line, tasks: TaskGroup, assembly: Assembly, settings: Settings) -> None:
+        self.line = line
+        self.screen = line.screen
+        self._tasks = tasks
+        self._limits = settings.limits
+        self._redactor = output_redactor(settings, line.environment)
+        registry = assembly.catalog.registry
+        self.tools = OfferedTools([command.name for command in registry])
+        merge_registries(registry, [self.tools.registry], assembly.exit_stack)
+        self._connections: Connections | None = None
+        self._opening = anyio.Lock()
+        self._over = anyio.Event()
+
+    async def open(self) -> Connections:
+        """Connect to the servers, at the first call; they are not settled yet."""
+        async with self._opening:
+            if self._connections is None:
+                self._connections = await self._tasks.start(self._host)
+        return self._connections
+
+    async def settle(self) -> None:
+        """Wait until every server is ready or has failed, and its tools are known."""
+        connections = await self.open()
+        for name in connections:
+            await self._follow(name)
+
+    def close(self) -> None:
+        """End the servers."""
+        self._over.set()
+
+    async def run(self, words: Sequence[str]) -> int:
+        """Run a line that begins with /mcp.
+
+        Raises:
+            InvalidArguments: an unknown action or server. BadSetting, NotTrusted: the entry can't be used.
+        """
+        connections = await self.open()
+        if not words:
+            return await self._print(connections)
+        if len(words) != 2 or words[0] not in ACTIONS:
+            raise InvalidArguments(USAGE)
+        action, name = words
+        if action == "stop":
+            await self._stop(connections, name)
+            return 0
+        if action == "refresh":
+            await self._refresh(connections, name)
+        elif action == "restart" or self._state(name) is not State.READY:
+            await connections.start(self.line.startable(name))
+        await self._announce(name)
+        return self._exit_code(name)
+
+    async def _stop(self, connections: Connections, name: str) -> None:
+        self.line.entry(name)
+        await connections.stop(name)
+        self.tools.offer(name, (), self._tool(name))
+        self._say_state(name)
+
+    def complete(self, before: Sequence[str], current: str) -> list[Candidate]:
+        """Return the completions of a word of /mcp."""
+        if not before:
+            return (
+                [Candidate(WORD, "servers of others: state, start, stop, restart, refresh")]
+                if (current and WORD.startswith(current))
+                else []
+            )
+        if before[0] != WORD:
+            return []
+        names = [entry.name for entry in self.line.configuration.effective]
+        choices: Sequence[str] = ACTIONS if len(before) == 1 else names if len(before) == 2 else ()
+        return [Candidate(one) for one in with_prefix(current, choices)]
+
+    async def _host(self, *, task_status: TaskStatus[Connections]) -> None:
+        line = self.line
+        with requests_of(line.options, line.environment, line.screen) as requests:
+            options = ConnectionOptions(
+                reconnect_seconds=RECONNECT_SECONDS,
+                watches_lists=True,
+                server_requests=requests,
+                on_tools_changed=self._notice,
+            )
+            async with open_hub((), line.environment, inputs=line.options.inputs, options=options) as connections:
+                for entry in line.configuration.effective:
+                    if line.trust.why_not(entry) is None:
+                        await connections.start(entry)
+                task_status.started(connections)
+                for name in connections:
+                    self._tasks.start_soon(self._announce, name)
+                await self._over.wait()
+
+    def _notice(self, name: str) -> None:
+        self._tasks.start_soon(self._follow, name)
+
+    async def _announce(self, name: str) -> None:
+        await self._follow(name)
+        self._say_state(name)
+
+    async def _follow(self, name: str) -> None:
+        """Offer the tools that a server has now."""
+        connections = self._connections
+        connection = None if connections is None else connections.get(name)
+        if connection is None or await connection.wait_settled() is not State.READY:
+            return
+        try:
+            listed = usable(name, await connection.tools())
+            self.tools.offer(name, [(one, "") for one in listed], self._tool(name))
+        except CoreError as error:
+            self.screen.say(str(error))
+
+    def _tool(self, name: str) -> Any:
+        entry = self.line.configuration.find(name)
+        rules = CallRules(
+            approve=partial(self._approve, name, "" if entry is None else server_digest(entry, self.line.environment)),
+            limits=self._limits,
+            redactor=self._redactor,
+            slots=anyio.CapacityLimiter(self._limits.upstream_calls),
+            progress=self.screen.progress,
+        )
+        return partial(ForeignTool, partial(self._connection, name), rules=rules)
+
+    async def _approve(
+        self, server: str, identity: str, call: Call, tool: types.Tool, arguments: Mapping[str, Any]
+    ) -> None:
+        del call  # the person at the terminal is asked
+        await approve(self.line, ProposedCall(server, identity, tool, arguments), await self._connection(server))
+
+    async def _connection(self, name: str) -> Connection:
+        return (await self.open())[name]
+
+    async def _refresh(self, connections: Connections, name: str) -> None:
+        """Read the configuration again, and follow what it says of one server."""
+        line = self.line
+        line.configuration = load_configuration(working_directory(), line.environment, file=line.options.config)
+        kept = [connection.entry for one, connection in connections.items() if one != name]
+        found = line.configuration.find(name)
+        if found is None and name not in connections:
+            line.entry(name)  # raises the error that names similar ones
+        entries: list[ServerEntry] = [*kept, *([line.startable(name)] if found is not None else [])]
+        await connections.refresh(entries)
+        if found is None:
+            self.tools.offer(name, (), self._tool(name))
+
+    def _state(self, name: str) -> State | None:
+        connection = None if self._connections is None else self._connections.get(name)
+        return None if connection is None else connection.state
+
+    def _exit_code(self, name: str) -> int:
+        connection = None if self._connections is None else self._connections.get(name)
+        return connection.error.exit_code if connection is not None and connection.error else 0
+
+    def _say_state(self, name: str) -> None:
+        connection = None if self._connections is None else self._connections.get(name)
+        if connection is None:
+            self.screen.say(f"server {name!r} is no longer configured")
+        elif connection.state is State.READY:
+            self.screen.say(f"server {name!r} is ready: {self.tools.count(name)} tools")
+        else:
+            self.screen.say(str(connection.error or f"server {name!r} is {connection.state}"))
+
+    async def _print(self, connections: Connections) -> int:
+        """Print the servers with their state, and the tools with their names here."""
+        rows = [self._row(entry, connections.get(entry.name)) for entry in self.line.configuration.effective]
+        text = table([("SERVER", "STATE", "KIND", "TOOLS", "REASON"), *rows], self.line.width)
+        tools = [(name, one, own) for one in connections for name, own in self.tools.names(one).items()]
+        if tools:
+            listed = table([("TOOL", "SERVER", "NAME THERE"), *tools[:MAX_LISTED]], self.line.width)
+            more = f"\n[{len(tools) - MAX_LISTED} more tools]" if len(tools) > MAX_LISTED else ""
+            text = f"{text}\n\n{listed}{more}"
+        return print_text(text)
+
+    def _row(self, entry: ServerEntry, connection: Connection | None) -> tuple[str, ...]:
+        error = self.line.trust.why_not(entry) if connection is None else connection.error
+        state = "not started" if connection is None else str(connection.state)
+        kind = entry.settings.transport if entry.settings else ""
+        count = str(self.tools.count(entry.name)) if state == State.READY else ""
+        return entry.name, state, kind, count, str(error or "").removeprefix(f"server {entry.name!r}: ")
+
+
+@asynccontextmanager
+async def open_repl_servers(
+    assembly: Assembly, settings: Settings, environment: Mapping[str, str]
+) -> AsyncIterator[ReplServers]:
+    """Yield the servers of the configuration, not connected yet; at the end every one is gone.
+
+    Raises:
+        BadSetting: the call policy can't be used.
+    """
+    options = parse_line(["list"])
+    assert options is not None
+    line = Line.of(options, environment)
+    async with anyio.create_task_group() as tasks:
+        servers = ReplServers(line, tasks, assembly, settings)
+        try:
+            yield servers
+        finally:
+            servers.close()

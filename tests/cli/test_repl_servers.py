@@ -1,0 +1,163 @@
+"""The servers of others in the REPL (docs/specs/upstream.md)."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.checkout import TREE
+from tests.cli.terminal import Terminal, terminal
+from tests.client.peers import EventLog, wait_gone
+from tests.variables import NO_LOGIN_SHELL
+
+REPL = ("-m", "coretools.cli.main", "repl")
+EVIL = "\x1b]0;owned\x07\u202e"
+
+
+def server(path: str, events: str = os.devnull) -> dict[str, Any]:
+    return {"command": sys.executable, "args": [str(TREE / "tests" / path), events]}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A home with two servers that work and one that does not, and a root."""
+    (tmp_path / "root").mkdir()
+    (tmp_path / "root" / "notes.txt").write_text("remembered\n")
+    configured(tmp_path, {"up": server("app/upstream_server.py"), "bad": {"command": "no-such-program"}})
+    return tmp_path
+
+
+def configured(home: Path, servers: dict[str, Any]) -> None:
+    path = home / ".config" / "coretools" / "mcp.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps({"servers": servers}))
+
+
+def environment(home: Path) -> dict[str, str]:
+    return {"HOME": str(home), "PYTHONPATH": str(TREE), "XDG_CONFIG_HOME": "", "XDG_STATE_HOME": "", **NO_LOGIN_SHELL}
+
+
+def enter(at: Terminal, line: str) -> None:
+    at.wait_for("coretools>")
+    at.type(f"{line}\r")
+
+
+def test_their_tools_stand_beside_ours(home: Path) -> None:
+    """upstream-10, upstream-11, upstream-12: messages appear above what is typed; names and arguments are completed."""
+    with terminal(*REPL, "--root", str(home / "root"), cwd=home, environment=environment(home)) as at:
+        at.wait_for("coretools>")
+        at.type("read_file no")
+        at.wait_for("server 'up' is ready: 10 tools")
+        at.wait_for("coretools> read_file no")  # the line is drawn again, and goes on
+        at.type("tes.txt\r")
+        at.wait_for("remembered")
+        at.wait_for("coretools>")
+        at.type("/mc\t")
+        at.wait_for("/mcp")
+        at.type("\r")
+        shown = at.wait_for("getIssue")
+        assert "no-such-program: not found in PATH" in shown
+        at.wait_for("up__read_file")
+        at.wait_for("coretools>")
+        at.type("getI\t")
+        at.wait_for("sue")
+        at.type(" text=hello\r")
+        assert 'up: getIssue\r\n  text = "hello"' in at.wait_for("number or name: ")
+        at.type("always-server\r")
+        at.wait_for('{"text": "hello"}')
+        at.wait_for("coretools>")
+        at.type("echo --te\t")
+        at.wait_for("xt")
+        at.type(f" '{EVIL[4:9]}'\r")
+        at.wait_for('{"text": "owned"}')
+        enter(at, "echo")
+        at.wait_for("echo: TEXT must be given")
+        enter(at, "progress")
+        at.wait_for("done")
+        result = {"content": [{"type": "text", "text": EVIL}]}
+        enter(at, f"result 'result:={json.dumps(result)}'")
+        at.wait_for("\\x1b]0;owned\\x07\\u202e")
+        enter(at, "die")
+        at.wait_for("server 'up': call die: it ended with exit code 3")
+        enter(at, "echo again")
+        at.wait_for('{"text": "again"}')
+        enter(at, "/mcp stop up")
+        at.wait_for("server 'up' is stopped")
+        enter(at, "echo again")
+        at.wait_for("no command 'echo again' here")
+        enter(at, "/mcp start up")
+        at.wait_for("server 'up' is ready: 10 tools")
+        configured(home, {"up": {**server("app/upstream_server.py"), "includeTools": ["echo"]}})
+        enter(at, "/mcp refresh up")
+        at.wait_for("server 'up' is ready: 1 tools")
+        configured(home, {})
+        enter(at, "/mcp refresh up")
+        at.wait_for("server 'up' is no longer configured")
+        enter(at, "/mcp start nobody")
+        at.wait_for("no server 'nobody' is configured")
+        enter(at, "/mcp dance")
+        at.wait_for("write /mcp, or /mcp start|stop|restart|refresh SERVER")
+        enter(at, "exit")
+        assert at.end() == 0
+
+
+def test_questions_and_log_messages_come_in_line(home: Path) -> None:
+    """upstream-12: Ctrl-C at a question cancels the call; messages wait, and a later line is not disturbed."""
+    events = EventLog(home)
+    configured(home, {"old": server("client/asking.py", events.path)})
+    schema = {"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}
+    form = json.dumps({"message": "Who?", "requestedSchema": schema})
+    logs = json.dumps([{"level": "error", "data": f"log {EVIL}"}])
+    with terminal(*REPL, "--root", str(home / "root"), cwd=home, environment=environment(home)) as at:
+        at.wait_for("server 'old' is ready: 2 tools")
+        enter(at, f"ask method=elicitation/create 'params:={form}' 'logs:={logs}'")
+        at.wait_for("number or name: ")
+        at.type("always-server\r")
+        at.wait_for("server 'old': error: log \\x1b]0;owned\\x07\\u202e")
+        at.wait_for("server 'old' asks: Who?")
+        at.wait_for("name (string): ")
+        at.type("Ada\r")
+        at.wait_for("[yes/no/cancel] ")
+        at.type("yes\r")
+        at.wait_for('{"action": "accept", "content": {"name": "Ada"}}')
+        enter(at, f"wait method=elicitation/create 'params:={form}'")
+        at.wait_for("name (string): ")
+        at.type("\x03")
+        events.wait_for("cancelled")
+        at.wait_for("interrupted")
+        enter(at, "file_exists notes.txt")
+        at.wait_for("true")
+        enter(at, "exit")
+        assert at.end() == 0
+    events.close()
+
+
+def test_piped_lines_wait_for_the_servers_and_leave_none(home: Path) -> None:
+    """upstream-10, upstream-11: started when a line needs one; a call needs an approval before."""
+    events = EventLog(home)
+    configured(home, {"up": server("app/upstream_server.py", events.path)})
+
+    def piped(lines: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [sys.executable, *REPL, "--root", str(home / "root")],
+            input=lines,
+            cwd=home,
+            env={**os.environ, **environment(home)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    done = piped("echo text=x\n/mcp\n")
+    assert done.returncode == 77
+    assert "'up: echo' is not approved, and nobody can be asked here" in done.stderr
+    assert done.stdout.splitlines()[1].split()[:4] == ["up", "ready", "stdio", "10"]
+    assert wait_gone(int(events.wait_for("started")))
+    done = piped("read_file notes.txt\n")
+    assert (done.returncode, done.stdout) == (0, "remembered\n")
+    events.close()
