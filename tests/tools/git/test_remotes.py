@@ -7,6 +7,8 @@ import pytest
 
 from coretools.config.settings import Limits
 from coretools.operations.call import SilentCall
+from coretools.tools.git.remotes.references import MAX_REFERENCES, read_advertised
+from coretools.tools.git.remotes.transfer import MAX_COMPARED
 from tests.tools.git.remote_world import RemoteWorld, error_of
 from tests.tools.git.world import World, more
 
@@ -212,3 +214,35 @@ async def test_a_transfer_that_fails_leaves_nothing(remote: RemoteWorld) -> None
         await error_of(tools.git_clone(str(remote.bare), "copy"))
     assert state(world.git_dir) == before
     assert sorted(path.name for path in world.root.iterdir()) == ["work"]
+
+
+async def test_many_references_are_bounded(remote: RemoteWorld) -> None:
+    """git-remotes-11, git-remotes-12: of many updates the first are told apart, and all of them are made."""
+    world = remote.world
+    old, new = world.git("rev-parse", "main~1", "main").split()
+    names = [f"refs/heads/many/{number}" for number in range(MAX_COMPARED + 1)]
+    world.git(
+        "update-ref", "--stdin", stdin="".join(f"create {name} {old}\n" for name in names).encode(), cwd=remote.bare
+    )
+    world.git("remote", "add", "origin", str(remote.bare))
+    async with remote.tools() as (tools, _):
+        assert len((await tools.git_fetch("work")).updates) == MAX_COMPARED + 2
+        moves = "".join(f"update {name} {new}\n" for name in names).encode()
+        world.git("update-ref", "--stdin", stdin=moves, cwd=remote.bare)
+        kinds = [one["kind"] for one in (await tools.git_fetch("work")).updates]
+    assert (kinds.count("fast-forward"), kinds.count("updated")) == (MAX_COMPARED, 1)
+    assert set(world.git("for-each-ref", "--format=%(objectname)", "refs/remotes/origin/many").split()) == {new}
+
+
+def test_names_of_a_hostile_remote_are_ignored() -> None:
+    """git-remotes-19: as git-check-ref-format(1) says; no more than the limit is considered."""
+    commit = "1" * 40
+    bad = ("refs/heads/../x", "refs/heads/a..b", "refs/heads/.a", "refs/heads/a.lock", "refs/heads/a b", "HEAD", "x")
+    bad += ("refs/heads/a\x1b[31m", "refs/heads/a~1", "refs/heads/a^", "refs/heads/a:b", "refs/heads/@{1}", "refs//a")
+    lines = [f"{commit}\t{name}" for name in (*bad, "refs/heads/good")] + [
+        "ref: refs/heads/x\tHEAD",
+        "zz\trefs/heads/b",
+    ]
+    assert list(read_advertised("\n".join(lines).encode()).objects) == ["refs/heads/good"]
+    many = "".join(f"{commit}\trefs/heads/b{number}\n" for number in range(MAX_REFERENCES + 1))
+    assert len(read_advertised(many.encode()).objects) == MAX_REFERENCES

@@ -4,6 +4,7 @@ The policy file alone decides. A repository chooses a URL at most, which is comp
 started or looked up.
 """
 
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
@@ -22,6 +23,8 @@ from coretools.tools.git.repository.porcelain import single_line
 CONFIRM = "remote"
 """The key of the question."""
 
+_GIVEN_URL = re.compile("fd::[0-9]+/[0-9a-f]{16}")
+
 _REMOTE_LINES = 10
 """Most lines of a remote's messages that an answer shows."""
 
@@ -37,10 +40,10 @@ class Connected:
     """What no answer may contain: a remote may send back what it got."""
 
     def scrubbed(self, text: str) -> str:
-        """Return text of the remote without secrets."""
+        """Return text of the remote without secrets, and with its URL in place of the one that git was given."""
         for secret in self.secrets:
             text = text.replace(secret, "[credential]")
-        return text
+        return _GIVEN_URL.sub(lambda _: self.url.text, text)
 
     def messages(self, stderr: str) -> list[str]:
         """Return what the remote itself said, one line each, without control characters."""

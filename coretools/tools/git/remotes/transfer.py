@@ -29,7 +29,7 @@ from coretools.tools.git.repository.commands import Git, failure_message, requir
 LIST_BYTES = 16 * 1024 * 1024
 """Longest list of references of a remote."""
 
-MAX_COMPARED = 200
+MAX_COMPARED = 50
 """Updates of one fetch that are told apart as fast-forward or forced; of more, the rest is `updated`."""
 
 _FETCH = (
