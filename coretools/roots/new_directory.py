@@ -1,5 +1,6 @@
 """A directory that appears at its path when it is complete, and not at all if anything fails before."""
 
+import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -8,7 +9,7 @@ from secrets import token_hex
 
 from coretools.errors import AlreadyExists, CoreError, NotFound
 from coretools.roots.delete import delete_tree
-from coretools.roots.directory_access import translate_errors
+from coretools.roots.directory_access import DIRECTORY, translate_errors
 from coretools.roots.git_directories import require_outside_git
 from coretools.roots.replace import rename_no_replace
 from coretools.roots.resolve import resolve
@@ -59,9 +60,12 @@ def new_directory(roots: Roots, path: str) -> Iterator[NewDirectory]:
             raise AlreadyExists(f"{resolved.display_path}: already exists; name a new directory")
         if resolved.missing:
             raise NotFound(f"{resolved.display_path}: the directory {resolved.missing[0]} does not exist")
+        _remove_abandoned(roots, resolved)
         name = f"{PREFIX}{token_hex(8)}"
         with translate_errors(resolved.display_path):
             os.mkdir(name, dir_fd=resolved.fd)
+            held = os.open(name, DIRECTORY, dir_fd=resolved.fd)
+            fcntl.flock(held, fcntl.LOCK_SH)
         place = RootedPath(resolved.root, join_path(resolved.above, name))
         new = NewDirectory(join_path(place.root.path, place.relative), resolved.display_path, resolved, name)
         try:
@@ -70,3 +74,23 @@ def new_directory(roots: Roots, path: str) -> Iterator[NewDirectory]:
             if not new.is_kept:
                 with suppress(CoreError):
                     delete_tree(roots, place, resolved.fd, display_path=new.display_path, spares_links=False)
+            os.close(held)
+
+
+def _remove_abandoned(roots: Roots, resolved: ResolvedPath) -> None:
+    """Remove what servers that were killed left in the same directory: nobody holds a lock on it."""
+    with suppress(OSError):
+        above = os.open(".", DIRECTORY, dir_fd=resolved.fd)
+        try:
+            names = [name for name in os.listdir(above) if name.startswith(PREFIX)]
+        finally:
+            os.close(above)
+        for name in names:
+            held = os.open(name, DIRECTORY, dir_fd=resolved.fd)
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                place = RootedPath(resolved.root, join_path(resolved.above, name))
+                with suppress(CoreError):
+                    delete_tree(roots, place, resolved.fd, display_path=name, spares_links=False)
+            finally:
+                os.close(held)

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from coretools.config.settings import Limits
+from coretools.git_remotes import incoming
 from coretools.operations.call import SilentCall
+from coretools.roots import new_directory
 from coretools.tools.git.remotes.references import MAX_REFERENCES, read_advertised
 from coretools.tools.git.remotes.transfer import MAX_COMPARED
 from tests.tools.git.remote_world import RemoteWorld, error_of
@@ -208,6 +210,9 @@ async def test_a_transfer_that_fails_leaves_nothing(remote: RemoteWorld) -> None
     hostile = world.git("mktree", "--missing", stdin=f"100644 blob {blob}\t.git\n".encode(), cwd=remote.bare)
     commit = world.git("commit-tree", "-m", "hostile", hostile, cwd=remote.bare)
     world.git("update-ref", "refs/heads/large", commit, cwd=remote.bare)
+    # What a killed server left is removed by the next transfer.
+    (world.git_dir / "objects" / f"{incoming.PREFIX}dead" / "pack").mkdir(parents=True)
+    (world.root / f"{new_directory.PREFIX}dead" / ".git").mkdir(parents=True)
     async with remote.tools() as (tools, _):
         assert "hasDotgit" in str(await error_of(tools.git_fetch("work")))
         (remote.bare / "objects" / blob[:2] / blob[2:]).unlink()
