@@ -30,7 +30,7 @@ async def start(line: Line) -> int:
     words = list(dict.fromkeys(line.options.words))
     entries = [line.startable(word) for word in words] or _startable(line)
     if not entries:
-        print_error("no server may be started; `coretools mcp list` says why")
+        raise InvalidArguments("no server may be started; `coretools mcp list` says why")
     return await _start_all(line, entries, {}, follows=not words)
 
 
@@ -165,6 +165,8 @@ def _start_request(line: Line, entry: ServerEntry) -> dict[str, Any]:
 def _print(line: Line, found: Mapping[str, Mapping[str, Any]]) -> int:
     if line.options.as_json:
         return print_text(as_json({"servers": found}))
+    if not found:
+        print_error("no server runs in the background; `coretools mcp start` starts them")
     for name, one in found.items():
         if "error" in one:
             print_error(in_line(str(one["error"])))

@@ -101,14 +101,15 @@ def begin(path: str, idle_seconds: float) -> None:
 
 
 def _begin_with(path: str, lock: int, idle_seconds: float) -> None:
-    if os.path.lexists(path):
-        os.unlink(path)
     mask = os.umask(0o177)
+    listener = socket.socket(socket.AF_UNIX)
     try:
-        listener = socket.socket(socket.AF_UNIX)
+        if os.path.lexists(path):  # left over: nobody holds the lock
+            os.unlink(path)
         listener.bind(path)
         log = os.open(f"{path}.log", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
+        listener.close()
         raise InputOutput(f"{path}: cannot be written: {error.strerror}") from error
     finally:
         os.umask(mask)

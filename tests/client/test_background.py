@@ -171,7 +171,13 @@ def test_later_lines_use_the_servers_of_the_background(home: Path, capsys: Captu
     assert wait_gone(pid)
     assert not path.exists()
     assert typed("stop") == 0
-    assert capsys.readouterr().out == "stopped   ok\n"
+    written = capsys.readouterr()
+    assert written.out == "stopped   ok\n"
+    assert "no server runs in the background" in written.err
+    path.mkdir()
+    assert typed("start", "ok") == 74
+    assert f"{path}: cannot be written" in capsys.readouterr().err
+    path.rmdir()
 
 
 class Answering:
