@@ -16,11 +16,17 @@ from coretools.cli.mcp_logs import logs
 from coretools.cli.mcp_options import McpOptions
 from coretools.cli.mcp_output import as_json, in_line
 from coretools.cli.mcp_trust import trust
-from coretools.cli.run import run
 from coretools.cli.terminal import print_error, print_text
 from coretools.config.logs import configure_logging
 from coretools.errors import CoreError
 from coretools.protocol.process_exit import ProcessExit, cancel_on_signal
+
+
+async def _run_script(line: Line) -> int:
+    from coretools.cli.run import run  # imported late: scripts, YAML and recordings take 50 ms
+
+    return await run(line)
+
 
 _ACTIONS = {
     "list": list_servers,
@@ -43,7 +49,7 @@ _ACTIONS = {
     "login": login,
     "logout": logout,
     "doctor": doctor,
-    "run": run,
+    "run": _run_script,
 }
 
 

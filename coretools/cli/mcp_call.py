@@ -17,9 +17,7 @@ from coretools.client.errors import ToolFailed
 from coretools.client.launch import launch_of
 from coretools.errors import CoreError, InvalidArguments, NotFound
 from coretools.pipelines.expressions import Expressions
-from coretools.pipelines.github import append_outputs, parse_output
 from coretools.pipelines.outcome import Outcome, Step, result_document
-from coretools.pipelines.recording import recording_of, write_recording
 from coretools.pipelines.runner import StepRunner
 from coretools.pipelines.servers import OpenOwn, ServerPool, open_pool
 from coretools.pipelines.templates import as_text
@@ -36,7 +34,6 @@ async def call(line: Line) -> int:
         CoreError: there is no result, and the form of the output has no place for an error.
     """
     options = line.options.pipeline
-    wanted = dict(map(parse_output, options.outputs))
     display = Display(line)
     async with Expressions() as expressions, server_pool(line) as pool:
         runner = StepRunner(pool, partial(approve, line), expressions, display)
@@ -44,14 +41,26 @@ async def call(line: Line) -> int:
             outcome = await runner.run(_step(line))
         for name, text in pool.remarks():
             line.screen.log(name, "warning", "stdout", text)
-        if outcome.result is not None and wanted and outcome.error is None:
-            await expressions.put((), result_document(outcome.result))
-            values = {name: as_text(await expressions.select(text)) for name, text in wanted.items()}
-            append_outputs(line.environment, values)
+        if outcome.result is not None and outcome.error is None:
+            await set_outputs(line, expressions, result_document(outcome.result))
     if options.record is not None:
+        from coretools.pipelines.recording import recording_of, write_recording  # imported late, as above
+
         write_recording(recording_of(outcome.step.title, [outcome], redactor_of(line), options.ignored), options.record)
     code = _print(line, outcome)
     return display.finish(outcome.step.title, [outcome]) or code
+
+
+async def set_outputs(line: Line, expressions: Expressions, document: Any = None) -> None:
+    """Set the outputs of a step of GitHub Actions; None for the document that the expressions have."""
+    if not line.options.pipeline.outputs:
+        return
+    from coretools.pipelines.github import append_outputs  # imported late: most lines set none
+
+    if document is not None:
+        await expressions.put((), document)
+    values = {name: as_text(await expressions.select(text)) for name, text in line.options.pipeline.outputs}
+    append_outputs(line.environment, values)
 
 
 @asynccontextmanager

@@ -1,6 +1,5 @@
 """What a line with calls prints: results and events, messages, and reports to files."""
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -10,12 +9,9 @@ from mcp.shared.dispatcher import ProgressFnT
 from coretools.cli.mcp_line import Line
 from coretools.cli.mcp_output import as_json, event_line, visible
 from coretools.cli.terminal import print_text
-from coretools.errors import CoreError, InputOutput
-from coretools.pipelines.github import append_summary, github_report, summary_of
-from coretools.pipelines.junit import junit_report
-from coretools.pipelines.outcome import Outcome, Step, error_document, exit_code_of, outcome_document
-from coretools.pipelines.replay import ReplayDiffers
-from coretools.pipelines.sarif import sarif_report
+from coretools.errors import CoreError
+from coretools.pipelines.outcome import Outcome, Step, difference_of, error_document, exit_code_of, outcome_document
+from coretools.pipelines.whole_file import write_whole
 
 
 class Display:
@@ -55,8 +51,7 @@ class Display:
         self._event("result", outcome.step, **{key: document[key] for key in document if key not in _OF_STEP})
         if self._is_script:
             self._line.screen.say(_summary(outcome))
-            if isinstance(outcome.error, ReplayDiffers) and outcome.error.difference:
-                self._line.screen.say_lines(outcome.error.difference)
+            self._line.screen.say_lines(difference_of(outcome))
 
     def finish(self, name: str, outcomes: Sequence[Outcome]) -> int:
         """Print and write the reports; return the exit code of the run.
@@ -75,8 +70,10 @@ class Display:
             printed = print_text(visible(text) if self._output == "github" else text)
             code = code or printed
         for form, file in self._line.options.pipeline.reports:
-            _write(file, rendered(form, name, outcomes))
+            write_whole(file, rendered(form, name, outcomes))
         if self._output == "github":
+            from coretools.pipelines.github import append_summary, summary_of  # imported late, as in `rendered`
+
             append_summary(self._line.environment, summary_of(name, outcomes))
         return code
 
@@ -90,11 +87,18 @@ _OF_STEP = frozenset({"step", "server", "tool"})
 
 def rendered(form: str, name: str, outcomes: Sequence[Outcome]) -> str:
     """Return a report."""
+    # Imported late: most lines print text, and the reports take 20 ms.
     if form == "junit":
+        from coretools.pipelines.junit import junit_report
+
         return junit_report(name, outcomes)
     if form == "sarif":
+        from coretools.pipelines.sarif import sarif_report
+
         return sarif_report(outcomes)
     if form == "github":
+        from coretools.pipelines.github import github_report
+
         return github_report(outcomes)
     code = exit_code_of(outcomes)
     return as_json({"name": name, "ok": not code, "exitCode": code, "steps": list(map(outcome_document, outcomes))})
@@ -126,14 +130,3 @@ def _summary(outcome: Outcome) -> str:
         return f"ok      {step.title} ({took})"
     mark = "failed " if step.is_optional else "FAILED "
     return f"{mark} {step.title} ({took}): {step.place}step {step.id!r}: {outcome.error}"
-
-
-def _write(path: str, text: str) -> None:
-    """Write a report whole: a reader never finds half of one."""
-    try:
-        made = f"{path}.{os.getpid()}.tmp"
-        with open(made, "x", encoding="utf-8", errors="replace") as file:
-            file.write(text if text.endswith("\n") else text + "\n")
-        os.replace(made, path)
-    except OSError as error:
-        raise InputOutput(f"{path}: cannot be written: {error.strerror}") from error

@@ -1,6 +1,7 @@
 """The options of `coretools mcp` and `coretools run` for pipelines: output, assertions, repetition, recordings."""
 
 import argparse
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -46,8 +47,8 @@ class PipelineOptions:
     expects_error: bool = False
     retries: int = 0
     retries_any: bool = False
-    outputs: tuple[str, ...] = ()
-    """`NAME=EXPRESSION` for the outputs of a step of GitHub Actions."""
+    outputs: tuple[tuple[str, str], ...] = ()
+    """Name and query of each output of a step of GitHub Actions."""
     reports: tuple[tuple[str, str], ...] = ()
     """Form and file."""
     record: str | None = None
@@ -84,7 +85,7 @@ _SWITCHES = {
 
 _REPEATED = {
     "--assert": ("assertions", "EXPRESSION", "call: fail with 3 unless this holds for the result: '$.data.count > 3'"),
-    "--set-output": ("outputs", "NAME=EXPRESSION", "call, run: set an output of the step of GitHub Actions"),
+    "--set-output": ("outputs", "NAME=QUERY", "call, run: set an output of the step of GitHub Actions"),
     "--report": ("reports", "FORMAT=FILE", f"also write a report to a file: {', '.join(REPORTS)}"),
     "--var": ("variables", "NAME=VALUE", "run: set ${{ vars.NAME }}"),
     "--ignore": ("ignored", "PATH", "with --record or --replay: what may differ: '$..timestamp'"),
@@ -123,7 +124,7 @@ def pipeline_options(found: argparse.Namespace, action: str) -> PipelineOptions:
         expects_error=found.expects_error,
         retries=found.retries,
         retries_any=found.retries_any,
-        outputs=tuple(found.outputs),
+        outputs=tuple(map(_output, found.outputs)),
         reports=tuple(map(_report, found.reports)),
         record=found.record,
         variables=tuple(found.variables),
@@ -132,6 +133,13 @@ def pipeline_options(found: argparse.Namespace, action: str) -> PipelineOptions:
         offline=found.offline,
         ignored=tuple(found.ignored),
     )
+
+
+def _output(word: str) -> tuple[str, str]:
+    name, equals, query = word.partition("=")
+    if not equals or not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,99}", name):
+        raise InvalidArguments(f"--set-output {word[:80]}: write NAME=QUERY, such as id=$.data.id")
+    return name, query
 
 
 def _report(word: str) -> tuple[str, str]:

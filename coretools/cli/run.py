@@ -10,7 +10,7 @@ from mcp import Client
 from mcp.shared.dispatcher import ProgressFnT
 
 from coretools.cli.mcp_approval import approve
-from coretools.cli.mcp_call import redactor_of, server_pool
+from coretools.cli.mcp_call import redactor_of, server_pool, set_outputs
 from coretools.cli.mcp_line import Line
 from coretools.cli.mcp_output import in_line
 from coretools.cli.pipeline_display import Display, rendered
@@ -19,7 +19,6 @@ from coretools.client.failures import FAULTS, explained
 from coretools.config.options import settings_from, working_directory
 from coretools.errors import BadSetting, CoreError, InvalidArguments
 from coretools.pipelines.expressions import Expressions
-from coretools.pipelines.github import append_outputs, parse_output
 from coretools.pipelines.outcome import Outcome
 from coretools.pipelines.recording import Recording, read_recording, recording_of, write_recording
 from coretools.pipelines.replay import Comparison, RecordedServers, approve_recorded, steps_of
@@ -27,7 +26,7 @@ from coretools.pipelines.runner import Caller, Servers, StepRunner
 from coretools.pipelines.script import LoadedScript, load_script
 from coretools.pipelines.script_runner import Retries, ScriptRunner, variables_of
 from coretools.pipelines.servers import OWN, ServerPool
-from coretools.pipelines.templates import as_text, queries_in
+from coretools.pipelines.templates import queries_in
 from coretools.pipelines.yaml_file import MAX_BYTES
 from coretools.redaction.redactor import Redactor
 
@@ -73,7 +72,6 @@ class _Run:
     async def run(self) -> int:
         """Run all steps, print and write what the line wants; return the exit code."""
         options = self._line.options.pipeline
-        wanted = dict(map(parse_output, options.outputs))
         async with self._servers() as servers:
             approve_call = approve_recorded if options.offline else partial(approve, self._line)
             verify = None if self._comparison is None else self._comparison.verify
@@ -82,8 +80,7 @@ class _Run:
                 outcomes = await self._outcomes(steps)
             for name, text in servers.remarks() if isinstance(servers, ServerPool) else ():
                 self._line.screen.log(name, "warning", "stdout", text)
-        values = {name: as_text(await self._expressions.select(text)) for name, text in wanted.items()}
-        append_outputs(self._line.environment, values)
+        await set_outputs(self._line, self._expressions)
         if options.record is not None:
             write_recording(recording_of(self.name, outcomes, self._redactor, options.ignored), options.record)
         if options.output == "json":

@@ -10,7 +10,7 @@ import re
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
 
-from coretools.errors import BadSetting, InputOutput, InvalidArguments
+from coretools.errors import BadSetting, InputOutput
 from coretools.pipelines.findings import findings_of
 from coretools.pipelines.outcome import Outcome, text_of
 
@@ -25,8 +25,6 @@ MAX_ANNOTATIONS = 50
 
 MAX_SHOWN = 64 * 1024
 """Characters of a result in the log."""
-
-OUTPUT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
 
 _SPECIAL = re.compile(r"[^A-Za-z0-9_ .,;=/<>&-]")
 """What may have a meaning in Markdown, beside what `html.escape` replaces."""
@@ -129,18 +127,6 @@ def append_outputs(environment: Mapping[str, str], values: Mapping[str, str]) ->
         end = secrets.token_hex(16)
         lines.append(f"{name}<<{end}\n{value}\n{end}\n")
     _append(path, "".join(lines))
-
-
-def parse_output(word: str) -> tuple[str, str]:
-    """Return name and expression of an output.
-
-    Raises:
-        InvalidArguments: it is not `NAME=EXPRESSION`.
-    """
-    name, equals, text = word.partition("=")
-    if not equals or not OUTPUT_NAME.fullmatch(name):
-        raise InvalidArguments(f"--set-output {word[:80]}: write NAME=EXPRESSION, such as id=$.data.id")
-    return name, text
 
 
 def _append(path: str, text: str) -> None:

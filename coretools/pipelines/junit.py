@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from coretools.client.errors import ToolFailed
 from coretools.pipelines.expressions import AssertionFailed
-from coretools.pipelines.outcome import Outcome, text_of
+from coretools.pipelines.outcome import Outcome, difference_of, text_of
 from coretools.pipelines.replay import ReplayDiffers
 
 MAX_OUTPUT = 64 * 1024
@@ -54,7 +54,7 @@ def _add_case(suite: ET.Element, name: str, outcome: Outcome) -> None:
         tag = "failure" if _is_failure(outcome) else "error"
         message = str(outcome.error)
         found = ET.SubElement(case, tag, {"message": xml_text(message), "type": outcome.error.kind})
-        found.text = xml_text("\n".join(filter(None, (step.place + message, getattr(outcome.error, "difference", "")))))
+        found.text = xml_text("\n".join(filter(None, (step.place + message, difference_of(outcome)))))
     if outcome.result is not None and (text := text_of(outcome.result)):
         more = f"\n[... {len(text) - MAX_OUTPUT} more characters ...]" if len(text) > MAX_OUTPUT else ""
         ET.SubElement(case, "system-out").text = xml_text(text[:MAX_OUTPUT]) + more

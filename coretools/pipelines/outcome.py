@@ -11,6 +11,9 @@ from coretools.errors import CoreError
 
 Status = Literal["passed", "failed", "skipped"]
 
+MAX_LEVELS = 100
+"""Nesting of JSON in a text; what goes deeper stays text."""
+
 MAX_PARSED = 16 * 1024 * 1024
 """Characters of a text that is parsed as JSON for the member `data`."""
 
@@ -82,6 +85,11 @@ def exit_code_of(outcomes: Sequence[Outcome]) -> int:
     return next((one.error.exit_code if one.error else 1 for one in outcomes if one.is_failure), 0)
 
 
+def difference_of(outcome: Outcome) -> str:
+    """Return the lines that differ from a recording."""
+    return "" if outcome.error is None else str(outcome.error.facts.get("difference", ""))
+
+
 def text_of(result: types.CallToolResult) -> str:
     """Return the text blocks of a result."""
     return "\n".join(block.text for block in result.content if isinstance(block, types.TextContent))
@@ -100,7 +108,7 @@ def result_document(result: types.CallToolResult) -> dict[str, Any]:
         "content": shape.get("content", []),
         "structuredContent": structured,
         "text": text,
-        "data": structured if structured is not None else _parsed(text),
+        "data": structured if structured is not None else parsed_json(text),
     }
 
 
@@ -128,10 +136,20 @@ def error_document(error: CoreError) -> dict[str, Any]:
     return {"kind": error.kind, "message": str(error), "exitCode": error.exit_code}
 
 
-def _parsed(text: str) -> Any:
+def parsed_json(text: str) -> Any:
+    """Return the value of a text that is a JSON object or list; None if it is none, or nested too deeply."""
     if not text.lstrip().startswith(("{", "[")) or len(text) > MAX_PARSED:
         return None
     try:
-        return json.loads(text)
+        value = json.loads(text)
     except (ValueError, RecursionError):
         return None
+    level = [value]
+    for _ in range(MAX_LEVELS):
+        level = [
+            inner
+            for one in level
+            if isinstance(one, dict | list)
+            for inner in (one.values() if isinstance(one, dict) else one)
+        ]
+    return None if level else value

@@ -1,16 +1,15 @@
 """Recordings of runs: the calls, what came back, and the declarations of the tools, in a form that is stable."""
 
 import json
-import os
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import mcp_types as types
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from coretools.errors import BadSetting, InputOutput
-from coretools.pipelines.outcome import Outcome
+from coretools.errors import BadSetting
+from coretools.pipelines.outcome import Outcome, parsed_json
+from coretools.pipelines.whole_file import write_whole
 from coretools.redaction.redactor import Redactor
 
 FORMAT: Literal["coretools-recording-1"] = "coretools-recording-1"
@@ -85,7 +84,7 @@ def comparable(arguments: Mapping[str, Any], result: Mapping[str, Any] | None, e
     """Return a call as a replay compares it; a text that is JSON becomes its value, so that paths reach into it."""
     given = result or {}
     content = [
-        block | {"text": _parsed(block["text"])} if isinstance(block.get("text"), str) else block
+        block | {"text": _value_of(block["text"])} if isinstance(block.get("text"), str) else block
         for block in given.get("content", [])
         if isinstance(block, dict)
     ]
@@ -96,6 +95,11 @@ def comparable(arguments: Mapping[str, Any], result: Mapping[str, Any] | None, e
         "structuredContent": given.get("structuredContent"),
         "error": error,
     }
+
+
+def _value_of(text: str) -> Any:
+    value = parsed_json(text)
+    return text if value is None else value
 
 
 def without_secrets(value: Any, redactor: Redactor) -> Any:
@@ -123,17 +127,7 @@ def write_recording(recording: Recording, path: str) -> None:
         InputOutput: it can't be written.
     """
     text = json.dumps(recording.model_dump(mode="json"), ensure_ascii=True, indent=2, sort_keys=True)
-    try:
-        handle, made = tempfile.mkstemp(dir=os.path.dirname(os.path.abspath(path)), prefix=".recording-")
-        try:
-            with open(handle, "w", encoding="ascii") as file:
-                file.write(text + "\n")
-            os.replace(made, path)
-        except OSError:
-            os.unlink(made)
-            raise
-    except OSError as error:
-        raise InputOutput(f"{path}: cannot be written: {error.strerror}") from error
+    write_whole(path, text, 0o600)
 
 
 def read_recording(path: str) -> Recording:
@@ -167,12 +161,3 @@ def declared_tools(recording: Recording, server: str) -> Iterable[types.Tool]:
         return [types.Tool.model_validate(shape) for shape in recording.tools.get(server, {}).values()]
     except ValidationError as error:
         raise BadSetting(f"the recording declares a tool of {server!r} that is none") from error
-
-
-def _parsed(text: str) -> Any:
-    if not text.lstrip().startswith(("{", "[")):
-        return text
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return text

@@ -29,14 +29,10 @@ _REDACTED = "[redacted:"
 
 
 class ReplayDiffers(CoreError):
-    """A call does not return what the recording has; `difference` has the lines."""
+    """A call does not return what the recording has; the fact `difference` has the lines."""
 
     kind = "replay-differs"
     exit_code = 4
-
-    def __init__(self, message: str, difference: str = "") -> None:
-        super().__init__(message)
-        self.difference = difference
 
 
 class Comparison:
@@ -79,7 +75,9 @@ class Comparison:
         if before == after:
             return None
         parts = [key for key in before if before[key] != after[key]] if isinstance(before, dict) else ["all"]
-        return ReplayDiffers(f"{where}: differs from the recording in {', '.join(parts)}", _diff(before, after))
+        return ReplayDiffers(
+            f"{where}: differs from the recording in {', '.join(parts)}", difference=_diff(before, after)
+        )
 
     def missing(self) -> list[Outcome]:
         """Return a failure for each recorded call that was not repeated."""

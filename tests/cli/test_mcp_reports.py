@@ -256,4 +256,9 @@ def test_reports_are_written_beside_the_output(home: Path, capfd: pytest.Capture
     assert json.loads(Path("r.json").read_text())["steps"][0]["status"] == "passed"
     assert typed(*words, "--report", "junit=/no/such/r.xml") == 74
     assert typed(*words, "--report", "html=r") == 64
+    assert typed(*words, "--report", "json=/dev/full") == 74
+    assert Path("/dev/full").is_char_device()
+    printed(capfd)
+    assert typed(*words, "--report", "junit=/dev/stdout") == 0
+    assert "<testsuites" in printed(capfd)
     assert sorted(path.name for path in Path().iterdir()) == [".git", "r.json", "r.xml"]

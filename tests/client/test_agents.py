@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from coretools.client.agents import Hub, HubTool
-from coretools.client.errors import NotApproved, NotTrusted, SchemaMismatch
+from coretools.client.errors import NotApproved, NotTrusted, RefusedByPolicy, SchemaMismatch
 from coretools.errors import BadSetting, CannotStart, UnknownTool, Unreachable
 from tests.client.peers import misbehaving
 from tests.client.remote import echo_server, served
@@ -75,3 +75,19 @@ async def test_without_somebody_to_ask_nothing_is_called(home: Path) -> None:
         assert "a_b__echo" in names
         with pytest.raises(NotApproved, match="'a_b__echo' was not approved"):
             await hub.call("a_b__echo", {"text": "x"})
+
+
+async def test_a_policy_decides_about_the_calls_of_a_program(home: Path) -> None:
+    """pipelines-4: before its function is asked, and whatever that says."""
+    (home / "mcp.json").write_text(json.dumps({"servers": {"a": misbehaving("ok")}}))
+    rules = '[[rule]]\nserver = "a"\ntool = "echo"\nverdict = "allow"\narguments = { text = "h*" }\n'
+    (home / "policy.toml").write_text(rules)
+
+    async def approve(tool: HubTool, arguments: Mapping[str, Any]) -> bool:
+        return True
+
+    async with Hub.from_config(policy=str(home / "policy.toml")) as hub:
+        assert not (await hub.call("a__echo", {"text": "hello"})).is_error
+    async with Hub.from_config(policy=str(home / "policy.toml"), approve=approve) as hub:
+        with pytest.raises(RefusedByPolicy, match=r"no rule of .*policy.toml allows it"):
+            await hub.call("a__echo", {"text": "bye"})

@@ -63,6 +63,11 @@ def test_a_replay_compares_results_with_a_recording(way: Path, capfd: Capture) -
     log = capfd.readouterr()
     assert not set(log.out + log.err) & set("\x1b\x9b\u202e")
     assert "-   &quot;text&quot;" in log.out or '-   "text"' in log.out
+    for depth in (99, 101, 900):  # what is nested deeper than people write stays text
+        kept = json.loads(first)
+        kept["calls"][1]["result"]["content"][0]["text"] = "[" * depth + "]" * depth
+        Path("deep.json").write_text(json.dumps(kept))
+        assert ran("--replay", "deep.json", "--yes") == 4
     way.write_text("dies")
     assert ran("--replay", "r.json", "--yes") == 69
     way.write_text("fails")
