@@ -42,8 +42,7 @@ from coretools.tools.commands.tools import CommandTools
 from coretools.tools.diagnostics import Diagnostics
 from coretools.tools.failure_explanations import NetworkPolicy
 from coretools.tools.filesystem.tools import FilesystemTools, large_read_slots
-from coretools.tools.git.change_tools import GitChangeTools
-from coretools.tools.git.extra_tools import GitExtraTools
+from coretools.tools.git.place_tools import further_tools
 from coretools.tools.git.remote_tools import GitRemoteTools
 from coretools.tools.git.repository.grants import record_grants
 from coretools.tools.git.repository.setup import SIGNING_VARIABLES, GitSetup
@@ -325,15 +324,15 @@ def _own_registry(resources: _Resources, settings: Settings, runs: JobTable) -> 
     )
     git = GitTools(roots, runner, limits, confined_threads=confined_threads, setup=setup)
     remotes = GitRemoteTools.of(git.repositories, settings.policy.remote, limits, environment)
-    for tool_set in (git, GitChangeTools(git.repositories), GitExtraTools(git.repositories), remotes):
-        registry.add_set("git", tool_set, context=("git",))
     network = NetworkPolicy.of(settings.policy.confinement)
     closed = TierRestrictions.of(settings.policy.confinement, roots)
     explanations = explanations_of(roots, runner, network, closed)
-    ci = CiTools(roots, runs, limits, redactor=redactor, explanations=explanations, network=network)
-    registry.add_set("ci", ci, context=("ci",))
     approvals = resources.sandbox_pool.network.approvals
     commands = CommandTools(roots, runs, limits, redactor=redactor, approvals=approvals, explanations=explanations)
+    for tool_set in (git, *further_tools(git.repositories, commands.run_command), remotes):
+        registry.add_set("git", tool_set, context=("git",))
+    ci = CiTools(roots, runs, limits, redactor=redactor, explanations=explanations, network=network)
+    registry.add_set("ci", ci, context=("ci",))
     registry.add_set("commands", commands)
     diagnostics = Diagnostics(roots, runner, limits, confined_threads=confined_threads, network=network, closed=closed)
     registry.add_set("diagnostics", diagnostics)

@@ -169,6 +169,23 @@ def create_file(directory: int, name: str, data: bytes) -> None:
             stream.write(data)
 
 
+def replace_file(directory: int, name: str, data: bytes) -> None:
+    """Give a file this content, in one step; a link of this name is replaced and not followed.
+
+    Raises:
+        PermissionRefused, InputOutput: the file is as it was.
+    """
+    new = f"{name}.{token_hex(8)}"
+    try:
+        create_file(directory, new, data)
+        with translate_errors(name):
+            os.rename(new, name, src_dir_fd=directory, dst_dir_fd=directory)
+    except CoreError:
+        with suppress(CoreError):
+            remove_file(directory, new)
+        raise
+
+
 def create_directory(directory: int, name: str, files: Mapping[str, bytes]) -> None:
     """Create a directory with these files, in one step: nobody sees a part of it, not even after a crash.
 

@@ -148,6 +148,7 @@ class GitChangeTools:
         paths: Annotated[Paths, Field(description="push, show: only these"), Rare()] = [],  # noqa: B006
         message: Annotated[str, Field(description="push: what it is"), Rare()] = "",
         untracked: Annotated[bool, Field(description="Too"), Aliases("include_untracked")] = False,
+        with_index: Annotated[bool, Field(description="apply, pop: stage again what was staged"), Rare()] = False,
     ) -> TextResult:
         """Stash all changes, or bring them back. For good: git_commit."""
         access = Access.READ if action in ("list", "show") else Access.WORK_TREE
@@ -166,7 +167,9 @@ class GitChangeTools:
                     return await stashes.drop_stash(self._git, checkout, stash=stash)
                 case _:
                     drop = action == "pop"
-                    return await stashes.apply(self._roots, self._git, checkout, stash=stash, drop=drop)
+                    return await stashes.apply(
+                        self._roots, self._git, checkout, stash=stash, drop=drop, with_index=with_index
+                    )
 
     @tool(Effect.CHANGE, title="Git merge")
     async def git_merge(

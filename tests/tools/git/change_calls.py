@@ -4,8 +4,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from coretools.errors import CoreError
+from coretools.operations.declare import declaration_of
 from coretools.tools.git.tools import GitTools
-from tests.tools.git.world import World, more
+from tests.tools.git.world import MoreTools, World, more
 
 Call = tuple[str, dict[str, Any]]
 
@@ -46,6 +47,19 @@ CALLS: tuple[Call, ...] = (
     ("git_commit", {"fixup": "HEAD"}),
     ("git_rebase", {"upstream": "HEAD~1", "autosquash": True}),
     ("git_switch", {"branch": "main"}),
+    ("git_reflog", {}),
+    ("git_worktree", {"action": "add", "path": "tree", "branch": "linked"}),
+    ("git_worktree", {"action": "list"}),
+    ("git_worktree", {"action": "remove", "path": "tree"}),
+    ("git_worktree", {"action": "prune"}),
+    ("git_sparse_checkout", {"action": "set", "paths": ["work/folder"]}),
+    ("git_sparse_checkout", {"action": "disable"}),
+    ("git_submodule", {"action": "status"}),
+    ("git_bisect", {"action": "start", "good": ["HEAD~1"]}),
+    ("git_bisect_run", {"command": ["true"]}),
+    ("git_bisect", {"action": "log"}),
+    ("git_bisect", {"action": "reset"}),
+    ("git_rebase", {"upstream": "HEAD~1", "steps": ["reword HEAD again"]}),
 )
 
 
@@ -66,8 +80,24 @@ EACH: tuple[Call, ...] = (
     ("git_rebase", {"upstream": "main"}),
     ("git_continue", {"action": "abort"}),
     ("git_cherry_pick", {"revisions": ["main"]}),
+    ("git_continue", {"action": "continue", "answers": {"work/b.txt": "theirs"}}),
+    ("git_reflog", {}),
+    ("git_worktree", {"action": "add", "path": "tree", "branch": "linked"}),
+    ("git_sparse_checkout", {"action": "set", "paths": ["work/folder"]}),
+    ("git_submodule", {}),
+    ("git_bisect", {"action": "start", "good": ["HEAD~1"]}),
+    ("git_bisect_run", {"command": ["true"]}),
+    ("git_bisect", {"action": "reset"}),
+    ("git_rebase", {"upstream": "HEAD~1", "steps": ["reword HEAD again"]}),
 )
 """Every tool once or twice, each in a state in which it does its work."""
+
+
+def is_read(call: Call) -> bool:
+    """Whether a call changes nothing."""
+    name, arguments = call
+    declared = declaration_of(getattr(MoreTools, name, None))
+    return (declared is not None and declared.read_only) or arguments.get("action") in ("list", "show", "log")
 
 
 def function_of(tools: GitTools, name: str) -> Callable[..., Awaitable[Any]]:

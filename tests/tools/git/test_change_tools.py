@@ -10,7 +10,7 @@ from coretools.errors import AlreadyExists, CoreError, DeniedPath, GitRefused, I
 from coretools.roots.root import RootSpec
 from coretools.tools.git.changes.work_tree import kept
 from coretools.tools.git.repository.open_checkout import Access
-from tests.tools.git.change_calls import CALLS, change_answers, function_of, with_other
+from tests.tools.git.change_calls import CALLS, change_answers, function_of, is_read, with_other
 from tests.tools.git.world import HOME_CONFIG, World, more
 
 
@@ -21,10 +21,9 @@ async def test_a_day_in_one_repository(tmp_path: Path) -> None:
         texts = await change_answers(tools)
     refused = [(call, text) for call, text in zip(CALLS, texts, strict=True) if text.startswith("git-refused")]
     assert [call for call, _ in refused] == [("git_continue", {"action": "skip"})], refused
-    reads = {"git_show", "git_blame", "git_conflicts"}
     for (name, arguments), text in zip(CALLS, texts, strict=True):
-        is_change = name not in reads and arguments.get("action") not in ("list", "show", "pop", "abort", "skip")
-        assert not is_change or "Undo: " in text or "rebase ended" in text, (name, text)
+        is_change = not is_read((name, arguments)) and arguments.get("action") not in ("pop", "abort", "skip", "prune")
+        assert not is_change or "Undo: " in text or "rebase ended" in text or name == "git_bisect_run", (name, text)
     assert world.git("status", "--short") == ""
     assert world.git("log", "--format=%s", "topic").splitlines()[0] == 'fixup! Revert "amended"'
 
@@ -255,7 +254,7 @@ async def test_a_read_only_root_in_the_work_tree_is_not_written(tmp_path: Path) 
             await more(tools).git_switch("", "work", detach="HEAD~1")
     async with world.tools(writable=False) as tools:
         for name, arguments in CALLS[4:]:
-            if name != "git_conflicts" and arguments.get("action") not in ("list", "show"):
+            if not is_read((name, arguments)):
                 with pytest.raises(ReadOnly):
                     await function_of(tools, name)(repository="work", **arguments)
 

@@ -14,12 +14,17 @@ from tempfile import TemporaryDirectory
 from coretools.config.settings import Limits
 from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.confinement.user_git import read_user_configuration
+from coretools.errors import CannotStart
+from coretools.operations.call import Call
+from coretools.operations.content import Result
 from coretools.process.runner import Runner
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 from coretools.roots.root import RootSpec
 from coretools.roots.root_set import Roots
 from coretools.tools.git.change_tools import GitChangeTools
 from coretools.tools.git.extra_tools import GitExtraTools
+from coretools.tools.git.place_tools import GitPlaceTools
+from coretools.tools.git.repository.repositories import Repositories
 from coretools.tools.git.repository.setup import GitSetup
 from coretools.tools.git.tools import GitTools
 
@@ -27,8 +32,16 @@ SECRET = "canary-content-that-stays-outside"
 HOME_CONFIG = "[user]\n\tname = Ada Lovelace\n\temail = ada@example.org\n"
 
 
-class MoreTools(GitChangeTools, GitExtraTools):
-    """Every git tool beside those of `GitTools`."""
+async def _no_command(command: str | list[str], directory: str, *, timeout_seconds: int | None, call: Call) -> Result:
+    raise CannotStart("these tests start no command; see test_bisect")
+
+
+class MoreTools(GitChangeTools, GitExtraTools, GitPlaceTools):
+    """Every git tool beside those of `GitTools` that needs no network."""
+
+    def __init__(self, repositories: Repositories) -> None:
+        GitExtraTools.__init__(self, repositories)
+        GitPlaceTools.__init__(self, repositories, _no_command)
 
 
 def more(tools: GitTools) -> MoreTools:

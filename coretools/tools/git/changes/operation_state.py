@@ -32,7 +32,7 @@ _SEQUENCER_OPTIONS = frozenset(
 
 _OBJECT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 
-_FOREIGN = frozenset({"MERGE_AUTOSTASH", "BISECT_LOG", "rebase-apply"})
+_FOREIGN = frozenset({"MERGE_AUTOSTASH", "rebase-apply"})
 """Entries of a git directory that show an operation which this package never begins."""
 
 _ENDS = "end it with git itself"
@@ -103,8 +103,7 @@ def operation_in_progress(checkout: Checkout) -> Operation:
         GitRefused: there is none, or it is not one that may be continued here.
     """
     entries = directory_access.entry_kinds(checkout.git_handle)
-    if not _FOREIGN.isdisjoint(entries):
-        raise GitRefused(f"a {checkout.in_progress or 'merge'} is in progress that is not continued here; {_ENDS}")
+    _refuse_foreign(checkout, entries)
     if "rebase-merge" in entries:
         return _rebase(checkout)
     if "MERGE_HEAD" in entries:
@@ -118,6 +117,18 @@ def operation_in_progress(checkout: Checkout) -> Operation:
         again = _again("revisions", _text(checkout.git_handle, name))
         return Operation("revert" if is_revert else "cherry-pick", again=again)
     raise GitRefused("no merge, rebase, cherry-pick or revert is in progress")
+
+
+def _refuse_foreign(checkout: Checkout, entries: Mapping[str, str]) -> None:
+    """Refuse an operation that `git_continue` never continues.
+
+    Raises:
+        GitRefused: names it.
+    """
+    if checkout.in_progress == "bisect":
+        raise GitRefused("a bisect is in progress; git_bisect goes on with it, and action='reset' ends it")
+    if not _FOREIGN.isdisjoint(entries):
+        raise GitRefused(f"a {checkout.in_progress or 'merge'} is in progress that is not continued here; {_ENDS}")
 
 
 def _sequence(checkout: Checkout, *, is_revert: bool, has_commit: bool) -> Operation:

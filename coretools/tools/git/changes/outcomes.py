@@ -37,6 +37,8 @@ async def ready(git: Git, checkout: Checkout) -> Position:
     Raises:
         GitRefused: there is no commit yet, or an operation is in progress.
     """
+    if checkout.in_progress == "bisect":
+        raise GitRefused("a bisect is in progress; git_bisect action='reset' ends it")
     if checkout.in_progress:
         raise GitRefused(f"a {checkout.in_progress} is in progress; git_continue continues or aborts it")
     return await born(git, checkout)

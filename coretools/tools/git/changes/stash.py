@@ -17,6 +17,7 @@ from coretools.tools.git.changes.work_tree import (
     born,
     changed_names,
     conflicted,
+    patched_tree,
     require_writable_names,
     stash_commit,
     stash_identity,
@@ -115,8 +116,12 @@ async def show_stash(roots: Roots, git: Git, checkout: Checkout, *, stash: str, 
     return TextResult(body=result.text() + extra, details={**result.facts(), "stash": found.commit})
 
 
-async def apply(roots: Roots, git: Git, checkout: Checkout, *, stash: str, drop: bool) -> TextResult:
+async def apply(
+    roots: Roots, git: Git, checkout: Checkout, *, stash: str, drop: bool, with_index: bool = False
+) -> TextResult:
     """Apply a stash to the work tree, and with `drop` remove it from the list if there was no conflict.
+
+    With `with_index` what was staged is staged again, as `git stash apply --index` does.
 
     Raises:
         GitRefused: a change would be overwritten. AlreadyExists: an untracked file of it exists.
@@ -125,28 +130,61 @@ async def apply(roots: Roots, git: Git, checkout: Checkout, *, stash: str, drop:
     changed = await changed_names(git, checkout, f"{found.commit}^1", found.commit)
     new = await _kept_untracked(git, checkout, found)
     await require_writable_names(roots, git, checkout, [*changed, *new])
-    there = [name for name in new if kind_at(roots, f"{checkout.directory.path}/{_text(name)}") is not None]
+    _require_absent(roots, checkout, new)
+    index = await _staged_again(git, checkout, found) if with_index else ""
+    conflicts = await _apply_tracked(git, checkout, found, new)
+    if index and not conflicts:
+        await git.output(checkout, "read-tree", index)
+        await git.run(checkout, "update-index", "-q", "--refresh")
+    if new:
+        words = ("restore", "--overlay", "--worktree", f"--source={found.commit}^3", *FROM_STDIN)
+        await git.output(checkout, *words, stdin=terminated(new))
+    every = display_paths(checkout, [*changed, *new])
+    lines = [f"applied {found.commit[:10]} to {len(every)}: {listed(every)}"]
+    if conflicts:
+        lines.append(f"in conflict: {listed(display_paths(checkout, conflicts))}; the stash is kept")
+        lines.append("Resolve: git_continue answers={path: 'ours', 'theirs' (the stash), ...}, or edit and git_add")
+    elif drop and found.place:
+        await git.output(checkout, "stash", "drop", "--quiet", found.place)
+        lines.append(f"dropped it; Undo: git_stash action='push', or apply it again: stash={found.commit!r}")
+    else:
+        lines.append("Undo: git_restore what='both' with these paths; the stash is kept")
+    return answer(checkout, lines, details={"stash": found.commit, "conflicts": len(conflicts)})
+
+
+def _require_absent(roots: Roots, checkout: Checkout, names: Sequence[bytes]) -> None:
+    there = [name for name in names if kind_at(roots, f"{checkout.directory.path}/{_text(name)}") is not None]
     if there:
         raise AlreadyExists(f"untracked files exist already: {listed(display_paths(checkout, there))}; move them away")
-    source = await without_untracked(git, checkout, found.commit) if new else found.commit
+
+
+async def _apply_tracked(git: Git, checkout: Checkout, stash: Stash, new: Sequence[bytes]) -> list[bytes]:
+    """Apply what a stash changes in tracked files; return the names in conflict."""
+    source = await without_untracked(git, checkout, stash.commit) if new else stash.commit
     options = await stash_identity(git, checkout)
     completed = await git.run(checkout, "stash", "apply", "--quiet", source, options=options)
     conflicts = await conflicted(git, checkout)
     if not completed.ok and not conflicts:
         require_success(completed, "stash apply")
-    if new:
-        stdin = terminated(new)
-        words = ("restore", "--overlay", "--worktree", f"--source={found.commit}^3", *FROM_STDIN)
-        await git.output(checkout, *words, stdin=stdin)
-    every = display_paths(checkout, [*changed, *new])
-    lines = [f"applied {found.commit[:10]} to {len(every)}: {listed(every)}"]
-    if conflicts:
-        lines.append(f"in conflict: {listed(display_paths(checkout, conflicts))}; the stash is kept")
-        lines.append("Resolve: edit the files and git_add them, or git_restore side='ours' (or 'theirs', the stash)")
-    elif drop and found.place:
-        await git.output(checkout, "stash", "drop", "--quiet", found.place)
-        lines.append(f"dropped it; Undo: git_stash action='push', or apply it again: stash={found.commit!r}")
-    return answer(checkout, lines, details={"stash": found.commit, "conflicts": len(conflicts)})
+    return conflicts
+
+
+async def _staged_again(git: Git, checkout: Checkout, stash: Stash) -> str:
+    """Return the tree of the index with what the stash had staged; the index stays as it is.
+
+    Raises:
+        GitRefused: it does not fit, or something else is staged.
+    """
+    words = ("diff", "--cached", "--quiet", "--ignore-submodules=all", "--no-ext-diff")
+    if (await git.run(checkout, *words)).exit_code:
+        raise GitRefused("something is staged; git_commit it first, or apply the stash without its index")
+    patch = await git.output(
+        checkout, "diff", "--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--no-renames", "--no-color",
+        *("--src-prefix=a/", "--dst-prefix=b/", f"{stash.commit}^1", f"{stash.commit}^2"),
+    )  # fmt: skip
+    if not patch:
+        return ""
+    return await patched_tree(git, checkout, patch)
 
 
 async def drop_stash(git: Git, checkout: Checkout, *, stash: str) -> TextResult:

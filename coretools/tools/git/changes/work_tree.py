@@ -167,6 +167,22 @@ async def tree_of(git: Git, checkout: Checkout, names: Sequence[bytes], *, start
         directory_access.remove_file(checkout.git_handle, index)
 
 
+async def patched_tree(git: Git, checkout: Checkout, patch: bytes) -> str:
+    """Write the tree of HEAD with a patch.
+
+    Raises:
+        GitRefused: the patch does not fit.
+    """
+    index = f"{_INDEX}{token_hex(8)}"
+    own = replace(checkout, environment={**checkout.environment, "GIT_INDEX_FILE": f"{checkout.git_path}/{index}"})
+    try:
+        await git.output(own, "read-tree", "HEAD")
+        await git.output(own, "apply", "--cached", "--whitespace=nowarn", "--no-ignore-whitespace", "-p1", stdin=patch)
+        return await _text(git, own, "write-tree")
+    finally:
+        directory_access.remove_file(checkout.git_handle, index)
+
+
 async def commit_tree(
     git: Git, checkout: Checkout, tree: str, *parents: str, message: str, options: Sequence[str]
 ) -> str:

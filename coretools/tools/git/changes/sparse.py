@@ -1,0 +1,72 @@
+"""Sparse checkout: which directories of a repository are in the work tree (git-sparse-checkout(1), cone mode)."""
+
+from collections.abc import Sequence
+
+from coretools.errors import GitRefused, InvalidArguments
+from coretools.roots.root_set import Roots
+from coretools.tools.git.changes.work_tree import require_writable_names
+from coretools.tools.git.repository.checkout import Checkout, prefix
+from coretools.tools.git.repository.commands import Git, require_success
+from coretools.tools.git.repository.porcelain import as_text, read_names, single_line
+from coretools.tools.git.repository.results import TextResult, answer
+
+
+async def sparse_checkout(
+    roots: Roots, git: Git, checkout: Checkout, *, action: str, names: Sequence[str]
+) -> TextResult:
+    """List, set, add to or disable the directories that are checked out.
+
+    Raises:
+        InvalidArguments: no directories. GitRefused: git refuses, or hidden files would be written.
+    """
+    before = await _directories(git, checkout)
+    if action == "list":
+        return answer(checkout, _lines(checkout, before), details={"directories": before})
+    if checkout.common_path != checkout.git_path:
+        raise GitRefused("a linked work tree shares its configuration, which is not written; use the main one")
+    if (action in ("set", "add")) != bool(names):
+        raise InvalidArguments("paths: directories go with 'set' and 'add', and only with these")
+    left_out = [one[2:] for one in read_names(await git.output(checkout, "ls-files", "-t", "-z")) if one[:2] == b"S "]
+    await require_writable_names(roots, git, checkout, left_out)
+    words = ["sparse-checkout", action]
+    stdin = None
+    if names:
+        words += [*(["--cone"] if action == "set" else []), "--stdin"]
+        stdin = "".join(f"{_quoted(name)}\n" for name in names).encode("utf-8", "surrogateescape")
+    require_success(await git.run(checkout, *words, stdin=stdin), "sparse-checkout")
+    now = await _directories(git, checkout)
+    lines = [*_lines(checkout, now), _undo(checkout, before)]
+    return answer(checkout, lines, details={"directories": now})
+
+
+def _quoted(name: str) -> str:
+    """Return a directory as git reads it: C-style quotes where a line would not do."""
+    if name == ".":
+        raise InvalidArguments("paths: name directories of the work tree; action 'disable' checks out all of it")
+    plain = name.isprintable() and not name.startswith('"') and "\\" not in name
+    if plain:
+        return name
+    escaped = name.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    return f'"{escaped}"'
+
+
+async def _directories(git: Git, checkout: Checkout) -> list[str] | None:
+    """Return the directories, or None if everything is checked out."""
+    completed = await git.run(checkout, "sparse-checkout", "list")
+    if not completed.ok:  # "this worktree is not sparse"
+        return None
+    return as_text(completed.stdout.head + completed.stdout.tail).splitlines()
+
+
+def _lines(checkout: Checkout, directories: Sequence[str] | None) -> list[str]:
+    if directories is None:
+        return ["everything is checked out"]
+    paths = [single_line(f"{prefix(checkout)}{one}/") for one in directories]
+    return ["checked out are the files at the top, and these directories:", *(paths or ["none"])]
+
+
+def _undo(checkout: Checkout, before: Sequence[str] | None) -> str:
+    if before is None:
+        return "Undo: git_sparse_checkout action='disable'"
+    paths = [f"{prefix(checkout)}{one}" for one in before]
+    return f"Undo: git_sparse_checkout action='set' paths={paths!r}"

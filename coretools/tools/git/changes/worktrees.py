@@ -1,0 +1,195 @@
+"""Linked work trees: list, add, remove, and forget those that are gone.
+
+git adds one by other git processes, and starts none here. So the files that link both directories are written as
+gitrepository-layout(5) describes them, and git then checks the branch out in the new work tree.
+"""
+
+import re
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from functools import partial
+
+from anyio import to_thread
+
+from coretools.errors import AlreadyExists, CoreError, GitRefused, InvalidArguments, NotFound
+from coretools.roots import directory_access
+from coretools.roots.delete import delete_directory
+from coretools.roots.read import kind_at, open_directory
+from coretools.roots.root_set import Roots
+from coretools.roots.write import create_directory
+from coretools.tools.git.changes.work_tree import require_writable_names
+from coretools.tools.git.reading.history import HEADS
+from coretools.tools.git.repository.checkout import Checkout
+from coretools.tools.git.repository.commands import Git, check_revision, require_success
+from coretools.tools.git.repository.porcelain import as_text, read_names, read_status, single_line
+from coretools.tools.git.repository.results import TextResult, answer, listed
+
+_STATUS = ("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--ignore-submodules=all")
+_NAME = re.compile(r"[^A-Za-z0-9_-]+")
+
+OpenCheckout = Callable[[str], AbstractAsyncContextManager[Checkout]]
+"""Opens the work tree at a path for a change."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Linked:
+    """A work tree, as git lists it."""
+
+    path: str
+    commit: str
+    branch: str
+    note: str
+
+
+async def list_worktrees(roots: Roots, git: Git, checkout: Checkout) -> TextResult:
+    """List the work trees of the repository; one outside the roots without its path."""
+    lines = []
+    found = await _worktrees(git, checkout)
+    for one in found:
+        shown = _shown(roots, one.path)
+        where = f"branch {one.branch}" if one.branch else "detached"
+        lines.append(single_line(f"{shown} {one.commit[:10]} {where}{f' [{one.note}]' if one.note else ''}"))
+    return answer(checkout, lines, details={"worktrees": len(found)})
+
+
+@dataclass(frozen=True, slots=True)
+class NewWorktree:
+    """Where a work tree is made, and what is checked out there."""
+
+    path: str
+    branch: str
+    start: str = ""
+    """Where a new branch begins; empty: at HEAD."""
+
+
+async def add_worktree(
+    roots: Roots, git: Git, checkout: Checkout, open_at: OpenCheckout, wanted: NewWorktree
+) -> TextResult:
+    """Create a work tree at a path for a branch; one that does not exist begins at `start`, by default at HEAD.
+
+    Raises:
+        AlreadyExists: something is at the path, or the branch is checked out. GitRefused: not in the main work tree.
+    """
+    _require_main(checkout)
+    path, branch = wanted.path, wanted.branch
+    await _require_free(roots, git, checkout, wanted)
+    is_new = not (await git.run(checkout, "show-ref", "--verify", "--quiet", f"{HEADS}{branch}")).ok
+    if wanted.start and not is_new:
+        raise AlreadyExists(f"branch {branch}: exists; leave out start, or name a new branch")
+    [commit] = await git.resolved(checkout, wanted.start or "HEAD" if is_new else f"{HEADS}{branch}")
+    names = read_names(await git.output(checkout, "ls-tree", "-r", "-z", "--name-only", commit))
+    await require_writable_names(roots, git, checkout, names)
+    if is_new:
+        await git.output(checkout, "branch", "--no-track", branch, commit)
+    await to_thread.run_sync(partial(_link, roots, checkout, path, branch))
+    try:
+        async with open_at(path) as linked:
+            await git.output(linked, "reset", "--hard", "--quiet")
+    except CoreError as error:
+        raise GitRefused(f"{error}; git_worktree action='remove' path={path!r} takes it back") from error
+    undo = f"Undo: git_worktree action='remove' path={path!r}"
+    undo += f", then git_branch action='delete' name={branch!r}" if is_new else ""
+    lines = [single_line(f"added {path}: branch {branch} at {commit[:10]}"), single_line(undo)]
+    return answer(checkout, lines, details={"branch": branch, "commit": commit})
+
+
+async def _require_free(roots: Roots, git: Git, checkout: Checkout, wanted: NewWorktree) -> None:
+    """Refuse a branch that is none or checked out elsewhere, and a path that is taken.
+
+    Raises:
+        InvalidArguments, AlreadyExists: says which.
+    """
+    path, branch = wanted.path, wanted.branch
+    check_revision(branch)
+    if not (await git.run(checkout, "check-ref-format", f"{HEADS}{branch}")).ok or branch == "HEAD":
+        raise InvalidArguments(f"branch {branch!r}: not a valid name (git check-ref-format)")
+    if any(one.branch == branch for one in await _worktrees(git, checkout)):
+        raise AlreadyExists(f"branch {branch}: is checked out in a work tree; git_worktree action='list' shows where")
+    if kind_at(roots, path) is not None:
+        raise AlreadyExists(f"{path}: something is there; name a new directory")
+
+
+def _link(roots: Roots, checkout: Checkout, path: str, branch: str) -> None:
+    """Create the directory and the files by which git finds it, and it the repository."""
+    if not create_directory(roots, path):
+        raise AlreadyExists(f"{path}: something is there; name a new directory")
+    with open_directory(roots, path) as directory:
+        if directory_access.entry_kind(checkout.git_handle, "worktrees") is None:
+            directory_access.create_directory(checkout.git_handle, "worktrees", {})
+        with directory_access.open_subdirectory(checkout.git_handle, "worktrees") as worktrees:
+            name = _free_name(worktrees, directory.path)
+            files = {"HEAD": f"ref: {HEADS}{branch}\n", "commondir": "../..\n", "gitdir": f"{directory.path}/.git\n"}
+            data = {file: text.encode("utf-8", "surrogateescape") for file, text in files.items()}
+            directory_access.create_directory(worktrees, name, data)
+        pointer = f"gitdir: {checkout.git_path}/worktrees/{name}\n".encode("utf-8", "surrogateescape")
+        directory_access.create_file(directory.fd, ".git", pointer)
+
+
+def _free_name(worktrees: int, path: str) -> str:
+    base = _NAME.sub("-", path.rpartition("/")[2]).strip("-") or "worktree"
+    taken = directory_access.entry_kinds(worktrees)
+    return next(name for number in range(len(taken) + 1) if (name := f"{base}{number or ''}") not in taken)
+
+
+async def remove_worktree(
+    roots: Roots, git: Git, checkout: Checkout, open_at: OpenCheckout, *, path: str
+) -> TextResult:
+    """Delete a linked work tree without uncommitted changes; its branch stays.
+
+    Raises:
+        NotFound: no linked work tree is there. GitRefused: it has changes, or untracked files.
+    """
+    _require_main(checkout)
+    with open_directory(roots, path) as directory:
+        place = directory.path
+    found = next((one for one in (await _worktrees(git, checkout))[1:] if one.path == place), None)
+    if found is None:
+        raise NotFound(f"{path}: is no linked work tree of this repository; git_worktree action='list' shows them")
+    if "locked" in found.note:
+        raise GitRefused(f"{path}: is locked; unlock it with git itself")
+    async with open_at(path) as linked:
+        changed = [as_text(one.path) for one in read_status(await git.output(linked, *_STATUS)).entries]
+        if changed or linked.in_progress:
+            what = listed(changed) if changed else f"a {linked.in_progress} in progress"
+            raise GitRefused(f"{path}: has uncommitted changes: {what}; git_commit or git_stash them there first")
+    await to_thread.run_sync(partial(delete_directory, roots, path))
+    await git.output(checkout, "worktree", "remove", "--force", place)
+    undo = f"Undo: git_worktree action='add' path={path!r} branch={found.branch!r}"
+    if not found.branch:
+        undo = f"Undo: git_worktree action='add' path={path!r} branch='a new one' start={found.commit!r}"
+    return answer(checkout, [single_line(f"removed {path}"), single_line(undo)], details={"commit": found.commit})
+
+
+async def prune_worktrees(git: Git, checkout: Checkout) -> TextResult:
+    """Forget work trees whose directories are gone."""
+    _require_main(checkout)
+    completed = await git.run(checkout, "worktree", "prune", "--verbose", "--expire=now")
+    output = require_success(completed, "worktree prune")
+    said = (output.stdout.text() + output.stderr.text()).splitlines()
+    lines = [single_line(line) for line in said if line.strip()]
+    undo = ["Undo: git_worktree action='add' with the path and branch"] if lines else []
+    return answer(checkout, [*lines, *undo] or ["nothing to forget"], details={"forgotten": len(lines)})
+
+
+def _require_main(checkout: Checkout) -> None:
+    if checkout.common_path != checkout.git_path:
+        raise GitRefused("this is a linked work tree; name the main one as repository")
+
+
+async def _worktrees(git: Git, checkout: Checkout) -> list[_Linked]:
+    found: list[_Linked] = []
+    for block in (await git.output(checkout, "worktree", "list", "--porcelain", "-z")).split(b"\0\0"):
+        fields = {line.partition(b" ")[0]: line.partition(b" ")[2] for line in block.split(b"\0") if line}
+        if b"worktree" not in fields:
+            continue
+        note = " ".join(word for word in ("locked", "prunable", "bare") if word.encode() in fields)
+        path = fields[b"worktree"].decode("utf-8", "surrogateescape")
+        branch = as_text(fields.get(b"branch", b"")).removeprefix(HEADS)
+        found.append(_Linked(path, as_text(fields.get(b"HEAD", b"")), branch, note))
+    return found
+
+
+def _shown(roots: Roots, path: str) -> str:
+    place = roots.split(path)
+    return "[outside the roots]" if place is None else path
