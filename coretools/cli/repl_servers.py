@@ -42,6 +42,9 @@ ACTIONS = ("start", "stop", "restart", "refresh")
 
 USAGE = "write /mcp, or /mcp start|stop|restart|refresh SERVER"
 
+PAUSE_SECONDS = 0.2
+"""Before the tools of a server are listed again: it may say that they changed as often as it likes."""
+
 MAX_LISTED = 60
 """Tools that `/mcp` lists below the servers."""
 
@@ -61,6 +64,7 @@ class ReplServers:
         self._connections: Connections | None = None
         self._opening = anyio.Lock()
         self._over = anyio.Event()
+        self._noticed: set[str] = set()
 
     async def open(self) -> Connections:
         """Connect to the servers, at the first call; they are not settled yet."""
@@ -140,7 +144,14 @@ class ReplServers:
                 await self._over.wait()
 
     def _notice(self, name: str) -> None:
-        self._tasks.start_soon(self._follow, name)
+        if name not in self._noticed:
+            self._noticed.add(name)
+            self._tasks.start_soon(self._follow_soon, name)
+
+    async def _follow_soon(self, name: str) -> None:
+        await anyio.sleep(PAUSE_SECONDS)
+        self._noticed.discard(name)
+        await self._follow(name)
 
     async def _announce(self, name: str) -> None:
         await self._follow(name)

@@ -39,6 +39,9 @@ SETTLE_SECONDS = 5.0
 POLL_SECONDS = 2.0
 """Between two looks at the file of decisions."""
 
+PAUSE_SECONDS = 0.2
+"""Before the tools of a server are listed again: it may say that they changed as often as it likes."""
+
 RESTART_SECONDS = 5.0
 """Between two attempts to start a server that has failed for good, when its tools are called."""
 
@@ -105,6 +108,7 @@ class Upstreams:
         while True:
             with anyio.move_on_after(POLL_SECONDS):
                 await self._changed.wait()
+            await anyio.sleep(PAUSE_SECONDS)
             self._changed = anyio.Event()
             waiting, self._waiting = self._waiting, set()
             before, decided = decided, self._decided()

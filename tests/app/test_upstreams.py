@@ -10,6 +10,7 @@ from contextlib import chdir, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 
 from coretools.app.assembly import open_assembly
@@ -22,12 +23,13 @@ from coretools.errors import CoreError
 from coretools.hosting.serve import ServeOptions, build, http_app
 from coretools.operations.registry import Registry
 from tests.checkout import TREE
-from tests.client.peers import EventLog
+from tests.client.peers import EventLog, hub, wait_gone
 from tests.client.remote import served
 from tests.protocol.peer import Peer, processes_with
 from tests.starting import warm
 from tests.variables import NO_LOGIN_SHELL
 from tests.variables import variables as changed
+from tests.web.http_server_peer import http_server
 
 CLI = [sys.executable, "-P", "-m", "coretools.cli.main"]
 SECRET = "ghp_" + "a1B2c3D4" * 4 + "e5F6"
@@ -208,6 +210,31 @@ def test_a_server_that_dies_is_started_again(tmp_path: Path) -> None:
         assert peer.end() == 0
     events.close()
     assert not Path(f"/proc/{pid}").exists()
+
+
+def test_the_http_server_offers_them_to_every_role(tmp_path: Path) -> None:
+    """upstream-1, upstream-5: with the access log; the other server ends with ours."""
+    events = EventLog(tmp_path)
+    configured(tmp_path, {"up": entry(events.path)})
+    approve(tmp_path, "up", "echo")
+    events.wait_for("started")
+    (tmp_path / "root").mkdir()
+    words = ("--root", tmp_path / "root", "--upstream", "up")
+    with http_server(tmp_path, *words, environment={**variables(tmp_path), "PYTHONPATH": str(TREE)}) as at:
+        pid = int(events.wait_for("started"))
+
+        async def use() -> str:
+            async with hub(tmp_path, {"web": {"type": "http", "url": at.url}}) as connections:
+                await connections["web"].wait_settled()
+                assert "echo" in [tool.name for tool in await connections["web"].tools()]
+                result = await connections["web"].call("echo", {"text": "x"})
+                return result.content[0].text  # type: ignore[union-attr]
+
+        assert json.loads(anyio.run(use)) == {"text": "x"}
+        logged = [line for line in at.lines if line["logger"] == "coretools.calls"]
+    assert [line["tool"] for line in logged] == ["echo"]
+    assert wait_gone(pid)
+    events.close()
 
 
 def test_a_loop_of_local_servers_ends(tmp_path: Path) -> None:
