@@ -7,6 +7,7 @@ Nothing that a server names is asked unless a person logs in, or the entry has c
 
 import logging
 import math
+import re
 import shlex
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
@@ -39,7 +40,7 @@ from coretools.errors import BadSetting, CoreError
 # Its tracebacks hold answers of authorization servers. What is wrong becomes an error of ours.
 logging.getLogger("mcp.client.auth").setLevel(logging.CRITICAL + 1)
 
-_FLOW_ERRORS = (OAuthFlowError, OAuthRegistrationError, OAuthTokenError, ValueError)
+_FLOW_ERRORS = (OAuthFlowError, OAuthRegistrationError, OAuthTokenError, ValueError, OverflowError, httpx2.InvalidURL)
 
 
 class ServerAuthorization(RemoteCredentials):
@@ -281,6 +282,8 @@ class ServerAuthorization(RemoteCredentials):
 
     async def keep_tokens(self, provider: Provider, tokens: OAuthToken) -> None:
         """Store new tokens, with what a renewal needs."""
+        if not re.fullmatch(r"[\x21-\x7e]+", tokens.access_token):
+            raise AuthenticationRequired("the authorization server sent a token that no header can carry")
         context = provider.context
         lifetime = tokens.expires_in
         registration = None if self._client.client_id and not context.client_metadata_url else context.client_info

@@ -46,7 +46,7 @@ class AddressRules:
             AuthenticationRequired: says why.
         """
         url = httpx2.URL(address)
-        if url.scheme not in ("http", "https") or not url.host or url.userinfo:
+        if url.scheme not in ("http", "https") or not url.host or url.userinfo or (url.port or 0) >= 2**16:
             raise AuthenticationRequired(f"leads to {_shown(address)}, which is no http address without a user")
         if url.scheme == "http" and not is_loopback(url.host):
             raise AuthenticationRequired(f"leads to {origin_of(address)}, which is not encrypted")

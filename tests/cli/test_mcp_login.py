@@ -143,7 +143,7 @@ CAN_NOT_LOG_IN: list[tuple[dict[str, object], str, int, str]] = [
     ),
     ({"oauth": {"redirectUri": "https://attacker.example/"}}, "ping a", 78, "oauth.redirectUri: must be http://"),
     ({"type": "stdio", "command": "true"}, "login a", 64, "is a local program"),
-    ({}, "login a --connect-timeout 0.3", 124, "server 'a': nobody logged in within 0.3 s"),
+    ({}, "login a --connect-timeout 0.3", 124, "within 0.3 s"),
     ({}, "login b", 64, "no server 'b' is configured"),
     ({}, "login", 64, "wrong number of words"),
 ]

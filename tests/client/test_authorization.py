@@ -310,8 +310,12 @@ def reply(path: str, response: Callable[[], Response]) -> Change:
     return change
 
 
+def token(**content: Any) -> Change:
+    return reply("/token", lambda: JSONResponse({"token_type": "Bearer", **content}))
+
+
 METADATA = "/.well-known/oauth-authorization-server"
-ATTACKS: dict[str, tuple[Change, type[Exception], str]] = {
+ATTACKS: dict[str, tuple[Change, type[Exception] | tuple[type[Exception], ...], str]] = {
     "another issuer": (metadata(issuer="http://127.0.0.1:1"), AuthenticationRequired, "issuer mismatch"),
     "issuer in the answer": (redirected(iss="http://127.0.0.1:1"), AuthenticationRequired, "iss mismatch"),
     "no issuer in the answer": (
@@ -387,6 +391,25 @@ ATTACKS: dict[str, tuple[Change, type[Exception], str]] = {
         AuthenticationRequired,
         "the authorization server sent a wrong answer",
     ),
+    "token with a line break": (token(access_token="a\r\nX: y"), AuthenticationRequired, "no header can carry"),
+    "token that is no ASCII": (token(access_token="\u0130"), AuthenticationRequired, "no header can carry"),
+    "token for ever": (token(access_token="a", expires_in=10**400), AuthenticationRequired, "the login failed: "),
+    "token of another type": (
+        token(access_token="a", token_type="mac"),
+        AuthenticationRequired,
+        "wrong answer: token_type",
+    ),
+    "address that is none": (challenge('Bearer resource_metadata="http://[::1"'), AuthenticationRequired, "failed: "),
+    "port that is none": (
+        challenge('Bearer resource_metadata="http://[::1]:99999/"'),
+        AuthenticationRequired,
+        "no http address",
+    ),
+    "host that is none": (
+        challenge(f'Bearer resource_metadata="https://{"a" * 70}.{"b" * 300}/"'),
+        (AuthenticationRequired, Unreachable),
+        "",
+    ),
     "overloaded": (reply("/token", lambda: Response(status_code=503)), Unreachable, "answers HTTP 503"),
     "gone": (
         resource_metadata(authorization_servers=["http://127.0.0.1:1/"]),
@@ -405,7 +428,7 @@ async def test_a_login_that_goes_wrong_ends_with_its_reason_and_no_tokens(tmp_pa
         async with protected() as (resource, authorization):
             change(resource, authorization)
             error = await login_error(home, resource.url)
-            assert type(error) is kind, (name, error)
+            assert isinstance(error, kind), (name, error)
             assert message in str(error), name
             assert stored(home) == []
             assert {header for _, header in resource.seen} == {""}
