@@ -46,7 +46,7 @@ class AddressRules:
             AuthenticationRequired: says why.
         """
         url = httpx2.URL(address)
-        if url.scheme not in ("http", "https") or not url.host or url.userinfo or (url.port or 0) >= 2**16:
+        if not _is_plain_http(url):
             raise AuthenticationRequired(f"leads to {_shown(address)}, which is no http address without a user")
         if url.scheme == "http" and not is_loopback(url.host):
             raise AuthenticationRequired(f"leads to {origin_of(address)}, which is not encrypted")
@@ -58,6 +58,11 @@ class AddressRules:
                 f"leads to {origin_of(address)}, an address in this network, and is not in it itself;"
                 " set `oauth.issuer` in its entry if that is right"
             )
+
+
+def _is_plain_http(url: httpx2.URL) -> bool:
+    has_host = bool(url.host) and not url.userinfo
+    return has_host and url.scheme in ("http", "https") and (url.port or 0) < 2**16
 
 
 async def _reach_of(url: httpx2.URL) -> int:
