@@ -168,6 +168,7 @@ async def test_hunks_are_numbered_and_paged(tmp_path: Path) -> None:
             assert page.next_skip > skip
             assert f"skip={page.next_skip}" in page.text()
             skip = page.next_skip
+        assert (await tools.git_diff("work", skip=1_000)).text() == "no hunks after skip=1000"
     assert [one[:3] for one in expected] == seen
     for _, number, identity, lines in expected:
         assert f"[hunk {number} {identity}]" in text
@@ -367,6 +368,15 @@ async def test_a_lock_of_the_index_is_explained(tmp_path: Path) -> None:
             assert "wait until it has ended" in held.lock
             holder.kill()
         os.utime(lock, (1, 1))
+        hostile = World(tmp_path / "hostile").filled()
+        hostile.repository.rename(hostile.root / "a; touch planted")
+        os.close(os.open(hostile.root / "a; touch planted" / ".git" / "index.lock", os.O_CREAT))
+        os.utime(hostile.root / "a; touch planted" / ".git" / "index.lock", (1, 1))
+        async with hostile.tools() as others:
+            assert (
+                "run_command rm 'a; touch planted/.git/index.lock'"
+                in (await others.git_status("a; touch planted")).lock
+            )
         left = await tools.git_status("work")
         assert "no process of this machine that can be seen holds it" in left.lock
         assert "run_command rm work/.git/index.lock" in left.text()

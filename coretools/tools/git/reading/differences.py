@@ -181,14 +181,16 @@ async def shown(
         is_single=len({file.name for file in files}) == 1 and not cut,
     )
     found = patch_text(_visible(roots, checkout, files, denied), texts)
-    lines = [*found.lines, *_way_to_the_rest(found, cut)]
+    lines = [*found.lines, *_way_to_the_rest(found, options.skip, cut)]
     if denied:
         lines.append(hidden_line(checkout, "not shown", denied))
     names = {file.name for file in files}
     return Difference(lines or ["no differences"], found.files, found.next_skip, len(names))
 
 
-def _way_to_the_rest(found: PatchText, cut: int) -> Iterator[str]:
+def _way_to_the_rest(found: PatchText, skip: int, cut: int) -> Iterator[str]:
+    if skip and not found.lines:
+        yield f"no hunks after skip={skip}"
     if found.next_skip:
         yield f"[more hunks; go on with skip={found.next_skip}, name paths, or use stat to list the files]"
     elif found.cut_lines:

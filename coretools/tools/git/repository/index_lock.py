@@ -12,7 +12,9 @@ from anyio import to_thread
 
 from coretools.process.file_users import FileUser, file_users
 from coretools.roots import directory_access
+from coretools.shell_words import join
 from coretools.tools.git.repository.checkout import Checkout, prefix
+from coretools.tools.git.repository.porcelain import quoted, single_line
 
 NAME = "index.lock"
 
@@ -29,16 +31,20 @@ class IndexLock:
     users: tuple[FileUser, ...]
 
     def __str__(self) -> str:
+        shown = quoted(self.path.encode("utf-8", "surrogateescape"))
         age = f"{max(0, round(self.age_seconds))} s old"
         if self.users:
             user = next((user for user in self.users if user.has_it_open), self.users[0])
             doing = "holds it" if user.has_it_open else "runs in this repository"
-            return f"{self.path}: {age}, process {user.pid} ({user.name}) {doing}; wait until it has ended"
+            # A process chooses its name, and a repository that of its directory.
+            return f"{shown}: {age}, process {user.pid} ({single_line(user.name)}) {doing}; wait until it has ended"
         nobody = "no process of this machine that can be seen holds it"
         if self.age_seconds < OLD_SECONDS:
-            return f"{self.path}: {age}, {nobody}; try again"
-        remove = f"if no other machine uses this repository, run_command rm {self.path} removes it"
-        return f"{self.path}: {age}, {nobody}; a git that was stopped left it; {remove}"
+            return f"{shown}: {age}, {nobody}; try again"
+        remove = (
+            f"if no other machine uses this repository, run_command {single_line(join(['rm', self.path]))} removes it"
+        )
+        return f"{shown}: {age}, {nobody}; a git that was stopped left it; {remove}"
 
 
 async def index_lock(checkout: Checkout) -> IndexLock | None:
