@@ -13,7 +13,7 @@ from coretools.config.settings import Limits
 from coretools.errors import DeniedRemote, GitRefused, InvalidArguments
 from coretools.operations.call import Call, SilentCall
 from coretools.operations.declare import Aliases, Effect, asks, tool
-from coretools.tools.git.changes.branches import set_upstream
+from coretools.tools.git.changes.branches import require_own_configuration, set_upstream
 from coretools.tools.git.reading.history import head
 from coretools.tools.git.remotes import manage
 from coretools.tools.git.remotes.access import CONFIRM, RemoteAccess
@@ -152,6 +152,8 @@ class GitRemoteTools:
         async with self._used(repository, remote, "push", call, access=Access.GIT_DIRECTORY) as used:
             _require_force(used.rule, options)
             prepared = await plan(self._git, used.checkout, used.settings, used.remote, options)
+            if set_upstream:
+                require_own_configuration(used.checkout)
             if set_upstream and not prepared.tracking:
                 raise InvalidArguments("set_upstream: takes a branch, and a remote with a name")
             await self._access.ask(used.rule, "push", call, prepared.description(used.url.text, force=force != "no"))

@@ -251,3 +251,35 @@ def test_names_of_a_hostile_remote_are_ignored() -> None:
     assert list(read_advertised("\n".join(lines).encode()).objects) == ["refs/heads/good"]
     many = "".join(f"{commit}\trefs/heads/b{number}\n" for number in range(MAX_REFERENCES + 1))
     assert len(read_advertised(many.encode()).objects) == MAX_REFERENCES
+
+
+async def test_unusual_repositories_have_clear_answers(remote: RemoteWorld) -> None:
+    """git-remotes-12, git-remotes-14, git-remotes-15: unborn, detached, linked, SHA-256, and names that are taken."""
+    world, root = remote.world, remote.world.root
+    world.git("init", "-q", "-b", "main", str(root / "unborn"), cwd=root)
+    world.git("worktree", "add", "-q", str(root / "linked"), "-b", "linked")
+    for name in ("unborn", "work"):
+        world.git("remote", "add", "origin", str(remote.bare), cwd=root / name)
+    newer = remote.bare.parent / "newer.git"
+    world.git("clone", "-q", "--bare", str(remote.bare), str(newer), cwd=root)
+    world.git("init", "-q", "--bare", "--object-format=sha256", str(remote.bare.parent / "long.git"), cwd=root)
+    async with remote.tools() as (tools, _):
+        for call, sentence in (
+            (tools.git_push("unborn"), "it has no commits yet"),
+            (tools.git_pull("unborn", branch="main"), "has no commits yet"),
+            (tools.git_push("linked", set_upstream=True), "a linked work tree shares its configuration"),
+            (tools.git_clone(str(newer), "work"), "already exists"),
+            (tools.git_clone(str(newer), "work/.git/x"), "git directory"),
+            (tools.git_clone(str(newer), "missing/x"), "the directory missing does not exist"),
+            (tools.git_clone(str(newer), "../x"), "outside the roots"),
+            (tools.git_clone(str(newer), "x", branch="--upload-pack=x"), "the remote has none of this name"),
+            (tools.git_fetch("work", "--upload-pack=x"), "there is none"),
+            (tools.git_remote("add", "-x", "work", url="https://example.org/x"), "not a name"),
+        ):
+            assert sentence in str(await error_of(call)), sentence
+        assert "linked" not in world.git("branch", cwd=remote.bare)
+        assert [one["kind"] for one in (await tools.git_push("linked")).updates] == ["new"]
+        world.git("checkout", "-q", "--detach", cwd=root / "linked")
+        assert "HEAD is detached" in str(await error_of(tools.git_push("linked")))
+        assert "no commits yet" in (await tools.git_clone(str(remote.bare.parent / "long.git"), "long")).text()
+    assert sorted(path.name for path in root.iterdir()) == ["linked", "long", "unborn", "work"]

@@ -15,14 +15,12 @@ from coretools.tools.git.repository.policy import FIXED_SETTINGS
 REMOTE = "<remote>"
 """Stands for the URL of the remote in the words of `run_connected`."""
 
+_REFERENCES = "core.alternateRefsCommand"
+"""git runs any value of this key where objects wait apart; without one it lists the references itself."""
+
 _SERVICE_OPTIONS = (
     "--no-pager",
-    *(
-        word
-        for key, value in FIXED_SETTINGS.items()
-        if key != "core.alternateRefsCommand"  # a service runs any value; without one it lists the references itself
-        for word in ("-c", f"{key}={value}")
-    ),
+    *(word for key, value in FIXED_SETTINGS.items() if key != _REFERENCES for word in ("-c", f"{key}={value}")),
 )
 
 _OWN_PROGRAMS = (
@@ -64,9 +62,18 @@ async def run_connected(git: Git, checkout: Checkout, connection: int, *words: s
     url = f"fd::{connection}/{token_hex(8)}"
     own = [word for kind in ("insteadOf", "pushInsteadOf") for word in ("-c", f"url.{url}.{kind}={url}")]
     named = (url if word == REMOTE else word for word in words)
-    argv = ("git", *git.arguments, *checkout.policy.overrides, *run.options, *own, *named)
+    argv = ("git", *_arguments(git, checkout), *checkout.policy.overrides, *run.options, *own, *named)
     completed = await git.confined.run(argv, cwd=checkout.directory, options=options)
     return git.finished(completed, checkout, words[0], seconds=seconds)
+
+
+def _arguments(git: Git, checkout: Checkout) -> Sequence[str]:
+    """Return the options of every call, without the one that is in the way here, unless the repository sets its key."""
+    if _REFERENCES.lower() in checkout.policy.not_used:
+        return git.arguments
+    neutral = f"{_REFERENCES}={FIXED_SETTINGS[_REFERENCES]}"
+    at = git.arguments.index(neutral)
+    return (*git.arguments[: at - 1], *git.arguments[at + 1 :])
 
 
 async def initialize(git: Git, checkout: Checkout, *words: str) -> None:

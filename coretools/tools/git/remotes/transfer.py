@@ -155,6 +155,7 @@ async def update_references(git: Git, checkout: Checkout, updates: Sequence[RefU
     if not completed.ok:
         why = failure_message(completed)
         hint = "; prune=true removes tracking branches that are gone" if "exists" in why else ""
+        hint = "; another call was faster, so call it again" if "but expected" in why else hint
         raise GitRefused(f"references were not moved: {why}{hint}", exit_code=completed.exit_code)
 
 
