@@ -1,11 +1,14 @@
 """Hooks, filters and merge drivers that the operator grants to one root (docs/specs/git-user.md), by effect: a program
 of the repository leaves a mark in the work tree. Through the workstation server, in both tiers."""
 
+import atexit
 import hashlib
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +44,40 @@ merge_drivers = ["ours"]
 """
 
 
+SETTINGS = """
+[filter "upper"]
+	clean = "tee -a mark-clean | tr a-z A-Z"
+	smudge = "tee -a mark-smudge | tr A-Z a-z"
+[filter "strict"]
+	clean = cat
+	smudge = "[ ! -e refuse ] && cat"
+	required = true
+[merge "ours"]
+	driver = "echo ran >> mark-driver"
+[merge "theirs"]
+	driver = "touch mark-theirs; cp %B %A"
+"""
+
+
+@cache
+def _template() -> Path:
+    """The repository that all of them are copies of."""
+    top = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, top, ignore_errors=True)
+    root = top / "root"
+    script = """git init -q -b main root && cd root && printf 'mark*\\nnames\\nrefuse\\nnested\\nlinked\\n' > .gitignore
+    printf '*.up filter=upper\\n*.st filter=strict\\n*.m merge=ours\\n*.t merge=theirs\\n' > .gitattributes
+    echo base > a.m && echo base > f && git add . && git commit -q -m first
+    git switch -q -c side && echo side > a.m && git commit -q -am side
+    git switch -q main && echo main > a.m && git commit -q -am main && rm -f .git/hooks/*.sample"""
+    variables = {"PATH": os.environ["PATH"], "HOME": str(top), "GIT_CONFIG_NOSYSTEM": "1"}
+    (top / ".gitconfig").write_text(IDENTITY)
+    subprocess.run(["sh", "-ec", script], cwd=top, env=variables, check=True)
+    with (root / ".git" / "config").open("a") as file:
+        file.write(SETTINGS)
+    return root
+
+
 class Granted:
     """Two roots with the same repository; programs are granted to the first."""
 
@@ -63,32 +100,7 @@ class Granted:
 
     def make(self, root: Path) -> None:
         """A repository with hooks, a filter, a merge driver and two branches that conflict."""
-        root.mkdir()
-        self.git(root, "init", "-q", "-b", "main")
-        for name, value in (
-            ("filter.upper.clean", "tee -a mark-clean | tr a-z A-Z"),
-            ("filter.upper.smudge", "tee -a mark-smudge | tr A-Z a-z"),
-            ("filter.strict.clean", "cat"),
-            ("filter.strict.smudge", "[ ! -e refuse ] && cat"),
-            ("filter.strict.required", "true"),
-            ("merge.ours.driver", "echo ran >> mark-driver"),
-            ("merge.theirs.driver", "touch mark-theirs; cp %B %A"),
-        ):
-            self.git(root, "config", name, value)
-        (root / ".gitattributes").write_text(
-            "*.up filter=upper\n*.st filter=strict\n*.m merge=ours\n*.t merge=theirs\n"
-        )
-        (root / ".gitignore").write_text("mark*\nnames\nrefuse\nnested\nlinked\n")
-        for name in ("a.m", "f"):
-            (root / name).write_text("base\n")
-        self.git(root, "add", ".")
-        self.git(root, "commit", "-q", "-m", "first")
-        self.git(root, "switch", "-q", "-c", "side")
-        (root / "a.m").write_text("side\n")
-        self.git(root, "commit", "-q", "-am", "side")
-        self.git(root, "switch", "-q", "main")
-        (root / "a.m").write_text("main\n")
-        self.git(root, "commit", "-q", "-am", "main")
+        shutil.copytree(_template(), root, symlinks=True)
         for name, text in (
             ("pre-commit", PRE_COMMIT.format(secret=self.secret, outside=self.outside)),
             ("commit-msg", COMMIT_MSG),

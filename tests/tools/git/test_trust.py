@@ -151,9 +151,11 @@ async def test_a_grant_is_written_as_the_operator_would_write_it(tmp_path: Path)
 
 @pytest.mark.parametrize("kind", ["pointer", "broken", "fifo", "long", "many"])
 async def test_a_repository_that_git_refuses_is_reported_too(tmp_path: Path, kind: str) -> None:
-    """git-user-16: bounded, whatever is there."""
+    """git-user-16: bounded, whatever is there; a thousand aliases hide no hook."""
     world = World(tmp_path).filled()
     config = world.git_dir / "config"
+    (world.git_dir / "hooks").mkdir(exist_ok=True)
+    (world.git_dir / "hooks" / "pre-commit").write_text("#!/bin/sh\n")
     if kind == "pointer":
         world.git_dir.rename(world.outside / "git")
         world.git_dir.write_text(f"gitdir: {world.outside}/git\n")
@@ -172,6 +174,7 @@ async def test_a_repository_that_git_refuses_is_reported_too(tmp_path: Path, kin
     assert len(report.text().encode()) <= 20_000
     assert len(report.model_dump_json().encode()) <= 40_000
     assert (kind == "many") == (report.omitted > 0)
+    assert "hook" in {one["kind"] for one in report.findings} or kind == "pointer"
     assert bool(report.refused) == (kind != "many")
 
 

@@ -1,21 +1,23 @@
 """Report what a repository would run or reach under plain git, and what is granted. git is not started for this."""
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from pydantic import PrivateAttr
 
 from coretools.errors import CoreError, DeniedPath, NotFound
 from coretools.operations.content import Result
 from coretools.roots import directory_access
-from coretools.roots.git_config import parse
+from coretools.roots.git_config import Setting, parse
 from coretools.roots.read import open_directory
 from coretools.roots.resolve import resolve
 from coretools.roots.root import Directory
 from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import fitting, fitting_values
-from coretools.tools.git.reading.trust_settings import Finding, attribute_findings, cut, finding_of
+from coretools.tools.git.reading.trust_settings import Finding, attribute_findings, cut, finding_of, kind_of
 from coretools.tools.git.repository.git_directory import read_pointer
 from coretools.tools.git.repository.grants import (
     HOOK_BYTES,
@@ -32,8 +34,10 @@ MAX_FILES = 64
 """Most configuration files that are read, includes counted."""
 MAX_DIRECTORIES = 2_000
 """Most directories in which attributes are looked for."""
-MAX_FINDINGS = 1_000
-"""Most findings that are collected; the answer lists those that fit."""
+MAX_OF_A_KIND = 20
+"""Most findings of a kind; the rest is counted, so that a thousand aliases hide no hook."""
+FIRST_OF_A_KIND = 5
+"""Findings of each kind that precede further ones of any kind."""
 
 _HOOKS = {
     "pre-commit": "commit",
@@ -53,6 +57,14 @@ _HOOKS = {
 }
 
 
+class Findings(NamedTuple):
+    """What was found."""
+
+    findings: list[Finding]
+    total: int
+    """With those that are only counted."""
+
+
 class TrustReport(Result):
     """What a repository would run or reach."""
 
@@ -64,16 +76,16 @@ class TrustReport(Result):
 
     @classmethod
     def of(
-        cls, findings: list[Finding], *, repository: Directory, refused: str, grants: "GrantView", budget: int
+        cls, found: Findings, *, repository: Directory, refused: str, grants: "GrantView", budget: int
     ) -> "TrustReport":
         """Build the report from what fits into `budget` bytes, as text and as structured content."""
-        fields = [_fields(one, grants) for one in findings]
+        fields = [_fields(one, grants) for one in found.findings]
         lines = [_line(one) for one in fields]
         kept = min(len(list(fitting(lines, budget))), len(fitting_values(fields, budget)))
         result = cls(
-            repository=repository.display_path, refused=refused, findings=fields[:kept], omitted=len(findings) - kept
+            repository=repository.display_path, refused=refused, findings=fields[:kept], omitted=found.total - kept
         )
-        head = f"{repository.display_path}: {len(findings)} things that plain git would run or reach"
+        head = f"{repository.display_path}: {found.total} things that plain git would run or reach"
         refusal = [f"git is refused here: {refused}"] if refused else []
         more = [f"[{result.omitted} more]"] if result.omitted else []
         result._text = "\n".join((head, *refusal, *lines[:kept], *more))
@@ -142,7 +154,7 @@ def _line(fields: dict[str, str]) -> str:
 
 def examine_trust(
     roots: Roots, repository: str, grants: Mapping[str, RepositoryGrants]
-) -> tuple[list[Finding], GrantView, Directory]:
+) -> tuple[Findings, GrantView, Directory]:
     """Return the findings in the repository that contains a directory.
 
     Raises:
@@ -154,7 +166,7 @@ def examine_trust(
         is_own = reader.read() and directory.path == directory.place.root.path
         root = directory.path if is_own else ""
         view = GrantView(root, directory.path, grants.get(root, NO_GRANTS))
-        return reader.findings[:MAX_FINDINGS], view, directory
+        return Findings(reader.ordered(), reader.counts.total()), view, directory
 
 
 @dataclass(slots=True)
@@ -165,6 +177,8 @@ class _Reader:
     directory: Directory
     stack: ExitStack
     findings: list[Finding] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    """How many there are of each kind."""
     files: int = 0
     hooks_path: str = ""
 
@@ -211,10 +225,28 @@ class _Reader:
         self._add("location", name, cut(target), f"{shown}:1", "every command")
         return opened.path, self.stack.enter_context(directory_access.open_subdirectory(opened.fd, "."))
 
+    def ordered(self) -> list[Finding]:
+        """Return the findings, the first ones of each kind first."""
+        seen = Counter[str]()
+        ranked = []
+        for one in self.findings:
+            seen[one.kind] += 1
+            ranked.append((seen[one.kind] > FIRST_OF_A_KIND, one))
+        return [one for _, one in sorted(ranked, key=lambda pair: pair[0])]
+
+    def _extend(self, findings: Iterable[Finding]) -> None:
+        self.findings += (one for one in findings if self._is_counted(one.kind))
+
+    def _is_counted(self, kind: str) -> bool:
+        """Count a finding; return whether it is more than a count."""
+        self.counts[kind] += 1
+        return self.counts[kind] <= MAX_OF_A_KIND
+
     def _add(self, kind: str, name: str, value: str, where: str, triggered_by: str, key: str = "") -> None:
-        self.findings.append(
-            Finding(kind=kind, name=name, value=value, where=where, triggered_by=triggered_by, key=key)
-        )
+        if self._is_counted(kind):
+            self.findings.append(
+                Finding(kind=kind, name=name, value=value, where=where, triggered_by=triggered_by, key=key)
+            )
 
     def _links(self, handle: int, shown: str) -> None:
         for name, kind in directory_access.entry_kinds(handle).items():
@@ -234,12 +266,15 @@ class _Reader:
             self._add("configuration", shown, cut(str(error)), shown, "every command")
             return
         for one in settings:
-            if one.key == "core.hookspath":
-                self.hooks_path = hooks_directory([one])
-            if finding := finding_of(one, data, shown):
-                self.findings.append(finding)
-                if finding.kind == "include" and depth:
-                    self._include(one.value or "", place, depth - 1)
+            self._setting(one, data, shown)
+            if depth and one.section in ("include", "includeif") and one.variable == "path":
+                self._include(one.value or "", place, depth - 1)
+
+    def _setting(self, one: Setting, data: bytes, shown: str) -> None:
+        if one.key == "core.hookspath":
+            self.hooks_path = hooks_directory([one])
+        if (kind := kind_of(one)) and self._is_counted(kind[0]):
+            self.findings.append(finding_of(one, kind, data, shown))
 
     def _include(self, target: str, place: str, depth: int) -> None:
         """Read an included file beneath the roots; of one outside only the path is known."""
@@ -288,9 +323,9 @@ class _Reader:
         """Look for attributes in the whole work tree, but not in other repositories or hidden directories."""
         with suppress(CoreError):
             data = directory_access.read_file(self.directory.fd, ".git/info/attributes", limit_bytes=FILE_BYTES)
-            self.findings += attribute_findings(data, ".git/info/attributes")
+            self._extend(attribute_findings(data, ".git/info/attributes"))
         waiting, count = [""], 0
-        while waiting and count < MAX_DIRECTORIES and len(self.findings) < MAX_FINDINGS:
+        while waiting and count < MAX_DIRECTORIES:
             count += 1
             relative = waiting.pop(0)
             with suppress(DeniedPath, NotFound, CoreError):
@@ -304,5 +339,5 @@ class _Reader:
                 return
             if kinds.get(".gitattributes") == "file":
                 data = directory_access.read_file(directory, ".gitattributes", limit_bytes=FILE_BYTES)
-                self.findings += attribute_findings(data, f"{cut(above)}.gitattributes")
+                self._extend(attribute_findings(data, f"{cut(above)}.gitattributes"))
             yield from (f"{above}{name}" for name, kind in sorted(kinds.items()) if kind == "directory" and name != GIT)

@@ -12,6 +12,9 @@ from coretools.tools.git.repository.porcelain import single_line
 VALUE_CHARACTERS = 200
 """Longest value shown."""
 
+EXAMINED_CHARACTERS = 1_000
+"""Characters of a value in which credentials are looked for; far more than are shown."""
+
 HIDDEN = "[redacted]"
 
 _NETWORK = "fetch, pull, push"
@@ -94,13 +97,16 @@ class Finding:
     """For grants: the key of the setting, `hookfile.NAME`, or `filter.NAME.` and `merge.NAME.` of attributes."""
 
 
-def finding_of(setting: Setting, data: bytes, display_path: str) -> Finding | None:
-    """Return what a setting would run or reach, without credentials; None for a harmless one."""
+def kind_of(setting: Setting) -> tuple[str, str] | None:
+    """Return the kind of what a setting would run or reach, and the git commands; None for a harmless one."""
     found = next(((kind, commands) for keys, kind, commands in _COMPILED if keys.fullmatch(setting.key)), None)
     if found is None and setting.variable in NEUTRAL_VALUES:
         found = ("program", "not known")
-    if found is None or _is_idle(setting):
-        return None
+    return None if found is None or _is_idle(setting) else found
+
+
+def finding_of(setting: Setting, found: tuple[str, str], data: bytes, display_path: str) -> Finding:
+    """Return the finding for a setting of this kind, without credentials."""
     line = data.count(b"\n", 0, setting.span[0]) + 1
     name, value = shown(setting)
     return Finding(
@@ -133,6 +139,8 @@ def attribute_findings(data: bytes, display_path: str) -> Iterator[Finding]:
 
 def shown(setting: Setting) -> tuple[str, str]:
     """Return key and value as they may be shown."""
+    short = None if setting.value is None else setting.value[:EXAMINED_CHARACTERS]
+    setting = Setting(setting.key[:EXAMINED_CHARACTERS], short)
     name = setting.key
     if has_credential(name.encode("utf-8", "replace")):
         name = f"{setting.section}.{HIDDEN}.{setting.variable}"
