@@ -2,6 +2,7 @@
 
 import webbrowser
 from functools import partial
+from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
@@ -14,6 +15,9 @@ from coretools.client.failures import origin_of
 from coretools.client.launch import RemoteLaunch, launch_of
 from coretools.client.oauth_settings import OAuthClient
 from coretools.errors import BadSetting, CoreError, DeadlinePassed, InvalidArguments
+
+if TYPE_CHECKING:
+    from coretools.client.authorization import ServerAuthorization
 
 LOGIN_SECONDS = 300.0
 """For a person to log in; --connect-timeout may say otherwise."""
@@ -42,8 +46,13 @@ async def login(line: Line) -> int:
         if connection.error is not None:
             is_waiting = any(one.waits_for_person and not one.has_logged_in for one in made)
             raise _explained(connection.error, entry, seconds) if is_waiting else connection.error
-    wanted = "logged in to" if made[0].has_logged_in else "no login is needed for"
-    return print_text(in_line(f"{wanted} {entry.name}"))
+    return print_text(in_line(f"{_done(made[0])} {entry.name}"))
+
+
+def _done(authorization: "ServerAuthorization") -> str:
+    if authorization.failure is not None:
+        raise authorization.failure  # the server has accepted the token, but it could not be kept
+    return "logged in to" if authorization.has_logged_in else "no login is needed for"
 
 
 def _check_remote(entry: ServerEntry) -> None:

@@ -35,9 +35,9 @@ class Peers:
         assert found, text
         return self.portal.call(browse, found[0]).text
 
-    def log_in(self, home: Path) -> tuple[int, str, str]:
+    def log_in(self, home: Path, *prefix: str) -> tuple[int, str, str]:
         """Log in from a pipe; return the exit code and both outputs."""
-        command = [sys.executable, *STARTS, "mcp", "login", "a"]
+        command = [*prefix, sys.executable, *STARTS, "mcp", "login", "a"]
         child = subprocess.Popen(
             command,
             cwd=home,
@@ -121,6 +121,14 @@ def test_a_browser_is_opened_only_after_a_yes(home: Path, peers: Peers) -> None:
         person.wait_for("logged in to a")
         assert person.end() == 0
     assert opened.read_text() == "x"
+
+
+def test_tokens_that_can_not_be_kept_are_an_error_of_the_login(home: Path, peers: Peers) -> None:
+    """client-authorization-3: as on a full disk, no file may get any content here."""
+    code, out, err = peers.log_in(home, "sh", "-c", 'ulimit -f 0; exec "$0" "$@"')
+    assert (code, out) == (74, "")
+    assert "cannot be written: File too large" in err
+    assert stored(home) == []
 
 
 CAN_NOT_LOG_IN: list[tuple[dict[str, object], str, int, str]] = [

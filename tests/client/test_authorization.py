@@ -12,9 +12,11 @@ import pytest
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 
 from coretools.client.authorization_requests import AddressRules
+from coretools.client.configuration import load_configuration
 from coretools.client.connection import Connection
 from coretools.client.connection_options import State
 from coretools.client.errors import AuthenticationRequired, LoginRequired, ProtocolViolation
+from coretools.client.launch import RemoteLaunch, launch_of
 from coretools.errors import BadSetting, DeadlinePassed, Unreachable
 from tests.client.authorization import (
     SECRET,
@@ -28,6 +30,7 @@ from tests.client.authorization import (
     stored,
 )
 
+WELL_KNOWN = "https://auth.example/.well-known/oauth-authorization-server/tenant"
 Peers = tuple[ResourceServer, AuthorizationServer]
 NEEDS_LOGIN = "server 'a': needs a login; run `coretools mcp login a`"
 
@@ -508,6 +511,48 @@ async def test_client_credentials_need_no_person_and_go_to_their_issuer_only(tmp
 
 
 Visit = Callable[[str], Awaitable[object]]
+
+
+@pytest.mark.parametrize(
+    ("keys", "expected", "remarks"),
+    [
+        (  # Claude Code
+            {"oauth": {"clientId": "id", "callbackPort": 8080, "authServerMetadataUrl": WELL_KNOWN, "scopes": "a b"}},
+            {"client_id": "id", "redirect_port": 8080, "issuer": "https://auth.example/tenant", "scope": "a b"},
+            [],
+        ),
+        (  # Cursor
+            {"auth": {"CLIENT_ID": "id", "CLIENT_SECRET": "${env:KEY}", "scopes": ["a", "b"]}},
+            {"client_id": "id", "client_secret": "from-the-environment", "scope": "a b", "issuer": None},
+            [],
+        ),
+        (  # Codex
+            {"scopes": ["a", "b"], "oauth_resource": "https://r.example"},
+            {"scope": "a b", "client_id": None},
+            ["the key 'oauth_resource' has no effect here"],
+        ),
+        (  # Gemini
+            {"oauth": {"enabled": True, "audiences": ["x"], "redirectUri": "http://localhost:7777/oauth/callback"}},
+            {"redirect_host": "localhost", "redirect_port": 7777, "redirect_path": "/oauth/callback"},
+            ["the key 'oauth.audiences' has no effect here"],
+        ),
+        ({"auth": "oauth"}, {"client_id": None}, []),  # FastMCP
+        ({"oauth": {"clientID": "id"}}, {"client_id": None}, ["unknown key 'oauth.clientID'"]),
+    ],
+)
+def test_the_keys_of_each_client_are_read(
+    tmp_path: Path, keys: dict[str, Any], expected: dict[str, Any], remarks: list[str]
+) -> None:
+    """client-authorization-11"""
+    file = tmp_path / "servers.json"
+    file.write_text(json.dumps({"mcpServers": {"a": {"url": "https://mcp.example/mcp", **keys}}}))
+    variables = {"HOME": str(tmp_path), "KEY": "from-the-environment"}
+    [entry] = load_configuration(str(tmp_path), variables, file=str(file)).effective
+    launch = launch_of(entry, variables, {})
+    assert isinstance(launch, RemoteLaunch)
+    assert {name: getattr(launch.oauth, name) for name in expected} == expected
+    assert list(entry.remarks) == remarks
+    assert "from-the-environment" not in repr(launch)
 
 
 async def test_a_configured_client_with_a_secret_and_endpoints_of_its_own(tmp_path: Path, peers: Peers) -> None:
