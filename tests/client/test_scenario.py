@@ -58,13 +58,12 @@ async def see_the_table(file: str) -> None:
 
 
 def approve_at_a_terminal(home: Path) -> None:
-    """Call the tool of a remote server once with, and once without approval."""
-    for answer, code in (("no", 77), ("once", 0)):
-        with terminal(*COMMAND, "call", "remote", "echo", "text=hello", cwd=home / "project") as person:
-            assert 'remote: echo\r\n  text = "hello"' in person.wait_for("Call it?")
-            person.type(f"{answer}\n")
-            assert person.end() == code
-            assert person.output.rstrip().endswith("hello" if code == 0 else "'remote: echo' was not approved")
+    """Call the tool of a remote server once, after its arguments were shown."""
+    with terminal(*COMMAND, "call", "remote", "echo", "text=hello", cwd=home / "project") as person:
+        assert 'remote: echo\r\n  text = "hello"' in person.wait_for("Call it?")
+        person.type("once\n")
+        assert person.end() == 0
+        assert person.output.rstrip().endswith("hello")
 
 
 async def hand_the_tools_to_an_agent(file: Path, servers: dict[str, Any]) -> None:
