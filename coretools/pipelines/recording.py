@@ -144,11 +144,14 @@ def read_recording(path: str) -> Recording:
     if len(data) > MAX_BYTES:
         raise BadSetting(f"{path}: larger than {MAX_BYTES} bytes")
     try:
-        return Recording.model_validate_json(data)
+        found = Recording.model_validate_json(data)
     except ValidationError as error:
         fault = error.errors()[0]
         where = ".".join(map(str, fault["loc"]))
         raise BadSetting(f"{path}: no recording of coretools: {where}: {fault['msg'][:200]}") from error
+    if len({call.step for call in found.calls}) < len(found.calls):
+        raise BadSetting(f"{path}: no recording of coretools: a step is there twice")
+    return found
 
 
 def declared_tools(recording: Recording, server: str) -> Iterable[types.Tool]:

@@ -142,7 +142,8 @@ class StepRunner:
             check_arguments(arguments, tool.input_schema)
         except SchemaMismatch as error:
             raise SchemaMismatch(f"server {step.server!r}: tool {step.tool!r}: {error}") from error
-        await self._approve(ProposedCall(step.server, server.identity, tool, arguments), server)
+        if attempt.outcome.tool != tool:  # one approval covers all attempts
+            await self._approve(ProposedCall(step.server, server.identity, tool, arguments), server)
         attempt.sent = attempt.outcome.tool = tool
         return await self._answered(step, server, dict(arguments))
 

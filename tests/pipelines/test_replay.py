@@ -122,7 +122,11 @@ def test_a_recording_has_no_credentials(way: Path, capfd: Capture) -> None:
     assert "an argument is a credential" in capfd.readouterr().err
 
 
-@pytest.mark.parametrize("content", ["{", "[]", '{"format": "x"}', "\x80"])
+CALL = '{"step": "a", "server": "a", "tool": "t", "arguments": {}}'
+TWICE = f'{{"format": "coretools-recording-1", "name": "x", "calls": [{CALL}, {CALL}]}}'
+
+
+@pytest.mark.parametrize("content", ["{", "[]", '{"format": "x"}', "\x80", TWICE])
 def test_what_is_no_recording_is_refused(way: Path, capfd: Capture, content: str) -> None:
     """pipelines-17"""
     Path("r.json").write_text(content, encoding="latin-1")
