@@ -10,7 +10,7 @@ import pytest
 from tests.tools.git.queries import KINDS, asked, cloned
 from tests.tools.git.world import World
 
-COUNT = int(os.environ.get("CORETOOLS_GIT_QUERIES", "6"))
+COUNT = int(os.environ.get("CORETOOLS_GIT_QUERIES", "4"))
 REAL = os.environ.get("CORETOOLS_GIT_REPOSITORIES", "")
 
 
