@@ -15,6 +15,8 @@ from tests.cli.terminal import terminal
 from tests.cli.test_mcp import STARTS, Captured, configured, home, typed
 from tests.client.authorization import SECRET, AuthorizationServer, ResourceServer, browse, protected, stored
 from tests.client.peers import environment
+from tests.variables import variables
+from tests.web.certificates import write_certificate
 
 __all__ = ["home"]
 
@@ -55,6 +57,14 @@ class Peers:
         assert "You can close this page" in self.browse(lines)
         out, err = child.communicate(timeout=60)
         return child.returncode, out, lines + err
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One certificate authority instead of 140, which each client of HTTP loads: nothing here is encrypted."""
+    authority = write_certificate(tmp_path_factory.mktemp("authority")).path
+    with variables(SSL_CERT_FILE=str(authority)):
+        yield
 
 
 @pytest.fixture

@@ -2,7 +2,7 @@
 
 import json
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -29,10 +29,20 @@ from tests.client.authorization import (
     protected,
     stored,
 )
+from tests.variables import variables as environment_variables
+from tests.web.certificates import write_certificate
 
 WELL_KNOWN = "https://auth.example/.well-known/oauth-authorization-server/tenant"
 Peers = tuple[ResourceServer, AuthorizationServer]
 NEEDS_LOGIN = "server 'a': needs a login; run `coretools mcp login a`"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_authority(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One certificate authority instead of 140, which each client of HTTP loads: nothing here is encrypted."""
+    authority = write_certificate(tmp_path_factory.mktemp("authority")).path
+    with environment_variables(SSL_CERT_FILE=str(authority)):
+        yield
 
 
 @pytest.fixture
