@@ -26,7 +26,7 @@ MAX_LEVELS = 32
 MAX_FAULTS = 10
 """Errors of a file that one message lists: a suggestion for an unknown key takes milliseconds."""
 
-FEW_KEYS = 8
+FEW_KEYS = 10
 """Besides a suggestion, the known keys of a table are listed if there are at most this many."""
 
 UNKNOWN = frozenset({"extra_forbidden", "unexpected_keyword_argument"})

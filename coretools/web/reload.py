@@ -154,6 +154,7 @@ class Reloader:
         for key, ids in tokens.items():
             if ids != self._tokens.get(key):
                 changes.append(ConfigChange(f"{pluralized(len(ids), 'token')} in {key}", None, None))
+        changes += _changes_of_user(self._roles, roles)
         moved = [name for name, one in tuple(self._running.tenants.opened.items()) if not one.is_ready]
         changes += [ConfigChange(f"roles.{name}: its roots are opened again", None, None) for name in moved]
         return _Candidate(
@@ -225,6 +226,12 @@ class Reloader:
             running.app.replace(configured_app(replace(running.components, config=new)))
         if running.components.verifier is not None:
             running.tenants.stop_revoked(running.components.verifier)
+
+
+def _changes_of_user(before: Mapping[str, Role], after: Mapping[str, Role]) -> list[ConfigChange]:
+    """Return the change of the git configuration of the server's user, if there is one. All roles have the same."""
+    digests = {role.settings.git_config_digest for role in (*before.values(), *after.values())}
+    return [ConfigChange("git configuration of the server's user", None, None)] if len(digests) > 1 else []
 
 
 def _tokens(config: Config) -> dict[str, frozenset[str]]:

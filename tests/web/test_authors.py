@@ -20,7 +20,7 @@ from coretools.protocol.tasks.extension import IDENTIFIER
 from coretools.web.auth.hashed_tokens import create_token
 from coretools.web.service import ServerConfig
 from tests.web.http_mcp_client import ACCEPT, ENVELOPE, STATELESS, messages_in
-from tests.web.plans import at_work, plan_of
+from tests.web.plans import at_work, plan_of, site_at_work
 
 SECONDS = 60
 
@@ -156,6 +156,25 @@ async def test_principals_get_the_name_of_the_servers_user_only_from_the_operato
     else:
         assert "to commit under is known" in result.content[0].text  # type: ignore[union-attr]
         assert not list((work / "one" / ".git" / "refs" / "heads").iterdir())
+
+
+async def test_a_reload_reads_the_configuration_of_the_user_again(tmp_path: Path, work: Path) -> None:
+    """git-user-2: until then, what happens to the file has no effect."""
+    repositories(work, "one")
+    config = tmp_path / "home" / ".gitconfig"
+    config.parent.mkdir()
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(config.parent)}
+    config.write_text("[user]\n\tname = Old\n\temail = a@example.org\n")
+    plan = plan_of("--root", str(work), "--profile", "all", environment=environment)
+    with anyio.fail_after(SECONDS):
+        async with site_at_work(plan) as (url, site), connected(url, "none", "auto") as client:
+            config.write_text("[user]\n\tname = New\n\temail = a@example.org\n")
+            for name in ("before", "after"):
+                await done(client, "write_file", path=f"one/{name}", content="x")
+                await done(client, "git_add", repository="one", paths=[f"one/{name}"])
+                await done(client, "git_commit", repository="one", message=name)
+                await site.reloader.reload()
+    assert commits(work / "one") == {"before": "Old <a@example.org>", "after": "New <a@example.org>"}
 
 
 async def test_a_task_commits_as_the_principal_that_started_it(tmp_path: Path, work: Path) -> None:

@@ -122,7 +122,7 @@ def require_unchanged(roots: Roots, top: str, grants: RepositoryGrants, overridd
     for key in overridden:
         if grants.covers(key) and key not in defined and not key.endswith(".required"):
             raise GitRefused(
-                f"{key} was set after it was granted; nothing was done; remove that key, or restart or reload the"
+                f"{key} was set after it was granted; nothing was done; remove that key, or restart the"
                 " server to grant it as it is now",
                 found=key,
             )
@@ -131,7 +131,7 @@ def require_unchanged(roots: Roots, top: str, grants: RepositoryGrants, overridd
         if now and now != expected:
             raise GitRefused(
                 f"the hook {name} is not the one that was granted (now sha256:{now}); nothing was done; the operator"
-                f' grants it again by restarting or reloading the server, or with hooks = ["{name}@sha256:{now}"]',
+                f' grants it again by restarting the server, or with hooks = ["{name}@sha256:{now}"]',
                 found=f"{grants.hooks_path}/{name}",
             )
 
