@@ -294,9 +294,7 @@ def test_a_person_fills_in_a_form(project: Path) -> None:
     assert kept == []
 
 
-@pytest.mark.parametrize(
-    ("keys", "action"), [("/decline\n", "decline"), ("/cancel\n", "cancel"), ("\x04", "cancel"), ("x\nno\n", "decline")]
-)
+@pytest.mark.parametrize(("keys", "action"), [("\x04", "cancel"), ("x\nno\n", "decline")])
 def test_a_person_declines_or_cancels(project: Path, keys: str, action: str) -> None:
     """client-requests-4"""
     with at_terminal(project, *form("Who?", ("name",), name=TEXT)) as person:
@@ -313,14 +311,13 @@ def test_a_page_is_opened_only_after_a_yes(project: Path) -> None:
     browser.chmod(0o755)
     url = "https://bank.example@\u0435xample.com:8443/pay?id=1"
     page = asked("elicitation/create", {"mode": "url", "message": "Pay", "url": url, "elicitationId": "1"})
-    for key, action in (("no", "decline"), ("", "cancel"), ("yes", "accept")):
+    for key, action in (("/decline", "decline"), ("yes", "accept")):
         assert not (project / "opened").exists()
         with at_terminal(project, *page, BROWSER=f"{browser} %s") as person:
             shown = person.wait_for("[yes/no/cancel] ")
             assert f"  {url}\r\n" in shown
             assert "host: xn--xample-2of.com:8443" in shown
-            for _ in range(1 if key else 3):
-                person.type(f"{key}\n")
+            person.type(f"{key}\n")
             assert result_of(person) == {"action": action}
     assert (project / "opened").read_text() == f"{url}\n"
 
