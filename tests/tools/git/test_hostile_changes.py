@@ -320,3 +320,66 @@ async def test_a_planted_reference_or_message_leaves_nothing_unfinished(tmp_path
         with pytest.raises(CoreError, match="MERGE_MSG"):
             await more(tools).git_merge("other", "work")
     assert not (world.git_dir / "MERGE_HEAD").exists()
+
+
+async def test_planted_states_of_the_newer_tools_run_and_reach_nothing(tmp_path: Path) -> None:
+    """git-changes-12, git-changes-13: bisect files, work trees that lie, editors, rerere, submodules."""
+    world = with_other(World(tmp_path).filled())
+    world.git("reset", "--hard", "--quiet")
+    (world.repository / "new.txt").unlink()
+    _configured(
+        world,
+        *("sequence.editor=PROGRAM", "core.editor=PROGRAM", "rerere.enabled=true", "submodule.x.update=!PROGRAM"),
+        *("submodule.recurse=true", "core.fsmonitor=PROGRAM", "index.sparse=true", "extensions.worktreeConfig=true"),
+    )
+    (world.git_dir / "config.worktree").write_text(f"[core]\n\tfsmonitor = {world.program()}\n")
+    linked = world.git_dir / "worktrees" / "evil"
+    linked.mkdir(parents=True)
+    for name, text in (("HEAD", "ref: refs/heads/main"), ("commondir", "../.."), ("gitdir", f"{world.outside}/.git")):
+        (linked / name).write_text(f"{text}\n")
+    (world.outside / ".git").write_text(f"gitdir: {linked}\n")
+    program = world.program()
+    before = snapshot(world)
+    head = world.git("-c", "core.fsmonitor=false", "rev-parse", "HEAD")
+    world.marker.unlink(missing_ok=True)
+    async with world.tools() as tools:
+        tool = more(tools)
+        listed = (await tool.git_worktree("list", repository="work")).text()
+        assert "[outside the roots]" in listed
+        assert str(world.outside) not in listed
+        for path in (str(world.outside), "../outside"):
+            with pytest.raises(CoreError):
+                await tool.git_worktree("remove", path, "work")
+        await tool.git_rebase("HEAD~1", "work", steps=["reword HEAD new"])
+        await tool.git_reset(head, "work", mode="keep")
+        for start in ("--detach", "../../config", "refs/../x", "-", "nowhere"):
+            for name, text in (("BISECT_START", start), ("BISECT_LOG", "x"), ("BISECT_RUN", str(program))):
+                (world.git_dir / name).write_text(f"{text}\n")
+            with pytest.raises(CoreError):
+                await tool.git_bisect("reset", "work")
+        (world.git_dir / "BISECT_TERMS").write_text(f"{program}\nold\n")
+        with pytest.raises(GitRefused, match="terms of its own"):
+            await tool.git_bisect("good", "work")
+        for name in ("BISECT_START", "BISECT_LOG", "BISECT_RUN", "BISECT_TERMS"):
+            (world.git_dir / name).unlink()
+        await tool.git_merge("other", "work")
+        await tool.git_continue("continue", "work", answers={"work/b.txt": "ours"})
+        await tool.git_sparse_checkout("set", ["work/folder"], "work")
+        await tool.git_sparse_checkout("disable", repository="work")
+        for line in ("reword {} x", "squash {}", "fixup -c {}"):
+            state = world.git_dir / "rebase-merge"
+            state.mkdir()
+            for name, text in (
+                ("interactive", ""),
+                ("head-name", "refs/heads/main"),
+                ("onto", head),
+                ("orig-head", head),
+            ):
+                (state / name).write_text(text)
+            (state / "git-rebase-todo").write_text(line.format(head))
+            with pytest.raises(GitRefused, match="open an editor"):
+                await tool.git_continue("continue", "work")
+            await tool.git_continue("abort", "work")
+    assert not world.marker.exists()
+    assert snapshot(world) == before
+    assert (world.outside / ".git").exists()

@@ -106,6 +106,26 @@ def combined(rng: random.Random) -> Step:
     ))  # fmt: skip
 
 
+def hunks(rng: random.Random) -> Step:
+    """Stage some hunks of one file."""
+    return Step("git_add", {"name": rng.choice(FILES), "chosen": [rng.random() < 0.5 for _ in range(8)]}, ())
+
+
+async def staged(world: World, tools: GitTools, plain: World, step: Step) -> None:
+    """Stage the same hunks with our tool and with `git add --patch`, which is asked for each of them."""
+    name, chosen = step.arguments["name"], step.arguments["chosen"]
+    count = plain.git("diff", "--", name).count("\n@@ ")
+    numbers = [str(number) for number, is_chosen in enumerate(chosen[:count], 1) if is_chosen]
+    if not numbers:
+        return
+    try:
+        await tools.git_add([f"work/{name}"], "work", hunks=numbers)
+    except CoreError:
+        return  # deleted or in conflict: it has no hunks here
+    answers = "".join("y\n" if str(number) in numbers else "n\n" for number in range(1, count + 1))
+    plain.git("add", "--patch", "--", name, stdin=answers.encode())
+
+
 def orders(rng: random.Random) -> Step:
     """A rebase with a list of steps: for each commit a verb, in another order."""
     verbs = [rng.choice(("pick", "pick", "reword", "squash", "fixup", "drop", "edit")) for _ in range(8)]
@@ -159,6 +179,8 @@ KINDS: tuple[Callable[[random.Random], Step], ...] = (
     combined,
     combined,
     orders,
+    hunks,
+    hunks,
 )
 
 
@@ -218,12 +240,20 @@ async def taken(world: World, tools: GitTools, plain: World, step: Step) -> None
         for one in (world, plain):
             one.write(step.arguments["name"], step.arguments["text"])
         return
+    if "chosen" in step.arguments:
+        await staged(world, tools, plain, step)
+        return
     if "verbs" in step.arguments:
         (upstream, steps), (_, theirs) = ordered(world, step), ordered(plain, step)
+        refusal = ""
         if steps:
-            with suppress(CoreError):
+            try:
                 await function_of(tools, "git_rebase")(repository="work", upstream=upstream, steps=steps)
+            except CoreError as error:
+                refusal = str(error)
             rebased_by_git(plain, upstream, theirs)
+        if "without a change" in refusal:  # git stops there
+            plain.git("rebase", "--abort")
         return
     with suppress(CoreError):  # the command line refuses it too, or the states differ
         await function_of(tools, step.name)(repository="work", **step.arguments)

@@ -145,6 +145,10 @@ async def _with_steps(
         require_success(await git.run(checkout, "rebase", "--abort", options=author), "rebase")
         raise failure(begun, "rebase", "; nothing was changed")
     completed = await git.run(checkout, "rebase", "--continue", options=author)
+    # git would let `git commit` say that a commit has become empty.
+    if not completed.ok and "cannot fork() for commit" in completed.stderr.text():
+        require_success(await git.run(checkout, "rebase", "--abort", options=author), "rebase")
+        raise GitRefused("a fixup or squash leaves its commit without a change; drop both; nothing was changed")
     return await outcome(git, checkout, completed, here=here, name="rebase")
 
 
