@@ -4,6 +4,7 @@ import base64
 import os
 import shutil
 import socket
+import ssl
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -110,10 +111,26 @@ def _backend(
     return int(headers.pop("Status", "200").split()[0]), headers, data
 
 
+def self_signed(top: Path) -> tuple[Path, Path]:
+    """Make a certificate for 127.0.0.1; return the file with its key, and the one that clients may trust."""
+    both, public = top / "certificate.pem", top / "authority.pem"
+    words = ("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2")
+    files = ("-keyout", str(both), "-out", str(public), "-subj", "/CN=git", "-addext", "subjectAltName=IP:127.0.0.1")
+    subprocess.run(["openssl", *words, *files], check=True, capture_output=True)
+    with both.open("a") as file:
+        file.write(public.read_text())
+    return both, public
+
+
 @contextmanager
-def git_http_server(top: Path, token: str = "") -> Iterator[GitHttpServer]:
+def git_http_server(top: Path, token: str = "", certificate: Path | None = None) -> Iterator[GitHttpServer]:
+    """Serve by http, or by https with a certificate and its key in one file."""
     server = GitHttpServer(top, token)
     httpd = ThreadingHTTPServer(("127.0.0.1", 0), _handler(server))
+    if certificate is not None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate)
+        httpd.socket = context.wrap_socket(httpd.socket, server_side=True, do_handshake_on_connect=False)
     server.port = httpd.server_address[1]
     thread = threading.Thread(target=httpd.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
     thread.start()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from coretools.config.settings import Limits
-from tests.tools.git.git_servers import GitHttpServer, git_daemon, git_http_server
+from tests.tools.git.git_servers import GitHttpServer, git_daemon, git_http_server, self_signed
 from tests.tools.git.remote_world import RemoteWorld, error_of
 from tests.tools.git.world import World
 
@@ -146,3 +146,18 @@ async def test_credentials_come_from_where_the_operator_says(remote: RemoteWorld
         assert (await tools.git_push("work", to="new")).updates != []
     assert set(world.marker.read_text().split()) == {"get"}
     assert not (world.outside / "repository-helper").exists()
+
+
+async def test_https_needs_a_certificate_that_the_operator_trusts(remote: RemoteWorld) -> None:
+    """git-remotes-17, git-remotes-18: `ca_file` names the authority; without it the token is not sent."""
+    certificate, authority = self_signed(remote.world.top)
+    with git_http_server(remote.bare.parent, TOKEN, certificate) as server:
+        url = f"https://127.0.0.1:{server.port}/origin.git"
+        keys = {"url": url, "credentials": "token", "token_env": "ACME"}
+        async with remote.tools(remote.rule(**keys), environment={"ACME": TOKEN}) as (tools, _):
+            refused = await error_of(tools.git_clone(url, "copy"))
+            assert (refused.kind, "self-signed certificate" in str(refused)) == ("unreachable", True)
+        assert server.requests == []
+        trusted = remote.rule(**keys, ca_file=str(authority))
+        async with remote.tools(trusted, environment={"ACME": TOKEN}) as (tools, _):
+            assert "on branch main" in (await tools.git_clone(url, "copy")).text()
