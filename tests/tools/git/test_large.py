@@ -9,7 +9,7 @@ from coretools.tools.git.tools import GitTools
 from tests.tools.git.change_calls import function_of
 from tests.tools.git.world import World
 
-COMMITS = int(os.environ.get("CORETOOLS_GIT_COMMITS", "20000"))
+COMMITS = int(os.environ.get("CORETOOLS_GIT_COMMITS", "10000"))
 """100,000 take some seconds more, with the same ratios."""
 
 CALLS: tuple[tuple[str, dict[str, Any]], ...] = (
@@ -55,7 +55,7 @@ async def _pages(tools: GitTools, name: str, arguments: dict[str, Any]) -> int:
 
 
 async def test_no_bounded_question_reads_the_history(tmp_path: Path) -> None:
-    """git-49: the same calls in a repository of 200 commits and in one with a hundred times as many."""
+    """git-49: the same calls in a repository of 200 commits and in one with fifty times as many."""
     small, large = _made(tmp_path / "small", 200), _made(tmp_path / "large", COMMITS)
     async with small.tools() as few, large.tools() as many:
         await few.git_status("work")

@@ -171,6 +171,10 @@ STATES = [
 ]
 
 
+EVERY_ACTION = {"unborn", "partial clone", "corrupt object"}
+"""States in which each action of a tool is tried; in the others the first one is."""
+
+
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Peer, Path]]:
     top = tmp_path_factory.mktemp("states")
@@ -180,7 +184,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Peer, Pat
         yield client, top
 
 
-def _arguments(schema: dict[str, Any], where: str) -> Iterator[dict[str, Any]]:
+def _arguments(schema: dict[str, Any], where: str, *, every_action: bool) -> Iterator[dict[str, Any]]:
     """Arguments for a tool from its schema: all that are required, and each value of an action."""
     given: dict[str, Any] = {"repository": where} if "repository" in schema["properties"] else {}
     for name in schema.get("required", ()):
@@ -192,7 +196,7 @@ def _arguments(schema: dict[str, Any], where: str) -> Iterator[dict[str, Any]]:
     if actions is None:
         yield given
     else:
-        yield from ({**given, "action": action} for action in actions)
+        yield from ({**given, "action": action} for action in (actions if every_action else actions[:1]))
 
 
 @pytest.mark.parametrize("state", STATES, ids=lambda state: state.name)
@@ -213,7 +217,7 @@ def test_every_tool_answers_in_every_state(served: tuple[Peer, Path], state: Sta
     for tool in client.ask("tools/list")["result"]["tools"]:
         if not tool["name"].startswith("git_"):
             continue
-        for arguments in _arguments(tool["inputSchema"], place):
+        for arguments in _arguments(tool["inputSchema"], place, every_action=state.name in EVERY_ACTION):
             result = client.call(tool["name"], **arguments)
             text = result["content"][0]["text"]
             label = (tool["name"], arguments, text[:600])
@@ -222,7 +226,7 @@ def test_every_tool_answers_in_every_state(served: tuple[Peer, Path], state: Sta
             assert "\x1b" not in text, label
             assert not result.get("isError") or result["_meta"]["coretools/error"] != "internal", label
             called += 1
-    assert called >= 25
+    assert called >= 20
     assert not list(world.top.rglob("planted"))
     if (world.repository / "keep.txt").exists() or (world.repository / ".git").exists():
         assert (world.repository / "keep.txt").read_text() == "untracked\n" or _is_in_a_stash(world)
