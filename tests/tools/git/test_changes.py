@@ -6,7 +6,7 @@ import pytest
 
 from coretools.errors import DeniedPath, GitRefused, InvalidArguments, InvalidPath, NotFound, OutsideRoot, ReadOnly
 from coretools.roots.root import RootSpec
-from tests.tools.git.world import HOME_CONFIG, World
+from tests.tools.git.world import HOME_CONFIG, World, more
 
 VALUES = "it holds values of environment variables"
 
@@ -174,6 +174,18 @@ async def test_a_merge_is_committed_also_where_it_changes_nothing(tmp_path: Path
         answer = await tools.git_commit("merged", "work")
     assert answer.text().splitlines()[0] == f"committed {world.git('rev-parse', 'HEAD')[:10]} on other: merged"
     assert len(world.git("log", "-1", "--format=%P").split()) == 2
+
+
+async def test_a_merge_that_could_be_a_fast_forward_has_both_parents(tmp_path: Path) -> None:
+    """git-changes-7: git drops a parent that the other contains, unless it reads that it must not."""
+    world = World(tmp_path).filled()
+    tip = world.git("rev-parse", "HEAD")
+    world.git("switch", "--quiet", "-c", "topic")
+    world.git("commit", "--quiet", "--allow-empty", "-m", "more")
+    world.git("switch", "--quiet", "-")
+    async with world.tools() as tools:
+        await more(tools).git_merge("topic", "work", fast_forward=False)
+    assert world.git("log", "-1", "--format=%P").split() == [tip, world.git("rev-parse", "topic")]
 
 
 async def test_only_some_paths_are_committed_and_signed_off(tmp_path: Path) -> None:

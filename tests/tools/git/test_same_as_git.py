@@ -99,6 +99,7 @@ def combined(rng: random.Random) -> Step:
     other = rng.choice(("main", "left", "right"))
     return rng.choice((
         Step("git_merge", {"revision": other}, ("merge", "-q", "--no-edit", other)),
+        Step("git_merge", {"revision": other, "fast_forward": False}, ("merge", "-q", "--no-edit", "--no-ff", other)),
         Step("git_cherry_pick", {"revisions": [other]}, ("cherry-pick", other)),
         Step("git_cherry_pick", {"revisions": [f"HEAD..{other}"]}, ("cherry-pick", f"HEAD..{other}")),
         Step("git_revert", {"revisions": ["HEAD"]}, ("revert", "--no-edit", "HEAD")),

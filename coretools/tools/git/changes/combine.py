@@ -50,7 +50,8 @@ async def merge(
     options = await identity(git, checkout)
     await git.run(checkout, "update-index", "-q", "--refresh")
     labelled = replace(checkout, environment={**checkout.environment, f"GITHEAD_{target}": single_line(revision)})
-    _begin_merge(checkout, {"MERGE_MSG": text, "MERGE_MODE": "no-ff", "MERGE_HEAD": target})
+    # git takes the mode literally: with a newline it would drop a parent that the other one contains.
+    _begin_merge(checkout, {"MERGE_MSG": f"{text}\n", "MERGE_MODE": "no-ff", "MERGE_HEAD": f"{target}\n"})
     completed = await git.run(labelled, "merge-recursive", "--", "HEAD", target, options=options)
     if completed.exit_code not in (0, 1):
         _forget_merge(checkout)
@@ -66,7 +67,7 @@ def _begin_merge(checkout: Checkout, files: Mapping[str, str]) -> None:
     try:
         for name, content in files.items():
             directory_access.remove_file(checkout.git_handle, name)
-            directory_access.create_file(checkout.git_handle, name, f"{content}\n".encode())
+            directory_access.create_file(checkout.git_handle, name, content.encode())
     except CoreError:
         _forget_merge(checkout)
         raise
