@@ -10,6 +10,7 @@ from coretools.git_remotes import incoming
 from coretools.operations.call import SilentCall
 from coretools.roots import new_directory
 from coretools.tools.git.remotes.references import MAX_REFERENCES, read_advertised
+from coretools.tools.git.remotes.results import MAX_UPDATES
 from coretools.tools.git.remotes.transfer import MAX_COMPARED
 from tests.tools.git.remote_world import RemoteWorld, error_of
 from tests.tools.git.world import World, more
@@ -231,7 +232,9 @@ async def test_many_references_are_bounded(remote: RemoteWorld) -> None:
     )
     world.git("remote", "add", "origin", str(remote.bare))
     async with remote.tools() as (tools, _):
-        assert len((await tools.git_fetch("work")).updates) == MAX_COMPARED + 2
+        fetched = await tools.git_fetch("work")
+        assert len(fetched.updates) == MAX_COMPARED + 2
+        assert f"[{MAX_COMPARED + 2 - MAX_UPDATES} more references;" in fetched.text()
         moves = "".join(f"update {name} {new}\n" for name in names).encode()
         world.git("update-ref", "--stdin", stdin=moves, cwd=remote.bare)
         kinds = [one["kind"] for one in (await tools.git_fetch("work")).updates]

@@ -300,3 +300,14 @@ async def test_the_tools_are_declared(tmp_path: Path) -> None:
     assert [command.name for command in registry] == names
     assert [command.name for command in registry if not command.declaration.read_only] == names[-2:]
     assert [command.name for command in registry if command.output_schema is not None] == names[:4]
+
+
+async def test_a_directory_above_repositories_names_them(tmp_path: Path) -> None:
+    """git-4: what the argument should be; links are not followed."""
+    world = World(tmp_path).filled()
+    (world.root / "link").symlink_to(world.outside)
+    (world.outside / ".git").mkdir()
+    (world.root / "plain").mkdir()
+    async with world.tools() as tools:
+        with pytest.raises(NotFound, match=r"no git work tree here or above; name one with repository: work$"):
+            await tools.git_status(".")

@@ -47,7 +47,7 @@ async def reflog(roots: Roots, git: Git, checkout: Checkout, *, branch: str, lim
     shown = fitting(map(cut_line, lines), git.answer_bytes)
     more = [f"[more entries; go on with skip={skip + len(shown)}]"] if len(records) > len(shown) else []
     if shown:
-        example = f"{branch}@{{{skip}}}"
+        example = f"{branch}@{{{max(skip, 1)}}}"  # entry 0 is where the branch is now
         more.append(
             f"[to go back: git_reset revision={example!r} mode='keep', or git_branch action='create' start={example!r}]"
         )

@@ -29,6 +29,10 @@ class Outcome:
     """Further lines of the text: how to undo it, what the remote said."""
 
 
+MAX_UPDATES = 50
+"""References in the text of an answer: a clone has thousands, and few matter to its caller."""
+
+
 class TransferResult(Result):
     """References that a transfer moved, and where the current branch is afterwards."""
 
@@ -45,25 +49,26 @@ class TransferResult(Result):
     @classmethod
     def of(cls, outcome: Outcome, checkout: Checkout, *, verb: str, budget: int) -> "TransferResult":
         """Build the answer with the updates that fit into `budget` bytes, as text and as structured content."""
-        lines = [cut_line(single_line(update.line())) for update in outcome.updates]
+        lines = [cut_line(single_line(update.line())) for update in outcome.updates[:MAX_UPDATES]]
         extra = [cut_line(single_line(line)) for line in outcome.lines]
         budget -= sum(len(line.encode("utf-8", "replace")) + 1 for line in extra)
         shown = fitting(lines, max(0, budget))
         fields = fitting_values((update.fields() for update in outcome.updates), max(0, budget))
-        count = min(len(shown), len(fields))
         result = cls(
             remote=outcome.remote,
             url=outcome.url,
-            updates=fields[:count],
-            omitted=len(outcome.updates) - count,
+            updates=fields,
+            omitted=len(outcome.updates) - len(fields),
             branch=outcome.branch,
             ahead=outcome.ahead,
             behind=outcome.behind,
         )
         where = f"{verb} {f'{outcome.remote} ' if outcome.remote else ''}({outcome.url})"
-        text = [single_line(where), *(shown[:count] or ["nothing changed"])]
-        if result.omitted:
-            text.append(f"[{result.omitted} more references; git_branches remote=true lists them]")
+        text = [single_line(where), *(shown or ["nothing changed"])]
+        if len(shown) < len(outcome.updates):
+            text.append(
+                f"[{len(outcome.updates) - len(shown)} more references; git_branches remote=true and git_tag list them]"
+            )
         if outcome.upstream:
             text.append(single_line(f"{outcome.branch}: {_distance(outcome)} {outcome.upstream}"))
         result._text = "\n".join((*text, *extra, *remarks(checkout)))

@@ -42,6 +42,7 @@ from coretools.tools.git.repository.git_directory import (
 )
 from coretools.tools.git.repository.grants import NO_GRANTS, RepositoryGrants
 from coretools.tools.git.repository.policy import GitPolicy
+from coretools.tools.git.repository.porcelain import single_line
 from coretools.tools.git.repository.setup import PLAIN, GitSetup
 
 # Landlock rules for one checkout: what git may access, given as the examined handles and not as paths.
@@ -61,6 +62,10 @@ _WORK_TREE = _TREE | MAKE_LINK
 
 _TREES = ("objects", "refs", "logs", "reftable")
 """Directories of a git directory in which a commit creates files."""
+
+
+MAX_NAMED = 5
+"""Repositories beneath a directory that is none itself which its error names."""
 
 
 class Access(Enum):
@@ -250,6 +255,7 @@ def work_tree(roots: Roots, repository: str) -> Iterator[Directory]:
             yield start
             return
         is_bare = all(directory_access.entry_kind(start.fd, name) for name in ("HEAD", "objects", "refs"))
+        below = _repositories_below(roots, start)
     relative = place.relative
     while relative != ".":
         relative = relative.rpartition("/")[0] or "."
@@ -259,10 +265,21 @@ def work_tree(roots: Roots, repository: str) -> Iterator[Directory]:
                 return
     if is_bare:
         raise NotFound(f"{repository}: a bare repository, which has no work tree; clone it, or use git in run_command")
+    if below:
+        raise NotFound(f"{repository}: no git work tree here or above; name one with repository: {', '.join(below)}")
     raise NotFound(
         f"{repository}: no git work tree here or above, up to the root; "
         "a repository that begins above the root can't be used"
     )
+
+
+def _repositories_below(roots: Roots, start: Directory) -> list[str]:
+    """Return some work trees directly in a directory, as a caller names them."""
+    with directory_access.open_subdirectory(start.fd, ".") as readable:
+        names = sorted(name for name, kind in directory_access.entry_kinds(readable).items() if kind == "directory")
+    found = [name for name in names if directory_access.entry_kind(start.fd, f"{name}/{GIT}") is not None]
+    prefix = roots.display_path(start.place)
+    return [single_line(name if prefix == "." else f"{prefix}/{name}") for name in found[:MAX_NAMED]]
 
 
 def _require_writable(roots: Roots, directory: Directory, *places: GitDirectory, access: Access) -> None:
