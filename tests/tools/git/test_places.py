@@ -27,7 +27,7 @@ async def test_the_reflog_says_how_to_go_back(tmp_path: Path) -> None:
         assert lines[0].startswith("HEAD@{0} ")
         assert "reset: moving to" in lines[0]
         assert "[more entries; go on with skip=2]" in lines
-        assert "git_reset revision='HEAD@{0}' mode='keep'" in lines[-1]
+        assert "git_reset revision='HEAD@{1}' mode='keep'" in lines[-1]
         assert (await tool.git_reflog("main", "work", skip=1)).text().startswith(f"main@{{1}} {head[:10]}")
         await tool.git_reset("HEAD@{1}", "work", mode="keep")
         for name in ("nowhere", "../HEAD", "-x"):
