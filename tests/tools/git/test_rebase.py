@@ -166,6 +166,7 @@ async def test_conflicts_are_answered_in_one_call(tmp_path: Path) -> None:
         {"work/two regions": ["ours", "base"]},
         {"work/two regions": "mine"},
         {"work/two regions": {"texts": "x"}},
+        {"work/two regions": {"text": "\ud800"}},
         {"work/other": "ours"},
         {"work/binary": ["ours"]},
         {"work/gone": "theirs", "work/two regions": ["ours", 5]},

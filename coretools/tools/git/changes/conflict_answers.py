@@ -136,7 +136,10 @@ async def _answered_regions(roots: Roots, checkout: Checkout, name: bytes, answe
 def _text_of(answer: Any) -> bytes | None:
     if not isinstance(answer, dict) or answer.keys() != {"text"} or not isinstance(answer["text"], str):
         return None
-    text = answer["text"].encode("utf-8", "surrogateescape")
+    try:
+        text = answer["text"].encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError as error:
+        raise InvalidArguments(f"answers: a text is not valid Unicode ({error.reason})") from error
     if len(text) > MAX_BYTES:
         raise InvalidArguments(f"answers: a text has {len(text)} bytes, at most {MAX_BYTES}")
     return text
