@@ -4,7 +4,7 @@ Starts no server and runs no command.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from coretools.command_policy.line_verdict import LineDecision, judge_line
 from coretools.command_policy.shell_lines.parse import needs_shell
@@ -66,6 +66,7 @@ def check(policy: OperatorPolicy) -> int:
         lines.append(f"a server of a command is reached on localhost at port {ports}")
     if policy.tools.ask:
         lines.append(f"a person is asked before {', '.join(policy.tools.ask)}")
+    lines += _git_lines(policy)
     lines += _selection_lines(policy.catalog)
     if policy.tools.ask or policy.catalog != CatalogPolicy():
         lines.append("note: whether commands with these names exist is checked when a server starts")
@@ -74,6 +75,17 @@ def check(policy: OperatorPolicy) -> int:
         lines.append("note: trusts_answers lets an agent confirm in place of the person")
     print("\n".join(lines))
     return 0
+
+
+def _git_lines(policy: OperatorPolicy) -> Iterator[str]:
+    """Return which remotes the git tools reach, and what repositories may run."""
+    for rule in policy.remote:
+        asked = f", a person is asked before {' and '.join(rule.ask)}" if rule.ask else ""
+        yield f"the git tools {'fetch from and push to' if rule.push else 'fetch from'} {rule.url}{asked}"
+    for root, grants in policy.git_grants.items():
+        names = [*grants.hooks, *grants.filters, *grants.merge_drivers, *(["signatures"] if grants.signing else [])]
+        if names:
+            yield f"git runs in {root}: {', '.join(names)}"
 
 
 def _selection_lines(selection: CatalogPolicy) -> list[str]:

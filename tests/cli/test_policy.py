@@ -70,6 +70,18 @@ def test_explain_describes_ask(rules: Path) -> None:
     assert "note: trusts_answers lets an agent confirm" in checked
 
 
+def test_check_lists_remotes_and_what_repositories_may_run(rules: Path) -> None:
+    """git-remotes-1, git-user-11: before anything is reached or run."""
+    remote = '[[remote]]\nurl = "https://example.com/acme/**"\npush = true\nask = ["push"]\n'
+    grants = f'[roots."{rules.parent}".git]\nhooks = ["pre-commit"]\nsigning = true\n'
+    rules.write_text(remote + grants)
+    checked = coretools("policy", "check", str(rules), cwd=rules.parent).stdout
+    assert (
+        "the git tools fetch from and push to https://example.com/acme/**, a person is asked before push\n" in checked
+    )
+    assert f"git runs in {rules.parent}: pre-commit, signatures\n" in checked
+
+
 def test_check_lists_the_catalog(rules: Path) -> None:
     """policy-18, policy-19: what is left, what is turned on, and what only a start can verify."""
     rules.write_text('[catalog]\nsets = ["git"]\nwithout = ["git_add"]\npromote_read_only = true\n')
