@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any
 
+import mcp_types as types
+
 from coretools.client.errors import SchemaMismatch
 from coretools.errors import InvalidArguments
-from coretools.operations.json_schema import check_pattern
 
 MAX_FAULTS = 5
 """Faults that one message lists."""
@@ -50,27 +51,44 @@ def check_arguments(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> 
     Raises:
         SchemaMismatch: they do not fit, or the schema is none.
     """
-    # Imported late: it takes 60 ms.
-    import regex
-    from jsonschema import Draft202012Validator, SchemaError
-    from jsonschema.validators import extend, validator_for
-    from referencing import Registry
-    from referencing.exceptions import Unresolvable
-
-    kind = validator_for(schema, default=Draft202012Validator)
-    try:
-        kind.check_schema(schema)
-        validator = extend(kind, {"pattern": check_pattern})(schema, registry=Registry())
-        faults = sorted(validator.iter_errors(dict(arguments)), key=lambda fault: list(map(str, fault.absolute_path)))
-    except SchemaError as error:
-        where = ".".join(map(str, error.absolute_path))
-        raise SchemaMismatch(f"declares a schema that is none: {where}: {error.message[:200]}") from error
-    except (Unresolvable, regex.error, TimeoutError, RecursionError, ValueError) as error:
-        raise SchemaMismatch(f"declares a schema that can't be used: {str(error)[:200]}") from error
+    faults = sorted(_faults(dict(arguments), schema), key=lambda fault: list(map(str, fault.absolute_path)))
     if faults:
         more = [f"and {len(faults) - MAX_FAULTS} more"] if len(faults) > MAX_FAULTS else []
         texts = [text for fault in faults[:MAX_FAULTS] for text in _sentences(fault, schema)]
         raise SchemaMismatch("; ".join([*texts, *more]))
+
+
+def check_result(result: types.CallToolResult, schema: Mapping[str, Any]) -> None:
+    """Check the structured content of a result against the output schema of its tool.
+
+    Raises:
+        SchemaMismatch: it does not fit, or is missing, or the schema is none.
+    """
+    if result.structured_content is None and "structured_content" not in result.model_fields_set:
+        raise SchemaMismatch("its result has no structured content, although the tool declares an output schema")
+    faults = _faults(result.structured_content, schema)
+    if faults:
+        where = ".".join(map(str, faults[0].absolute_path)) or "the top level"
+        raise SchemaMismatch(f"its result does not fit the output schema at {where[:200]}: {faults[0].message[:300]}")
+
+
+def _faults(value: Any, schema: Mapping[str, Any]) -> list[Any]:
+    # Imported late: it takes 60 ms.
+    from jsonschema import Draft202012Validator, SchemaError
+    from jsonschema.validators import validator_for
+    from referencing.exceptions import Unresolvable
+
+    from coretools.operations.schema_patterns import PATTERN_FAULTS, limited_validator
+
+    kind = validator_for(schema, default=Draft202012Validator)
+    try:
+        kind.check_schema(schema)
+        return list(limited_validator(kind, schema).iter_errors(value))
+    except SchemaError as error:
+        where = ".".join(map(str, error.absolute_path))
+        raise SchemaMismatch(f"declares a schema that is none: {where}: {error.message[:200]}") from error
+    except (Unresolvable, *PATTERN_FAULTS, RecursionError, ValueError) as error:
+        raise SchemaMismatch(f"declares a schema that can't be used: {str(error)[:200]}") from error
 
 
 def _sentences(fault: Any, schema: Mapping[str, Any]) -> Iterator[str]:

@@ -267,6 +267,7 @@ class Connection:
                 await set_log_level(client, self._callbacks)
                 deadline.deadline = math.inf
                 self._lists.forget()
+                self._lists.limit_checks(client)
                 self._client = client
                 self._was_ready = True
                 self.state = State.READY

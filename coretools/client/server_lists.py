@@ -22,6 +22,7 @@ from mcp_types import methods
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 
+from coretools.client.arguments import check_result
 from coretools.client.errors import ProtocolViolation
 
 MAX_PAGES = 1_000
@@ -58,6 +59,7 @@ class ServerLists:
         self._on_tools_changed = on_tools_changed
         self.malformed: dict[str, str] = {}
         """Items that were left out, each with its reason."""
+        self._output_schemas: dict[str, Any] = {}
         self._kept: dict[str, list[Any]] = {}
         self._changes: Counter[str] = Counter()
         self._subscribed: frozenset[str] = frozenset()
@@ -87,6 +89,7 @@ class ServerLists:
 
     def forget(self) -> None:
         """Fetch every list again: there is a new session."""
+        self._output_schemas.clear()
         self._kept.clear()
         self._subscribed = frozenset()
         for kind in _FETCH:
@@ -133,6 +136,25 @@ class ServerLists:
         """Return the result of a request without the malformed items of a list, which are reported instead."""
         if method not in _ITEMS or not isinstance(result, dict):
             return result
+        found = self._well_formed(method, version, result)
+        if method == "tools/list" and isinstance(found.get("tools"), list):
+            self._output_schemas |= {tool["name"]: tool.get("outputSchema") for tool in found["tools"]}
+        return found
+
+    def limit_checks(self, client: Client) -> None:
+        """Check results within a time limit; the SDK searches with `re`, which can't be interrupted."""
+
+        async def check(tool: str, result: types.CallToolResult) -> None:
+            if tool not in self._output_schemas:
+                await client.session.list_tools()
+            schema = self._output_schemas.get(tool)
+            if schema is not None:
+                check_result(result, schema)
+
+        # The SDK has no option for this; the session calls the method for each result.
+        vars(client.session)["validate_tool_result"] = check
+
+    def _well_formed(self, method: str, version: str, result: dict[str, Any]) -> dict[str, Any]:
         key, model = _ITEMS[method]
         faults = dict(_faults(lambda: methods.validate_server_result(method, version, result), key))
         faults |= _faults(lambda: model.model_validate(result, by_name=False), key)

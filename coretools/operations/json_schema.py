@@ -19,9 +19,6 @@ MAX_FAULTS = 10
 MAX_QUOTED = 200
 """Characters shown of one fault; its text quotes what the caller sent."""
 
-PATTERN_SECONDS = 0.5
-"""For one regular expression of a schema: those of a hostile server may take for ever."""
-
 _SCHEMA_HOOKS = frozenset({"pydantic_js_functions", "pydantic_js_annotation_functions", "pydantic_js_extra"})
 """Metadata keys of pydantic's core schema that hold functions and values which change a JSON Schema."""
 
@@ -76,37 +73,23 @@ def validate_arguments(name: str, schema: Mapping[str, Any], given: Mapping[str,
     Raises:
         InvalidArguments: lists the first faults with their places.
     """
-    import regex
     from jsonschema import Draft202012Validator
-    from jsonschema.validators import extend
-    from referencing import Registry
+
+    from coretools.operations.schema_patterns import PATTERN_FAULTS, limited_validator
 
     found = []
-    validator = extend(Draft202012Validator, {"pattern": check_pattern})(schema, registry=Registry())
     try:
+        validator = limited_validator(Draft202012Validator, schema)
         for fault in validator.iter_errors(dict(given)):
             where = ".".join(map(str, fault.absolute_path)) or "arguments"
             found.append(f"{where[:MAX_QUOTED]}: {fault.message[:MAX_QUOTED]}")
             if len(found) == MAX_FAULTS:
                 break
-    except (regex.error, TimeoutError) as error:
+    except PATTERN_FAULTS as error:
         raise InvalidArguments(f"{name}: a regular expression of its schema can't be used: {error}") from error
     if found:
         raise InvalidArguments(f"{name}: " + "; ".join(found))
     return dict(given)
-
-
-def check_pattern(_validator: Any, pattern: str, value: Any, _schema: Any) -> Iterator[Any]:
-    """Apply the keyword `pattern` (for `jsonschema`), within a time limit: a schema may come from anybody.
-
-    Raises:
-        TimeoutError: the time is up. regex.error: it is no regular expression.
-    """
-    import regex  # with a timeout, unlike `re`
-    from jsonschema import ValidationError
-
-    if isinstance(value, str) and regex.search(pattern, value, timeout=PATTERN_SECONDS) is None:
-        yield ValidationError(f"does not match {pattern!r}")
 
 
 MAX_NESTED = 8

@@ -53,6 +53,13 @@ def tool(name: str, schema: Any = SCHEMA, description: str = "Returns its text."
     return {"name": name, "description": description, "inputSchema": schema}
 
 
+SLOW = {
+    "slow-pattern": tool("echo", {"type": "object", "properties": {"text": {"type": "string", "pattern": "^(a|a)*$"}}}),
+    "slow-result": tool("echo") | {"outputSchema": {"type": "object", "patternProperties": {"^(a|a)*$": {}}}},
+}
+"""Tools whose regular expressions take for ever."""
+
+
 def tools() -> list[dict[str, Any]]:
     if WAY == "many":
         return [tool(f"tool{number}") for number in range(10_000)]
@@ -65,8 +72,8 @@ def tools() -> list[dict[str, Any]]:
         return [tool("echo"), {"name": "bad\x1b[2J", "inputSchema": 5}, tool("other"), 7]
     if WAY == "no-schema":
         return [{"name": "echo", "inputSchema": "none"}]
-    if WAY == "slow-pattern":
-        return [tool("echo", {"type": "object", "properties": {"text": {"type": "string", "pattern": "^(a|a)*$"}}})]
+    if WAY.startswith("slow"):
+        return [SLOW[WAY]]
     if WAY == "escapes":
         return [tool(f"e{EVIL}", description=f"line\n{EVIL}"), tool("echo")]
     if WAY == "flaky-reader":
@@ -93,6 +100,9 @@ def call(number: Any, params: dict[str, Any]) -> None:
         flood()
     if WAY == "malformed":
         answer(number, {"content": "nonsense"})
+        return
+    if WAY == "slow-result" and text:
+        answer(number, {"content": [], "structuredContent": {text: 1}})
         return
     if WAY in ("escapes", "huge"):
         text = f"result {EVIL}" if WAY == "escapes" else "x" * (15 * 1024 * 1024)

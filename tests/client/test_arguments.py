@@ -8,6 +8,7 @@ from coretools.client.arguments import check_arguments, parse_arguments
 from coretools.client.errors import SchemaMismatch
 from coretools.errors import InvalidArguments
 
+SLOW = "^(a|a)*$"
 SCHEMA: dict[str, Any] = {
     "type": "object",
     "additionalProperties": False,
@@ -103,11 +104,33 @@ def test_arguments_that_do_not_fit_are_named(arguments: dict[str, Any], error: s
         ({"$ref": "#"}, "declares a schema that can't be used"),
         ({"properties": {"a": {"pattern": "("}}}, "declares a schema that is none: properties.a.pattern"),
         ({"properties": {"a": {"pattern": "^(a|a)*$"}}}, "declares a schema that can't be used: regex timed out"),
+        (
+            {"allOf": [{"$schema": "https://json-schema.org/draft/2020-12/schema", "patternProperties": {SLOW: {}}}]},
+            "declares a schema that can't be used: regex timed out",
+        ),
+        (
+            {"additionalProperties": False, "patternProperties": {SLOW: {}}},
+            "declares a schema that can't be used: regex timed out",
+        ),
+        (
+            {"unevaluatedProperties": False, "patternProperties": {SLOW: {}}},
+            "declares a schema that can't be used: `unevaluatedProperties` together with `patternProperties`",
+        ),
     ],
     ids=str,
 )
 def test_a_schema_that_cannot_be_used_is_an_error_in_bounded_time(schema: dict[str, Any], error: str) -> None:
     """client-13: nothing is fetched."""
     with pytest.raises(SchemaMismatch) as caught:
-        check_arguments({"a": "a" * 40 + "b"}, schema)
+        check_arguments({"a": "a" * 40 + "b", "a" * 40 + "b": 1}, schema)
     assert str(caught.value).startswith(error)
+
+
+def test_names_may_follow_a_pattern() -> None:
+    """client-13: `patternProperties`, with and without `additionalProperties`."""
+    schema = {"properties": {"path": {}}, "patternProperties": {"^x-": {"type": "integer"}}}
+    for wanted in (schema | {"additionalProperties": False}, schema | {"additionalProperties": {"type": "integer"}}):
+        check_arguments({"path": "", "x-b": 1}, wanted)
+        for name in ("x-a", "y"):
+            with pytest.raises(SchemaMismatch, match=f"{name}: "):
+                check_arguments({"path": "", name: "text"}, wanted)

@@ -14,7 +14,7 @@ from anyio import to_thread
 
 from coretools.client.connection import Connection
 from coretools.client.connection_options import State
-from coretools.client.errors import AuthenticationRequired, ProtocolViolation
+from coretools.client.errors import AuthenticationRequired, ProtocolViolation, SchemaMismatch
 from coretools.errors import BadSetting, CannotStart, CoreError, DeadlinePassed, Unreachable
 from tests.checkout import TREE
 from tests.client.peers import EventLog, hub, misbehaving, wait_gone, workstation
@@ -247,3 +247,18 @@ async def test_secrets_that_a_server_prints_are_not_repeated(tmp_path: Path) -> 
     assert "cannot log in with [redacted:" in text
     assert "horse" not in text
     assert os.environ.get("API_TOKEN") is None
+
+
+async def test_a_result_is_checked_in_bounded_time(tmp_path: Path) -> None:
+    """client-13: against the output schema, also if its regular expressions would take for ever."""
+    async with hub(tmp_path, {"slow": misbehaving("slow-result")}) as connections:
+        slow = connections["slow"]
+        assert await slow.wait_settled() is State.READY
+        for text, error in (
+            ("", "its result has no structured content, although the tool declares an output schema"),
+            ("a" * 40 + "b", "declares a schema that can't be used: regex timed out"),
+        ):
+            with pytest.raises(SchemaMismatch) as refused:
+                await slow.call("echo", {"text": text})
+            assert str(refused.value) == f"server 'slow': call echo: {error}"
+        assert (await slow.call("echo", {"text": "aa"})).structured_content == {"aa": 1}
