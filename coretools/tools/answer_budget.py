@@ -3,11 +3,11 @@
 A model reads every byte of an answer. Each tool names the way to what its answer leaves out.
 """
 
-import json
 from collections.abc import Iterable
 from typing import TypeVar
 
 from coretools.config.settings import Limits
+from coretools.operations.content import compact_json
 
 NOTE_BYTES = 1_000
 """Part of an answer for its headline and remarks."""
@@ -46,7 +46,7 @@ def fitting_values(values: Iterable[Value], budget: int) -> list[Value]:
     """The first values that together have at most `budget` bytes as compact JSON."""
     found = []
     for value in values:
-        budget -= len(json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")) + 1
+        budget -= len(compact_json(value)) + 1
         if budget < 0:
             break
         found.append(value)

@@ -16,7 +16,7 @@ from pydantic import PrivateAttr
 
 from coretools.errors import CoreError, GitRefused, InvalidArguments, TooLarge
 from coretools.operations.content import Result
-from coretools.roots.read import read_bytes
+from coretools.roots.directory_access import read_file
 from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import cut_line, fitting, fitting_values
 from coretools.tools.git.reading.history import refuse_unknown
@@ -176,7 +176,7 @@ async def shown(
         skip=options.skip,
         prefix=before,
         named=frozenset(name.encode("utf-8", "surrogateescape") for name in options.names),
-        generated=await _generated(roots, git, checkout, files),
+        generated=await _generated(git, checkout, files),
         by_word=options.by_word,
         is_single=len({file.name for file in files}) == 1 and not cut,
     )
@@ -210,10 +210,10 @@ def _visible(
             yield file
 
 
-async def _generated(roots: Roots, git: Git, checkout: Checkout, files: Sequence[FilePatch]) -> frozenset[bytes]:
+async def _generated(git: Git, checkout: Checkout, files: Sequence[FilePatch]) -> frozenset[bytes]:
     """Return the names with the attribute `linguist-generated`; git is asked only if the top of the tree uses it."""
     try:
-        text = read_bytes(roots, f"{checkout.directory.path}/.gitattributes", limit_bytes=ATTRIBUTES_BYTES).data
+        text = read_file(checkout.directory.fd, ".gitattributes", limit_bytes=ATTRIBUTES_BYTES)
     except CoreError:
         return frozenset()
     if not files or _GENERATED.encode() not in text:
