@@ -47,6 +47,8 @@ class RunOptions:
     """Further descriptors that the child inherits under the same numbers."""
     confined_thread: ConfinedThread | None = None
     """What the kernel holds the child to; entered by the thread that starts it. None: nothing."""
+    memory_bytes: int | None = None
+    """Most memory for the data of each process of the child. None: not limited here."""
     on_stdout: OutputListener | None = None
     """Called on the event loop with every chunk of standard output. When it returns True the tree is stopped, and the
     run ends as if the child had exited, with `timed_out` False. Not called any more once the tree is being stopped."""

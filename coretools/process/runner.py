@@ -23,7 +23,15 @@ from coretools.confinement.protected_paths import ControlFiles, HiddenPath
 from coretools.confinement.toolchains import FoundToolchain
 from coretools.errors import ReadOnly
 from coretools.process.children import reaper
-from coretools.process.children.spawn import CWD_BY_HANDLE, HAS_PIDFD, ChildProcess, InheritedFiles, check_argv, spawn
+from coretools.process.children.spawn import (
+    CWD_BY_HANDLE,
+    HAS_PIDFD,
+    ChildProcess,
+    InheritedFiles,
+    check_argv,
+    limit_memory,
+    spawn,
+)
 from coretools.process.children.streams import ReadThrottle, Streams
 from coretools.process.children.termination import ProcessGroup, terminate
 from coretools.process.concurrency import AdmittedRun, ConcurrencyLimiter, shutting_down
@@ -243,6 +251,8 @@ class Runner:
         start = partial(spawn, argv, cwd=cwd, environment=environment, fed=fed, inherited=inherited_files)
         child = start() if options.confined_thread is None else options.confined_thread.run(start)
         run.watchdog_slot = self._watchdog.register(child.pid)
+        if options.memory_bytes is not None:
+            limit_memory(child.pid, options.memory_bytes)
         return child
 
     async def _control_files(self, options: RunOptions) -> ControlFiles:

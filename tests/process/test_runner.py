@@ -37,6 +37,18 @@ async def test_an_exit_code_is_a_result(runner: Runner, here: Directory) -> None
     assert not completed.timed_out
 
 
+async def test_a_child_has_no_more_memory_than_its_limit(runner: Runner, here: Directory) -> None:
+    """process-28: for itself and for what it starts."""
+    inner = "bytearray(1 << 30)"
+    start = f"subprocess.run([sys.executable, '-c', {inner!r}]).returncode"
+    outer = f"import subprocess, sys; sys.stdin.read(); sys.exit({start})"
+    options = RunOptions(stdin=b"x", memory_bytes=256 << 20)
+    for program in (f"import sys; sys.stdin.read(); {inner}", outer):
+        completed = await runner.run([sys.executable, "-c", program], cwd=here, options=options)
+        assert completed.exit_code == 1
+        assert "MemoryError" in completed.stderr.text()
+
+
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGKILL", "SIGSEGV", "SIGUSR1"])
 async def test_a_signal_is_reported_by_its_name(runner: Runner, here: Directory, name: str) -> None:
     """process-11: the result has no exit code."""

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import NamedTuple
 
 import anyio
@@ -347,6 +347,13 @@ def spawn(
         # of 215 MB reports 215 MB), so a figure belongs to the child only if it is above this one.
         peak_floor=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss,
     )
+
+
+def limit_memory(pid: int, most_bytes: int) -> None:
+    """Limit the memory for data of a child that has just started, and of what it will start."""
+    # Not between fork and exec: Python would have to run there. The child has not got far by now.
+    with suppress(OSError, ValueError):
+        resource.prlimit(pid, resource.RLIMIT_DATA, (most_bytes, most_bytes))
 
 
 def _popen(

@@ -1,6 +1,7 @@
 """Hostile repositories against every git tool, judged by effect: programs that run, files outside that are read or
 changed."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -114,6 +115,25 @@ async def test_a_bare_repository_in_the_work_tree_is_not_entered(tmp_path: Path,
         assert "branch main" in (await tools.git_status(where)).text()
         await answers(tools, where)
     assert not world.marker.exists()
+
+
+MEMORY_BOMB = "((((a{1,200}){1,200}){1,200}){1,200})"
+"""A regular expression that takes any amount of memory before it is used."""
+
+
+async def test_a_regular_expression_takes_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """git-50: one of the configuration is not used, one of the caller has a limit."""
+    monkeypatch.setattr("coretools.tools.git.repository.commands.MEMORY_BYTES", 128 << 20)
+    world = World(tmp_path).filled()
+    world.git("config", "diff.evil.xfuncname", MEMORY_BOMB)
+    world.git("config", "diff.worse.funcname", re.sub("([(){}])", r"\\\1", MEMORY_BOMB))
+    world.write(".gitattributes", "a.txt diff=evil\nb.txt diff=worse\n")
+    async with world.tools() as tools:
+        assert "+unstaged" in (await tools.git_diff("work")).text()
+        for revision in (f"HEAD^{{/{MEMORY_BOMB}}}", f":/{MEMORY_BOMB}"):
+            with pytest.raises((GitRefused, NotFound)):
+                await tools.git_log("work", revision)
+        assert "branch main" in (await tools.git_status("work")).text()
 
 
 async def test_a_bare_repository_is_no_work_tree(tmp_path: Path) -> None:

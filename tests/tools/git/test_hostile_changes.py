@@ -383,3 +383,13 @@ async def test_planted_states_of_the_newer_tools_run_and_reach_nothing(tmp_path:
     assert not world.marker.exists()
     assert snapshot(world) == before
     assert (world.outside / ".git").exists()
+
+
+async def test_the_configuration_makes_no_link_of_head(tmp_path: Path) -> None:
+    """git-changes-12: with a link as HEAD every tool would refuse the repository from then on."""
+    world = World(tmp_path).filled()
+    world.git("config", "core.preferSymlinkRefs", "true")
+    async with world.tools() as tools:
+        await more(tools).git_switch("topic", "work", create=True)
+        assert "branch topic" in (await tools.git_status("work")).text()
+    assert not (world.git_dir / "HEAD").is_symlink()

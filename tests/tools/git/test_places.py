@@ -194,7 +194,12 @@ async def test_a_stash_is_applied_with_its_index(tmp_path: Path) -> None:
     world = World(tmp_path).filled()
     world.write("b.txt", "staged and changed\n")
     world.write("added", "x\n")
-    world.git("add", "added")
+    world.write("long", "".join(f"{number}\n" for number in range(30)))
+    world.git("add", "added", "long")
+    world.git("commit", "--quiet", "-m", "long", "long")
+    world.write("long", "".join(f"{number}\n" for number in range(30) if number != 9))
+    world.git("add", "long")
+    world.git("config", "diff.context", "0")  # a patch without context does not apply
     before = world.git("status", "--short"), world.git("ls-files", "--stage")
     async with world.tools() as tools:
         tool = more(tools)

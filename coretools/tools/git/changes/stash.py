@@ -29,6 +29,7 @@ from coretools.tools.git.reading.differences import DiffOptions, diff
 from coretools.tools.git.reading.history import ARGUMENT_BYTES
 from coretools.tools.git.repository.checkout import Checkout, display_paths, hidden_reason, refuse_hidden
 from coretools.tools.git.repository.commands import Git, require_success
+from coretools.tools.git.repository.patches import PATCH
 from coretools.tools.git.repository.porcelain import as_text, read_names, read_records, single_line
 from coretools.tools.git.repository.results import TextResult, answer, hidden_line, listed
 
@@ -179,7 +180,7 @@ async def _staged_again(git: Git, checkout: Checkout, stash: Stash) -> str:
     if (await git.run(checkout, *words)).exit_code:
         raise GitRefused("something is staged; git_commit it first, or apply the stash without its index")
     patch = await git.output(
-        checkout, "diff", "--binary", "--full-index", "--no-ext-diff", "--no-textconv", "--no-renames", "--no-color",
+        checkout, "diff", *PATCH, "--binary", "--full-index", "--no-renames",
         *("--src-prefix=a/", "--dst-prefix=b/", f"{stash.commit}^1", f"{stash.commit}^2"),
     )  # fmt: skip
     if not patch:

@@ -95,6 +95,7 @@ async def serve(
         timeout_seconds=git.limits.transfer_seconds,
         environment={**git.programs, **git.identity, **ENVIRONMENT, "GIT_PROTOCOL": "version=2"},
         inherit=False,
+        memory_bytes=git.memory_bytes,
         connection=connection,
         confined_thread=git.confined.confined_thread("git", (*rules, *programs), forks=True),
     )

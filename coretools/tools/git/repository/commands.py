@@ -12,6 +12,7 @@ from types import MappingProxyType
 from coretools.config import commit_author
 from coretools.config.settings import Limits
 from coretools.confinement.landlock import READ, Rule
+from coretools.confinement.memory import memory_bytes
 from coretools.errors import GitRefused, InvalidArguments, NotFound, TooLarge
 from coretools.process.confined_runner import ConfinedRunner
 from coretools.process.run import Completed, RunOptions
@@ -67,6 +68,9 @@ REVISION_BYTES = 1_000
 MESSAGE_CHARACTERS = 500
 """Longest part of git's own message in an error."""
 
+MEMORY_BYTES = 4 * 1024**3
+"""Most memory of a git process, or half of the machine's: an object or a regular expression may ask for any amount."""
+
 _KEYS_STDIN = b"[coretools]\nstdin\n"
 """Standard input while key names are listed: an include of it yields a key that makes the repository unusable."""
 
@@ -96,6 +100,7 @@ class Git:
         files = zip(PATTERN_FILES, (self.user_git.ignore, self.user_git.attributes), strict=True)
         self.arguments = (*OPTIONS, *(word for key, path in files for word in ("-c", f"{key}={path}")))
         self.limits = limits
+        self.memory_bytes = min(MEMORY_BYTES, memory_bytes() // 2)
         given = runner.environment
         self.programs = {"PATH": runner.tool_path}
         self._identity = {name: given[name] for name in commit_author.VARIABLES if name in given}
@@ -169,6 +174,7 @@ class Git:
             },
             inherit=False,
             confined_thread=checkout.confined_thread,
+            memory_bytes=self.memory_bytes,
             keep_bytes=self.limits.git_output_bytes if keep_bytes is None else keep_bytes,
         )
 

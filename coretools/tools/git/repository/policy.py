@@ -43,6 +43,7 @@ FIXED_SETTINGS: Mapping[str, str] = {
     "checkout.guess": "false",
     "core.commentChar": "#",
     "merge.autoStash": "false",
+    "core.preferSymlinkRefs": "false",  # with a link as HEAD no tool would use the repository any more
     "merge.default": "text",
     "merge.log": "false",
     "merge.branchdesc": "false",
@@ -102,6 +103,9 @@ NEUTRAL_VALUES: Mapping[str, str] = {
     "receivepack": "false",
     "vcs": "",
     "proxy": "",
+    # diff.*: a regular expression for the heading of a hunk may take all memory. This is nearly the default.
+    "xfuncname": "^[[:alpha:]$_]",
+    "funcname": "^[[:alpha:]$_]",
 }
 """By the last part of the key, whatever the section. A section of a later git version is covered if it uses git's usual
 names for a program to run."""
@@ -113,7 +117,7 @@ _REPORTED = frozenset({"core.fsmonitor", "core.hookspath", "core.editor", "seque
 )
 """Fixed keys that an answer reports when a repository sets them: they would run a program or read a file."""
 
-_HARMLESS = frozenset({"required", "update", "proxy", "mergeoptions"})
+_HARMLESS = frozenset({"required", "update", "proxy", "mergeoptions", "xfuncname", "funcname"})
 """Keys of NEUTRAL_VALUES that start nothing by themselves."""
 
 UNUSED_SECTIONS = frozenset(
