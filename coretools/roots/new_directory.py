@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -31,6 +32,7 @@ class NewDirectory:
     """The path that it gets."""
     _resolved: ResolvedPath
     _name: str
+    _replaces_empty: bool = False
     is_kept: bool = field(default=False, init=False)
 
     def keep(self) -> None:
@@ -39,14 +41,21 @@ class NewDirectory:
         Raises:
             AlreadyExists: something has this name by now.
         """
+        above = self._resolved.fd
         with translate_errors(self.display_path):
-            rename_no_replace(self._resolved.fd, self._name, self._resolved.fd, self._resolved.name)
+            if self._replaces_empty:
+                # rename(2) replaces a directory only while it is empty.
+                os.rename(self._name, self._resolved.name, src_dir_fd=above, dst_dir_fd=above)
+            else:
+                rename_no_replace(above, self._name, above, self._resolved.name)
         self.is_kept = True
 
 
 @contextmanager
-def new_directory(roots: Roots, path: str) -> Iterator[NewDirectory]:
+def new_directory(roots: Roots, path: str, *, replaces_empty: bool = False) -> Iterator[NewDirectory]:
     """Create the directory beside its final place; remove it at the end unless it was kept.
+
+    With `replaces_empty` an empty directory may be there, and stays if this one is not kept.
 
     Raises:
         AlreadyExists: something is at this path. NotFound: the directory above is missing. ReadOnly, DeniedPath, and
@@ -56,7 +65,7 @@ def new_directory(roots: Roots, path: str) -> Iterator[NewDirectory]:
         roots.require_writable(resolved.root, resolved.display_path)
         require_name(resolved)
         require_outside_git(resolved)
-        if resolved.found is not None:
+        if resolved.found is not None and not (replaces_empty and stat.S_ISDIR(resolved.found.st_mode)):
             raise AlreadyExists(f"{resolved.display_path}: already exists; name a new directory")
         if resolved.missing:
             raise NotFound(f"{resolved.display_path}: the directory {resolved.missing[0]} does not exist")
@@ -67,7 +76,9 @@ def new_directory(roots: Roots, path: str) -> Iterator[NewDirectory]:
             held = os.open(name, DIRECTORY, dir_fd=resolved.fd)
             fcntl.flock(held, fcntl.LOCK_SH)
         place = RootedPath(resolved.root, join_path(resolved.above, name))
-        new = NewDirectory(join_path(place.root.path, place.relative), resolved.display_path, resolved, name)
+        new = NewDirectory(
+            join_path(place.root.path, place.relative), resolved.display_path, resolved, name, replaces_empty
+        )
         try:
             yield new
         finally:

@@ -1,4 +1,4 @@
-"""Git tools about places: linked work trees, sparse checkout, submodules, reflog and bisect. Profile `all` only."""
+"""Git tools about places: linked work trees, sparse checkout, reflog and bisect. Profile `all` only."""
 
 from functools import partial
 from typing import Annotated, Literal, Protocol
@@ -13,7 +13,7 @@ from coretools.operations.declare import Aliases, Effect, same_policy_as, tool
 from coretools.tools.git.change_tools import GitChangeTools
 from coretools.tools.git.changes import bisect, sparse, worktrees
 from coretools.tools.git.extra_tools import GitExtraTools
-from coretools.tools.git.reading.reflog import reflog, submodules
+from coretools.tools.git.reading.reflog import reflog
 from coretools.tools.git.repository.checkout import git_names
 from coretools.tools.git.repository.open_checkout import Access
 from coretools.tools.git.repository.repositories import Repositories
@@ -100,22 +100,6 @@ class GitPlaceTools:
         async with self._opened(repository, access=access) as checkout:
             names = git_names(self._roots, checkout, paths)
             return await sparse.sparse_checkout(self._roots, self._git, checkout, action=action, names=names)
-
-    @tool(Effect.READ, profiles=ALL, title="Git submodule")
-    async def git_submodule(
-        self,
-        action: Annotated[Literal["list", "status", "init", "update"], Field(description="What to do")] = "list",
-        repository: Repository = ".",
-    ) -> TextResult:
-        """List submodules with commit and address; nothing is fetched here. To get one: git_clone."""
-        if action in ("init", "update"):
-            raise InvalidArguments(
-                f"action {action!r}: submodules are not fetched here, since each has an address and a configuration of "
-                "its own; git_submodule lists both, git_clone clones one to its path, and there git_switch "
-                "detach=COMMIT goes to the recorded commit"
-            )
-        async with self._opened(repository) as checkout:
-            return await submodules(self._roots, self._git, checkout)
 
     @tool(Effect.CHANGE, profiles=ALL, title="Git bisect")
     async def git_bisect(

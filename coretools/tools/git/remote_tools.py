@@ -1,4 +1,4 @@
-"""The tools for remotes: git_fetch, git_pull and git_push, and in the profile `all` git_clone and git_remote."""
+"""The tools for remotes: git_fetch, git_pull and git_push; in `all` git_clone, git_submodule and git_remote."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -15,6 +15,7 @@ from coretools.operations.call import Call, SilentCall
 from coretools.operations.declare import Aliases, Effect, asks, tool
 from coretools.tools.git.changes.branches import require_own_configuration, set_upstream
 from coretools.tools.git.reading.history import head
+from coretools.tools.git.reading.submodules import list_submodules
 from coretools.tools.git.remotes import manage
 from coretools.tools.git.remotes.access import CONFIRM, RemoteAccess
 from coretools.tools.git.remotes.clone import CloneOptions, clone
@@ -29,6 +30,8 @@ from coretools.tools.git.remotes.pull import (
 )
 from coretools.tools.git.remotes.push import ForceMode, PushOptions, plan, push
 from coretools.tools.git.remotes.results import TransferResult
+from coretools.tools.git.remotes.submodule_updates import SubmoduleUpdates
+from coretools.tools.git.remotes.submodules import MAX_DEPTH
 from coretools.tools.git.repository.checkout import Checkout
 from coretools.tools.git.repository.habits import PullMode, pull_mode
 from coretools.tools.git.repository.open_checkout import Access
@@ -189,6 +192,27 @@ class GitRemoteTools:
         options = CloneOptions(path, branch, single_branch, depth, tags)
         async with self._access.connected(found, rule, "fetch") as connected:
             return await clone(self._repositories, connected, options)
+
+    @tool(Effect.CHANGE, profiles=ALL, open_world=True, title="Git submodule")
+    @asks(CONFIRM, is_listed=False)
+    async def git_submodule(
+        self,
+        action: Annotated[
+            Literal["list", "status", "init", "update"],
+            Field(description="list; init: register those in paths; update: also clone their commits"),
+        ] = "list",
+        repository: Repository = ".",
+        paths: Annotated[list[str], Field(description="init, update: only these")] = [],  # noqa: B006
+        *,
+        depth: Annotated[int, Field(ge=0, le=MAX_DEPTH, description="update: levels of submodules in submodules")] = 0,
+        call: Call = _NO_CALL,
+    ) -> TextResult:
+        """List submodules, or clone them from remotes that the operator allows. Other repositories: git_clone."""
+        if action in ("list", "status"):
+            async with self._repositories.opened(repository) as checkout:
+                return await list_submodules(self._roots, self._git, checkout)
+        updates = SubmoduleUpdates(self._repositories, self._access, call, clones=action == "update")
+        return await updates.run(repository, paths, depth=depth)
 
     @tool(Effect.CHANGE, profiles=ALL, title="Git remote")
     async def git_remote(

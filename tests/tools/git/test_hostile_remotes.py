@@ -83,6 +83,7 @@ CALLS = (
     ("git_remote", {"action": "set-url", "name": "more", "url": "https://example.org/y"}),
     ("git_remote", {"action": "rename", "name": "more", "new_name": "less"}),
     ("git_remote", {"action": "remove", "name": "less"}),
+    ("git_submodule", {"action": "update", "depth": 1}),
 )
 """Every tool, each in the state that the ones before leave."""
 
@@ -117,6 +118,10 @@ async def test_a_hostile_repository_reaches_nothing(tmp_path: Path, canary: sock
     remote = RemoteWorld(World(tmp_path).filled()).created()
     world, port = remote.world, canary.getsockname()[1]
     world.git("commit", "-q", "-a", "-m", "third")
+    world.write(".gitmodules", '[submodule "sub"]\n\tpath = sub\n\turl = ../origin.git\n')
+    world.git("add", ".gitmodules")
+    world.git("update-index", "--add", "--cacheinfo", f"160000,{world.git('rev-parse', 'HEAD~1')},sub")
+    world.git("commit", "-q", "-m", "a submodule")
     world.git("remote", "add", "origin", str(remote.bare))
     world.git("config", "branch.main.remote", "origin")
     world.git("config", "branch.main.merge", "refs/heads/main")

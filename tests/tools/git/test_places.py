@@ -12,6 +12,7 @@ from coretools.config.settings import Settings
 from coretools.errors import AlreadyExists, CoreError, GitRefused, InvalidArguments, NotFound, ReadOnly
 from coretools.operations.call import LOCAL
 from coretools.roots.root import RootSpec
+from tests.tools.git.remote_world import RemoteWorld
 from tests.tools.git.world import World, more
 
 
@@ -111,17 +112,18 @@ async def test_directories_are_checked_out_sparsely(tmp_path: Path) -> None:
 
 
 async def test_submodules_are_listed_and_not_entered(tmp_path: Path) -> None:
-    """git-changes-23: path, commit and address, without credentials; to fetch one is refused with what works."""
-    world = World(tmp_path).filled()
+    """git-changes-23: path, commit and address, without credentials; without a rule none is reached."""
+    remote = RemoteWorld(World(tmp_path).filled())
+    world = remote.world
     commit = world.git("rev-parse", "HEAD")
     world.write(".gitmodules", '[submodule "x"]\n\tpath = lib/x\n\turl = https://user:TOKEN@example.org/x.git\n')
     world.git("add", ".gitmodules")
     world.git("update-index", "--add", "--cacheinfo", f"160000,{commit},lib/x")
-    async with world.tools() as tools:
-        text = (await more(tools).git_submodule("status", "work")).text()
+    async with remote.tools() as (tools, _):
+        text = (await tools.git_submodule("status", "work")).text()
         assert text == f"work/lib/x {commit[:10]} not cloned: https://example.org/x.git"
-        with pytest.raises(InvalidArguments, match="git_clone clones one"):
-            await more(tools).git_submodule("update", "work")
+        with pytest.raises(GitRefused, match=r"work/lib/x: https://example\.org/x\.git is not allowed"):
+            await tools.git_submodule("update", "work")
 
 
 def many(world: World, *, first_bad: int) -> list[str]:

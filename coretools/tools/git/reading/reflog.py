@@ -1,16 +1,16 @@
-"""Where HEAD or a branch has been, and which submodules a repository records."""
+"""Where HEAD or a branch has been."""
 
 import re
 
 from coretools.errors import NotFound
 from coretools.roots import directory_access
-from coretools.roots.read import kind_at, open_directory
+from coretools.roots.read import open_directory
 from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import cut_line, fitting
-from coretools.tools.git.repository.checkout import Checkout, path_of
+from coretools.tools.git.repository.checkout import Checkout
 from coretools.tools.git.repository.commands import Git, check_revision
 from coretools.tools.git.repository.git_directory import unusable
-from coretools.tools.git.repository.porcelain import as_text, quoted, read_names, read_records, single_line
+from coretools.tools.git.repository.porcelain import as_text, read_records, single_line
 from coretools.tools.git.repository.results import TextResult, answer
 
 _REFLOG = (
@@ -22,9 +22,6 @@ _REFLOG = (
     "--no-show-signature",
 )
 _DATE = re.compile(r"@\{(.*)\}")
-_GITLINK = b"160000"
-_SETTING = re.compile(r"submodule\.(?P<name>.*)\.(?P<key>path|url|branch)", re.DOTALL)
-_CREDENTIALS = re.compile(r"//[^/@]*@")
 
 
 async def reflog(roots: Roots, git: Git, checkout: Checkout, *, branch: str, limit: int, skip: int) -> TextResult:
@@ -67,39 +64,3 @@ def _refuse_links(roots: Roots, checkout: Checkout, path: str) -> None:
             part = "/".join(names[:count])
             if directory_access.entry_kind(handle, part) == "link":
                 raise unusable(f"{common.display_path}/{part}", "is a link")
-
-
-async def submodules(roots: Roots, git: Git, checkout: Checkout) -> TextResult:
-    """Return the submodules that the index records: path, commit, address, and whether something is there.
-
-    Addresses come from the recorded `.gitmodules`. No submodule is entered.
-    """
-    records = read_names(await git.output(checkout, "ls-files", "--stage", "-z"))
-    found = {
-        name: fields.split(b" ")[1]
-        for fields, _, name in (one.partition(b"\t") for one in records)
-        if fields.startswith(_GITLINK)
-    }
-    settings = await _settings(git, checkout) if found else {}
-    lines = []
-    for name, commit in found.items():
-        known = next((one for one in settings.values() if one.get("path") == as_text(name)), {})
-        there = kind_at(roots, f"{checkout.directory.path}/{name.decode('utf-8', 'surrogateescape')}/.git") is not None
-        address = _CREDENTIALS.sub("//", known.get("url", "")) or "no address is recorded"
-        state = "cloned" if there else "not cloned"
-        lines.append(single_line(f"{quoted(path_of(checkout, name))} {as_text(commit)[:10]} {state}: {address}"))
-    shown = fitting(map(cut_line, lines), git.answer_bytes)
-    more = [f"[{len(lines) - len(shown)} more]"] if len(shown) < len(lines) else []
-    return answer(checkout, [*shown, *more] or ["no submodules"], details={"submodules": len(lines)})
-
-
-async def _settings(git: Git, checkout: Checkout) -> dict[str, dict[str, str]]:
-    words = ("config", "--blob", ":.gitmodules", "-z", "--get-regexp", r"^submodule\.")
-    completed = await git.run(checkout, *words)
-    settings: dict[str, dict[str, str]] = {}
-    for record in read_names(completed.stdout.head + completed.stdout.tail) if completed.ok else ():
-        key, _, value = as_text(record).partition("\n")
-        match = _SETTING.fullmatch(key)
-        if match is not None:
-            settings.setdefault(match["name"], {})[match["key"]] = value
-    return settings

@@ -12,7 +12,7 @@ from coretools.tools.git.remotes.connected_git import initialize
 from coretools.tools.git.remotes.fetch import Fetched, FetchOptions, TagMode, fetch
 from coretools.tools.git.remotes.references import TRACKING, Advertised
 from coretools.tools.git.remotes.results import Outcome, TransferResult
-from coretools.tools.git.remotes.transfer import Transfers
+from coretools.tools.git.remotes.transfer import Transfers, present
 from coretools.tools.git.repository.checkout import Checkout
 from coretools.tools.git.repository.commands import Git
 from coretools.tools.git.repository.open_checkout import Access, new_checkout
@@ -32,20 +32,22 @@ class CloneOptions:
     single_branch: bool = False
     depth: int = 0
     tags: TagMode = "follow"
+    commit: str = ""
+    """Check out this commit, detached, in place of a branch. The path may be an empty directory, as of a submodule."""
 
 
 async def clone(repositories: Repositories, connected: Connected, options: CloneOptions) -> TransferResult:
     """Clone a remote that may be reached.
 
     Raises:
-        AlreadyExists: something is at the path. NotFound: the remote has no such branch. GitRefused, Unreachable,
-            TooLarge: the transfer failed; nothing is left of it.
+        AlreadyExists: something is at the path. NotFound: the remote has no such branch or commit. GitRefused,
+            Unreachable, TooLarge: the transfer failed; nothing is left of it.
     """
     git, roots = repositories.git, repositories.roots
     path = options.path or connected.url.path.rpartition("/")[2].removesuffix(".git")
     if not path:
         raise InvalidArguments("path: name the new directory; the URL has no name for it")
-    with new_directory(roots, path) as new:
+    with new_directory(roots, path, replaces_empty=bool(options.commit)) as new:
         with open_directory(roots, new.path) as directory:
             empty = new_checkout(directory)
             advertised = await Transfers(git, empty, connected).advertised()
@@ -53,17 +55,25 @@ async def clone(repositories: Repositories, connected: Connected, options: Clone
             await _initialize(git, empty, advertised, branch)
         async with repositories.opened(new.path, access=Access.WORK_TREE) as checkout:
             fetched = await _fill(git, checkout, connected, options, branch)
-            await _check_out(git, checkout, fetched.advertised, branch)
+            if options.commit:
+                await _check_out_commit(git, checkout, options.commit)
+            else:
+                await _check_out(git, checkout, fetched.advertised, branch)
             new.keep()
-            short = branch.removeprefix(HEADS)
-            has_branch = branch in fetched.advertised.objects
-            lines = [
-                f"{new.display_path}: {f'on branch {short}' if has_branch else 'the remote has no commits yet'}",
-                f"Undo: delete_directory path={new.display_path!r}",
-            ]
-            upstream = f"{TRACKING}{ORIGIN}/{short}" if has_branch else ""
-            outcome = Outcome(ORIGIN, connected.url.text, fetched.updates, short, upstream, lines=lines)
+            outcome = _outcome(connected, fetched, options, branch, place=new.display_path)
             return TransferResult.of(outcome, checkout, verb="cloned", budget=git.answer_bytes)
+
+
+def _outcome(connected: Connected, fetched: Fetched, options: CloneOptions, branch: str, *, place: str) -> Outcome:
+    short = "" if options.commit else branch.removeprefix(HEADS)
+    has_branch = branch in fetched.advertised.objects
+    if options.commit:
+        at = f"at {options.commit[:10]}, detached"
+    else:
+        at = f"on branch {short}" if has_branch else "the remote has no commits yet"
+    upstream = f"{TRACKING}{ORIGIN}/{short}" if short and has_branch else ""
+    lines = [f"{place}: {at}", f"Undo: delete_directory path={place!r}"]
+    return Outcome(ORIGIN, connected.url.text, fetched.updates, short, upstream, lines=lines)
 
 
 def _branch(advertised: Advertised, options: CloneOptions) -> str:
@@ -103,4 +113,11 @@ async def _check_out(git: Git, checkout: Checkout, advertised: Advertised, branc
     if advertised.head:
         target = f"{TRACKING}{ORIGIN}/{advertised.head.removeprefix(HEADS)}"
         await git.output(checkout, "symbolic-ref", f"{TRACKING}{ORIGIN}/HEAD", target)
+    await git.output(checkout, "reset", "--hard", "--quiet")
+
+
+async def _check_out_commit(git: Git, checkout: Checkout, commit: str) -> None:
+    if not await present(git, checkout, [commit]):
+        raise NotFound(f"commit {commit}: no branch or tag of the remote has it")
+    await git.output(checkout, "update-ref", "--no-deref", "-m", "submodule", "HEAD", commit)
     await git.output(checkout, "reset", "--hard", "--quiet")
