@@ -1,5 +1,6 @@
 """Run one line of `coretools mcp`. Loads the SDK; `mcp_options` parses the line without it."""
 
+import logging
 import os
 
 import anyio
@@ -60,6 +61,8 @@ def mcp(options: McpOptions) -> int:
         BadSetting: the configuration file that it names can't be used.
     """
     configure_logging("error", os.environ)
+    # What the SDK logs as an error is a traceback; the failure of the call says the same in one sentence.
+    logging.getLogger("mcp").setLevel(logging.CRITICAL)
     return anyio.run(_run, options)
 
 

@@ -101,7 +101,10 @@ def _print_tools(line: Line, found: Mapping[str, Sequence[types.Tool]]) -> int:
     if line.options.pipeline.output == "ndjson":
         return print_events("tool", [{"server": one} | _shape(tool) for one, tool in listed])
     cells = [(one, tool.name, (tool.description or "").split(". ")[0]) for one, tool in listed]
-    return print_text(table([("SERVER", "TOOL", "DESCRIPTION"), *cells], line.width)) if cells else 0
+    if not cells:
+        print_error("no tools are offered; `coretools mcp logs` may say why")
+        return 0
+    return print_text(table([("SERVER", "TOOL", "DESCRIPTION"), *cells], line.width))
 
 
 def _shape(tool: types.Tool) -> dict[str, Any]:

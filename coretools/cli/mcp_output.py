@@ -15,16 +15,17 @@ import mcp_types as types
 from coretools.cli.manual import truncate
 from coretools.cli.terminal import escape_controls
 
-_REORDERING = re.compile("[\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
-"""Unicode's bidirectional formatting characters (UAX 9) and line separators."""
+_MISLEADING = re.compile("[\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]")
+"""Unicode's bidirectional formatting characters (UAX 9), line separators, and characters that are not seen, with which
+two names look the same. Those that join letters or emoji are left as they are."""
 
 MAX_SHOWN = 2_000
-"""Characters of the arguments that an approval shows."""
+"""Characters of each argument that an approval shows: half of its begin, half of its end."""
 
 
 def visible(text: str) -> str:
-    """Escape what would control a terminal or reorder its text; keep line breaks and tabs."""
-    return _REORDERING.sub(lambda found: found[0].encode("unicode_escape").decode(), escape_controls(text))
+    """Escape what would control a terminal, reorder its text or not be seen; keep line breaks and tabs."""
+    return _MISLEADING.sub(lambda found: found[0].encode("unicode_escape").decode(), escape_controls(text))
 
 
 def in_line(text: str) -> str:
@@ -94,12 +95,25 @@ def event_line(event: str, facts: Mapping[str, Any]) -> str:
 
 
 def arguments_text(arguments: Mapping[str, Any]) -> str:
-    """Return arguments as an approval shows them."""
-    text = "\n".join(
-        f"  {in_line(name)} = {json.dumps(value, ensure_ascii=False)}" for name, value in arguments.items()
-    )
-    more = f"\n  [... {len(text) - MAX_SHOWN} more characters ...]" if len(text) > MAX_SHOWN else ""
-    return visible(text[:MAX_SHOWN]) + more or "  no arguments"
+    """Return arguments as an approval shows them: a long one never hides another."""
+    lines = [f"  {_name(name)} = {_shortened(visible(_json(value)))}" for name, value in arguments.items()]
+    return "\n".join(lines) or "  no arguments"
+
+
+def _name(name: str) -> str:
+    """A plain name as it is; one that could be taken for more than a name as JSON."""
+    return name if name.isidentifier() and name.isascii() else _shortened(visible(_json(name)))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _shortened(text: str) -> str:
+    if len(text) <= MAX_SHOWN:
+        return text
+    half = MAX_SHOWN // 2
+    return f"{text[:half]} [... {len(text) - MAX_SHOWN} more characters ...] {text[-half:]}"
 
 
 def block_text(block: types.ContentBlock) -> str:

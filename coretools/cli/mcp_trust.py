@@ -9,6 +9,7 @@ from coretools.cli.terminal import print_error
 from coretools.client.configuration import ServerEntry
 from coretools.client.decisions import server_digest
 from coretools.client.errors import NotTrusted
+from coretools.client.launch import names_in
 from coretools.client.oauth_settings import OAuthSettings
 from coretools.client.settings_schema import ServerSettings
 from coretools.errors import InvalidArguments, NotFound
@@ -64,7 +65,11 @@ def _revoke(line: Line) -> int:
 
 def _summary(entry: ServerEntry, settings: ServerSettings) -> str:
     """Say what an entry starts, before its variables are replaced and without its secrets; no text forges a line."""
-    lines = _local(settings) if settings.transport == "stdio" else _remote(settings)
+    lines = [*(_local(settings) if settings.transport == "stdio" else _remote(settings))]
+    if named := names_in(entry):
+        lines.append(f"with the values of {', '.join(named)}")
+    if any(mark in text for text in lines for mark in ("[redacted:", "[... ")):
+        lines.append("not all of it is shown; read the file before you answer")
     return "\n".join([in_line(f"{entry.name}, from {entry.place.path}:"), *(f"  {in_line(text)}" for text in lines)])
 
 

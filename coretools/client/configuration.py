@@ -204,7 +204,7 @@ def _entry(name: str, raw: Any, inputs: Mapping[str, ServerInput], *, place: Pla
     try:
         settings = parse_settings(raw)
     except BadSetting as error:
-        return replace(entry, error=str(error))
+        return replace(entry, error="; ".join([str(error), *(remarks_about(raw) if isinstance(raw, dict) else ())]))
     return replace(entry, settings=settings, remarks=tuple(remarks_about(raw)))
 
 

@@ -21,6 +21,9 @@ _REFERENCE = re.compile(r"\$\{([^{}]*)\}")
 _GEMINI_REFERENCE = re.compile(r"\$\{([^{}]*)\}|\$([A-Za-z_][A-Za-z0-9_]*)")
 _ASSIGNMENT = re.compile(r"(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*(.*)")
 
+_FIXED = frozenset({"workspaceFolder", "workspaceFolderBasename", "userHome", "pathSeparator", "/"})
+"""Variables without secrets, which every entry has."""
+
 INPUT_VARIABLE = "CORETOOLS_INPUT_"
 """Begin of the variables that answer inputs."""
 
@@ -62,6 +65,13 @@ Launch = LocalLaunch | RemoteLaunch | BackgroundLaunch
 def input_variable(name: str) -> str:
     """Return the environment variable that answers an input."""
     return INPUT_VARIABLE + re.sub(r"[^A-Za-z0-9]", "_", name).upper()
+
+
+def names_in(entry: ServerEntry) -> list[str]:
+    """Return the variables and inputs that an entry names, but for those that every entry has; never their defaults."""
+    pattern = _GEMINI_REFERENCE if entry.place.client == "Gemini" else _REFERENCE
+    references = [found[found.lastindex or 1] for text in texts_in(entry.raw) for found in pattern.finditer(text)]
+    return sorted({one.partition(":-")[0] for one in references} - _FIXED)
 
 
 class Values:

@@ -4,8 +4,10 @@ import json
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import chdir
+from contextlib import chdir, contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ import pytest
 
 from coretools.cli.main import main
 from coretools.cli.mcp_options import ACTIONS
+from coretools.cli.mcp_output import arguments_text
 from coretools.client.decisions import Decisions
 from tests.checkout import TREE
 from tests.cli.terminal import terminal
@@ -157,6 +160,83 @@ def test_what_is_shown_for_an_approval_cannot_be_forged(home: Path, capsys: Capt
     assert not set(shown) & set("\x1b\u202e")
     assert "  with 'LD_PRELOAD=./x.so'\n" in shown
     assert [line for line in shown.splitlines() if line.startswith(("  runs true", "coretools: trusted"))] == []
+
+
+def test_trust_says_what_it_does_not_show_and_which_variables_are_used(home: Path, capsys: Captured) -> None:
+    """client-14: a redacted text may be a command, and a header may take any secret of the user."""
+    script = {"command": "sh", "args": ["-c", "run --password=$(evil)"], "env": {"TOKEN": "${input:key}"}}
+    remote = {"url": "http://127.0.0.1:1/", "headers": {"X-Trace": "${AWS_SECRET_ACCESS_KEY:-secret-word}"}}
+    long = {"command": "sh", "args": ["-c", f"{'true;' * 1000} evil", "${workspaceFolder}"]}
+    configured(home.parent, {"script": script, "remote": remote, "long": long}, "project/.mcp.json")
+    shown = {}
+    for name in ("script", "remote", "long"):
+        assert typed("trust", name, "--yes") == 0
+        shown[name] = capsys.readouterr().err
+    unseen = "  not all of it is shown; read the file before you answer\n"
+    assert "  with the values of input:key\n" in shown["script"]
+    assert unseen in shown["script"]
+    assert unseen in shown["long"]
+    assert "  with the values of AWS_SECRET_ACCESS_KEY\n" in shown["remote"]
+    assert unseen not in shown["remote"]
+    assert "with the values" not in shown["long"]
+    assert "secret-word" not in shown["remote"]
+
+
+def test_an_approval_shows_each_argument() -> None:
+    """client-15, client-18: none is hidden behind a long one or looks like another; each character is seen."""
+    shown = arguments_text({"content": "x" * 100_000, "path": "/etc/passwd", "a = 1  b": "read\u200b\U000e0041\u202e"})
+    lines = shown.splitlines()
+    assert lines[0].startswith('  content = "xxx')
+    assert "[... 98002 more characters ...]" in lines[0]
+    assert lines[1:] == ['  path = "/etc/passwd"', '  "a = 1  b" = "read\\u200b\\U000e0041\\u202e"']
+
+
+def test_an_answer_that_is_too_large_is_one_sentence(home: Path) -> None:
+    """client-11: standard error has no traceback of the library."""
+    with serving_too_much() as url:
+        configured(home, {"large": {"type": "http", "url": url}})
+        words = [sys.executable, *STARTS, "mcp", "call", "large", "t", "--yes"]
+        ended = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert ended.returncode == 76
+    assert "larger than 16777216 bytes" in ended.stderr
+    assert len(ended.stderr.splitlines()) == 1
+
+
+@contextmanager
+def serving_too_much() -> Iterator[str]:
+    """A server whose tool answers 17 MiB."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            answers: dict[str, Any] = {
+                "initialize": {
+                    "protocolVersion": "2025-06-18",
+                    "capabilities": {"tools": {}},
+                    "serverInfo": {"name": "large", "version": "1"},
+                },
+                "tools/list": {"tools": [{"name": "t", "inputSchema": {"type": "object"}}]},
+                "tools/call": {"content": [{"type": "text", "text": "x" * (17 * 1024 * 1024)}]},
+            }
+            known = answers.get(asked["method"])
+            outcome = {"error": {"code": -32601, "message": "no"}} if known is None else {"result": known}
+            body = json.dumps({"jsonrpc": "2.0", "id": asked["id"], **outcome}).encode() if "id" in asked else b""
+            self.send_response(200 if body else 202)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            with suppress(OSError):  # the client hangs up
+                self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/mcp"
+        finally:
+            server.shutdown()
 
 
 def test_a_link_in_a_project_belongs_to_the_project(home: Path) -> None:

@@ -224,6 +224,7 @@ def test_the_home_directory_is_no_project(home: Path) -> None:
         ({"command": "x", "args": ["a", 3]}, "args #2: must be text"),
         ({"command": "x", "env": {"TOKEN": ["secret-word"]}}, "env.TOKEN: must be text"),
         ({"type": "http"}, "url: is missing"),
+        ({"comand": "x"}, "has neither `command` nor `url`; unknown key 'comand'; did you mean command?"),
         ({"type": "stdio", "url": "http://x"}, "command: is missing"),
         ({"type": "ws", "url": "ws://x"}, "type: 'ws' is not supported; use stdio, http or sse"),
         ({"command": "a\0b"}, "text must not contain a NUL character"),
