@@ -1,6 +1,6 @@
 // A unified diff as git prints it, cut in its middle perhaps: files, hunks, line numbers, and what changed in a line.
 
-const CUT = /^\[\.\.\. \d+ bytes left out \.\.\.\]$/;
+const CUT = /^\[\.\.\. \d+ lines of this hunk left out \.\.\.\]$/;
 const HUNK = /^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@/;
 const KINDS = { " ": "same", "+": "added", "-": "removed" };
 const OPEN_ROWS = 400; // of a file; a longer one is folded
@@ -41,7 +41,6 @@ function parsePatch(text) {
   let file = null;
   let hunk = null; // lines left of each side, and their numbers
   let loose = false; // behind a cut nobody knows where a line stands
-  let first = false; // what follows a cut begins in the middle of a line
 
   const begin = (name) => {
     file = { name, before: "", status: "", rows: [], added: 0, removed: 0 };
@@ -105,10 +104,7 @@ function parsePatch(text) {
         begin("");
       }
       row("cut", line.slice(1, -1).replaceAll("...", "").trim(), {});
-      [hunk, loose, first] = [null, true, true];
-    } else if (first) {
-      row("note", line, {});
-      first = false;
+      [hunk, loose] = [null, true];
     } else if (hunk !== null && (hunk.oldLeft > 0 || hunk.newLeft > 0) && /^([ +\\-]|$)/.test(line)) {
       inHunk(line);
     } else if (line.startsWith("diff --git ")) {

@@ -214,12 +214,12 @@ class GitChangeTools:
         action: Annotated[Literal["continue", "skip", "abort", "resolve"], Field(description="How")] = "continue",
         repository: RareRepository = ".",
         *,
-        answers: Annotated[dict[str, Any], Field(description="Path: ours, theirs, {text}")] = {},  # noqa: B006
+        resolutions: Annotated[dict[str, Any], Field(description="Path: ours, theirs, {text}")] = {},  # noqa: B006
         message: Annotated[str, Field(description="continue: instead of the commit's own message"), Rare()] = "",
     ) -> TextResult:
         """End what stopped, only without conflicts: git_conflicts."""
         async with self._opened(repository, access=Access.WORK_TREE) as checkout:
-            options = resume.ResumeOptions(action=action, message=message, answers=answers)
+            options = resume.ResumeOptions(action=action, message=message, resolutions=resolutions)
             return await resume.resume(self._roots, self._git, checkout, options)
 
     @tool(Effect.READ, structured=True, profiles=("dev",), title="Git conflicts")

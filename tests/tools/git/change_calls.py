@@ -80,7 +80,7 @@ EACH: tuple[Call, ...] = (
     ("git_rebase", {"upstream": "main"}),
     ("git_continue", {"action": "abort"}),
     ("git_cherry_pick", {"revisions": ["main"]}),
-    ("git_continue", {"action": "continue", "answers": {"work/b.txt": "theirs"}}),
+    ("git_continue", {"action": "continue", "resolutions": {"work/b.txt": "theirs"}}),
     ("git_reflog", {}),
     ("git_trust_report", {}),
     ("git_worktree", {"action": "add", "path": "tree", "branch": "linked"}),

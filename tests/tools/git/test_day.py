@@ -111,7 +111,7 @@ def test_a_days_work(day: Day, figure: Figure) -> None:
     assert "(late)" in conflicts
     assert "(ill)" in conflicts
     answer = {"text": GUESTS.replace("guest 2\n", "guest 2 (ill, so not late)\n")}
-    day.call("git_continue", repository="work", action="resolve", answers={"work/guests.txt": answer})
+    day.call("git_continue", repository="work", action="resolve", resolutions={"work/guests.txt": answer})
     day.call("git_continue", repository="work")
     day.call("git_push", repository="work", to="main")
     day.call("git_pull", repository="other")

@@ -358,7 +358,7 @@ async def test_planted_states_of_the_newer_tools_run_and_reach_nothing(tmp_path:
         for name in ("BISECT_START", "BISECT_LOG", "BISECT_RUN", "BISECT_TERMS"):
             (world.git_dir / name).unlink()
         await tool.git_merge("other", "work")
-        await tool.git_continue("continue", "work", answers={"work/b.txt": "ours"})
+        await tool.git_continue("continue", "work", resolutions={"work/b.txt": "ours"})
         await tool.git_sparse_checkout("set", ["work/folder"], "work")
         await tool.git_sparse_checkout("disable", repository="work")
         for line in ("reword {} x", "squash {}", "fixup -c {}"):

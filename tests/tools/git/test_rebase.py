@@ -99,7 +99,7 @@ async def test_a_fixup_that_stops_at_a_conflict_goes_on(tmp_path: Path, action: 
             if "rebase stopped" not in text:
                 break
             answers: dict[str, Any] = {"work/shared": {"text": "one\n4\nthree\n"}} if action == "continue" else {}
-            text = (await more(tools).git_continue(action, "work", answers=answers)).text()  # type: ignore[arg-type]
+            text = (await more(tools).git_continue(action, "work", resolutions=answers)).text()  # type: ignore[arg-type]
     assert not (world.git_dir / "rebase-merge").exists()
     if action == "abort":
         assert world.git("rev-parse", "HEAD") == before
@@ -143,7 +143,7 @@ async def test_conflicts_are_answered_in_one_call(tmp_path: Path) -> None:
         regions = found["work/two regions"]["regions"]
         assert [(one["ours"], one["theirs"]) for one in regions] == [("ours\n", "theirs\n")] * 2
         path = "work/two regions"
-        text = (await tool.git_continue("resolve", "work", answers={path: ["both", {"text": "by hand\n"}]})).text()
+        text = (await tool.git_continue("resolve", "work", resolutions={path: ["both", {"text": "by hand\n"}]})).text()
         assert "in conflict: work/binary, work/gone" in text
         written = (world.repository / "two regions").read_text()
         assert written.startswith("ours\ntheirs\nline 1\n")
@@ -151,7 +151,7 @@ async def test_conflicts_are_answered_in_one_call(tmp_path: Path) -> None:
         await tool.git_restore([path], "work", side="conflict")
         assert "<<<<<<<" in (world.repository / "two regions").read_text()
         answers = {path: ["ours", "theirs"], "work/gone": "theirs", "work/binary": "ours"}
-        ended = (await tool.git_continue("continue", "work", answers=answers)).text()
+        ended = (await tool.git_continue("continue", "work", resolutions=answers)).text()
         assert ended.splitlines()[1].startswith("merge ended")
     assert len(world.git("log", "-1", "--format=%P").split()) == 2
     assert (world.repository / "gone").read_text() == "changed\n"
@@ -181,7 +181,7 @@ async def test_a_wrong_answer_resolves_nothing(tmp_path: Path, answers: dict[str
         await more(tools).git_merge("theirs", "work")
         before = world.git("ls-files", "--stage"), world.git("status", "--short")
         with pytest.raises(CoreError):
-            await more(tools).git_continue("continue", "work", answers=answers)
+            await more(tools).git_continue("continue", "work", resolutions=answers)
         assert (world.git("ls-files", "--stage"), world.git("status", "--short")) == before
         await more(tools).git_continue("abort", "work")
     assert world.git("status", "--short") == ""
@@ -197,5 +197,5 @@ async def test_lines_that_look_like_markers_are_no_regions(tmp_path: Path) -> No
         await more(tools).git_merge("main", "work")
         found = {one["path"]: one for one in (await more(tools).git_conflicts("work")).conflicts}
         assert "regions" not in found["work/two regions"]
-        await more(tools).git_continue("resolve", "work", answers={"work/two regions": {"text": "mine\n"}})
+        await more(tools).git_continue("resolve", "work", resolutions={"work/two regions": {"text": "mine\n"}})
     assert (world.repository / "two regions").read_text() == "mine\n"

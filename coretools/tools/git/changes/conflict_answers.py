@@ -109,8 +109,8 @@ async def _plan(roots: Roots, checkout: Checkout, plan: _Plan, name: bytes, vers
         plan.contents[name] = await _answered_regions(roots, checkout, name, answer)
     else:
         raise InvalidArguments(
-            f"answers, {shown}: must be 'ours', 'theirs', 'base', 'delete', {{'text': ...}}, or a list with one answer "
-            "('ours', 'theirs', 'base', 'both' or {'text': ...}) for each region"
+            f"resolutions, {shown}: must be 'ours', 'theirs', 'base', 'delete', {{'text': ...}}, or a list with one "
+            "answer ('ours', 'theirs', 'base', 'both' or {'text': ...}) for each region"
         )
 
 
@@ -128,7 +128,7 @@ async def _answered_regions(roots: Roots, checkout: Checkout, name: bytes, answe
         text = region.text(answer) if isinstance(answer, str) else _text_of(answer)
         if text is None:
             sides = ", ".join(side for side in _OF_A_REGION if region.text(side) is not None)
-            raise InvalidArguments(f"answers, {quoted(name)}, region {number}: must be {sides} or {{'text': ...}}")
+            raise InvalidArguments(f"resolutions, {quoted(name)}, region {number}: must be {sides} or {{'text': ...}}")
         texts.append(text)
     return with_texts(content.data, regions, texts)
 
@@ -139,9 +139,9 @@ def _text_of(answer: Any) -> bytes | None:
     try:
         text = answer["text"].encode("utf-8", "surrogateescape")
     except UnicodeEncodeError as error:
-        raise InvalidArguments(f"answers: a text is not valid Unicode ({error.reason})") from error
+        raise InvalidArguments(f"resolutions: a text is not valid Unicode ({error.reason})") from error
     if len(text) > MAX_BYTES:
-        raise InvalidArguments(f"answers: a text has {len(text)} bytes, at most {MAX_BYTES}")
+        raise InvalidArguments(f"resolutions: a text has {len(text)} bytes, at most {MAX_BYTES}")
     return text
 
 

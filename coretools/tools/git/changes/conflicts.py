@@ -35,7 +35,9 @@ KINDS = {
 MAX_PATHS = 10
 """Paths whose content one answer has; the rest are listed by name."""
 
-_ANSWER = "Answer: git_continue answers={path: 'ours', 'theirs', 'base', {'text': ...}, or a list, one for each region}"
+_ANSWER = (
+    "Answer: git_continue resolutions={path: 'ours', 'theirs', 'base', {'text': ...}, or a list, one for each region}"
+)
 
 
 class ConflictsResult(Result):

@@ -67,7 +67,7 @@ def _refuse_whole(file: FilePatch) -> None:
     """
     name = quoted(file.name)
     if file.is_conflict:
-        raise GitRefused(f"{name}: is in conflict; git_conflicts shows it, and git_continue takes answers")
+        raise GitRefused(f"{name}: is in conflict; git_conflicts shows it, and git_continue takes resolutions")
     if file.is_binary:
         raise GitRefused(f"{name}: is binary, so it has no hunks; leave out hunks for the whole file")
     if file.old is None or file.new is None or file.old != file.new:

@@ -24,7 +24,7 @@ async def stopped(git: Git, checkout: Checkout, name: str) -> TextResult:
     lines = [f"{name} stopped; {what}"]
     if files:
         lines.append(
-            "Both sides: git_conflicts. Resolve: git_continue answers={path: 'ours', ...}, or edit and git_add"
+            "Both sides: git_conflicts. Resolve: git_continue resolutions={path: 'ours', ...}, or edit and git_add"
         )
     then = "git_continue action='continue'" if files else "git_continue action='skip'"
     lines.append(f"Then: {then}. Undo: git_continue action='abort'")

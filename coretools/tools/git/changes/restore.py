@@ -140,7 +140,10 @@ async def _back_to_conflict(roots: Roots, git: Git, checkout: Checkout, names: S
         raise GitRefused("none of these paths was in conflict since the last commit")
     await require_writable_names(roots, git, checkout, found)
     await git.output(checkout, "checkout", "--merge", *FROM_STDIN, stdin=terminated(found))
-    lines = [f"in conflict again: {listed(display_paths(checkout, found))}", "Undo: git_continue answers={path: ...}"]
+    lines = [
+        f"in conflict again: {listed(display_paths(checkout, found))}",
+        "Undo: git_continue resolutions={path: ...}",
+    ]
     return answer(checkout, lines, details={"restored": len(found), "conflicts": len(found)})
 
 

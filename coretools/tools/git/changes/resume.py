@@ -30,31 +30,35 @@ class ResumeOptions:
     """How an operation goes on."""
 
     action: str
-    """`continue`, `skip`, `abort`, or `resolve`: only apply the answers."""
+    """`continue`, `skip`, `abort`, or `resolve`: only apply the resolutions."""
     message: str = ""
-    answers: Mapping[str, Any] = field(default_factory=dict)
+    resolutions: Mapping[str, Any] = field(default_factory=dict)
     """Answers to conflicts, by path."""
 
     def is_resolution(self, checkout: Checkout) -> bool:
         """Whether conflicts are only resolved: nothing goes on, or nothing is in progress (after `git_stash`)."""
-        return self.action == "resolve" or (bool(self.answers) and not checkout.in_progress)
+        return self.action == "resolve" or (bool(self.resolutions) and not checkout.in_progress)
 
 
 async def resume(roots: Roots, git: Git, checkout: Checkout, options: ResumeOptions) -> TextResult:
-    """Resolve conflicts by the answers, then continue, skip or abort the operation in progress.
+    """Resolve conflicts by the resolutions, then continue, skip or abort the operation in progress.
 
     Raises:
         GitRefused: none is in progress, it has what is not run here, or a conflict is not resolved.
     """
-    if options.answers and options.action not in ("continue", "resolve"):
-        raise InvalidArguments(f"answers: go with action 'continue' or 'resolve', not {options.action!r}")
+    if options.resolutions and options.action not in ("continue", "resolve"):
+        raise InvalidArguments(f"resolutions: go with action 'continue' or 'resolve', not {options.action!r}")
     check_message(options.message)
     operation = None if options.is_resolution(checkout) else operation_in_progress(checkout)
-    lines = await resolve(roots, git, checkout, options.answers) if options.answers else ["nothing was answered"]
-    if operation is None or (options.answers and await conflicted(git, checkout)):
+    lines = (
+        await resolve(roots, git, checkout, options.resolutions) if options.resolutions else ["nothing was resolved"]
+    )
+    if operation is None or (options.resolutions and await conflicted(git, checkout)):
         return answer(checkout, lines, details={"stopped": bool(checkout.in_progress)})
     result = await _go_on(roots, git, checkout, operation, options)
-    return TextResult(body="\n".join([*lines[:1], result.body]), details=result.details) if options.answers else result
+    return (
+        TextResult(body="\n".join([*lines[:1], result.body]), details=result.details) if options.resolutions else result
+    )
 
 
 async def _go_on(
@@ -102,7 +106,7 @@ async def _commit_resolution(
     if conflicts:
         files = listed(display_paths(checkout, conflicts))
         raise GitRefused(
-            f"conflicts are not resolved: {files}; answer them (answers), or edit the files and git_add them"
+            f"conflicts are not resolved: {files}; resolve them (resolutions), or edit the files and git_add them"
         )
     staged = await git.run(checkout, "diff", "--cached", "--quiet", "--ignore-submodules=all", "--no-ext-diff")
     is_moved = bool(operation.amended) and operation.amended != here.commit

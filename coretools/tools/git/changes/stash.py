@@ -144,7 +144,7 @@ async def apply(
     lines = [f"applied {found.commit[:10]} to {len(every)}: {listed(every)}"]
     if conflicts:
         lines.append(f"in conflict: {listed(display_paths(checkout, conflicts))}; the stash is kept")
-        lines.append("Resolve: git_continue answers={path: 'ours', 'theirs' (the stash), ...}, or edit and git_add")
+        lines.append("Resolve: git_continue resolutions={path: 'ours', 'theirs' (the stash), ...}, or edit and git_add")
     elif drop and found.place:
         await git.output(checkout, "stash", "drop", "--quiet", found.place)
         lines.append(f"dropped it; Undo: git_stash action='push', or apply it again: stash={found.commit!r}")
