@@ -9,7 +9,7 @@ from pathlib import Path
 
 import anyio
 
-from tests.tools.git.world import World
+from tests.tools.git.world import HOME_CONFIG, World
 
 STARTS = (
     "subprocess.Popen",
@@ -52,7 +52,7 @@ async def every_tool(world: World, programs: list[str]) -> dict[str, list[str]]:
 
 
 def main() -> None:
-    world = World(Path(sys.argv[1])).filled()
+    world = World(Path(sys.argv[1]), home_config=HOME_CONFIG + '[filter "lfs"]\n\tclean = cat\n').filled()
     programs: list[str] = []
     strangers: list[str] = []
 

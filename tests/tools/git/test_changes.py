@@ -102,13 +102,26 @@ async def test_a_repository_in_the_work_tree_is_left_out(tmp_path: Path) -> None
 
 async def test_a_file_that_a_filter_converts_is_refused(tmp_path: Path) -> None:
     """git-9: without its filter a large file would be stored instead of a pointer."""
-    world = World(tmp_path, home_config=HOME_CONFIG + '[filter "lfs"]\n\tclean = cat\n').filled()
-    world.write(".gitattributes", "*.bin filter=lfs\n*.txt filter=unknown\n")
-    world.write("x.bin", "large\n")
+    filters = "".join(f'[filter "{name}"]\n\tclean = cat\n' for name in ("lfs", "a=b"))
+    world = World(tmp_path, home_config=HOME_CONFIG + filters).filled()
+    world.git("config", "filter.own.clean", "cat")
+    world.git("config", "filter.own.required", "false")
+    world.write(".gitattributes", "*.bin filter=lfs\n*.equal filter=a=b\n*.own filter=own\n*.txt filter=unknown\n")
+    world.write("old.bin", "large\n")
+    world.git("-c", "filter.lfs.clean=cat", "add", "old.bin")
+    (world.repository / "old.bin").unlink()
+    before = world.git("ls-files", "--stage")
     async with world.tools() as tools:
-        with pytest.raises(GitRefused, match=r"x\.bin: need the filter lfs"):
+        for name, driver in (("x.bin", "lfs"), ("x.equal", "a=b"), ("x.own", "own")):
+            world.write(name, "large\n")
+            for intent in (False, True):
+                with pytest.raises(GitRefused, match=rf"{name}: need the filter {driver}"):
+                    await tools.git_add([f"work/{name}", "work/new.txt"], "work", intent=intent)
+        with pytest.raises(GitRefused, match=r"x\.bin.*x\.equal.*x\.own: need the filter a=b, lfs, own"):
             await tools.git_add(["."], "work")
+        assert world.git("ls-files", "--stage") == before
         assert "staged 2" in (await tools.git_add(["work/.gitattributes", "work/a.txt"], "work")).text()
+        assert "D work/old.bin" in (await tools.git_add(["work/old.bin"], "work")).text()
 
 
 async def test_a_commit_reports_its_id_branch_and_summary(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def test_a_plain_status_is_one_process(watched: dict[str, Any]) -> None:
 
 
 def test_each_question_is_one_process(watched: dict[str, Any]) -> None:
-    """git-38: more only where attributes are needed, or an author to commit as."""
+    """git-38: more only where attributes are needed, or an author to commit as. The user has a filter here."""
     counts = {name: len(programs) for name, programs in watched["by_tool"].items()}
     assert counts["git_log"] == 1
     assert counts["git_log of a range"] == 1

@@ -9,6 +9,16 @@ from coretools.tools.git.repository.porcelain import read_records
 from coretools.tools.git.repository.results import listed
 
 
+def required_filters(git: Git, checkout: Checkout) -> list[str]:
+    """Return options with which git itself refuses to store files that a filter should convert.
+
+    A filter that is required and has no command is an error (gitattributes(5)).
+    """
+    # Unlike `-c`, this option is split at its last `=`: the name of a filter may contain one. The variable is "1".
+    names = sorted(_known_filters(git, checkout))
+    return [f"--config-env=filter.{name}.required=GIT_CONFIG_NOSYSTEM" for name in names]
+
+
 async def refuse_filtered(git: Git, checkout: Checkout, names: Sequence[bytes]) -> None:
     """Refuse files that a filter should convert: without git-lfs the file itself would be stored, not a pointer.
 

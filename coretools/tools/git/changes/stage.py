@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from coretools.errors import NotFound
 from coretools.roots.read import kind_at
 from coretools.roots.root_set import Roots
-from coretools.tools.git.changes.filters import refuse_filtered
+from coretools.tools.git.changes.filters import refuse_filtered, required_filters
 from coretools.tools.git.changes.work_tree import FROM_STDIN, terminated
 from coretools.tools.git.repository.checkout import (
     Checkout,
@@ -17,7 +17,7 @@ from coretools.tools.git.repository.checkout import (
     prefix,
     refuse_hidden,
 )
-from coretools.tools.git.repository.commands import Git
+from coretools.tools.git.repository.commands import Git, require_success
 from coretools.tools.git.repository.porcelain import StatusEntry, as_text, quoted, read_status
 from coretools.tools.git.repository.results import TextResult, answer, hidden_line, listed
 
@@ -68,14 +68,30 @@ async def add(
         entries = tuple(entry for entry in entries if entry.letters == "??")
     found = _staging_plan(roots, checkout, entries)
     if found.staged:
-        await refuse_filtered(git, checkout, [entry.path for entry in found.staged])
-        stdin = terminated(entry.path for entry in found.staged)
-        # `git add` without --intent-to-add would stage everything beneath a name too.
-        how = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
-        noted = ("add", "--intent-to-add", *FROM_STDIN)
-        await git.output(checkout, *(noted if options.intent else how), stdin=stdin)
+        await (_note if options.intent else _stage)(git, checkout, found.staged)
     details = {"staged": len(found.staged), "left_out": len(found.denied) + len(found.nested)}
     return answer(checkout, _lines(checkout, found, options), details=details)
+
+
+async def _note(git: Git, checkout: Checkout, entries: Sequence[StatusEntry]) -> None:
+    """Add new files to the index without their content, which git does not read here."""
+    names = [entry.path for entry in entries]
+    await refuse_filtered(git, checkout, names)
+    await git.output(checkout, "add", "--intent-to-add", *FROM_STDIN, stdin=terminated(names))
+
+
+async def _stage(git: Git, checkout: Checkout, entries: Sequence[StatusEntry]) -> None:
+    """Stage the content of files, or that they are deleted. `git add` would stage everything beneath a name too.
+
+    Raises:
+        GitRefused: git failed; one reason is a file that a filter should convert, and the error names all of them.
+    """
+    words = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
+    stdin = terminated(entry.path for entry in entries)
+    completed = await git.run(checkout, *words, options=required_filters(git, checkout), stdin=stdin)
+    if not completed.ok:
+        await refuse_filtered(git, checkout, [entry.path for entry in entries if entry.letters[1] != "D"])
+    require_success(completed, "update-index")
 
 
 def _staging_plan(roots: Roots, checkout: Checkout, entries: Sequence[StatusEntry]) -> _StagingPlan:
