@@ -5,12 +5,13 @@ import os
 from collections.abc import Callable, Sequence
 
 from coretools.app.assembly import open_assembly
+from coretools.cli.candidates import Candidate, print_candidates
 from coretools.cli.command_runner import CommandContext, CommandLine, CommandRunner, read_stdin
-from coretools.cli.completion import Candidate, built_in_candidates, candidates
+from coretools.cli.completion import built_in_candidates, candidates
 from coretools.cli.global_options import global_parser, option_names, registries_named, split_options
 from coretools.cli.manual import WIDTH, overview
 from coretools.cli.routes import Routes, options_at
-from coretools.cli.terminal import TerminalCapabilities, escape_controls, print_error, print_text
+from coretools.cli.terminal import TerminalCapabilities, print_error, print_text
 from coretools.config.logs import configure_logging
 from coretools.config.options import settings_from, working_directory
 from coretools.errors import CoreError
@@ -101,16 +102,6 @@ async def complete_command_line(words: Sequence[str], built_in: Sequence[str]) -
         return 0
     own_words = [Candidate(word, "") for word in built_in if not rest and word.startswith(typed[-1])]
     return print_candidates([*found, *own_words])
-
-
-def print_candidates(found: Sequence[Candidate]) -> int:
-    """Print candidates in the form that the completion scripts expect."""
-    lines = [
-        f"{escape_controls(one.text)}\t{' '.join(escape_controls(one.description).split())}"
-        for one in found
-        if "\n" not in one.text
-    ]
-    return print_text("\n".join(lines)) if lines else 0
 
 
 def _warn_of_runs(runs: JobTable) -> None:

@@ -4,10 +4,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from coretools.cli.arguments import is_flag, is_list, option_of
+from coretools.cli.candidates import Candidate
 from coretools.cli.command_runner import CommandContext
 from coretools.cli.completion_scripts import SHELLS
 from coretools.cli.global_options import LINE_OPTIONS
-from coretools.cli.mcp_options import ACTIONS
 from coretools.cli.routes import RouteMatch, Routes, leading_words, normalize
 from coretools.operations.command import Command
 from coretools.operations.completion import with_prefix
@@ -18,16 +18,7 @@ _BUILT_IN: dict[tuple[str, ...], tuple[str, ...]] = {
     ("completion",): SHELLS,
     ("policy",): ("explain", "check"),
     ("token",): ("create", "list", "revoke"),
-    ("mcp",): tuple(ACTIONS),
 }
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A possible completion and its description."""
-
-    text: str
-    description: str = ""
 
 
 async def candidates(context: CommandContext, before: Sequence[str], current: str) -> list[Candidate]:

@@ -23,6 +23,7 @@ number of the signal that ended the call. `coretools mcp --help` has those of `c
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -71,6 +72,8 @@ def main(words: Sequence[str] | None = None) -> None:
     except CoreError as error:
         print_error(str(error))
         exit_code = error.exit_code
+    except KeyboardInterrupt:  # while modules are imported, or at a question: nobody else handles the signal then
+        exit_code = 128 + signal.SIGINT
     sys.exit(exit_code)
 
 
@@ -179,6 +182,11 @@ def _mcp(own: Sequence[str], words: Sequence[str]) -> int:
 
 
 def _complete(words: list[str]) -> int:
+    typed = words[1:] if words[:1] == ["--"] else words
+    if typed[:1] in (["mcp"], ["run"]) and len(typed) > 1:
+        from coretools.cli.mcp_completion import complete_line  # imported late, as below
+
+        return complete_line(typed)
     import anyio  # imported late: only this needs it here
 
     from coretools.cli.command_line import complete_command_line

@@ -112,7 +112,7 @@ def parse_line(words: Sequence[str]) -> McpOptions | None:
     Raises:
         InvalidArguments: the line is wrong.
     """
-    parser = _parser()
+    parser = mcp_parser()
     names = option_names(parser)
     own, rest = split_options(words, names, after_command=names)
     found = parser.parse_args(own)
@@ -186,7 +186,8 @@ def _count(text: str) -> int:
     return count
 
 
-def _parser() -> argparse.ArgumentParser:
+def mcp_parser() -> argparse.ArgumentParser:
+    """Return the parser of the options of `coretools mcp`."""
     parser = OptionParser(prog="coretools mcp", add_help=False, allow_abbrev=False, usage=argparse.SUPPRESS)
     add = parser.add_argument
     add("-h", "--help", action="store_true", dest="wants_help", help="show this")

@@ -14,7 +14,7 @@ import mcp_types as types
 from anyio.abc import TaskGroup, TaskStatus
 
 from coretools.app.assembly import Assembly, output_redactor
-from coretools.cli.completion import Candidate
+from coretools.cli.candidates import Candidate
 from coretools.cli.mcp_approval import approve
 from coretools.cli.mcp_line import Line
 from coretools.cli.mcp_options import parse_line

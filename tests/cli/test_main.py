@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -183,3 +184,22 @@ def test_a_typed_command_does_not_import_the_sdk(tmp_path: Path) -> None:
         [sys.executable, "-c", code], cwd=TREE, capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout == "false\n[]\n"
+
+
+def test_ctrl_c_ends_a_line_that_still_imports(tmp_path: Path) -> None:
+    """cli-18: quietly; the SDK stands still here as its import does on a slow disk."""
+    package = tmp_path / "mcp"
+    package.mkdir()
+    (package / "__init__.py").write_text("import os, signal\nos.write(2, b'importing\\n')\nsignal.pause()\n")
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "coretools.cli.main", "mcp", "list"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join((str(tmp_path), str(TREE)))},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    assert process.stderr.readline() == b"importing\n"
+    process.send_signal(signal.SIGINT)
+    assert process.communicate(timeout=60) == (b"", b"")
+    assert process.returncode == 130

@@ -24,6 +24,7 @@ from anyio.abc import SocketStream, TaskGroup, TaskStatus
 from mcp.client.session import ClientRequestContext
 
 from coretools.cli.main import main
+from coretools.cli.mcp_completion import complete_line
 from coretools.client import background_client
 from coretools.client.background_socket import as_line, ask, connect, key_of, socket_path
 from coretools.client.background_stream import MAX_NOTIFICATIONS, MAX_WAITING, Outbox
@@ -134,8 +135,10 @@ def test_later_lines_use_the_servers_of_the_background(home: Path, capsys: Captu
     assert typed("call", "ok", "echo", "text=a", "--yes") == 0
     assert typed("call", "ok", "echo", "text=b") == 77  # approvals are those of the line
     assert typed("start", "ok") == 0
-    assert log.read_text().count("started") == 1
     assert "kept      ok" in capsys.readouterr().out
+    assert complete_line(["mcp", "call", "ok", ""]) == 0  # completion-9
+    assert capsys.readouterr().out == "echo\t\n"
+    assert log.read_text().count("started") == 1
     with variables(VALUE="another"):
         assert typed("call", "ok", "echo", "text=c", "--yes") == 0
     assert log.read_text().count("started") == 2
