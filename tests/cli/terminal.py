@@ -12,14 +12,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.checkout import TREE
+from tests.starting import warm
 
 ANSWER_SECONDS = 30.0
 
-# The terminal becomes the controlling one, so that Ctrl-C is a signal.
-_LAUNCHER = (
-    "import fcntl, os, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
-    " os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
-)
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\x1b[=>]|\x1b\][^\x07]*\x07")
 
 
@@ -65,12 +61,13 @@ class Terminal:
 
 
 @contextmanager
-def terminal(*words: str, cwd: Path, environment: Mapping[str, str] | None = None) -> Iterator[Terminal]:
-    """Run Python with these arguments on its own terminal."""
+def terminal(option: str, *words: str, cwd: Path, environment: Mapping[str, str] | None = None) -> Iterator[Terminal]:
+    """Run `python -m WORDS...` on its own terminal."""
+    assert option == "-m"
     master, slave = os.openpty()
     termios.tcsetwinsize(slave, (24, 120))
-    process = subprocess.Popen(
-        [sys.executable, "-c", _LAUNCHER, *words],
+    process = warm.Popen(
+        [sys.executable, "-m", "tests.cli.controlled", *words],
         stdin=slave,
         stdout=slave,
         stderr=slave,

@@ -20,6 +20,7 @@ from coretools.client.decisions import Decisions
 from tests.checkout import TREE
 from tests.cli.terminal import terminal
 from tests.client.peers import EventLog, misbehaving, workstation
+from tests.starting import warm
 from tests.variables import variables
 
 Captured = pytest.CaptureFixture[str]
@@ -360,7 +361,7 @@ def test_a_signal_cancels_the_call_on_the_server(home: Path, number: signal.Sign
     events = EventLog(home)
     configured(home, {"h": misbehaving("hangs", events.path)})
     command = [sys.executable, *STARTS, "mcp", "call", "h", "echo", "text=x", "--yes"]
-    child = subprocess.Popen(command, cwd=TREE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    child = warm.Popen(command, cwd=TREE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         events.wait_for("called")
         child.send_signal(number)

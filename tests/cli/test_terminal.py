@@ -106,7 +106,8 @@ def test_ctrl_c_at_a_question_or_a_command_ends_the_process(tmp_path: Path) -> N
         assert at.end() == 130
     assert not (tmp_path / "root" / "a.txt").exists()
     seconds = f"7{uuid.uuid4().int % 10**9:09d}.5"
-    with terminal(*words, "run_command", f"sleep {seconds}", cwd=tmp_path) as at:
+    own_command_line = {"LC_ALL": "C.UTF-8"}  # in /proc, where processes are found: it is started and not forked
+    with terminal(*words, "run_command", f"sleep {seconds}", cwd=tmp_path, environment=own_command_line) as at:
         wait_until_some(f"sleep {seconds}", 2)
         at.type("\x03")
         assert at.end() == 130

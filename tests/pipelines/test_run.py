@@ -1,6 +1,7 @@
 """`coretools run` with real servers (docs/specs/pipelines.md)."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from tests.checkout import TREE
 from tests.cli.test_mcp import STARTS, configured
 from tests.cli.test_mcp_reports import assert_junit, printed
 from tests.client.peers import EventLog, misbehaving
+from tests.starting import warm
 from tests.variables import NO_LOGIN_SHELL, variables
 
 Capture = pytest.CaptureFixture[str]
@@ -149,8 +151,8 @@ def test_ctrl_c_cancels_the_call_of_a_step(home: Path) -> None:
     configured(home, {"h": misbehaving("hangs", events.path)})
     path = script("steps:\n- {server: h, tool: echo, arguments: {text: x}}\n")
     command = [sys.executable, *STARTS, "run", path, "--yes"]
-    environment = {"HOME": str(home), "PATH": "/usr/bin:/bin", "PYTHONPATH": str(TREE)}
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
+    environment = {**os.environ, "PYTHONPATH": str(TREE)}
+    child = warm.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment)
     try:
         events.wait_for("called")
         child.send_signal(signal.SIGINT)

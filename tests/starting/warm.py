@@ -21,11 +21,19 @@ from tests.starting import zygote
 COLD = "CORETOOLS_COLD_TESTS"
 """Set: nothing is forked."""
 
-ENTRY_POINTS = ("servers.workstation", "servers.http_server", "coretools.cli.main", "tests.protocol.featured")
+ENTRY_POINTS = (
+    "servers.workstation",
+    "servers.http_server",
+    "coretools.cli.main",
+    "tests.protocol.featured",
+    "tests.cli.controlled",
+)
 
-OWN = ("CORETOOLS_", "PYTHONPATH")
-"""Variables that are read when an entry point runs. Any other may be read by an interpreter or a library at its start,
-or be looked for in /proc by a test: a process for which one differs is started."""
+OWN = ("CORETOOLS_", "XDG_", "PYTHONPATH")
+"""Beginnings of the names of variables that are read when an entry point runs. Any other may be read by an interpreter
+or a library at its start, or be looked for in /proc by a test: a process for which one differs is started."""
+READ_LATE = frozenset({"HOME", "TERM", "GIT_CONFIG_NOSYSTEM", "SSH_AUTH_SOCK"})
+"""Further ones: no module that is imported before the fork keeps anything of them."""
 
 
 _MAKING = Lock()
@@ -133,4 +141,4 @@ def _is_forkable(asked: dict[str, Any]) -> bool:
 
 
 def _outer(environment: Any) -> dict[str, str]:
-    return {name: value for name, value in environment.items() if not name.startswith(OWN)}
+    return {name: value for name, value in environment.items() if not name.startswith(OWN) and name not in READ_LATE}
