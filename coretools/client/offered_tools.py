@@ -9,7 +9,7 @@ from typing import Any
 import mcp_types as types
 
 from coretools.client.foreign_tools import ForeignTool, command_function
-from coretools.client.upstream_chain import META, came_through, own_identity
+from coretools.client.upstream_chain import MAX_SERVERS, META, came_through, own_identity
 from coretools.errors import BadSetting
 from coretools.operations.command import FOREIGN_NAME
 from coretools.operations.declare import metadata
@@ -94,6 +94,9 @@ def usable(server: str, tools: Iterable[types.Tool]) -> list[types.Tool]:
             check_input_schema(f"tool {one.name!r}", one.input_schema)
         except BadSetting as error:
             logger.warning("server %r: not offered: %s", server, error)
+            continue
+        if len(came_through(one)) >= MAX_SERVERS:
+            logger.warning("server %r: not offered: %r came through %d servers already", server, one.name, MAX_SERVERS)
             continue
         found.append(one)
     if len(found) > MAX_TOOLS:

@@ -27,8 +27,11 @@ EXTENSION = "coretools.dev/upstream-chain"
 META = "coretools/upstream-chain"
 """Key in the `_meta` of a tool: the servers that it came through."""
 
-MAX_LENGTH = 16
-"""Identities of one chain; a longer one is refused."""
+MAX_SERVERS = 8
+"""Servers of one chain that each offer tools of the next."""
+
+_MAX_IDENTITIES = 2 * MAX_SERVERS
+"""Each server hands on its own and that of the entry."""
 
 
 @cache
@@ -60,7 +63,11 @@ class Chain:
         Raises:
             BadSetting: the servers form a loop.
         """
-        if entry[:16] in self.before or len(self.before) >= MAX_LENGTH:
+        if len(self.before) >= _MAX_IDENTITIES:
+            raise BadSetting(
+                f"--upstream {server}: this server comes after {MAX_SERVERS} that use each other; use {server} directly"
+            )
+        if entry[:16] in self.before:
             raise BadSetting(
                 f"--upstream {server}: leads back to this server: it was started, directly or through others, by a"
                 " server that uses the same entry; name another server"
@@ -81,10 +88,10 @@ class Chain:
 def came_through(tool: types.Tool) -> tuple[str, ...]:
     """Return the servers that a tool came through."""
     ids = (tool.meta or {}).get(META)
-    return tuple(map(str, ids[: MAX_LENGTH + 1])) if isinstance(ids, list) else ()
+    return tuple(map(str, ids[: MAX_SERVERS + 1])) if isinstance(ids, list) else ()
 
 
 def is_loop(settings: Mapping[str, Any] | None) -> bool:
     """Whether a client's setting of the extension has this server in its chain."""
     ids = (settings or {}).get("ids")
-    return isinstance(ids, list) and (own_identity() in ids or len(ids) > MAX_LENGTH)
+    return isinstance(ids, list) and (own_identity() in ids or len(ids) > _MAX_IDENTITIES)

@@ -11,16 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import mcp_types as types
 import pytest
 
 from coretools.app.assembly import open_assembly
 from coretools.app.upstreams import loop_guard, own_names
 from coretools.cli.main import main
-from coretools.client.upstream_chain import VARIABLE
+from coretools.client.foreign_tools import CallRules, ForeignTool, command_function
+from coretools.client.offered_tools import usable
+from coretools.client.upstream_chain import META, VARIABLE
 from coretools.client.upstreams import open_upstreams
 from coretools.config.settings import Limits, Settings
 from coretools.errors import CoreError
 from coretools.hosting.serve import ServeOptions, build, http_app
+from coretools.operations.content import Text
 from coretools.operations.registry import Registry
 from tests.checkout import TREE
 from tests.client.peers import EventLog, hub, wait_gone
@@ -272,14 +276,39 @@ async def test_a_choice_that_cannot_be_used_ends_the_start(tmp_path: Path) -> No
         (["up:"], 78, "write NAME or NAME:TOOL,TOOL"),
         (["off"], 78, "server 'off': is disabled in"),
         (["theirs"], 77, "belongs to the project and is not trusted yet"),
-        (["up"], 78, "--upstream up: leads back to this server"),
+        (["up"], 78, "--upstream up: this server comes after 8 that use each other"),
     ):
-        given = environment | ({VARIABLE: ",".join(map(str, range(16)))} if "leads" in message else {})
+        given = environment | ({VARIABLE: ",".join(map(str, range(16)))} if "after 8" in message else {})
         with pytest.raises(CoreError) as refused:
             async with open_upstreams(texts, given, str(project), (), (Limits(), None)):
                 pass
         assert message in str(refused.value)
         assert refused.value.exit_code == code
+
+
+async def test_what_is_offered_and_answered_is_limited() -> None:
+    """upstream-5, upstream-6, upstream-8: tools of a server, servers in a chain, a description, binary content."""
+
+    def declared(name: str, **more: Any) -> types.Tool:
+        return types.Tool.model_validate({"name": name, "inputSchema": {"type": "object"}, **more})
+
+    assert len(usable("up", [declared(f"tool{number}") for number in range(501)])) == 500
+    chains = [declared(f"through{count}", _meta={META: ["0"] * count}) for count in (7, 8, 100)]
+    assert [one.name for one in usable("up", chains)] == ["through7"]
+
+    async def unused(*_: Any) -> Any:
+        raise AssertionError
+
+    rules = CallRules(approve=unused, limits=Limits(), slots=anyio.CapacityLimiter(1))
+    one = ForeignTool(unused, declared("long", description="x" * 9_000), rules)
+    assert command_function("long", "up", one).__doc__ == "x" * 8_192
+    images = [
+        types.ImageContent(type="image", data=base64.b64encode(bytes(mib * 2**20)).decode(), mime_type="image/png")
+        for mib in (5, 3, 1)
+    ]
+    shown = one._limited(types.CallToolResult(content=list(images))).blocks
+    assert [type(block).__name__ for block in shown] == ["Image", "Image", "Text"]
+    assert shown[2] == Text("[left out: more than 8388608 bytes of content]")
 
 
 def test_without_the_option_the_client_is_not_loaded() -> None:
