@@ -324,7 +324,7 @@ def _own_registry(resources: _Resources, settings: Settings, runs: JobTable) -> 
     )
     git = GitTools(roots, runner, limits, confined_threads=confined_threads, setup=setup)
     remotes = GitRemoteTools.of(git.repositories, settings.policy.remote, limits, environment)
-    network = NetworkPolicy.of(settings.policy.confinement)
+    network = NetworkPolicy.of(settings.policy.confinement, settings.policy.remote)
     closed = TierRestrictions.of(settings.policy.confinement, roots)
     explanations = explanations_of(roots, runner, network, closed)
     approvals = resources.sandbox_pool.network.approvals

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from coretools.config.operator_policy import CommandPolicy, OperatorPolicy, Verdict
+from coretools.config.remote_policy import described
 from coretools.roots.path_text import printable
 from coretools.roots.root_set import Roots
 from coretools.tools.failure_explanations import NetworkPolicy
@@ -65,7 +66,7 @@ def instructions(here: Situation) -> str:
             _cut(here.network.instruction(here.tier), _NETWORK_BYTES),
             _toolchains_line(here.path),
         ]
-    lines.append(_approval_line(here.policy))
+    lines += [_approval_line(here.policy), _remotes_line(here.policy) if here.can_run else ""]
     return _cut("\n".join(line for line in lines if line), MOST_BYTES)
 
 
@@ -91,6 +92,10 @@ def _approval_line(policy: OperatorPolicy) -> str:
     denied = _commands_with(policy.commands, "deny")
     needs = f"A person must approve: {_listed(asked)}." if asked else "No call needs approval."
     return f"{needs} Denied: {_listed(denied)}." if denied else needs
+
+
+def _remotes_line(policy: OperatorPolicy) -> str:
+    return f"The git tools reach: {_listed(described(policy.remote))}." if policy.remote else ""
 
 
 def _commands_with(policy: CommandPolicy, verdict: Verdict) -> list[str]:

@@ -110,3 +110,8 @@ def required_key(url: RemoteUrl, direction: Direction) -> str:
     """Return the lines of the policy file that would allow it."""
     push = "\npush = true" if direction == "push" else ""
     return f'[[remote]]\nurl = "{url.text}"{push}'
+
+
+def described(rules: Iterable[RemoteRule]) -> list[str]:
+    """Return the remotes that the rules allow, with what is allowed; credentials are left out."""
+    return [f"{rule.url} ({'fetch and push' if rule.push else 'fetch'})" for rule in rules]

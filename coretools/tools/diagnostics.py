@@ -63,6 +63,8 @@ class DiagnosticsReport(Result):
     """Tier in which commands are confined: `full`, `landlock` or `none`."""
     network: str
     """Whether commands may use the network, and who decides."""
+    remotes: list[str]
+    """Remotes that the git tools may reach by the operator's policy."""
     environment: list[str]
     """Names of the server's variables that commands get."""
     closed: str
@@ -87,6 +89,7 @@ class DiagnosticsReport(Result):
             f"paths resolved by: {self.resolver}",
             f"commands are confined in tier: {self.tier}",
             f"network: {self.network}",
+            *self._remotes_line(),
             f"variables that commands have: {', '.join(self.environment)}; {OTHERS}",
             *([f"closed to commands in this tier: {self.closed}"] if self.closed else []),
             *(f"tier {tier} is not available: {why}" for tier, why in self.missing_tiers.items()),
@@ -97,6 +100,9 @@ class DiagnosticsReport(Result):
         lines += [self._missing(name) for name, holds in self.protections.items() if not holds]
         lines.append("limits: " + ", ".join(f"{name}={value:.12g}" for name, value in self.limits.items()))
         return "\n".join(lines)
+
+    def _remotes_line(self) -> list[str]:
+        return [f"remotes that the git tools may reach: {', '.join(self.remotes)}"] if self.remotes else []
 
     def _missing(self, name: str) -> str:
         meaning = WITHOUT_VIEW if name == "deny-globs-in-view" and self.tier != "full" else MISSING.get(name)
@@ -134,6 +140,7 @@ class Diagnostics:
             resolver=self._roots.resolver_name,
             tier=holding.tier,
             network=self._network.state(holding.tier),
+            remotes=list(self._network.remotes),
             environment=sorted(self._runner.environment),
             closed=self._closed.state(holding.tier),
             missing_tiers=dict(holding.missing),

@@ -7,13 +7,14 @@ command ended and may add one sentence to its result. To add a cause, write an `
 
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from types import MappingProxyType
 from typing import Self
 
 from coretools.config.operator_policy import ConfinementPolicy, NetworkAccess
+from coretools.config.remote_policy import RemoteRule, described
 from coretools.confinement.protected_paths import HiddenPath
 from coretools.redaction.argv import escape_unprintable
 from coretools.roots.path_text import printable
@@ -285,11 +286,13 @@ class NetworkPolicy:
     access: NetworkAccess
     expose: tuple[int, ...] = ()
     """Ports of commands that the machine's loopback leads to."""
+    remotes: tuple[str, ...] = ()
+    """What the git tools may reach, whatever commands may."""
 
     @classmethod
-    def of(cls, policy: ConfinementPolicy) -> Self:
+    def of(cls, policy: ConfinementPolicy, remotes: Iterable[RemoteRule] = ()) -> Self:
         """Return the setting in a policy."""
-        return cls(policy.network, policy.expose)
+        return cls(policy.network, policy.expose, tuple(described(remotes)))
 
     @property
     def has_list(self) -> bool:

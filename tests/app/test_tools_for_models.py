@@ -306,7 +306,13 @@ verdict = "ask"
 [[commands.rule]]
 program = "curl"
 verdict = "deny"
+[[remote]]
+url = "https://example.org/acme/**"
+push = true
+[[remote]]
+url = "/srv/git/*.git"
 """
+REMOTES = "https://example.org/acme/** (fetch and push), /srv/git/*.git (fetch)"
 
 
 def discovered(client: Peer) -> str:
@@ -315,7 +321,7 @@ def discovered(client: Peer) -> str:
 
 
 def test_the_instructions_say_what_can_be_done_here(tmp_path: Path) -> None:
-    """workstation-23: roots and rights, network, toolchains, approval; the tier as soon as it is known."""
+    """workstation-23, git-remotes-27: roots and rights, network, toolchains, approval; then the tier."""
     for name in ("work", "docs", "policy", "bin"):
         (tmp_path / name).mkdir()
     (tmp_path / "bin" / "cargo").write_text("#!/bin/sh\n")
@@ -333,10 +339,12 @@ def test_the_instructions_say_what_can_be_done_here(tmp_path: Path) -> None:
             "cargo",
             "A person must approve: rm -r **, git_commit.",
             "Denied: curl.",
+            f"The git tools reach: {REMOTES}.",
         ):
             assert part in text_at_start
         call = {"name": "get_diagnostics", "arguments": {}, "_meta": ENVELOPE}
         report = client.ask("tools/call", call)["result"]["content"][0]["text"]
+        assert f"remotes that the git tools may reach: {REMOTES}\n" in report
         tier = re.search(r"confined in tier: (\w+)", report)
         assert tier is not None
         while f"tier {tier[1]}" not in discovered(client):
@@ -373,7 +381,7 @@ def test_another_name_leads_past_no_policy(tmp_path: Path) -> None:
 
 
 def test_the_instructions_are_bounded(tmp_path: Path) -> None:
-    """workstation-23: at most 1,499 bytes, however many roots, hosts and rules there are; every part has room."""
+    """workstation-23, git-remotes-27: at most 1,499 bytes, however many roots and rules; every part has room."""
     roots = [tmp_path / f"{number:02}-{'é' * 60}" for number in range(30)]
     for root in roots:
         root.mkdir()
@@ -385,13 +393,22 @@ def test_the_instructions_are_bounded(tmp_path: Path) -> None:
         for verdict in ("ask", "deny")
     ]
     hosts = [f"{'h' * 60}{number}.example.org" for number in range(30)]
+    rules += [f'[[remote]]\nurl = "https://{host}/{"p" * 60}/**"\n' for host in hosts]
     rules.insert(0, '[commands]\ndefault = "deny"\nopaque = "ask"\n')
     policy.write_text(f"[confinement]\nnetwork = {json.dumps(hosts)}\n{''.join(rules)}")
     with peer(*roots, "--policy", policy) as client:
         found = client.ask("initialize", HANDSHAKE)["result"]["instructions"]
     assert len(found.encode()) <= MOST_BYTES < 1_500
-    assert len(found.splitlines()) == 6
-    for part in (" more", "tier", "reach only hhh", "Toolchains", "approve: code that a command", "Denied: programs"):
+    assert len(found.splitlines()) == 7
+    for part in (
+        " more",
+        "tier",
+        "reach only hhh",
+        "Toolchains",
+        "approve: code that a command",
+        "Denied: programs",
+        "tools reach: https://",
+    ):
         assert part in found
 
 
