@@ -256,13 +256,14 @@ def test_a_link_in_a_project_belongs_to_the_project(home: Path) -> None:
 def test_a_call_with_a_result_as_json(home: Path, capsys: Captured) -> None:
     """client-16: one object of a fixed shape, also for an error."""
     (home / "file").write_text("content\n")
-    configured(home, {"ours": workstation(home), "ok": misbehaving("ok")})
+    configured(home, {"ours": workstation(home), "ok": misbehaving("ok"), "fails": misbehaving("fails")})
     assert typed("call", "ours", "read_file", "path=file", "--yes", "--output", "json") == 0
     result = json.loads(capsys.readouterr().out)
     assert (result["server"], result["tool"], result["ok"], result["error"]) == ("ours", "read_file", True, None)
     assert "content" in result["content"][0]["text"]
-    assert typed("call", "ours", "read_file", "path=none", "--yes") == 1
-    assert "none" in capsys.readouterr().out
+    assert typed("call", "fails", "echo", "text=none", "--yes", "--output", "json") == 1
+    result = json.loads(capsys.readouterr().out)
+    assert (result["ok"], result["content"][0]["text"]) == (False, "none")
     assert typed("call", "ok", "echo", "--yes", "--output", "json") == 65
     error = json.loads(capsys.readouterr().out)
     assert error == {

@@ -1,6 +1,7 @@
 """`coretools mcp login` and `logout`, from a pipe and at a terminal (docs/specs/client-authorization.md)."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from tests.cli.terminal import terminal
 from tests.cli.test_mcp import STARTS, Captured, configured, home, typed
 from tests.client.authorization import SECRET, AuthorizationServer, ResourceServer, browse, protected, stored
 from tests.client.peers import environment
+from tests.starting import warm
 from tests.variables import variables
 from tests.web.certificates import write_certificate
 
@@ -40,10 +42,10 @@ class Peers:
     def log_in(self, home: Path, *prefix: str) -> tuple[int, str, str]:
         """Log in from a pipe; return the exit code and both outputs."""
         command = [*prefix, sys.executable, *STARTS, "mcp", "login", "a"]
-        child = subprocess.Popen(
+        child = warm.Popen(
             command,
             cwd=home,
-            env=environment(home) | {"PYTHONPATH": str(TREE)},
+            env={**os.environ, **environment(home), "PYTHONPATH": str(TREE)},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

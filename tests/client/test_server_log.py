@@ -16,6 +16,7 @@ from coretools.client.server_log import MAX_BYTES, LogDirectory
 from coretools.redaction.redactor import Redactor
 from tests.checkout import TREE
 from tests.client.peers import misbehaving
+from tests.starting import warm
 from tests.variables import variables
 
 
@@ -53,10 +54,10 @@ def test_new_lines_are_printed_as_they_come(tmp_path: Path, entry: ServerEntry) 
     log = LogDirectory(environment).open(entry, Redactor())
     log.errors(b"earlier\nbefore\n")
     words = ("mcp", "logs", "a/../b", "--follow", "--lines", "1", "--config", "servers.json")
-    with subprocess.Popen(
+    with warm.Popen(
         [sys.executable, "-m", "coretools.cli.main", *words],
         cwd=tmp_path,
-        env=environment,
+        env={**os.environ, **environment, "XDG_STATE_HOME": ""},
         stdout=subprocess.PIPE,
         text=True,
     ) as follower:
