@@ -112,7 +112,7 @@ class Values:
             return self._input(name, key)
         name, has_default, default = (name if kind == "env" and colon else reference).partition(":-")
         if not NAME.fullmatch(name):
-            raise BadSetting(f"{key}: ${{{reference[:80]}}} is no variable that is supported here")
+            raise _unsupported(reference, key)
         if has_default:
             return self._environment.get(name) or default  # as in a shell: also for an empty value
         if name in self._environment:
@@ -131,6 +131,13 @@ class Values:
             raise BadSetting(f"{key}: the input {name!r} must be one of {', '.join(declared.options)}")
         self.secrets.append(value)
         return value
+
+
+def _unsupported(reference: str, key: str) -> BadSetting:
+    if reference.startswith("command:"):
+        instead = "write the value, or ${input:ID} with --input ID=VALUE"
+        return BadSetting(f"{key}: ${{{reference[:80]}}}: commands can't be run; {instead}")
+    return BadSetting(f"{key}: ${{{reference[:80]}}} is no variable that is supported here")
 
 
 def given_input(one: ServerInput, environment: Mapping[str, str], inputs: Mapping[str, str]) -> str | None:

@@ -364,3 +364,16 @@ def test_a_model_is_asked_after_an_approval(project: Path) -> None:
         assert "system: Be brief\r\n  user: Hello \\x1b]0;owned\\x07\\u202e" in shown
         person.type("no\n")
         assert result_of(person)["error"]["code"] == -1
+
+
+async def test_messages_behind_a_question_are_bounded(capsys: Captured) -> None:
+    """client-requests-4: the newest 200 follow the answer; the others are counted."""
+    screen = Screen(TerminalCapabilities.of({}))
+    async with screen.asking():
+        for number in range(250):
+            screen.say(f"message {number}")
+        assert capsys.readouterr().err == ""
+    lines = capsys.readouterr().err.splitlines()
+    assert [line for line in lines if "message " in line][-1].endswith("message 249")
+    assert len([line for line in lines if "message " in line]) == 200
+    assert any("50" in line and "message " not in line for line in lines)

@@ -320,7 +320,11 @@ def test_variables_are_replaced_once(project: Path, home: Path, text: str, value
             "${input:none}",
             "args #1: the input 'none' has no value; give --input none=VALUE or set CORETOOLS_INPUT_NONE",
         ),
-        ("${command:x}", "args #1: ${command:x} is no variable that is supported here"),
+        (
+            "${command:x}",
+            "args #1: ${command:x}: commands can't be run; write the value, or ${input:ID} with --input ID=VALUE",
+        ),
+        ("${unknown:x}", "args #1: ${unknown:x} is no variable that is supported here"),
         ("${A:-${B}}", "args #1: a variable within a variable, or an open ${, is not supported"),
         ("${A", "args #1: a variable within a variable, or an open ${, is not supported"),
     ],
