@@ -168,3 +168,21 @@ async def test_tracked_files_only_and_new_files_without_content(tmp_path: Path) 
         await tools.git_add(["work"], "work", intent=True)
     assert " A new.txt" in world.git("status", "--short")
     assert "+new" in world.git("diff")
+
+
+async def test_calls_that_undo_have_their_names(tmp_path: Path) -> None:
+    """git-changes-1: also for a file of which only the name is staged, and for a stash that is kept."""
+    world = World(tmp_path).filled()
+    async with world.tools() as tools:
+        tool = more(tools)
+        before = world.git("status", "--short")
+        noted = (await tools.git_add(["work/new.txt"], "work", intent=True)).text()
+        assert "Undo: git_restore what='staged' paths=['work/new.txt']" in noted
+        unstaged = (await tool.git_restore(["work/new.txt"], "work", what="staged")).text()
+        assert "Undo: git_add paths=['work/new.txt']" in unstaged
+        assert world.git("status", "--short") == before
+        await tool.git_stash("push", "work")
+        applied = (await tool.git_stash("apply", "work")).text()
+        assert "Undo: git_restore what='both' paths=['work/a.txt', 'work/b.txt']; the stash is kept" in applied
+        await tool.git_restore(["work/a.txt", "work/b.txt"], "work", what="both")
+        assert world.git("status", "--short") == "?? new.txt"

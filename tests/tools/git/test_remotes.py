@@ -90,7 +90,7 @@ async def test_branches_that_diverged_are_never_overwritten_unseen(remote: Remot
         forced = await tools.git_push("copy", force="lease")
         assert [one["kind"] for one in forced.updates] == ["forced"]
         old = forced.updates[0]["old"]
-        assert f"reset a branch to {old}" in forced.text()
+        assert f"name='undo' start={old!r}, then git_push branch='undo' to=" in forced.text()
         assert "merge" not in world.git("log", "--format=%s", cwd=remote.bare)
 
 

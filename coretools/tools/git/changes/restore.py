@@ -12,6 +12,7 @@ from coretools.tools.git.changes.work_tree import (
     changed_names,
     conflicted,
     kept,
+    paths_argument,
     position,
     require_writable_names,
     terminated,
@@ -41,12 +42,11 @@ class RestoreOptions:
         """The options of `git restore`."""
         return [*(["--worktree"] if self.work_tree else []), *(["--staged"] if self.index else [])]
 
-    @property
-    def undo(self) -> str:
-        """How to undo it if nothing uncommitted was in the files."""
+    def undo(self, paths: str) -> str:
+        """How to undo it if nothing uncommitted was in the files; `paths` is an argument."""
         if not self.work_tree:
-            return "Undo: git_add the paths again"
-        return f"Undo: git_restore the paths with what={'both' if self.index else 'worktree'!r}"
+            return f"Undo: git_add {paths}"
+        return f"Undo: git_restore what={'both' if self.index else 'worktree'!r} {paths}"
 
 
 async def restore(
@@ -75,7 +75,7 @@ async def restore(
     with naming_stash(stash):
         await git.output(checkout, "restore", *options.words, *where, *FROM_STDIN, stdin=terminated(changed))
     lines = [f"restored {len(changed)}: {listed(display_paths(checkout, changed))}"]
-    lines.append(f"{KEPT}{stash!r}" if stash else options.undo)
+    lines.append(f"{KEPT}{stash!r}" if stash else options.undo(paths_argument(checkout, changed)))
     return answer(checkout, lines, details={"restored": len(changed), "stash": stash})
 
 
@@ -96,7 +96,8 @@ async def _differing(
     """Return what a restore would change."""
     trees = [source] if source else []
     changed = await changed_names(git, checkout, *trees, names=names) if options.work_tree else []
-    staged = await changed_names(git, checkout, "--cached", *trees, names=names) if options.index else []
+    index = ("--cached", "--ita-visible-in-index")  # also files of which only the name is staged
+    staged = await changed_names(git, checkout, *index, *trees, names=names) if options.index else []
     return sorted({*changed, *staged})
 
 
@@ -105,7 +106,8 @@ async def _unstage_all(git: Git, checkout: Checkout, names: Sequence[str]) -> Te
     staged = read_names(await git.output(checkout, "ls-files", "-z", "--", *names))
     stdin = terminated(staged)
     await git.output(checkout, "update-index", "--force-remove", "-z", "--stdin", stdin=stdin)
-    lines = [f"unstaged {len(staged)}: {listed(display_paths(checkout, staged))}", "Undo: git_add the paths again"]
+    lines = [f"unstaged {len(staged)}: {listed(display_paths(checkout, staged))}"]
+    lines.append(f"Undo: git_add {paths_argument(checkout, staged)}")
     return answer(checkout, lines, details={"restored": len(staged)})
 
 
@@ -127,7 +129,7 @@ async def _take_side(roots: Roots, git: Git, checkout: Checkout, *, names: Seque
     rest = await conflicted(git, checkout)
     lines = [f"took {side} for {len(every)}: {listed(display_paths(checkout, every))}"]
     lines.append(f"in conflict: {listed(display_paths(checkout, rest))}" if rest else "no conflict is left")
-    lines.append("Undo: git_restore the paths with side='conflict'")
+    lines.append(f"Undo: git_restore side='conflict' {paths_argument(checkout, every)}")
     return answer(checkout, lines, details={"restored": len(every), "conflicts": len(rest)})
 
 
@@ -142,7 +144,7 @@ async def _back_to_conflict(roots: Roots, git: Git, checkout: Checkout, names: S
     await git.output(checkout, "checkout", "--merge", *FROM_STDIN, stdin=terminated(found))
     lines = [
         f"in conflict again: {listed(display_paths(checkout, found))}",
-        "Undo: git_continue resolutions={path: ...}",
+        "Undo: git_continue action='resolve' resolutions={path: ...}",
     ]
     return answer(checkout, lines, details={"restored": len(found), "conflicts": len(found)})
 

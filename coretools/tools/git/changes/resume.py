@@ -170,5 +170,5 @@ async def _abort(git: Git, checkout: Checkout, operation: Operation, here: Posit
     where = now.branch or "HEAD"
     lines = [single_line(f"{operation.name} aborted; {where} is at {now.commit[:10]}")]
     again = {"cherry-pick": "git_cherry_pick", "revert": "git_revert"}.get(operation.name, f"git_{operation.name}")
-    lines.append(f"Undo: {again} begins it again{operation.again}")
+    lines.append(f"Undo: {again}{operation.again}")
     return answer(checkout, lines, details={"branch": now.branch, "commit": now.commit})

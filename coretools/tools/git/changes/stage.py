@@ -7,7 +7,7 @@ from coretools.errors import NotFound
 from coretools.roots.read import kind_at
 from coretools.roots.root_set import Roots
 from coretools.tools.git.changes.filters import refuse_filtered, required_filters
-from coretools.tools.git.changes.work_tree import FROM_STDIN, terminated
+from coretools.tools.git.changes.work_tree import FROM_STDIN, paths_argument, terminated
 from coretools.tools.git.repository.checkout import (
     Checkout,
     display_paths,
@@ -18,16 +18,13 @@ from coretools.tools.git.repository.checkout import (
     refuse_hidden,
 )
 from coretools.tools.git.repository.commands import Git, require_success
-from coretools.tools.git.repository.porcelain import StatusEntry, as_text, quoted, read_status
+from coretools.tools.git.repository.porcelain import StatusEntry, quoted, read_status
 from coretools.tools.git.repository.results import TextResult, answer, hidden_line, listed
 
 _CHANGED = ("status", "--porcelain=v2", "-z", "--ignore-submodules=all", "--no-renames")
 
 MAX_LISTED_LINES = 50
 """Staged names listed in an answer; the rest is counted."""
-
-MAX_UNDO = 5
-"""Staged names in the call that undoes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +114,8 @@ def _lines(checkout: Checkout, found: _StagingPlan, options: StagingOptions) -> 
     if len(staged) > MAX_LISTED_LINES:
         lines.append(f"[{len(staged) - MAX_LISTED_LINES} more]")
     if staged:
-        paths = [as_text(path_of(checkout, entry.path)) for entry in staged[:MAX_UNDO]]
-        more = f" and the other {len(staged) - MAX_UNDO}" if len(staged) > MAX_UNDO else ""
-        lines.append(f"Undo: git_restore what='staged' paths={paths!r}{more}")
+        names = [entry.path for entry in staged]
+        lines.append(f"Undo: git_restore what='staged' {paths_argument(checkout, names)}")
     if found.denied:
         lines.append(hidden_line(checkout, "left out", found.denied))
     if found.nested:

@@ -18,6 +18,7 @@ from coretools.tools.git.changes.work_tree import (
     changed_names,
     conflicted,
     patched_tree,
+    paths_argument,
     require_writable_names,
     stash_commit,
     stash_identity,
@@ -149,7 +150,9 @@ async def apply(
         await git.output(checkout, "stash", "drop", "--quiet", found.place)
         lines.append(f"dropped it; Undo: git_stash action='push', or apply it again: stash={found.commit!r}")
     else:
-        lines.append("Undo: git_restore what='both' with these paths; the stash is kept")
+        back = [f"git_restore what='both' {paths_argument(checkout, changed)}"] if changed else []
+        back += [f"delete {listed(display_paths(checkout, new))}"] if new else []
+        lines.append(f"Undo: {', then '.join(back)}; the stash is kept")
     return answer(checkout, lines, details={"stash": found.commit, "conflicts": len(conflicts)})
 
 

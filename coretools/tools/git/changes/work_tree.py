@@ -17,8 +17,11 @@ from coretools.tools.git.changes.filters import refuse_filtered
 from coretools.tools.git.reading.history import head
 from coretools.tools.git.repository.checkout import Checkout, display_paths, hidden_reason, path_of
 from coretools.tools.git.repository.commands import Git
-from coretools.tools.git.repository.porcelain import quoted, read_names
+from coretools.tools.git.repository.porcelain import as_text, quoted, read_names
 from coretools.tools.git.repository.results import listed
+
+MAX_UNDO = 5
+"""Most paths in a call that undoes a change."""
 
 NAMES = ("--name-only", "-z", "--no-renames", "--ignore-submodules=all", "--no-ext-diff")
 FROM_STDIN = ("--pathspec-from-file=-", "--pathspec-file-nul")
@@ -68,6 +71,12 @@ async def born(git: Git, checkout: Checkout) -> Position:
 async def changed_names(git: Git, checkout: Checkout, *what: str, names: Sequence[str] = ()) -> list[bytes]:
     """Return the names that differ: between two trees, or between one and the work tree."""
     return sorted(set(read_names(await git.output(checkout, "diff", *NAMES, *what, "--", *names))))
+
+
+def paths_argument(checkout: Checkout, names: Sequence[bytes]) -> str:
+    """Return the argument `paths` of a call that undoes a change of these names."""
+    more = f" and the other {len(names) - MAX_UNDO}" if len(names) > MAX_UNDO else ""
+    return f"paths={[as_text(path_of(checkout, name)) for name in names[:MAX_UNDO]]!r}{more}"
 
 
 async def require_writable_names(roots: Roots, git: Git, checkout: Checkout, names: Iterable[bytes]) -> None:

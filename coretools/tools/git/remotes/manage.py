@@ -77,7 +77,8 @@ async def remove_remote(git: Git, checkout: Checkout, settings: RemoteSettings, 
     tracking = await local_references(git, checkout, f"{TRACKING}{name}/")
     await git.output(checkout, "remote", "remove", "--", name)
     urls = [one.text for one in _urls(remote)]
-    undo = f"Undo: git_remote action='add' name={name!r} url={urls[0] if urls else '...'!r}, then git_fetch"
+    undo = f"Undo: git_remote action='add' name={name!r} url={urls[0] if urls else '...'!r}"
+    undo += f", then git_fetch remote={name!r}"
     lines = [f"removed remote {name} and {len(tracking)} tracking branches", undo]
     ups = [branch for branch, (to, _) in settings.upstreams.items() if to == name]
     if ups:

@@ -221,8 +221,15 @@ def _ways(updates: Sequence[RefUpdate], remote: ConfiguredRemote) -> list[str]:
 
 
 def _undo(one: RefUpdate) -> str:
+    short = one.reference.removeprefix(HEADS)
     if one.kind in (FAST_FORWARD, FORCED):
-        return f"Undo {one.reference}: reset a branch to {one.old}, then git_push force='lease'"
+        back = f"git_branch action='create' name='undo' start={one.old!r}"
+        return f"Undo: {back}, then git_push branch='undo' to={short!r} force='lease'"
     if one.kind == NEW:
-        return f"Undo: git_push delete={one.reference.removeprefix(HEADS)!r}"
-    return f"Undo: git_branch action='create' start={one.old!r}, then git_push" if one.kind == DELETED else ""
+        return f"Undo: git_push delete={short!r}"
+    if one.kind != DELETED:
+        return ""
+    if one.reference.startswith(TAGS):
+        name = one.reference.removeprefix(TAGS)
+        return f"Undo: git_tag action='create' name={name!r} revision={one.old!r}, then git_push tags={[name]!r}"
+    return f"Undo: git_branch action='create' name={short!r} start={one.old!r}, then git_push branch={short!r}"
