@@ -74,7 +74,7 @@ def approve(home: Path, *words: str) -> None:
 @contextmanager
 def server(home: Path, *words: str, program: str = "coretools.cli.main") -> Iterator[Peer]:
     process = warm.Popen(
-        [sys.executable, "-P", "-m", program, *words],
+        [sys.executable, "-m", program, *words],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
