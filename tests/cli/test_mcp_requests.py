@@ -294,11 +294,14 @@ def test_a_person_fills_in_a_form(project: Path) -> None:
     assert kept == []
 
 
-@pytest.mark.parametrize(("keys", "action"), [("\x04", "cancel"), ("x\nno\n", "decline")])
-def test_a_person_declines_or_cancels(project: Path, keys: str, action: str) -> None:
-    """client-requests-4"""
-    with at_terminal(project, *form("Who?", ("name",), name=TEXT)) as person:
-        person.wait_for("name (string): ")
+@pytest.mark.parametrize(
+    ("kind", "keys", "action"),
+    [("string", "\x04", "cancel"), ("string", "x\nno\n", "decline"), ("integer", "x\n" * 3, "cancel")],
+)
+def test_a_person_declines_or_cancels(project: Path, kind: str, keys: str, action: str) -> None:
+    """client-requests-4: the third invalid answer cancels."""
+    with at_terminal(project, *form("Who?", ("name",), name={"type": kind})) as person:
+        person.wait_for(f"name ({kind}): ")
         for key in keys.splitlines(keepends=True):
             person.type(key)
         assert result_of(person) == {"action": action}
