@@ -65,7 +65,7 @@ async def test_a_hunk_that_has_changed_since_is_refused(tmp_path: Path) -> None:
         for choice in (second.id, f"2:{second.id}"):
             with pytest.raises(Conflict, match="has changed since"):
                 await tools.git_add(["work/f"], "work", hunks=["1", choice])
-        for choice in ("4", "1-9", "+500", "-500"):
+        for choice in ("4", "1-9", "2-1", "+500", "-500"):
             with pytest.raises(GitRefused, match="hunks"):
                 await tools.git_add(["work/f"], "work", hunks=["1", choice])
         for choice in ("", "x", "0", "-", "+0", "--cached", "1 2"):

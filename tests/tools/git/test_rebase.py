@@ -199,3 +199,15 @@ async def test_lines_that_look_like_markers_are_no_regions(tmp_path: Path) -> No
         assert "regions" not in found["work/two regions"]
         await more(tools).git_continue("resolve", "work", resolutions={"work/two regions": {"text": "mine\n"}})
     assert (world.repository / "two regions").read_text() == "mine\n"
+
+
+async def test_a_fixup_joins_a_commit_whose_message_has_a_body(tmp_path: Path) -> None:
+    """git-changes-17: the subject alone names the commit."""
+    world = World(tmp_path).filled()
+    world.git("commit", "--quiet", "-a", "-m", "long\n\nWith a body.")
+    async with world.tools() as tools:
+        world.write("a.txt", "better\n")
+        await tools.git_commit("", "work", fixup="HEAD", paths=["work/a.txt"])
+        await more(tools).git_rebase("HEAD~2", "work", autosquash=True)
+    assert world.git("log", "-1", "--format=%B").strip() == "long\n\nWith a body."
+    assert world.git("show", "HEAD:a.txt") == "better"

@@ -94,6 +94,17 @@ async def test_branches_that_diverged_are_never_overwritten_unseen(remote: Remot
         assert "merge" not in world.git("log", "--format=%s", cwd=remote.bare)
 
 
+async def test_a_push_without_its_tracking_branch_is_a_push(remote: RemoteWorld) -> None:
+    """git-remotes-14: the remote has changed, so the answer is no error."""
+    world, copy = remote.world, remote.world.root / "copy"
+    async with remote.tools() as (tools, _):
+        await tools.git_clone(str(remote.bare), "copy")
+        world.git("update-ref", "refs/remotes/origin/a", "HEAD", cwd=copy)
+        pushed = await tools.git_push("copy", to="a/b")
+    assert "The remote has it, but tracking branches here were not moved" in pushed.text()
+    assert world.git("rev-parse", "refs/heads/a/b", cwd=remote.bare) == world.git("rev-parse", "HEAD", cwd=copy)
+
+
 async def test_branches_come_and_go(remote: RemoteWorld) -> None:
     """git-remotes-11, git-remotes-12, git-remotes-14, git-remotes-16: other names, deletion, pruning, renaming."""
     world, copy = remote.world, remote.world.root / "copy"

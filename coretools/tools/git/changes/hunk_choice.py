@@ -94,7 +94,7 @@ def _matches(file: FilePatch, choice: str) -> Iterator[tuple[Hunk, set[int]]]:
 def _by_numbers(file: FilePatch, choice: str, found: re.Match[str]) -> Iterator[tuple[Hunk, set[int]]]:
     first, last = int(found["first"]), int(found["last"] or found["first"])
     wanted = [hunk for hunk in file.hunks if first <= hunk.number <= last]
-    if len(wanted) != last - first + 1:
+    if not wanted or len(wanted) != last - first + 1:
         raise GitRefused(f"hunks, {choice!r}: {quoted(file.name)} has {len(file.hunks)} now; git_diff shows them")
     if found["id"] and any(hunk.id != found["id"] for hunk in wanted):
         raise _changed(file, choice)

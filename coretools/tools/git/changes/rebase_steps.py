@@ -34,7 +34,7 @@ class MovedCommit:
     @property
     def subject(self) -> str:
         """The first paragraph of its message, in one line."""
-        return " ".join(self.message.lstrip("\n").partition("\n\n")[0].split("\n"))
+        return " ".join(self.message.strip("\n").partition("\n\n")[0].split("\n")).rstrip()
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,10 +120,10 @@ async def push(
     if not completed.ok and not any(one.kind == REJECTED for one in updates):
         message = connected.scrubbed(failure_message(completed))
         raise GitRefused(f"git push: {message}", exit_code=completed.exit_code)
-    await _track(git, checkout, remote, updates)
+    failed = await _track(git, checkout, remote, updates)
     branch, _ = await head(git, checkout)
     ahead, behind = await distance(git, checkout, branch, prepared.tracking) if prepared.tracking else (0, 0)
-    lines = [*_ways(updates, remote), *connected.messages(completed.stderr.text())]
+    lines = [*failed, *_ways(updates, remote), *connected.messages(completed.stderr.text())]
     upstream = prepared.tracking if prepared.branch == branch else ""
     outcome = Outcome(remote.name, connected.url.text, updates, branch, upstream, ahead, behind, lines)
     return outcome, completed.ok
@@ -193,8 +193,12 @@ def _updates(output: bytes, prepared: PushPlan, connected: Connected) -> list[Re
     return found
 
 
-async def _track(git: Git, checkout: Checkout, remote: ConfiguredRemote, updates: Sequence[RefUpdate]) -> None:
-    """Move the tracking references to what the remote has now, as git does after a push by name."""
+async def _track(git: Git, checkout: Checkout, remote: ConfiguredRemote, updates: Sequence[RefUpdate]) -> list[str]:
+    """Move the tracking references to what the remote has now, as git does after a push by name.
+
+    Returns:
+        A line if that fails: the remote has what was pushed all the same.
+    """
     there = await local_references(git, checkout, "refs/remotes/")
     moved = []
     for one in updates:
@@ -202,7 +206,11 @@ async def _track(git: Git, checkout: Checkout, remote: ConfiguredRemote, updates
         if one.kind == REJECTED or not name or there.get(name, "") == one.new:
             continue
         moved.append(RefUpdate(name, there.get(name, ""), one.new, one.kind))
-    await update_references(git, checkout, moved, message="update by push")
+    try:
+        await update_references(git, checkout, moved, message="update by push")
+    except GitRefused as error:
+        return [f"The remote has it, but tracking branches here were not moved: {single_line(str(error))}"]
+    return []
 
 
 def _ways(updates: Sequence[RefUpdate], remote: ConfiguredRemote) -> list[str]:
