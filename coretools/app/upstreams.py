@@ -34,7 +34,7 @@ async def with_upstreams(
     if not settings.upstream:
         yield registries
         return
-    from coretools.client.upstreams import open_upstreams  # imported late: most servers have no upstream
+    from coretools.client.upstream.upstreams import open_upstreams  # imported late: most servers have no upstream
 
     taken = {command.name for registry in registries for command in registry}
     taken |= own_names() if has_own_tools else set()
@@ -72,7 +72,7 @@ def loop_guard(settings: Settings) -> tuple[ServerMiddleware[Any], ...]:
 
 
 async def _refuse_loops(ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-    from coretools.client.upstream_chain import EXTENSION, is_loop
+    from coretools.client.upstream.chain import EXTENSION, is_loop
 
     if ctx.request_id is not None and is_loop(declared_settings(ctx, EXTENSION)):
         message = "this server is its own upstream, directly or through others; remove it from --upstream"

@@ -5,13 +5,13 @@ import os
 from collections.abc import Callable, Sequence
 
 from coretools.app.assembly import open_assembly
-from coretools.cli.candidates import Candidate, print_candidates
 from coretools.cli.command_runner import CommandContext, CommandLine, CommandRunner, read_stdin
+from coretools.cli.common.candidates import Candidate, print_candidates
+from coretools.cli.common.global_options import global_parser, option_names, registries_named, split_options
+from coretools.cli.common.manual import WIDTH, overview
+from coretools.cli.common.routes import Routes, options_at
+from coretools.cli.common.terminal import TerminalCapabilities, print_error, print_text
 from coretools.cli.completion import built_in_candidates, candidates
-from coretools.cli.global_options import global_parser, option_names, registries_named, split_options
-from coretools.cli.manual import WIDTH, overview
-from coretools.cli.routes import Routes, options_at
-from coretools.cli.terminal import TerminalCapabilities, print_error, print_text
 from coretools.config.logs import configure_logging
 from coretools.config.options import settings_from, working_directory
 from coretools.errors import CoreError

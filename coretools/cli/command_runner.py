@@ -12,11 +12,11 @@ from pathlib import PurePath
 from typing import Any
 
 from coretools.app.assembly import Assembly
-from coretools.cli.arguments import NAMED, parse_arguments, read_source
-from coretools.cli.call import CliCall
-from coretools.cli.manual import command_page, context_page
-from coretools.cli.routes import RouteMatch, Routes, leading_words, options_at
-from coretools.cli.terminal import TerminalCapabilities, colour_result, escape_controls, print_error, print_text
+from coretools.cli.common.arguments import NAMED, parse_arguments, read_source
+from coretools.cli.common.call import CliCall
+from coretools.cli.common.manual import command_page, context_page
+from coretools.cli.common.routes import RouteMatch, Routes, leading_words, options_at
+from coretools.cli.common.terminal import TerminalCapabilities, colour_result, escape_controls, print_error, print_text
 from coretools.config.settings import AskMode, Settings
 from coretools.errors import CoreError, InvalidArguments
 from coretools.operations.arguments import ANSWERS
@@ -146,7 +146,9 @@ class CommandRunner:
 
     def _foreign_arguments(self, command: Command, words: Sequence[str]) -> dict[str, Any]:
         """Parse `name=value` as `coretools mcp call` does: the schema need not list every argument."""
-        from coretools.client.arguments import parse_arguments as parse_named  # imported late: only these need it
+        from coretools.client.common.arguments import (
+            parse_arguments as parse_named,  # imported late: only these need it
+        )
 
         return parse_named(words, command.arguments.schema(), lambda path: read_source(command.name, path, self._stdin))
 
@@ -185,7 +187,7 @@ class CommandRunner:
 def _escaped(command: Command, text: str) -> str:
     """Escape what would control the terminal; of another server also what reorders text, in a pipe too."""
     if command.declaration.is_foreign:
-        from coretools.cli.mcp_output import visible  # imported late: loads the SDK's types
+        from coretools.cli.mcp.output import visible  # imported late: loads the SDK's types
 
         return visible(text)
     return escape_controls(text)

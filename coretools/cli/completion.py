@@ -3,12 +3,12 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from coretools.cli.arguments import is_flag, is_list, option_of
-from coretools.cli.candidates import Candidate
 from coretools.cli.command_runner import CommandContext
+from coretools.cli.common.arguments import is_flag, is_list, option_of
+from coretools.cli.common.candidates import Candidate
+from coretools.cli.common.global_options import LINE_OPTIONS
+from coretools.cli.common.routes import RouteMatch, Routes, leading_words, normalize
 from coretools.cli.completion_scripts import SHELLS
-from coretools.cli.global_options import LINE_OPTIONS
-from coretools.cli.routes import RouteMatch, Routes, leading_words, normalize
 from coretools.operations.command import Command
 from coretools.operations.completion import with_prefix
 from coretools.operations.documentation import CommandPage, ParameterPage, document_command

@@ -12,7 +12,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from coretools.app.assembly import open_assembly
-from coretools.cli.terminal import print_text
+from coretools.cli.common.terminal import print_text
 from coretools.config.settings import Settings
 from coretools.errors import InputOutput
 from coretools.operations.catalog import commands_for_people

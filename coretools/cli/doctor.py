@@ -13,7 +13,7 @@ import anyio
 from mcp import Client, MCPError, StdioServerParameters
 
 from coretools import __version__
-from coretools.cli.list_tools import result_text
+from coretools.cli.common.list_tools import result_text
 from coretools.cli.toolchain_report import PROGRAMS, toolchain_report
 from coretools.config.operator_policy import network_text
 from coretools.config.settings import Limits, Settings

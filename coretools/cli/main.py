@@ -28,8 +28,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from coretools.cli.completion_scripts import SHELLS, script
-from coretools.cli.global_options import (
+from coretools.cli.common.global_options import (
     OptionParser,
     add_global_options,
     add_registry_option,
@@ -38,16 +37,11 @@ from coretools.cli.global_options import (
     registries_named,
     split_options,
 )
+from coretools.cli.common.terminal import print_error, print_text
+from coretools.cli.completion_scripts import SHELLS, script
 from coretools.cli.serve import add_serve, serve
-from coretools.cli.terminal import print_error, print_text
 from coretools.config.logs import configure_logging
-from coretools.config.options import (
-    add_policy_options,
-    policy_from,
-    settings_from,
-    with_login_path,
-    working_directory,
-)
+from coretools.config.options import add_policy_options, policy_from, settings_from, with_login_path, working_directory
 from coretools.config.settings import Settings
 from coretools.errors import CoreError, InvalidArguments
 from coretools.operations.loading import load
@@ -149,7 +143,7 @@ def _run(options: argparse.Namespace, settings: Settings) -> int:
 
         docs_options = DocsOptions(directory=options.write, page=options.page, as_json=options.json)
         return anyio.run(docs, settings, [load(text) for text in options.registries], docs_options)
-    from coretools.cli import list_tools
+    from coretools.cli.common import list_tools
 
     if options.command == "tools":
         return anyio.run(list_tools.tools, settings, options.tool, options.json)
@@ -169,14 +163,14 @@ def _init(options: argparse.Namespace) -> int:
 
 
 def _mcp(own: Sequence[str], words: Sequence[str]) -> int:
-    from coretools.cli.mcp_options import parse_line  # imported late, as below
+    from coretools.cli.mcp.options import parse_line  # imported late, as below
 
     if own:
         raise InvalidArguments(f"{own[0]}: has no effect on `coretools mcp`; write its options after `mcp`")
     options = parse_line(words)
     if options is None:
         return 0
-    from coretools.cli.mcp import mcp  # the SDK takes a second to load
+    from coretools.cli.mcp.main import mcp  # the SDK takes a second to load
 
     return mcp(options)
 
@@ -184,7 +178,7 @@ def _mcp(own: Sequence[str], words: Sequence[str]) -> int:
 def _complete(words: list[str]) -> int:
     typed = words[1:] if words[:1] == ["--"] else words
     if typed[:1] in (["mcp"], ["run"]) and len(typed) > 1:
-        from coretools.cli.mcp_completion import complete_line  # imported late, as below
+        from coretools.cli.mcp.completion import complete_line  # imported late, as below
 
         return complete_line(typed)
     import anyio  # imported late: only this needs it here

@@ -15,11 +15,11 @@ from anyio.abc import TaskStatus
 
 from coretools.app.assembly import Assembly, open_assembly
 from coretools.cli.command_runner import CommandContext, CommandLine, CommandRunner
-from coretools.cli.global_options import LINE_OPTIONS, line_parser, split_options
-from coretools.cli.manual import WIDTH, overview
+from coretools.cli.common.global_options import LINE_OPTIONS, line_parser, split_options
+from coretools.cli.common.manual import WIDTH, overview
+from coretools.cli.common.terminal import TerminalCapabilities, print_error, print_text
 from coretools.cli.repl_lines import LineSource, PipedLines, PromptedLines, words_of
-from coretools.cli.terminal import TerminalCapabilities, print_error, print_text
-from coretools.client.configuration import load_configuration
+from coretools.client.configuration.server_entries import load_configuration
 from coretools.config.options import working_directory
 from coretools.config.settings import Settings
 from coretools.errors import CoreError, NotFound

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Protocol, TextIO, cast
 
 import anyio
 
-from coretools.cli.candidates import Candidate
 from coretools.cli.command_runner import CommandRunner
+from coretools.cli.common.candidates import Candidate
+from coretools.cli.common.terminal import escape_controls, print_error
 from coretools.cli.completion import candidates
-from coretools.cli.terminal import escape_controls, print_error
 from coretools.config.logs import divert_log
 from coretools.errors import CommandSyntax
 from coretools.shell_words import BLANKS, join, split

@@ -14,21 +14,21 @@ import mcp_types as types
 from anyio.abc import TaskGroup, TaskStatus
 
 from coretools.app.assembly import Assembly, output_redactor
-from coretools.cli.candidates import Candidate
-from coretools.cli.mcp_approval import approve
-from coretools.cli.mcp_line import Line
-from coretools.cli.mcp_options import parse_line
-from coretools.cli.mcp_output import table
-from coretools.cli.mcp_requests import requests_of
-from coretools.cli.terminal import print_text
-from coretools.client.approvals import ProposedCall
-from coretools.client.configuration import ServerEntry, load_configuration
-from coretools.client.connection import Connection
-from coretools.client.connection_options import RECONNECT_SECONDS, ConnectionOptions, State
-from coretools.client.decisions import server_digest
-from coretools.client.foreign_tools import CallRules, ForeignTool
+from coretools.cli.common.candidates import Candidate
+from coretools.cli.common.terminal import print_text
+from coretools.cli.mcp.approval import approve
+from coretools.cli.mcp.line import Line
+from coretools.cli.mcp.options import parse_line
+from coretools.cli.mcp.output import table
+from coretools.cli.mcp.requests import requests_of
+from coretools.client.approval.approvals import ProposedCall
+from coretools.client.approval.decisions import server_digest
+from coretools.client.configuration.server_entries import ServerEntry, load_configuration
+from coretools.client.connection.options import RECONNECT_SECONDS, ConnectionOptions, State
+from coretools.client.connection.server_connection import Connection
 from coretools.client.hub import Connections, open_hub
-from coretools.client.offered_tools import OfferedTools, usable
+from coretools.client.upstream.foreign_tools import CallRules, ForeignTool
+from coretools.client.upstream.offered_tools import OfferedTools, usable
 from coretools.config.options import working_directory
 from coretools.config.settings import Settings
 from coretools.errors import CoreError, InvalidArguments

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from coretools.cli.global_options import OptionParser, add_global_options
+from coretools.cli.common.global_options import OptionParser, add_global_options
 from coretools.config.logs import configure_logging
 from coretools.config.options import add_upstream_option, settings_from, with_login_path, with_upstreams
 from coretools.config.settings import Settings

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from coretools.cli.terminal import print_error, print_text
+from coretools.cli.common.terminal import print_error, print_text
 from coretools.config.commit_author import read_author
 from coretools.errors import BadSetting, InputOutput, InvalidArguments
 from coretools.web.auth.hashed_tokens import TokenRecord, create_token, read_tokens, revoke_tokens

@@ -16,16 +16,16 @@ from typing import Any
 
 import mcp_types as types
 
-from coretools.client.approvals import Approvals, ProposedCall
-from coretools.client.arguments import check_arguments
-from coretools.client.call_policy import find_policy
-from coretools.client.configuration import ServerEntry, load_configuration
-from coretools.client.connection import Connection
-from coretools.client.connection_options import RECONNECT_SECONDS, ConnectionOptions, State
-from coretools.client.decisions import Decisions, server_digest
-from coretools.client.errors import NotApproved, SchemaMismatch
+from coretools.client.approval.approvals import Approvals, ProposedCall
+from coretools.client.approval.call_policy import find_policy
+from coretools.client.approval.decisions import Decisions, server_digest
+from coretools.client.approval.trust import Trust
+from coretools.client.common.arguments import check_arguments
+from coretools.client.common.errors import NotApproved, SchemaMismatch
+from coretools.client.configuration.server_entries import ServerEntry, load_configuration
+from coretools.client.connection.options import RECONNECT_SECONDS, ConnectionOptions, State
+from coretools.client.connection.server_connection import Connection
 from coretools.client.hub import Change, Connections, open_hub
-from coretools.client.trust import Trust
 from coretools.errors import CoreError, InvalidArguments, UnknownTool
 
 MAX_NAME = 64

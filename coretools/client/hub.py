@@ -10,13 +10,13 @@ import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
-from coretools.client.configuration import ServerEntry
-from coretools.client.connection import Connection
-from coretools.client.connection_options import ConnectionOptions
-from coretools.client.decisions import launch_digest
-from coretools.client.launch import Launch, RemoteLaunch, launch_of
-from coretools.client.stdio import ChildTracker
-from coretools.client.transports import RemoteCredentials
+from coretools.client.approval.decisions import launch_digest
+from coretools.client.configuration.launch import Launch, RemoteLaunch, launch_of
+from coretools.client.configuration.server_entries import ServerEntry
+from coretools.client.connection.options import ConnectionOptions
+from coretools.client.connection.server_connection import Connection
+from coretools.client.connection.stdio import ChildTracker
+from coretools.client.connection.transports import RemoteCredentials
 from coretools.errors import CoreError
 
 Change = Literal["started", "restarted", "stopped", "kept"]
@@ -160,6 +160,6 @@ def _stored_credentials(
     if launch.oauth is None:
         return None
     # Imported late: only remote servers need it, and it takes 60 ms.
-    from coretools.client.authorization import ServerAuthorization
+    from coretools.client.authorization.credentials import ServerAuthorization
 
     return ServerAuthorization(entry.name, launch.url, launch.oauth, environment)

@@ -1,7 +1,8 @@
 """The documentation of every command as data, and the reference pages in Markdown made from it.
 
 Built only from the declarations, so no text about a command is written twice. `coretools docs --write DIRECTORY` writes
-the pages, and a test compares them with the declarations; `coretools.cli.manual` formats help from the same data.
+the pages, and a test compares them with the declarations; `coretools.cli.common.manual` formats help from the same
+data.
 """
 
 import inspect

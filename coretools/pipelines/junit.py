@@ -4,7 +4,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 
-from coretools.client.errors import ToolFailed
+from coretools.client.common.errors import ToolFailed
 from coretools.pipelines.expressions import AssertionFailed
 from coretools.pipelines.outcome import Outcome, difference_of, text_of
 from coretools.pipelines.replay import ReplayDiffers

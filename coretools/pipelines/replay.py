@@ -9,8 +9,8 @@ import mcp_types as types
 from mcp.shared.dispatcher import ProgressFnT
 from pydantic import ValidationError
 
-from coretools.client.approvals import ProposedCall
-from coretools.client.errors import ToolFailed
+from coretools.client.approval.approvals import ProposedCall
+from coretools.client.common.errors import ToolFailed
 from coretools.errors import BadSetting, CoreError, Unreachable
 from coretools.pipelines.expressions import Expressions
 from coretools.pipelines.outcome import Outcome, Step

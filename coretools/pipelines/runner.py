@@ -9,9 +9,9 @@ import anyio
 import mcp_types as types
 from mcp.shared.dispatcher import ProgressFnT
 
-from coretools.client.approvals import ProposedCall
-from coretools.client.arguments import check_arguments
-from coretools.client.errors import SchemaMismatch, ToolFailed
+from coretools.client.approval.approvals import ProposedCall
+from coretools.client.common.arguments import check_arguments
+from coretools.client.common.errors import SchemaMismatch, ToolFailed
 from coretools.errors import CoreError, DeadlinePassed, UnknownTool, Unreachable
 from coretools.pipelines.expressions import AssertionFailed, Expressions
 from coretools.pipelines.outcome import Outcome, Step, result_document, text_of

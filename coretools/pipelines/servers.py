@@ -9,10 +9,10 @@ import mcp_types as types
 from anyio.abc import TaskGroup
 from mcp.shared.dispatcher import ProgressFnT
 
-from coretools.client.configuration import ServerEntry
-from coretools.client.connection import Connection
-from coretools.client.connection_options import State
-from coretools.client.decisions import server_digest
+from coretools.client.approval.decisions import server_digest
+from coretools.client.configuration.server_entries import ServerEntry
+from coretools.client.connection.options import State
+from coretools.client.connection.server_connection import Connection
 from coretools.errors import CoreError
 from coretools.pipelines.runner import Caller
 

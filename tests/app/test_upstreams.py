@@ -17,10 +17,10 @@ import pytest
 from coretools.app.assembly import open_assembly
 from coretools.app.upstreams import loop_guard, own_names
 from coretools.cli.main import main
-from coretools.client.foreign_tools import CallRules, ForeignTool, command_function
-from coretools.client.offered_tools import usable
-from coretools.client.upstream_chain import META, VARIABLE
-from coretools.client.upstreams import open_upstreams
+from coretools.client.upstream.chain import META, VARIABLE
+from coretools.client.upstream.foreign_tools import CallRules, ForeignTool, command_function
+from coretools.client.upstream.offered_tools import usable
+from coretools.client.upstream.upstreams import open_upstreams
 from coretools.config.settings import Limits, Settings
 from coretools.errors import CoreError
 from coretools.hosting.serve import ServeOptions, build, http_app

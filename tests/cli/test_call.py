@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from coretools.cli.call import CliCall, prompt_of
-from coretools.cli.terminal import TerminalCapabilities
+from coretools.cli.common.call import CliCall, prompt_of
+from coretools.cli.common.terminal import TerminalCapabilities
 from coretools.errors import AnswerNeeded, InvalidArguments
 from coretools.operations.call import LOCAL, Call
 from coretools.questions.kinds import AskChoice, AskChoices, AskConfirmation, AskModel, AskRoots, AskSecret, AskText

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from coretools.cli.terminal import colour_result, colour_tools_table, escape_controls, styled
+from coretools.cli.common.terminal import colour_result, colour_tools_table, escape_controls, styled
 
 ESCAPE = re.compile("\x1b\\[[0-9]*m")
 NAMES = ("git_diff", "git_status", "git_log", "search_text", "edit_file", "read_file")

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from coretools.cli.command_runner import CommandLine, answers_of
-from coretools.cli.terminal import TerminalCapabilities
+from coretools.cli.common.terminal import TerminalCapabilities
 from coretools.errors import CoreError, InvalidArguments
 from tests.cli.contacts import context, run, runner
 

@@ -6,8 +6,8 @@ from typing import Annotated
 import pytest
 from pydantic import Field
 
-from coretools.cli.manual import WIDTH, command_page, context_page, overview, table
-from coretools.cli.routes import Routes
+from coretools.cli.common.manual import WIDTH, command_page, context_page, overview, table
+from coretools.cli.common.routes import Routes
 from coretools.operations.catalog import Selection
 from coretools.operations.declare import Effect, at, tool
 from coretools.operations.documentation import document_command

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from coretools.cli.main import main
-from coretools.cli.mcp_options import ACTIONS
-from coretools.cli.mcp_output import arguments_text
-from coretools.client.decisions import Decisions
+from coretools.cli.mcp.options import ACTIONS
+from coretools.cli.mcp.output import arguments_text
+from coretools.client.approval.decisions import Decisions
 from tests.checkout import TREE
 from tests.cli.terminal import terminal
 from tests.client.peers import EventLog, misbehaving, workstation

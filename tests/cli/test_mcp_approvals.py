@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coretools.client.decisions import Decisions
+from coretools.client.approval.decisions import Decisions
 from tests.cli.terminal import terminal
 from tests.cli.test_mcp import STARTS, configured, typed
 from tests.client.peers import misbehaving

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from coretools.cli.mcp_completion import complete_line
-from coretools.client.decisions import Decisions
+from coretools.cli.mcp.completion import complete_line
+from coretools.client.approval.decisions import Decisions
 from tests.variables import variables
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from coretools.cli import mcp_options
-from coretools.cli.mcp_options import ACTIONS
-from coretools.cli.pipeline_options import FORMATS
+from coretools.cli.mcp import options
+from coretools.cli.mcp.options import ACTIONS
+from coretools.cli.mcp.pipeline_options import FORMATS
 from tests.checkout import TREE
 from tests.cli.test_mcp import configured, typed
 from tests.client.peers import misbehaving
@@ -82,7 +82,7 @@ def test_the_help_has_every_exit_code_of_the_table() -> None:
     table = (TREE / "docs" / "specs" / "client.md").read_text().partition("| code | cause |")[2].partition("\n- ")[0]
     codes = [int(code) for row in re.findall(r"^\| ([\d, ]+) \|", table, re.MULTILINE) for code in row.split(", ")]
     assert len(codes) == len(set(codes)) > 15
-    text = " ".join((mcp_options.__doc__ or "").partition("Exit codes:")[2].split())
+    text = " ".join((options.__doc__ or "").partition("Exit codes:")[2].split())
     shown = {int(code) for code in re.findall(r"(?:^|; )(\d+) ", text)}
     assert shown >= {code for code in codes if code < 128}
     assert {3, 4} <= set(codes) & shown

@@ -12,14 +12,14 @@ from typing import Any
 import mcp_types as types
 import pytest
 
+from coretools.cli.common.terminal import TerminalCapabilities
 from coretools.cli.main import main
-from coretools.cli.mcp_elicitation import Elicitation
-from coretools.cli.mcp_requests import Requests, roots_of
-from coretools.cli.mcp_screen import Screen
-from coretools.cli.terminal import TerminalCapabilities
-from coretools.client.errors import ProtocolViolation
-from coretools.client.sampling import SamplingCommand
-from coretools.client.stdio import ChildTracker
+from coretools.cli.mcp.elicitation import Elicitation
+from coretools.cli.mcp.requests import Requests, roots_of
+from coretools.cli.mcp.screen import Screen
+from coretools.client.common.errors import ProtocolViolation
+from coretools.client.connection.stdio import ChildTracker
+from coretools.client.questions.sampling import SamplingCommand
 from tests.checkout import TREE
 from tests.cli.terminal import Terminal, terminal
 from tests.client import sdk_asking

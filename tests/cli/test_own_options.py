@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from coretools.app.assembly import open_assembly
-from coretools.cli.global_options import LINE_OPTIONS, global_parser, option_names, split_options
-from coretools.cli.routes import Routes, options_at
+from coretools.cli.common.global_options import LINE_OPTIONS, global_parser, option_names, split_options
+from coretools.cli.common.routes import Routes, options_at
 from coretools.config.settings import Settings
 from coretools.operations.catalog import Selection
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coretools.cli.routes import Routes, leading_words
+from coretools.cli.common.routes import Routes, leading_words
 from coretools.errors import UnknownTool
 from coretools.operations.catalog import Selection
 from coretools.operations.declare import Effect, at, prompt, tool

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from coretools.cli.arguments import parse_arguments
+from coretools.cli.common.arguments import parse_arguments
 from coretools.errors import InvalidArguments
 from coretools.operations.documentation import document_command
 from tests.cli.contacts import registry

@@ -19,11 +19,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from coretools.client.authorization import ServerAuthorization
-from coretools.client.configuration import ServerEntry
-from coretools.client.connection import Connection
-from coretools.client.launch import RemoteLaunch
-from coretools.client.oauth_settings import OAuthClient
+from coretools.client.authorization.credentials import ServerAuthorization
+from coretools.client.configuration.launch import RemoteLaunch
+from coretools.client.configuration.oauth_settings import OAuthClient
+from coretools.client.configuration.server_entries import ServerEntry
+from coretools.client.connection.server_connection import Connection
 from coretools.errors import CoreError
 from tests.client.peers import environment, hub
 from tests.client.remote import echo_server, served

@@ -9,9 +9,9 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
-from coretools.client.configuration import load_configuration
-from coretools.client.connection import Connection
-from coretools.client.connection_options import ConnectionOptions
+from coretools.client.configuration.server_entries import load_configuration
+from coretools.client.connection.options import ConnectionOptions
+from coretools.client.connection.server_connection import Connection
 from coretools.client.hub import open_hub
 from tests.checkout import TREE
 from tests.variables import NO_LOGIN_SHELL

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from coretools.client.agents import Hub, HubTool
-from coretools.client.errors import NotApproved, NotTrusted, RefusedByPolicy, SchemaMismatch
+from coretools.client.common.errors import NotApproved, NotTrusted, RefusedByPolicy, SchemaMismatch
 from coretools.errors import BadSetting, CannotStart, UnknownTool, Unreachable
 from tests.client.peers import misbehaving
 from tests.client.remote import echo_server, served

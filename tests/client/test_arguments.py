@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from coretools.client.arguments import check_arguments, parse_arguments
-from coretools.client.errors import SchemaMismatch
+from coretools.client.common.arguments import check_arguments, parse_arguments
+from coretools.client.common.errors import SchemaMismatch
 from coretools.errors import InvalidArguments
 
 SLOW = "^(a|a)*$"

@@ -11,12 +11,12 @@ import anyio
 import pytest
 from starlette.responses import JSONResponse, RedirectResponse, Response, StreamingResponse
 
-from coretools.client.authorization_requests import AddressRules
-from coretools.client.configuration import load_configuration
-from coretools.client.connection import Connection
-from coretools.client.connection_options import State
-from coretools.client.errors import AuthenticationRequired, LoginRequired, ProtocolViolation
-from coretools.client.launch import RemoteLaunch, launch_of
+from coretools.client.authorization.requests import AddressRules
+from coretools.client.common.errors import AuthenticationRequired, LoginRequired, ProtocolViolation
+from coretools.client.configuration.launch import RemoteLaunch, launch_of
+from coretools.client.configuration.server_entries import load_configuration
+from coretools.client.connection.options import State
+from coretools.client.connection.server_connection import Connection
 from coretools.errors import BadSetting, DeadlinePassed, Unreachable
 from tests.client.authorization import (
     SECRET,

@@ -24,17 +24,17 @@ from anyio.abc import SocketStream, TaskGroup, TaskStatus
 from mcp.client.session import ClientRequestContext
 
 from coretools.cli.main import main
-from coretools.cli.mcp_completion import complete_line
-from coretools.client import background_client
-from coretools.client.background_socket import as_line, ask, connect, key_of, socket_path
-from coretools.client.background_stream import MAX_NOTIFICATIONS, MAX_WAITING, Outbox
-from coretools.client.configuration import ServerEntry, load_configuration
-from coretools.client.connection import Connection
-from coretools.client.connection_options import ConnectionOptions, State
-from coretools.client.decisions import launch_digest
-from coretools.client.errors import ProtocolViolation
+from coretools.cli.mcp.completion import complete_line
+from coretools.client.approval.decisions import launch_digest
+from coretools.client.background import client as background_client
+from coretools.client.common.errors import ProtocolViolation
+from coretools.client.configuration.server_entries import ServerEntry, load_configuration
+from coretools.client.connection.background_socket import as_line, ask, connect, key_of, socket_path
+from coretools.client.connection.background_stream import MAX_NOTIFICATIONS, MAX_WAITING, Outbox
+from coretools.client.connection.options import ConnectionOptions, State
+from coretools.client.connection.server_connection import Connection
+from coretools.client.connection.server_requests import Callbacks
 from coretools.client.hub import open_hub
-from coretools.client.server_requests import Callbacks
 from coretools.errors import CoreError, DeadlinePassed, Unreachable
 from tests.checkout import TREE
 from tests.client.peers import EventLog, misbehaving, wait_gone

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from coretools.client.call_policy import CallPolicy, CallRule, find_policy
+from coretools.client.approval.call_policy import CallPolicy, CallRule, find_policy
 from coretools.errors import BadSetting
 
 RULES = (

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from coretools.client.configuration import Configuration, ServerEntry, digest_of, load_configuration
-from coretools.client.launch import LocalLaunch, RemoteLaunch, inputs_of, launch_of
+from coretools.client.configuration.launch import LocalLaunch, RemoteLaunch, inputs_of, launch_of
+from coretools.client.configuration.server_entries import Configuration, ServerEntry, digest_of, load_configuration
 from coretools.errors import BadSetting
 
 VS_CODE = """{

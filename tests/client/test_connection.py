@@ -12,9 +12,9 @@ import anyio
 import pytest
 from anyio import to_thread
 
-from coretools.client.connection import Connection
-from coretools.client.connection_options import State
-from coretools.client.errors import AuthenticationRequired, ProtocolViolation, SchemaMismatch
+from coretools.client.common.errors import AuthenticationRequired, ProtocolViolation, SchemaMismatch
+from coretools.client.connection.options import State
+from coretools.client.connection.server_connection import Connection
 from coretools.errors import BadSetting, CannotStart, CoreError, DeadlinePassed, Unreachable
 from tests.checkout import TREE
 from tests.client.peers import EventLog, hub, misbehaving, wait_gone, workstation

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coretools.client.decisions import Decisions, tool_digest
+from coretools.client.approval.decisions import Decisions, tool_digest
 from coretools.errors import BadSetting
 
 TOOL = {"name": "echo", "description": "Returns its text.", "inputSchema": {"type": "object"}}

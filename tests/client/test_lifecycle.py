@@ -13,9 +13,9 @@ from anyio.abc import SocketAttribute, SocketStream, TaskStatus
 from mcp.server.mcpserver import Context, MCPServer
 
 from coretools.client.agents import Hub
-from coretools.client.connection import Connection
-from coretools.client.connection_options import State
-from coretools.client.errors import ProtocolViolation
+from coretools.client.common.errors import ProtocolViolation
+from coretools.client.connection.options import State
+from coretools.client.connection.server_connection import Connection
 from coretools.errors import CoreError, InvalidArguments, Unreachable
 from tests.client.peers import WAIT_SECONDS, EventLog, hub, misbehaving
 from tests.client.remote import Ignoring, OnlyOld, echo_server, served

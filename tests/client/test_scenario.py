@@ -11,7 +11,7 @@ import anyio
 from anyio import to_thread
 
 from coretools.client.agents import Hub, HubTool
-from coretools.client.connection_options import State
+from coretools.client.connection.options import State
 from tests.checkout import TREE
 from tests.cli.terminal import terminal
 from tests.client.peers import misbehaving

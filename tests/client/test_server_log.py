@@ -11,8 +11,8 @@ import mcp_types as types
 import pytest
 
 from coretools.cli.main import main
-from coretools.client.configuration import ServerEntry, load_configuration
-from coretools.client.server_log import MAX_BYTES, LogDirectory
+from coretools.client.configuration.server_entries import ServerEntry, load_configuration
+from coretools.client.connection.server_log import MAX_BYTES, LogDirectory
 from coretools.redaction.redactor import Redactor
 from tests.checkout import TREE
 from tests.client.peers import misbehaving

@@ -13,17 +13,17 @@ import mcp_types as types
 from anyio.abc import SocketStream
 from pydantic import FileUrl
 
-from coretools.cli.mcp_requests import Requests
-from coretools.cli.mcp_screen import Screen
-from coretools.cli.terminal import TerminalCapabilities
-from coretools.client.authorization import ServerAuthorization
-from coretools.client.configuration import ServerEntry
-from coretools.client.connection import Connection
-from coretools.client.errors import ProtocolViolation
-from coretools.client.failures import first_leaf
-from coretools.client.launch import RemoteLaunch
-from coretools.client.sampling import SamplingCommand
-from coretools.client.stdio import ChildTracker
+from coretools.cli.common.terminal import TerminalCapabilities
+from coretools.cli.mcp.requests import Requests
+from coretools.cli.mcp.screen import Screen
+from coretools.client.authorization.credentials import ServerAuthorization
+from coretools.client.common.errors import ProtocolViolation
+from coretools.client.common.failures import first_leaf
+from coretools.client.configuration.launch import RemoteLaunch
+from coretools.client.configuration.server_entries import ServerEntry
+from coretools.client.connection.server_connection import Connection
+from coretools.client.connection.stdio import ChildTracker
+from coretools.client.questions.sampling import SamplingCommand
 from coretools.errors import CoreError
 from tests.client.authorization import browse
 from tests.client.peers import environment, hub

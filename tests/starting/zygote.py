@@ -16,7 +16,7 @@ import socket
 import sys
 
 PRELOADED = (
-    "coretools.cli.call",
+    "coretools.cli.common.call",
     "coretools.cli.doctor",
     "coretools.cli.serve",
     "coretools.cli.command_line",

@@ -1,0 +1,1 @@
+"""What every command uses: the terminal, options, routes, arguments and help."""

@@ -1,0 +1,1 @@
+"""`coretools mcp` and `coretools run`: the client on the command line."""

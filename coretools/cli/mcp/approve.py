@@ -1,0 +1,47 @@
+"""`coretools mcp approve`: approve tools of a server as they are declared now, after showing them."""
+
+from collections.abc import Sequence
+
+import mcp_types as types
+
+from coretools.cli.common.terminal import print_error
+from coretools.cli.mcp.line import Line, connected
+from coretools.cli.mcp.output import in_line, tool_page
+from coretools.client.approval.approvals import ProposedCall
+from coretools.client.approval.decisions import server_digest
+from coretools.client.common.errors import NotApproved
+from coretools.pipelines.runner import find_tool
+
+
+async def approve(line: Line) -> int:
+    """Approve the tools that are named, or all of the server."""
+    server, *names = line.options.words
+    entry = line.startable(server)
+    async with connected(line, [entry]) as connections:
+        await connections[server].wait_settled()
+        tools: Sequence[types.Tool] = await connections[server].tools()
+    chosen = [find_tool(tools, server, name) for name in names] or tools
+    identity = server_digest(entry, line.environment)
+    # Imported late: a pipe asks nothing, and they take 40 ms.
+    from coretools.cli.common.call import CliCall
+    from coretools.questions.kinds import AskConfirmation
+
+    count = 0
+    for tool in chosen:
+        call = ProposedCall(server, identity, tool, {})
+        if line.approvals.covers(call):
+            continue
+        count += 1
+        print_error(f"{in_line(call.name)}:")
+        print_error(tool_page(tool))
+        if not line.options.yes:
+            if not line.terminal.can_ask:
+                raise NotApproved("nobody can be asked here; look at the tools above and give --yes")
+            question = AskConfirmation(key="approve", message=f"Approve {in_line(call.name)} as declared?")
+            if not await CliCall(line.terminal).ask(question):
+                continue
+        line.approvals.remember_tools(call, [tool])
+        print_error(f"approved: {in_line(call.name)}")
+    if not count:
+        print_error("nothing to approve: every tool is approved as it is declared")
+    return 0

@@ -1,0 +1,107 @@
+"""`coretools mcp login` and `logout`: the tokens of a remote server that wants OAuth."""
+
+import webbrowser
+from functools import partial
+from typing import TYPE_CHECKING
+
+from anyio import to_thread
+
+from coretools.cli.common.terminal import print_error, print_text
+from coretools.cli.mcp.line import Line, connected
+from coretools.cli.mcp.output import in_line
+from coretools.client.common.failures import origin_of
+from coretools.client.configuration.launch import RemoteLaunch, launch_of
+from coretools.client.configuration.oauth_settings import OAuthClient
+from coretools.client.configuration.server_entries import ServerEntry
+from coretools.client.connection.options import State
+from coretools.errors import BadSetting, CoreError, DeadlinePassed, InvalidArguments
+
+if TYPE_CHECKING:
+    from coretools.client.authorization.credentials import ServerAuthorization
+
+LOGIN_SECONDS = 300.0
+"""For a person to log in; --connect-timeout may say otherwise."""
+
+
+async def login(line: Line) -> int:
+    """Let a person log in to a server, and keep the tokens."""
+    # Imported late: other actions do not need it, and it takes 60 ms.
+    from coretools.client.authorization.credentials import ServerAuthorization
+
+    entry = line.startable(line.options.words[0])
+    seconds = line.options.connect_seconds or LOGIN_SECONDS
+    made: list[ServerAuthorization] = []
+
+    def authorize(entry: ServerEntry, launch: RemoteLaunch) -> ServerAuthorization:
+        client = _login_client(entry, launch)
+        show = partial(_show_address, line, entry, seconds)
+        made.append(ServerAuthorization(entry.name, launch.url, client, line.environment, show))
+        return made[0]
+
+    _check_remote(entry)
+    async with connected(line, [entry], authorization=authorize, connect_seconds=seconds) as connections:
+        connection = connections[entry.name]
+        if await connection.wait_settled() is State.READY and not made[0].has_logged_in:
+            await connection.tools()  # some servers let anybody connect
+        if connection.error is not None:
+            is_waiting = any(one.waits_for_person and not one.has_logged_in for one in made)
+            raise _explained(connection.error, entry, seconds) if is_waiting else connection.error
+    return print_text(in_line(f"{_done(made[0])} {entry.name}"))
+
+
+def _done(authorization: "ServerAuthorization") -> str:
+    if authorization.failure is not None:
+        raise authorization.failure  # the server has accepted the token, but it could not be kept
+    return "logged in to" if authorization.has_logged_in else "no login is needed for"
+
+
+def _check_remote(entry: ServerEntry) -> None:
+    if entry.settings is not None and entry.settings.transport == "stdio":
+        raise InvalidArguments(f"server {entry.name!r} is a local program; only remote servers have a login")
+
+
+def _explained(error: CoreError, entry: ServerEntry, waited: float) -> CoreError:
+    if isinstance(error, DeadlinePassed):
+        return DeadlinePassed(f"server {entry.name!r}: nobody logged in within {waited:g} s")
+    return error
+
+
+def _login_client(entry: ServerEntry, launch: RemoteLaunch) -> OAuthClient:
+    if launch.oauth is None:
+        raise BadSetting(f"{entry.place.path} gives it an Authorization header, or switches `oauth` off")
+    if launch.oauth.grant == "client_credentials":
+        raise BadSetting(f"{entry.place.path} gives it client credentials: it needs no login")
+    return launch.oauth
+
+
+async def _show_address(line: Line, entry: ServerEntry, seconds: float, address: str) -> None:
+    """Open the address of a login in the browser if a person says so, else print it."""
+    print_error(in_line(f"server {entry.name!r} wants a login at {origin_of(address)}"))
+    if line.terminal.can_ask:
+        # Imported late: only a terminal needs them, and they take 40 ms.
+        from coretools.cli.common.call import CliCall
+        from coretools.questions.kinds import AskConfirmation
+
+        question = AskConfirmation(key="open", message="Open it in the browser?", default=True)
+        # Some browsers return when they are closed: the login ends before.
+        browse = partial(webbrowser.open, address)
+        if await CliCall(line.terminal).ask(question) and await to_thread.run_sync(browse, abandon_on_cancel=True):
+            return
+    print_error(f"open this address in a browser on this machine, within {seconds:g} s:\n{in_line(address)}")
+
+
+async def logout(line: Line) -> int:
+    """Delete the tokens of a server, and have them revoked."""
+    from coretools.client.authorization.credentials import ServerAuthorization
+
+    entry = line.entry(line.options.words[0])
+    launch = launch_of(entry, line.environment, line.options.inputs)
+    if not isinstance(launch, RemoteLaunch) or launch.oauth is None:
+        raise InvalidArguments(f"server {entry.name!r} has no login: it is local, or has credentials in its entry")
+    authorization = ServerAuthorization(entry.name, launch.url, launch.oauth, line.environment)
+    try:
+        was_there = await authorization.log_out()
+    except CoreError as error:
+        print_error(in_line(f"server {entry.name!r}: the tokens are deleted, but not revoked: {error}"))
+        was_there = True
+    return print_text(in_line(f"logged out of {entry.name}" if was_there else f"not logged in to {entry.name}"))

@@ -1,0 +1,178 @@
+"""What `coretools mcp` answers servers: questions, requests for a model, roots; and how it prints their messages."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import mcp_types as types
+
+from coretools.cli.common.terminal import print_error
+from coretools.cli.mcp.options import SAMPLING_VARIABLE, McpOptions
+from coretools.cli.mcp.output import in_line, visible
+from coretools.cli.mcp.screen import Screen
+from coretools.client.connection.server_requests import Callbacks
+from coretools.client.connection.stdio import ChildTracker
+from coretools.client.questions.sampling import SamplingCommand, shown_messages
+from coretools.errors import CoreError, NotFound
+from coretools.shell_words import split
+
+if TYPE_CHECKING:
+    from mcp.client.session import ClientRequestContext
+
+LEVELS: tuple[types.LoggingLevel, ...] = get_args(types.LoggingLevel)
+"""Least severe first."""
+
+DEFAULT_LEVEL: types.LoggingLevel = "warning"
+
+MAX_LOG_LINES = 1_000
+"""Log messages printed of one server."""
+
+MAX_SHOWN = 4_000
+"""Characters shown of a request for a model, and of a log message."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Requests:
+    """Answers the requests of all servers of a line."""
+
+    screen: Screen
+    answers: Sequence[str] = ()
+    accepts_defaults: bool = False
+    roots: Sequence[types.Root] = ()
+    sampling: SamplingCommand | None = None
+    approves_all: bool = False
+    """A model is asked without approval."""
+    log_level: types.LoggingLevel | None = None
+    """Level that was asked for; None: whatever arrives from `DEFAULT_LEVEL` on is printed."""
+    _approved: set[str] = field(default_factory=set)
+    """Servers that may ask the model until the end of this process."""
+    _printed: dict[str, int] = field(default_factory=dict)
+
+    def callbacks(self, server: str) -> Callbacks:
+        """Return what answers the server of this name."""
+
+        async def elicit(
+            context: "ClientRequestContext", params: types.ElicitRequestParams
+        ) -> types.ElicitResult | types.ErrorData:
+            del context  # a part of the SDK's signature
+            from coretools.cli.mcp.elicitation import Elicitation  # imported late: most calls ask nothing
+
+            return await Elicitation(server, self.screen, self.answers, self.accepts_defaults).answer(params)
+
+        async def sample(
+            context: "ClientRequestContext", params: types.CreateMessageRequestParams
+        ) -> types.CreateMessageResult | types.ErrorData:
+            del context
+            return await self._sample(server, params)
+
+        async def list_roots(context: "ClientRequestContext") -> types.ListRootsResult:
+            del context
+            return types.ListRootsResult(roots=list(self.roots))
+
+        async def log(params: types.LoggingMessageNotificationParams) -> None:
+            self._log(server, params)
+
+        return Callbacks(
+            elicitation=elicit,
+            sampling=sample if self.sampling else None,
+            roots=list_roots if self.roots else None,
+            log=log,
+            log_level=self.log_level,
+        )
+
+    async def _sample(
+        self, server: str, params: types.CreateMessageRequestParams
+    ) -> types.CreateMessageResult | types.ErrorData:
+        if self.sampling is None or not await self._is_approved(server, params):
+            # The code that the specification gives for a person's rejection.
+            return types.ErrorData(code=-1, message="the user rejected the request for a model")
+        try:
+            return await self.sampling.answer(server, params)
+        except CoreError as error:
+            self.screen.say(f"server {server!r}: asked for a model: {error}")
+            return types.ErrorData(code=types.INTERNAL_ERROR, message="the command that answers for a model failed")
+
+    async def _is_approved(self, server: str, params: types.CreateMessageRequestParams) -> bool:
+        if self.approves_all or server in self._approved:
+            return True
+        if not self.screen.terminal.can_ask or self.screen.is_at_prompt:
+            self.screen.say(f"server {server!r} asks for a model: refused, nobody can be asked here; give --yes")
+            return False
+        # Imported late: only a terminal needs them, and they take 40 ms.
+        from coretools.cli.common.call import CliCall
+        from coretools.questions.kinds import AskChoice
+
+        answer = "no"
+        async with self.screen.asking():
+            shown = "\n".join(f"  {in_line(line)}" for line in shown_messages(params))
+            more = f"\n  [... {len(shown) - MAX_SHOWN} more characters ...]" if len(shown) > MAX_SHOWN else ""
+            print_error(f"server {in_line(repr(server))} asks for a model:\n{visible(shown[:MAX_SHOWN])}{more}")
+            question = AskChoice(key="sampling", message="Ask the model?", choices=("once", "always", "no"))
+            try:
+                answer = await CliCall(self.screen.terminal).ask(question)
+            except CoreError:  # no valid answer is no approval
+                answer = "no"
+        if answer == "always":
+            self._approved.add(server)
+        return answer != "no"
+
+    def _log(self, server: str, params: types.LoggingMessageNotificationParams) -> None:
+        if LEVELS.index(params.level) < LEVELS.index(self.log_level or DEFAULT_LEVEL):
+            return
+        count = self._printed[server] = self._printed.get(server, 0) + 1
+        if count > MAX_LOG_LINES:
+            return
+        self.screen.log(server, params.level, params.logger or "", _text_of(params.data)[:MAX_SHOWN])
+        if count == MAX_LOG_LINES:
+            self.screen.say(f"server {server!r}: {count} log messages were printed; further ones are not")
+
+
+@contextmanager
+def requests_of(options: McpOptions, environment: Mapping[str, str], screen: Screen) -> Iterator[Requests]:
+    """Yield what answers the servers of one line.
+
+    Raises:
+        NotFound: a root is not there. InvalidArguments, CommandSyntax: the sampling command can't be split into words.
+    """
+    command = options.sampling or environment.get(SAMPLING_VARIABLE, "")
+    argv = tuple(split(command)) if command else ()
+    tracker = ChildTracker.create() if argv else None
+    try:
+        yield Requests(
+            screen=screen,
+            answers=options.answers,
+            accepts_defaults=options.accepts_defaults,
+            roots=roots_of(options.roots),
+            sampling=None if tracker is None else SamplingCommand(argv, environment, tracker),
+            approves_all=options.yes,
+            log_level=next((level for level in LEVELS if level == options.log_level), None),
+        )
+    finally:
+        if tracker is not None:
+            tracker.watchdog.close()
+
+
+def roots_of(paths: Sequence[str]) -> list[types.Root]:
+    """Return directories as the roots that servers are told.
+
+    Raises:
+        NotFound: a directory is not there.
+    """
+    found = []
+    for path in paths:
+        place = Path(os.path.abspath(path))
+        if not place.is_dir():
+            raise NotFound(f"--root {path}: is no directory")
+        found.append(types.Root.model_validate({"uri": place.as_uri(), "name": place.name or "/"}))
+    return found
+
+
+def _text_of(data: Any) -> str:
+    if isinstance(data, str):
+        return data
+
+    return json.dumps(data, ensure_ascii=False, default=str)

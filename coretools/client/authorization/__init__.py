@@ -1,0 +1,1 @@
+"""Credentials of remote servers by OAuth: logins, tokens and their store."""

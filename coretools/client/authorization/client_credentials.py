@@ -1,0 +1,81 @@
+"""The SDK's providers for the credentials of an entry, without a person. A module of its own: it loads cryptography."""
+
+import httpx2
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from mcp.client.auth import TokenStorage
+from mcp.client.auth.extensions.client_credentials import (
+    ClientCredentialsOAuthProvider,
+    PrivateKeyJWTOAuthProvider,
+    SignedJWTParameters,
+)
+
+from coretools.client.authorization.credential_store import Credentials
+from coretools.client.authorization.oauth_providers import Provider, complete
+from coretools.client.common.failures import origin_of
+from coretools.client.configuration.oauth_settings import OAuthClient
+from coretools.errors import BadSetting
+
+_CURVES = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
+
+
+def credentials_provider(url: str, client: OAuthClient, storage: TokenStorage, credentials: Credentials) -> Provider:
+    """Return the provider for the entry's own credentials. They go to the configured issuer only.
+
+    Raises:
+        BadSetting: the key can't be used.
+    """
+    client_id = client.client_id or ""
+    issuer = client.issuer or origin_of(url)
+    if client.private_key is None:
+        secret = client.client_secret or ""
+        by_secret = _SecretProvider(url, storage, client_id=client_id, client_secret=secret, issuer=issuer)
+        by_secret.client, by_secret.missing_scope = client, credentials.missing_scope
+        return by_secret
+    signed = SignedJWTParameters(
+        issuer=client_id,
+        subject=client_id,
+        signing_key=client.private_key,
+        signing_algorithm=_algorithm(client.private_key),
+    )
+    assertion = signed.create_assertion_provider()
+    by_key = _KeyProvider(url, storage, client_id=client_id, assertion_provider=assertion, issuer=issuer)
+    by_key.client, by_key.missing_scope = client, credentials.missing_scope
+    return by_key
+
+
+class _SecretProvider(ClientCredentialsOAuthProvider):
+    client = OAuthClient()
+    missing_scope: str | None = None
+
+    async def _perform_authorization(self) -> httpx2.Request:
+        complete(self.context, self.client, self.missing_scope)
+        return await super()._perform_authorization()
+
+
+class _KeyProvider(PrivateKeyJWTOAuthProvider):
+    client = OAuthClient()
+    missing_scope: str | None = None
+
+    async def _perform_authorization(self) -> httpx2.Request:
+        complete(self.context, self.client, self.missing_scope)
+        return await super()._perform_authorization()
+
+
+def _algorithm(pem: str) -> str:
+    """Return the algorithm that a private key signs with.
+
+    Raises:
+        BadSetting: it is no key that can be used.
+    """
+    try:
+        key = load_pem_private_key(pem.encode(), None)
+    except (ValueError, TypeError) as error:
+        raise BadSetting("oauth.privateKey: is no private key in PEM without a password") from error
+    if isinstance(key, rsa.RSAPrivateKey):
+        return "RS256"
+    if isinstance(key, ec.EllipticCurvePrivateKey) and key.curve.name in _CURVES:
+        return _CURVES[key.curve.name]
+    if isinstance(key, ed25519.Ed25519PrivateKey):
+        return "EdDSA"
+    raise BadSetting("oauth.privateKey: must be an RSA, P-256, P-384, P-521 or Ed25519 key")

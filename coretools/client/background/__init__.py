@@ -1,0 +1,1 @@
+"""The background process that keeps servers connected, and its use by a line."""

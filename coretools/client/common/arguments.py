@@ -1,0 +1,158 @@
+"""Arguments of a foreign tool: from words, `key=value`, `key:=JSON`, `key=@FILE`, checked against its schema."""
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any
+
+import mcp_types as types
+
+from coretools.client.common.errors import SchemaMismatch
+from coretools.errors import InvalidArguments
+
+MAX_FAULTS = 5
+"""Faults that one message lists."""
+
+
+def parse_arguments(words: Iterable[str], schema: Mapping[str, Any], read: Callable[[str], str]) -> dict[str, Any]:
+    """Turn words into arguments; `read` returns the text of a file. Text becomes the type that the schema wants.
+
+    Raises:
+        InvalidArguments: a word is none of the forms, is no JSON, or gives an argument twice that is no list.
+    """
+    arguments: dict[str, Any] = {}
+    for word in words:
+        name, is_json, text = _split(word)
+        text = read(text[1:]) if text.startswith("@") else text
+        shape = _shape(schema, name)
+        value = _json(name, text) if is_json else _typed(text, shape)
+        before = arguments.get(name)
+        if "array" in _types(shape) and not isinstance(value, list) and isinstance(before, list | None):
+            item = value if is_json else _typed(text, shape.get("items", {}))
+            arguments[name] = [*(before or ()), item]
+        elif name in arguments:
+            raise InvalidArguments(f"{name}: is given twice")
+        else:
+            arguments[name] = value
+    return arguments
+
+
+def _split(word: str) -> tuple[str, bool, str]:
+    """Return name, whether the value is JSON, and the value."""
+    name, equals, text = word.partition("=")
+    if not equals or not name.rstrip(":"):
+        raise InvalidArguments(f"{word[:80]!r}: write name=value, name:=JSON or name=@FILE")
+    return name.removesuffix(":"), name.endswith(":"), text
+
+
+def check_arguments(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> None:
+    """Check arguments against the schema of a tool. References to other documents are not followed.
+
+    Raises:
+        SchemaMismatch: they do not fit, or the schema is none.
+    """
+    faults = sorted(_faults(dict(arguments), schema), key=lambda fault: list(map(str, fault.absolute_path)))
+    if faults:
+        more = [f"and {len(faults) - MAX_FAULTS} more"] if len(faults) > MAX_FAULTS else []
+        texts = [text for fault in faults[:MAX_FAULTS] for text in _sentences(fault, schema)]
+        raise SchemaMismatch("; ".join([*texts, *more]))
+
+
+def check_result(result: types.CallToolResult, schema: Mapping[str, Any]) -> None:
+    """Check the structured content of a result against the output schema of its tool.
+
+    Raises:
+        SchemaMismatch: it does not fit, or is missing, or the schema is none.
+    """
+    if result.structured_content is None and "structured_content" not in result.model_fields_set:
+        raise SchemaMismatch("its result has no structured content, although the tool declares an output schema")
+    faults = _faults(result.structured_content, schema)
+    if faults:
+        where = ".".join(map(str, faults[0].absolute_path)) or "the top level"
+        raise SchemaMismatch(f"its result does not fit the output schema at {where[:200]}: {faults[0].message[:300]}")
+
+
+def _faults(value: Any, schema: Mapping[str, Any]) -> list[Any]:
+    # Imported late: it takes 60 ms.
+    from jsonschema import Draft202012Validator, SchemaError
+    from jsonschema.validators import validator_for
+    from referencing.exceptions import Unresolvable
+
+    from coretools.operations.schema_patterns import PATTERN_FAULTS, limited_validator
+
+    kind = validator_for(schema, default=Draft202012Validator)
+    try:
+        kind.check_schema(schema)
+        return list(limited_validator(kind, schema).iter_errors(value))
+    except SchemaError as error:
+        where = ".".join(map(str, error.absolute_path))
+        raise SchemaMismatch(f"declares a schema that is none: {where}: {error.message[:200]}") from error
+    except (Unresolvable, *PATTERN_FAULTS, RecursionError, ValueError) as error:
+        raise SchemaMismatch(f"declares a schema that can't be used: {str(error)[:200]}") from error
+
+
+def _sentences(fault: Any, schema: Mapping[str, Any]) -> Iterator[str]:
+    where = ".".join(map(str, fault.absolute_path))
+    prefix = f"{where}: " if where else ""
+    wanted = fault.validator_value
+    if fault.validator == "required":
+        missing = [name for name in wanted if name not in fault.instance]
+        yield from (f"{prefix}{name}: is missing{_described(schema, name)}" for name in missing[:1])
+    elif fault.validator == "additionalProperties":
+        yield from (prefix + text for text in _unknown(fault.instance, fault.schema))
+    elif fault.validator == "type":
+        yield f"{prefix}must be {' or '.join(wanted) if isinstance(wanted, list) else wanted}"
+    elif fault.validator == "enum":
+        yield f"{prefix}must be one of {', '.join(map(str, wanted))[:200]}"
+    else:
+        yield f"{prefix}{fault.message[:200]}"
+
+
+def _unknown(given: Mapping[str, Any], schema: Mapping[str, Any]) -> Iterator[str]:
+    known = list(schema.get("properties", {}))
+    for name in [name for name in given if name not in known][:MAX_FAULTS]:
+        near = get_close_matches(name, known, n=1)
+        yield f"{name}: unknown argument" + (
+            f"; did you mean {near[0]}?" if near else f" (there are: {', '.join(known[:20]) or 'none'})"
+        )
+
+
+def _described(schema: Mapping[str, Any], name: str) -> str:
+    description = _shape(schema, name).get("description")
+    return f" ({description.splitlines()[0][:100]})" if isinstance(description, str) and description else ""
+
+
+def _shape(schema: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    properties = schema.get("properties")
+    shape = properties.get(name) if isinstance(properties, dict) else None
+    return shape if isinstance(shape, dict) else {}
+
+
+def _types(shape: Any) -> set[str]:
+    """Return the types that a schema permits; references are not resolved."""
+    if not isinstance(shape, dict):
+        return set()
+    own = shape.get("type")
+    found = {own} if isinstance(own, str) else {one for one in own or () if isinstance(one, str)}
+    for key in ("anyOf", "oneOf"):
+        for inner in shape.get(key) or () if isinstance(shape.get(key), list) else ():
+            found |= _types(inner)
+    return found
+
+
+def _typed(text: str, shape: Any) -> Any:
+    """The text as what the schema wants; as it is if it is text that is wanted, or nothing else fits."""
+    types = _types(shape)
+    if not types or "string" in types:
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _json(name: str, text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidArguments(f"{name}: no JSON: {error}; for text, write {name}=...") from error

@@ -1,0 +1,273 @@
+"""From an entry to what is started or reached: variables replaced, environment complete, secrets known.
+
+Values are replaced once and never searched again, so there are no cycles, and a value can't bring in another variable.
+"""
+
+import os
+import re
+import socket
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+from coretools.client.configuration.oauth_settings import OAuthClient, oauth_client
+from coretools.client.configuration.server_entries import ServerEntry, ServerInput, read_bounded
+from coretools.client.configuration.settings_schema import ServerSettings, texts_in
+from coretools.errors import BadSetting
+from coretools.process.environment import NAME, child_environment
+from coretools.redaction.names import is_credential_name
+
+_REFERENCE = re.compile(r"\$\{([^{}]*)\}")
+_GEMINI_REFERENCE = re.compile(r"\$\{([^{}]*)\}|\$([A-Za-z_][A-Za-z0-9_]*)")
+_ASSIGNMENT = re.compile(r"(?:export[ \t]+)?([A-Za-z_][A-Za-z0-9_]*)[ \t]*=[ \t]*(.*)")
+
+_FIXED = frozenset({"workspaceFolder", "workspaceFolderBasename", "userHome", "pathSeparator", "/"})
+"""Variables without secrets, which every entry has."""
+
+INPUT_VARIABLE = "CORETOOLS_INPUT_"
+"""Begin of the variables that answer inputs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalLaunch:
+    """A program to start."""
+
+    argv: tuple[str, ...]
+    environment: Mapping[str, str] = field(repr=False)
+    cwd: str
+    secrets: tuple[str, ...] = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteLaunch:
+    """An address to reach."""
+
+    url: str = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
+    transports: tuple[str, ...]
+    """`http` or `sse`, in the order in which they are tried."""
+    secrets: tuple[str, ...] = field(repr=False)
+    oauth: OAuthClient | None = None
+    """None if the entry has its own credentials, or switches OAuth off."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackgroundLaunch:
+    """A server that runs in the background, and to which this connection is attached."""
+
+    connection: socket.socket
+    secrets: tuple[str, ...] = ()
+
+
+Launch = LocalLaunch | RemoteLaunch | BackgroundLaunch
+
+
+def input_variable(name: str) -> str:
+    """Return the environment variable that answers an input."""
+    return INPUT_VARIABLE + re.sub(r"[^A-Za-z0-9]", "_", name).upper()
+
+
+def names_in(entry: ServerEntry) -> list[str]:
+    """Return the variables and inputs that an entry names, but for those that every entry has; never their defaults."""
+    pattern = _GEMINI_REFERENCE if entry.place.client == "Gemini" else _REFERENCE
+    references = [found[found.lastindex or 1] for text in texts_in(entry.raw) for found in pattern.finditer(text)]
+    return sorted({one.partition(":-")[0] for one in references} - _FIXED)
+
+
+class Values:
+    """What variables stand for, for one entry."""
+
+    def __init__(self, entry: ServerEntry, environment: Mapping[str, str], inputs: Mapping[str, str]) -> None:
+        """`inputs` are values that the user gave, by the id of the input."""
+        self._entry = entry
+        self._environment = environment
+        self._inputs = inputs
+        self.secrets: list[str] = []
+        """Values of inputs that were used."""
+
+    def replace(self, text: str, key: str) -> str:
+        """Return `text` with its variables replaced; `key` names it in errors.
+
+        Raises:
+            BadSetting: a variable has no value, or is of an unknown kind.
+        """
+        pattern = _GEMINI_REFERENCE if self._entry.place.client == "Gemini" else _REFERENCE
+        if "${" in pattern.sub("", text):
+            raise BadSetting(f"{key}: a variable within a variable, or an open ${{, is not supported")
+        return pattern.sub(lambda found: self._value(found[found.lastindex or 1], key), text)
+
+    def _value(self, reference: str, key: str) -> str:
+        folder = self._entry.folder
+        fixed = {
+            "workspaceFolder": folder,
+            "workspaceFolderBasename": os.path.basename(folder),
+            "userHome": self._environment.get("HOME", ""),
+            "pathSeparator": os.sep,
+            "/": os.sep,
+        }
+        if reference in fixed:
+            return fixed[reference]
+        kind, colon, name = reference.partition(":")
+        if kind == "input" and colon:
+            return self._input(name, key)
+        name, has_default, default = (name if kind == "env" and colon else reference).partition(":-")
+        if not NAME.fullmatch(name):
+            raise _unsupported(reference, key)
+        if has_default:
+            return self._environment.get(name) or default  # as in a shell: also for an empty value
+        if name in self._environment:
+            return self._environment[name]
+        raise BadSetting(f"{key}: the environment variable {name} is not set; set it, or write ${{{name}:-default}}")
+
+    def _input(self, name: str, key: str) -> str:
+        declared = self._entry.inputs.get(name, ServerInput(id=name))
+        value = given_input(declared, self._environment, self._inputs)
+        value = declared.default if value is None else value
+        if value is None:
+            raise BadSetting(
+                f"{key}: the input {name!r} has no value; give --input {name}=VALUE or set {input_variable(name)}"
+            )
+        if declared.options and value not in declared.options:
+            raise BadSetting(f"{key}: the input {name!r} must be one of {', '.join(declared.options)}")
+        self.secrets.append(value)
+        return value
+
+
+def _unsupported(reference: str, key: str) -> BadSetting:
+    if reference.startswith("command:"):
+        instead = "write the value, or ${input:ID} with --input ID=VALUE"
+        return BadSetting(f"{key}: ${{{reference[:80]}}}: commands can't be run; {instead}")
+    return BadSetting(f"{key}: ${{{reference[:80]}}} is no variable that is supported here")
+
+
+def given_input(one: ServerInput, environment: Mapping[str, str], inputs: Mapping[str, str]) -> str | None:
+    """Return the value of an input that the user gave: by option, else by variable."""
+    return inputs.get(one.id, environment.get(input_variable(one.id)))
+
+
+def inputs_of(entry: ServerEntry) -> list[ServerInput]:
+    """Return the inputs that the values of an entry refer to."""
+    found = re.findall(r"\$\{input:([^{}]*)\}", " ".join(texts_in(entry.raw)))
+    return [entry.inputs.get(name, ServerInput(id=name)) for name in dict.fromkeys(found)]
+
+
+def launch_of(entry: ServerEntry, environment: Mapping[str, str], inputs: Mapping[str, str]) -> Launch:
+    """Complete an entry.
+
+    Raises:
+        BadSetting: the entry can't be used; names the key.
+    """
+    if entry.settings is None:
+        raise BadSetting(entry.error)
+    values = Values(entry, environment, inputs)
+    if entry.settings.transport == "stdio":
+        return _local(entry, entry.settings, environment, values)
+    return _remote(entry.settings, environment, values)
+
+
+def _local(entry: ServerEntry, settings: ServerSettings, environment: Mapping[str, str], values: Values) -> LocalLaunch:
+    command = values.replace(settings.command or "", "command")
+    argv = (command, *(values.replace(word, f"args #{at}") for at, word in enumerate(settings.args, 1)))
+    cwd = os.path.join(entry.folder, values.replace(settings.cwd, "cwd")) if settings.cwd else entry.folder
+    if not os.path.isdir(cwd):
+        raise BadSetting(f"cwd: {cwd}: is no directory")
+    inherited = child_environment(environment, passed=[name for name in settings.env_vars if NAME.fullmatch(name)])
+    added = variables_in(entry, values) | _variables(settings.env, values)
+    complete = {name: value for name, value in (inherited | added).items() if settings.env.get(name, "") is not None}
+    secrets = [value for name, value in added.items() if is_credential_name(name)]
+    return LocalLaunch(argv=argv, environment=complete, cwd=cwd, secrets=_secrets([*secrets, *values.secrets]))
+
+
+def _variables(env: Mapping[str, str | None], values: Values) -> dict[str, str]:
+    for name in env:
+        if not name or "=" in name:
+            raise BadSetting(f"env: {name[:80]!r} is not the name of a variable")
+    return {name: values.replace(text, f"env.{name}") for name, text in env.items() if text is not None}
+
+
+def variables_in(entry: ServerEntry, values: Values) -> dict[str, str]:
+    """Return the variables of the `envFile`.
+
+    Raises:
+        BadSetting: it can't be read, or a line is no assignment.
+    """
+    path = environment_file_of(entry, partial(values.replace, key="envFile"))
+    if path is None:
+        return {}
+    found = {}
+    text = read_bounded(path).decode("utf-8-sig", "replace")
+    for number, line in enumerate(map(str.strip, text.splitlines()), 1):
+        if not line or line.startswith("#"):
+            continue
+        assigned = _ASSIGNMENT.fullmatch(line)
+        if assigned is None or "\0" in line:
+            raise BadSetting(f"envFile: {path}: line {number} is not NAME=value")
+        found[assigned[1]] = _unquoted(assigned[2])
+    return found
+
+
+def environment_file_of(entry: ServerEntry, replaced: Callable[[str], str]) -> str | None:
+    """Return the path of the `envFile`; None if the entry has none."""
+    if entry.settings is None or entry.settings.env_file is None:
+        return None
+    return os.path.join(entry.folder, replaced(entry.settings.env_file))
+
+
+def environment_file_content(entry: ServerEntry, environment: Mapping[str, str]) -> bytes:
+    """Return the content of the `envFile`, for the digest of the entry; empty if it can't be read."""
+    try:
+        path = environment_file_of(entry, partial(Values(entry, environment, {}).replace, key="envFile"))
+        return b"" if path is None else read_bounded(path)
+    except BadSetting:
+        return b""
+
+
+def _unquoted(value: str) -> str:
+    if len(value) > 1 and value[0] == value[-1] and value[0] in "'\"":
+        return value[1:-1]
+    return re.split(r"[ \t]#", value)[0].rstrip()
+
+
+def _remote(settings: ServerSettings, environment: Mapping[str, str], values: Values) -> RemoteLaunch:
+    url = values.replace(settings.address, "url")
+    if not re.match(r"https?://[^/\s]", url):
+        raise BadSetting("url: must begin with http:// or https://")
+    headers = _headers(settings, environment, values)
+    transports = {"http": ("http",), "sse": ("sse",)}.get(settings.transport, ("http", "sse"))
+    bare = [value.removeprefix("Bearer ") for value in headers.values()]
+    oauth = _oauth(settings, headers, values)
+    secrets = [*headers.values(), *bare, *(oauth.secrets if oauth else ()), *values.secrets]
+    return RemoteLaunch(url=url, headers=headers, transports=transports, secrets=_secrets(secrets), oauth=oauth)
+
+
+def _oauth(settings: ServerSettings, headers: Mapping[str, str], values: Values) -> OAuthClient | None:
+    is_off = settings.oauth is not None and not settings.oauth.enabled
+    if is_off or any(name.lower() == "authorization" for name in headers):
+        return None
+    return oauth_client(settings.oauth, settings.scopes, values.replace)
+
+
+def _headers(settings: ServerSettings, environment: Mapping[str, str], values: Values) -> dict[str, str]:
+    headers = {name: values.replace(text, f"headers.{name}") for name, text in (settings.headers or {}).items()}
+    for name, variable in settings.env_http_headers.items():
+        headers[name] = _variable(environment, variable, f"env_http_headers.{name}")
+    if settings.bearer_token_env_var:
+        token = _variable(environment, settings.bearer_token_env_var, "bearer_token_env_var")
+        headers["Authorization"] = f"Bearer {token}"
+    for name, value in headers.items():
+        # RFC 9110, 5.1 and 5.5: a token, and no line breaks. The value is not shown.
+        if not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) or not re.fullmatch(
+            r"[\t\x20-\x7e\x80-\xff]*", value
+        ):
+            raise BadSetting(f"headers.{name[:80]}: not a header that HTTP can carry")
+    return headers
+
+
+def _variable(environment: Mapping[str, str], name: str, key: str) -> str:
+    if name not in environment:
+        raise BadSetting(f"{key}: the environment variable {name} is not set")
+    return environment[name]
+
+
+def _secrets(values: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(value for value in values if value))

@@ -1,0 +1,1 @@
+"""The connection to one server: transports, negotiation, requests, lists and logs."""

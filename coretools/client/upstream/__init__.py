@@ -1,0 +1,1 @@
+"""Tools of other servers, offered by ours."""

@@ -1,0 +1,111 @@
+"""The registry of other servers' tools: each under a name of its own, in step with what the servers declare."""
+
+import hashlib
+import logging
+import re
+from collections.abc import Callable, Collection, Iterable
+from typing import Any
+
+import mcp_types as types
+
+from coretools.client.upstream.chain import MAX_SERVERS, META, came_through, own_identity
+from coretools.client.upstream.foreign_tools import ForeignTool, command_function
+from coretools.errors import BadSetting
+from coretools.operations.command import FOREIGN_NAME
+from coretools.operations.declare import metadata
+from coretools.operations.json_schema import check_input_schema
+from coretools.operations.registry import Registry
+
+MAX_TOOLS = 500
+"""Tools offered of one server."""
+
+logger = logging.getLogger(__name__)
+
+
+class OfferedTools:
+    """Tools of other servers as commands of one registry."""
+
+    def __init__(self, taken: Collection[str]) -> None:
+        """`taken` are the names of our own tools, which those of others never get."""
+        self.registry = Registry()
+        self._names: dict[tuple[str, str], str] = {}
+        self._taken = set(taken)
+        self._offered: dict[str, dict[str, Any]] = {}
+
+    def names(self, server: str) -> dict[str, str]:
+        """Return the name of each registered tool of a server, with the name that the server gives it."""
+        return {name: declared["name"] for name, (declared, _) in self._offered.get(server, {}).items()}
+
+    def count(self, server: str) -> int:
+        """How many tools of a server are registered."""
+        return len(self._offered.get(server, ()))
+
+    def offer(
+        self, server: str, tools: Iterable[tuple[types.Tool, str]], make: Callable[[types.Tool], ForeignTool]
+    ) -> None:
+        """Replace the tools of a server, each with the reason why it is withheld; unchanged ones stay.
+
+        One notification for what is new, and one for each tool that is gone or has changed.
+        """
+        before, now = self._offered.get(server, {}), {}
+        added = Registry()
+        for one, withheld in tools:
+            name = self._name(server, one.name)
+            now[name] = (one.model_dump(mode="json", by_alias=True, exclude_none=True), withheld)
+            if before.get(name) == now[name]:
+                continue
+            if name in before:
+                self.registry.remove(name)
+            _log_state(server, one.name, withheld, is_new=name not in before)
+            function = command_function(name, server, make(one), withheld=withheld)
+            added.add(metadata({META: [*came_through(one), own_identity()]})(function), server)
+        for name in before.keys() - now.keys():
+            self.registry.remove(name)
+        self._offered[server] = now
+        if list(added):
+            self.registry.merge(added)
+
+    def _name(self, server: str, tool: str) -> str:
+        """Return the name of a tool, which it keeps as long as this process runs."""
+        key = (server, tool)
+        if key not in self._names:
+            self._names[key] = offered_name(server, tool, self._taken)
+            self._taken.add(self._names[key])
+        return self._names[key]
+
+
+def offered_name(server: str, name: str, taken: Collection[str]) -> str:
+    """Return the name under which a tool is offered: its own, or `server__tool` if that is taken or can't be used."""
+    if FOREIGN_NAME.fullmatch(name) and name not in taken:
+        return name
+    plain = f"{server}__{name}"
+    clean = re.sub(r"[^A-Za-z0-9_-]", "_", plain)
+    if clean == plain and len(clean) <= 64 and clean not in taken:
+        return clean
+    digest = hashlib.sha256(f"{server}\0{name}".encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{clean[:55]}_{digest}"
+
+
+def usable(server: str, tools: Iterable[types.Tool]) -> list[types.Tool]:
+    """Return the tools that can be offered; others, and those above the limit, are logged."""
+    found = []
+    for one in tools:
+        try:
+            check_input_schema(f"tool {one.name!r}", one.input_schema)
+        except BadSetting as error:
+            logger.warning("server %r: not offered: %s", server, error)
+            continue
+        if len(came_through(one)) >= MAX_SERVERS:
+            logger.warning("server %r: not offered: %r came through %d servers already", server, one.name, MAX_SERVERS)
+            continue
+        found.append(one)
+    if len(found) > MAX_TOOLS:
+        logger.warning("server %r: has %d tools; %d are offered", server, len(found), MAX_TOOLS)
+    return found[:MAX_TOOLS]
+
+
+def _log_state(server: str, tool: str, withheld: str, *, is_new: bool) -> None:
+    if withheld:
+        logger.warning("server %r: tool %r is not offered: %s", server, tool, withheld)
+    elif not is_new:
+        logger.info("server %r: tool %r is offered as declared now", server, tool)
