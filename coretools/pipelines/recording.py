@@ -7,6 +7,7 @@ from typing import Any, Literal
 import mcp_types as types
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from coretools.client.common.bounded_file import read_bounded
 from coretools.errors import BadSetting
 from coretools.pipelines.outcome import Outcome, parsed_json
 from coretools.pipelines.whole_file import write_whole
@@ -137,14 +138,7 @@ def read_recording(path: str) -> Recording:
         BadSetting: it is none.
     """
     try:
-        with open(path, "rb") as file:
-            data = file.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
-        raise BadSetting(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    if len(data) > MAX_BYTES:
-        raise BadSetting(f"{path}: larger than {MAX_BYTES} bytes")
-    try:
-        found = Recording.model_validate_json(data)
+        found = Recording.model_validate_json(read_bounded(path, MAX_BYTES))
     except ValidationError as error:
         fault = error.errors()[0]
         where = ".".join(map(str, fault["loc"]))

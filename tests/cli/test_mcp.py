@@ -1,6 +1,7 @@
 """`coretools mcp` with real servers (docs/specs/client.md)."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -386,3 +387,14 @@ def test_the_help_loads_neither_the_sdk_nor_pydantic(home: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert all(f"coretools mcp {action}" in done.stdout for action in ACTIONS)
     assert typed("--root", "/") == 64  # no option of `coretools mcp`
+
+
+def test_no_file_that_is_named_holds_up_a_line(home: Path, capsys: Captured) -> None:
+    """client-13, pipelines-14: a FIFO to which nobody writes is empty as an argument, and refused elsewhere."""
+    configured(home, {"ok": misbehaving("ok")})
+    os.mkfifo("fifo")
+    assert typed("run", "fifo") == 78
+    assert typed("run", "--replay", "fifo") == 78
+    assert typed("call", "ok", "echo", "text=hi", "--yes", "--policy", "fifo") == 78
+    assert capsys.readouterr().err.count("not a regular file") >= 2
+    assert typed("call", "ok", "echo", "text=@fifo", "--yes") == 0

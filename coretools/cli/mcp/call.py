@@ -13,18 +13,16 @@ from coretools.cli.mcp.line import Line, connected
 from coretools.cli.mcp.output import in_line, result_json, result_text
 from coretools.cli.mcp.pipeline_display import Display
 from coretools.client.common.arguments import parse_arguments
+from coretools.client.common.bounded_file import read_bounded
 from coretools.client.common.errors import ToolFailed
 from coretools.client.configuration.launch import launch_of
-from coretools.errors import CoreError, InvalidArguments, NotFound
+from coretools.errors import BadSetting, CoreError, InvalidArguments, NotFound
 from coretools.pipelines.expressions import Expressions
 from coretools.pipelines.outcome import Outcome, Step, result_document
 from coretools.pipelines.runner import StepRunner
 from coretools.pipelines.servers import OpenOwn, ServerPool, open_pool
 from coretools.pipelines.templates import as_text
 from coretools.redaction.redactor import Redactor, secret_values
-
-MAX_FILE_BYTES = 16 * 1024 * 1024
-"""Largest file that an argument takes its value from."""
 
 
 async def call(line: Line) -> int:
@@ -130,13 +128,8 @@ def _print_result(outcome: Outcome, result: types.CallToolResult, failed: CoreEr
 
 def _read_file(path: str) -> str:
     try:
-        with open(path, "rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-    except (OSError, ValueError) as error:
-        raise NotFound(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
-    if len(data) > MAX_FILE_BYTES:
-        raise InvalidArguments(f"{path}: larger than {MAX_FILE_BYTES} bytes")
-    try:
-        return data.decode()
+        return read_bounded(path, is_pipe_allowed=True).decode()
+    except BadSetting as error:
+        raise NotFound(str(error)) from error
     except UnicodeDecodeError as error:
         raise InvalidArguments(f"{path}: not UTF-8 text") from error

@@ -15,9 +15,10 @@ from coretools.cli.mcp.call import redactor_of, server_pool, set_outputs
 from coretools.cli.mcp.line import Line
 from coretools.cli.mcp.output import in_line
 from coretools.cli.mcp.pipeline_display import Display, rendered
+from coretools.client.common.bounded_file import read_bounded
 from coretools.client.common.failures import FAULTS, explained
 from coretools.config.options import settings_from, working_directory
-from coretools.errors import BadSetting, CoreError, InvalidArguments
+from coretools.errors import CoreError, InvalidArguments
 from coretools.pipelines.expressions import Expressions
 from coretools.pipelines.outcome import Outcome
 from coretools.pipelines.recording import Recording, read_recording, recording_of, write_recording
@@ -43,7 +44,7 @@ async def run(line: Line) -> int:
         raise InvalidArguments("run: name a script, such as `coretools run steps.yaml`, or --replay FILE")
     if recording is None and options.offline:
         raise InvalidArguments("run: --offline needs --replay FILE")
-    loaded = load_script(_read(words[0]), words[0]) if words else None
+    loaded = load_script(read_bounded(words[0], MAX_BYTES), words[0]) if words else None
     async with Expressions() as expressions:
         if loaded is not None and options.checks_only:
             return await _check(line, loaded, expressions)
@@ -172,11 +173,3 @@ async def own_server(line: Line) -> AsyncIterator[Caller]:
     settings = settings_from(options, options.root or (), line.environment, working_directory())
     async with in_process(settings) as client:
         yield OwnServer(client)
-
-
-def _read(path: str) -> bytes:
-    try:
-        with open(path, "rb") as file:
-            return file.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
-        raise BadSetting(f"{path}: cannot be read: {getattr(error, 'strerror', None) or error}") from error

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
+from coretools.client.common.bounded_file import read_bounded
 from coretools.client.configuration.oauth_settings import OAuthClient, oauth_client
-from coretools.client.configuration.server_entries import ServerEntry, ServerInput, read_bounded
+from coretools.client.configuration.server_entries import ServerEntry, ServerInput
 from coretools.client.configuration.settings_schema import ServerSettings, texts_in
 from coretools.errors import BadSetting
 from coretools.process.environment import NAME, child_environment

@@ -7,18 +7,17 @@ is replaced: that happens when a server is started (`launch`).
 import hashlib
 import json
 import os
-import stat
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from coretools.client.common.bounded_file import read_bounded
 from coretools.client.configuration.json_with_comments import parse_json
 from coretools.client.configuration.places import Place, named_place, project_of, usual_places
 from coretools.client.configuration.settings_schema import ServerSettings, parse_settings, remarks_about
 from coretools.errors import BadSetting
 
-MAX_BYTES = 16 * 1024 * 1024
 """Largest file read: Claude Code keeps its history beside its servers."""
 
 MAX_NAME = 128
@@ -115,25 +114,6 @@ def digest_of(entry: ServerEntry, environment_file: bytes = b"") -> str:
     facts = [entry.name, entry.raw, inputs, project, hashlib.sha256(environment_file).hexdigest()]
     text = json.dumps(facts, sort_keys=True, ensure_ascii=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def read_bounded(path: str) -> bytes:
-    """Read a regular file of at most `MAX_BYTES`.
-
-    Raises:
-        BadSetting: it can't be read, is larger, or is no regular file (a FIFO would block).
-    """
-    try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise BadSetting(f"{path}: is not a regular file")
-            data = file.read(MAX_BYTES + 1)
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise BadSetting(f"{path}: cannot be read: {reason}") from error
-    if len(data) > MAX_BYTES:
-        raise BadSetting(f"{path}: larger than {MAX_BYTES} bytes")
-    return data
 
 
 def _layered(entries: Iterable[ServerEntry]) -> tuple[ServerEntry, ...]:
