@@ -20,7 +20,7 @@ MAX_REDIRECTS = 3
 BUFFERED_BYTES = 1024 * 1024
 """A longer pack is sent in chunks, which some servers do not accept."""
 
-ADVERTISED_BYTES = 32 * 1024 * 1024
+ADVERTISED_BYTES = 16 * 1024 * 1024
 """Longest list of references and capabilities."""
 
 _VERSION = ("Git-Protocol", "version=2")
@@ -58,11 +58,12 @@ class SmartHttp:
         await git.send(advertised)
         if service == "git-upload-pack":
             while (request := await read_section(git)) not in (b"", FLUSH):
-                await self._post(service, git, request)
+                is_list = packets_of(request)[:1] == [b"command=ls-refs\n"]
+                await self._post(service, git, request, most=ADVERTISED_BYTES if is_list else self._left)
         else:
             commands = await read_section(git)
             if packets_of(commands):
-                await self._post(service, git, await _push_body(git, commands))
+                await self._post(service, git, await _push_body(git, commands), most=self._left)
         git.send_end()
 
     async def _advertised(self, service: Service) -> bytes:
@@ -102,7 +103,7 @@ class SmartHttp:
         except InvalidUrl:
             return None
 
-    async def _post(self, service: Service, git: Peer, body: bytes | AsyncIterator[bytes]) -> None:
+    async def _post(self, service: Service, git: Peer, body: bytes | AsyncIterator[bytes], *, most: int) -> None:
         headers = [
             *self._authorization,
             ("Content-Type", f"application/x-{service}-request"),
@@ -113,8 +114,11 @@ class SmartHttp:
             self._require(response, f"application/x-{service}-result")
             async for piece in response.body:
                 self._left -= len(piece)
+                most -= len(piece)
                 if self._left < 0:
                     raise too_large(self._limit_bytes)
+                if most < 0:
+                    raise TooLarge("the remote has too many references", limit=ADVERTISED_BYTES)
                 await git.send(piece)
 
     async def _whole(self, response: Response) -> bytes:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from coretools.config.settings import Limits
+from coretools.git_remotes.smart_http import ADVERTISED_BYTES
 from tests.tools.git.git_servers import GitHttpServer, git_daemon, git_http_server, self_signed
 from tests.tools.git.remote_world import RemoteWorld, error_of
 from tests.tools.git.world import World
@@ -100,6 +101,22 @@ async def test_a_server_that_refuses_or_lies(remote: RemoteWorld, server: GitHtt
             assert "[31m" not in str(await error_of(tools.git_fetch("work")))
         assert other.requests == []
     assert list((world.git_dir / "objects").glob("tmp_*")) == []
+
+
+async def test_a_list_of_references_without_end(remote: RemoteWorld, server: GitHttpServer) -> None:
+    """git-remotes-17: it is cut off while it comes, and nothing has changed."""
+    world = remote.world
+    world.git("remote", "add", "origin", f"{server.url}/origin.git")
+    line = f"{'1' * 40} refs/heads/b\n".encode()
+    packet = f"{len(line) + 4:04x}".encode() + line
+    listed = packet * (ADVERTISED_BYTES // len(packet) + 2)
+    kind = {"Content-Type": "application/x-git-upload-pack-result"}
+    server.answers["/origin.git/git-upload-pack"] = (200, kind, listed)
+    before = world.git("for-each-ref")
+    rule = remote.rule(url=f"{server.url}/*", credentials="token", token_env="ACME")
+    async with remote.tools(rule, environment={"ACME": TOKEN}) as (tools, _):
+        assert "too many references" in str(await error_of(tools.git_fetch("work")))
+    assert world.git("for-each-ref") == before
 
 
 async def test_git_daemon(remote: RemoteWorld) -> None:
