@@ -26,9 +26,9 @@
 Exit codes: 0 success; 1 the tool reported an error; 3 an assertion does not hold; 4 a replay differs; 64 wrong usage,
 unknown server or tool; 65 arguments or result do not fit the tool's schema; 66 a file of an argument, a prompt or a
 decision is not there; 67 a remote server wants a login, or refuses the credentials; 69 a server can't be reached, or
-ended; 76 a server broke the protocol, or refused the request; 77 not trusted, not approved or refused by policy; 78
-wrong configuration; 124 no answer in time; 127 a program can't be started; 128 plus the number of the signal that
-ended it (Ctrl-C: 130).
+ended; 74 a file can't be written; 76 a server broke the protocol, or refused the request; 77 not trusted, not approved
+or refused by policy; 78 wrong configuration; 124 no answer in time; 127 a program can't be started; 128 plus the
+number of the signal that ended it (Ctrl-C: 130).
 """
 
 import argparse
