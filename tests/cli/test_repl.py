@@ -107,7 +107,9 @@ def test_piped_lines_run_without_a_prompt(tmp_path: Path) -> None:
         "exit",
         "read_file a.txt",
     ]
-    done = coretools("repl", cwd=tmp_path, stdin="\n".join(lines))
+    # A home of its own: the person who runs the tests may have servers configured, which the REPL would name.
+    own = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)}
+    done = coretools("repl", cwd=tmp_path, stdin="\n".join(lines), **own)
     assert done.returncode == 1
     assert done.stdout.startswith("created a.txt, 7 bytes\none\ntwo")
     assert '"tool": "read_file"' in done.stdout
