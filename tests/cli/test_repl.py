@@ -108,8 +108,11 @@ def test_piped_lines_run_without_a_prompt(tmp_path: Path) -> None:
         "read_file a.txt",
     ]
     # A home of its own: the person who runs the tests may have servers configured, which the REPL would name.
-    own = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)}
-    done = coretools("repl", cwd=tmp_path, stdin="\n".join(lines), **own)
+    home, root = tmp_path / "home", tmp_path / "root"
+    home.mkdir()
+    root.mkdir()
+    own = {"HOME": str(home), "XDG_CONFIG_HOME": str(home / "config"), "XDG_STATE_HOME": str(home / "state")}
+    done = coretools("repl", cwd=root, stdin="\n".join(lines), **own)
     assert done.returncode == 1
     assert done.stdout.startswith("created a.txt, 7 bytes\none\ntwo")
     assert '"tool": "read_file"' in done.stdout
