@@ -65,7 +65,7 @@ def check(policy: OperatorPolicy) -> int:
         ports = ", ".join(map(str, policy.confinement.expose))
         lines.append(f"a server of a command is reached on localhost at port {ports}")
     if policy.tools.ask:
-        lines.append(f"a person is asked before {', '.join(policy.tools.ask)}")
+        lines.append(f"a person confirms each call of {', '.join(policy.tools.ask)}")
     lines += _git_lines(policy)
     lines += _selection_lines(policy.catalog)
     if policy.tools.ask or policy.catalog != CatalogPolicy():
@@ -80,7 +80,7 @@ def check(policy: OperatorPolicy) -> int:
 def _git_lines(policy: OperatorPolicy) -> Iterator[str]:
     """Return which remotes the git tools reach, and what repositories may run."""
     for rule in policy.remote:
-        asked = f", a person is asked before {' and '.join(rule.ask)}" if rule.ask else ""
+        asked = f"; each {' and '.join(rule.ask)} needs confirmation" if rule.ask else ""
         yield f"the git tools {'fetch from and push to' if rule.push else 'fetch from'} {rule.url}{asked}"
     for root, grants in policy.git_grants.items():
         names = [*grants.hooks, *grants.filters, *grants.merge_drivers, *(["signatures"] if grants.signing else [])]

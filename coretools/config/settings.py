@@ -161,7 +161,7 @@ class Settings:
     log_level: str = "info"
     has_git_identity: bool = True
     """Whether commits have the name and address in the git configuration of the server's user, if nothing else names
-    an author. Not for a server with several principals, unless the operator says so."""
+    an author. A server with several principals ignores it unless the operator enables it."""
     git_config_digest: str = ""
     """Digest of the git configuration of the server's user; when it changes, a reload reads that again."""
     reads_login_path: bool = False

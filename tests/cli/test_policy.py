@@ -66,7 +66,7 @@ def test_explain_describes_ask(rules: Path) -> None:
     expected = coretools(*words, cwd=rules.parent).stdout
     assert "counts, because [tools] trusts_answers is true" in expected
     checked = coretools("policy", "check", str(rules), cwd=rules.parent).stdout
-    assert "a person is asked before delete_file, git_*" in checked
+    assert "a person confirms each call of delete_file, git_*" in checked
     assert "note: trusts_answers lets an agent confirm" in checked
 
 
@@ -76,9 +76,7 @@ def test_check_lists_remotes_and_what_repositories_may_run(rules: Path) -> None:
     grants = f'[roots."{rules.parent}".git]\nhooks = ["pre-commit"]\nsigning = true\n'
     rules.write_text(remote + grants)
     checked = coretools("policy", "check", str(rules), cwd=rules.parent).stdout
-    assert (
-        "the git tools fetch from and push to https://example.com/acme/**, a person is asked before push\n" in checked
-    )
+    assert "the git tools fetch from and push to https://example.com/acme/**; each push needs confirmation\n" in checked
     assert f"git runs in {rules.parent}: pre-commit, signatures\n" in checked
 
 

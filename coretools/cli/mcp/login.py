@@ -75,7 +75,7 @@ def _login_client(entry: ServerEntry, launch: RemoteLaunch) -> OAuthClient:
 
 
 async def _show_address(line: Line, entry: ServerEntry, seconds: float, address: str) -> None:
-    """Open the address of a login in the browser if a person says so, else print it."""
+    """Open the login page in the browser after confirmation at the terminal; otherwise print its URL."""
     print_error(in_line(f"server {entry.name!r} wants a login at {origin_of(address)}"))
     if line.terminal.can_ask:
         # Imported late: only a terminal needs them, and they take 40 ms.

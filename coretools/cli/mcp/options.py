@@ -203,7 +203,7 @@ def mcp_parser() -> argparse.ArgumentParser:
     add("--answer", action="append", default=[], metavar="NAME=VALUE", help="answer a server's question (repeatable)")
     add("--accept-defaults", action="store_true", help="answer questions of servers with their defaults")
     add("--sampling", metavar="COMMAND", help=f"let servers ask a model through this command [{SAMPLING_VARIABLE}]")
-    add("--root", action="append", default=[], metavar="DIRECTORY", help="a root that servers are told (repeatable)")
+    add("--root", action="append", default=[], metavar="DIRECTORY", help="declare this root to servers (repeatable)")
     add("--log-level", choices=LOG_LEVELS, help="ask servers for their log messages, and print them from this level on")
     add("--idle-timeout", type=_seconds, metavar="SECONDS", help="start: end the background if it is unused [28800]")
     add("--follow", action="store_true", help="logs: print new lines as they come")

@@ -45,9 +45,9 @@ class Requests:
     roots: Sequence[types.Root] = ()
     sampling: SamplingCommand | None = None
     approves_all: bool = False
-    """A model is asked without approval."""
+    """Skip the approval of sampling requests."""
     log_level: types.LoggingLevel | None = None
-    """Level that was asked for; None: whatever arrives from `DEFAULT_LEVEL` on is printed."""
+    """Requested log level. None requests none, and prints messages of at least `DEFAULT_LEVEL`."""
     _approved: set[str] = field(default_factory=set)
     """Servers that may ask the model until the end of this process."""
     _printed: dict[str, int] = field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 The SDK's providers know the flow. This module gives them what they lack: tokens that outlive the process, a renewal
 that two processes don't do at once, and requests that are bounded and go where they may (`authorization_requests`).
-Nothing that a server names is asked unless a person logs in, or the entry has credentials of its own.
+Contact authorization servers only during a login, or when the entry has its own client credentials.
 """
 
 import logging
@@ -169,7 +169,7 @@ class ServerAuthorization(RemoteCredentials):
         if self._show_address is None and not self._is_automatic:
             raise await self._refused(response, "needs a login")
         if self.waits_for_person and not self.has_logged_in:
-            return  # nobody is asked again after a login that failed: requests are repeated to find the era
+            return  # a failed login is final: negotiation repeats requests, and must not open a second login
         await self._authorize(request, response)
 
     async def _refused(self, response: httpx2.Response, reason: str) -> AuthenticationRequired:

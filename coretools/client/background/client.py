@@ -79,7 +79,7 @@ def start(environment: Mapping[str, str], wanted: Mapping[str, Any], idle_second
 def begin(path: str, idle_seconds: float) -> None:
     """Begin the background process, unless another line does so now. Its socket accepts connections at once.
 
-    The lock is held by the process for its life, so a socket without a lock is left over.
+    The process holds the lock until it exits, so a socket whose lock is free is stale.
 
     Raises:
         InputOutput: a file can't be written.

@@ -1,6 +1,6 @@
 """The tools, resources and prompts of one server: fetched page by page, and kept until the server says they changed.
 
-A server of the older era says so with a notification, one of the stateless era on a subscription. A list of a server
+In the older era a notification reports a change, in the stateless era a subscription. A list of a server
 that promises neither is fetched each time, within the time to live that the answer states (the SDK's cache).
 """
 

@@ -24,7 +24,7 @@ class Callbacks:
     roots: ListRootsFnT | None = None
     log: LoggingFnT | None = None
     log_level: types.LoggingLevel | None = None
-    """Least severe level that the server is asked to send; None asks for none."""
+    """Minimum log level to request from the server; None requests no log messages."""
 
     def within(self, pause: Callable[[], AbstractContextManager[None]]) -> "Callbacks":
         """Return the same callbacks, with `pause` around those that wait for a person."""

@@ -211,7 +211,7 @@ def _visible(
 
 
 async def _generated(git: Git, checkout: Checkout, files: Sequence[FilePatch]) -> frozenset[bytes]:
-    """Return the names with the attribute `linguist-generated`; git is asked only if the top of the tree uses it."""
+    """Return the names that are `linguist-generated`; runs git only if the top-level `.gitattributes` has that word."""
     try:
         text = read_file(checkout.directory.fd, ".gitattributes", limit_bytes=ATTRIBUTES_BYTES)
     except CoreError:

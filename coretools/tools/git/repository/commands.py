@@ -5,7 +5,7 @@ revision is passed as the object name that it resolved to.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -211,13 +211,7 @@ class Git:
         """
         if not revisions:
             return []
-        for revision in revisions:
-            check_revision(revision)
-        # One revision per line, of printable characters only: no line can be an option or a range.
-        stdin = "".join(f"{revision}^{{commit}}\n" for revision in revisions).encode()
-        output = (await self.run(checkout, "cat-file", "--batch-check", stdin=stdin)).stdout
-        # git exits at a branch without the requested upstream and prints no line for it.
-        lines = iter((output.head + output.tail).split(b"\n"))
+        lines = await self._object_lines(checkout, revisions, "^{commit}")
         commits = []
         for revision in revisions:
             found = _COMMIT.fullmatch(next(lines, b""))
@@ -227,17 +221,26 @@ class Git:
             commits.append(found[1].decode("ascii"))
         return commits
 
+    async def _object_lines(self, checkout: Checkout, revisions: Sequence[str], peel: str) -> Iterator[bytes]:
+        """Return git's line about each revision; git ends, without further lines, at a branch that lacks an upstream.
+
+        Raises:
+            InvalidArguments: not a revision.
+        """
+        for revision in revisions:
+            check_revision(revision)
+        # One revision per line, of printable characters only: no line can be an option or a range.
+        stdin = "".join(f"{revision}{peel}\n" for revision in revisions).encode()
+        output = (await self.run(checkout, "cat-file", "--batch-check", stdin=stdin)).stdout
+        return iter((output.head + output.tail).split(b"\n"))
+
     async def objects(self, checkout: Checkout, *revisions: str) -> list[tuple[str, str]]:
         """Resolve revisions to objects of any kind: the hexadecimal name and the type ("commit", "tag", ...) of each.
 
         Raises:
             InvalidArguments: not a revision. NotFound: no such object.
         """
-        for revision in revisions:
-            check_revision(revision)
-        stdin = "".join(f"{revision}\n" for revision in revisions).encode()
-        output = (await self.run(checkout, "cat-file", "--batch-check", stdin=stdin)).stdout
-        lines = iter((output.head + output.tail).split(b"\n"))
+        lines = await self._object_lines(checkout, revisions, "")
         found = []
         for revision in revisions:
             match = _OBJECT.fullmatch(next(lines, b""))
