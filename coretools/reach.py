@@ -1,0 +1,232 @@
+"""Whether an agent or a command can change, or read, what a path leads to.
+
+What the server or the client starts, loads or trusts outside the sandbox must not be what an agent can write. A path is
+followed as the kernel follows it, name by name and link by link (path_resolution(7)): if one of the names lies where
+tools or commands may write, somebody could put another file there. The answer "no" stays true, since no agent can
+change any name on the path; so it needs no second look when the file is used.
+"""
+
+import os
+import stat
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Literal, NamedTuple
+
+MAX_LINKS = 40
+"""Links followed on one path, as in Linux (path_resolution(7))."""
+
+MOUNTS = "/proc/self/mountinfo"
+
+SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/opt", "/etc", "/nix/store", "/gnu/store")
+"""Directories whose files have several names by installation, such as `git` and its commands (git's Makefile)."""
+
+
+class Place(NamedTuple):
+    """A file or directory that tools or commands may use."""
+
+    path: str
+    kind: str
+    """What it is, for sentences: `the writable root`."""
+
+
+class _Mount(NamedTuple):
+    """A mounted file system (proc(5), /proc/PID/mountinfo)."""
+
+    device: str
+    source: str
+    """The mounted directory, as a path in its file system."""
+    path: str
+    """Where it is mounted."""
+
+
+class _Step(NamedTuple):
+    """A name that is looked up."""
+
+    path: str
+    above: Place | None
+    """The place that contains its directory, so that the name may be given to another file."""
+    place: Place | None
+    """The place that contains it, or that it is."""
+    status: os.stat_result | None = None
+    """None for a name that does not exist."""
+
+
+class Reach:
+    """What tools and commands may change or read: roots, grants of the operator, caches of commands."""
+
+    def __init__(
+        self,
+        places: Iterable[Place] = (),
+        *,
+        use: Literal["changed", "read"] = "changed",
+        trusted: Iterable[str] = (),
+    ) -> None:
+        """Look at the places and at the mounted file systems as they are now.
+
+        `trusted`: paths in the places that the operator vouches for; nothing beneath them is within reach.
+        """
+        self._places = tuple(place._replace(path=os.path.realpath(place.path)) for place in places)
+        self._use = use
+        self._trusted = tuple(map(os.path.realpath, trusted))
+        self._by_identity = {identity: place for place in self._places if (identity := _identity(place.path))}
+        by_path = {place.path: place for place in self._places}
+        self._by_path = {**dict(self._mounted_again()), **by_path} if by_path else {}
+
+    @property
+    def places(self) -> tuple[Place, ...]:
+        """The places, with links resolved."""
+        return self._places
+
+    def reason(self, path: str) -> str:
+        """Return why tools or commands can change (or read) what a path leads to; "" if they can't.
+
+        `path` is absolute; it need not exist. A directory is within reach if its entries are. So is a path that can't
+        be followed (no permission, a loop of links), because nothing is known about it.
+        """
+        if not self._places:
+            return ""
+        try:
+            return self._reason(path)
+        except (OSError, ValueError) as error:
+            why = error.strerror if isinstance(error, OSError) else str(error)
+            return f"{path}: cannot be examined: {why}"
+
+    def _reason(self, path: str) -> str:
+        steps = self._follow(path)
+        for step in steps:
+            if step.above is not None and not self._is_trusted(step.path, may_be_above=True):
+                return self._sentence(path, step.path, step.above)
+        last = steps[-1]
+        if self._is_trusted(last.path):
+            return ""
+        if last.place is not None:
+            return self._sentence(path, last.path, last.place)
+        return self._linked_elsewhere(path, last)
+
+    def _follow(self, path: str) -> list[_Step]:
+        """Return everything that is looked up on a path. The last is what it leads to, or the first missing name."""
+        steps = [_Step("/", None, self._by_path.get("/"))]
+        directories, waiting, links = [steps[0]], path.split("/")[::-1], 0
+        while waiting:
+            name, here = waiting.pop(), directories[-1]
+            if name in ("", "."):
+                continue
+            if name == "..":
+                del directories[max(1, len(directories) - 1) :]
+                steps.append(directories[-1])
+                continue
+            step = self._step(os.path.join(here.path, name), here.place)
+            steps.append(step)
+            if step.status is None:
+                break
+            if not stat.S_ISLNK(step.status.st_mode):
+                directories.append(step)
+                continue
+            links += 1
+            if links > MAX_LINKS:
+                raise ValueError("its links form a loop")
+            target = os.readlink(step.path)
+            if target.startswith("/"):
+                del directories[1:]
+            waiting += target.split("/")[::-1]
+        return steps
+
+    def _step(self, path: str, above: Place | None) -> _Step:
+        try:
+            status = os.lstat(path)
+        except (FileNotFoundError, NotADirectoryError):
+            return _Step(path, above, above)
+        # By the inode as well: a bind mount has another path, and a file system may not tell letters' cases apart.
+        itself = self._by_path.get(path) or self._by_identity.get((status.st_dev, status.st_ino))
+        return _Step(path, above, above or itself, status)
+
+    def _linked_elsewhere(self, path: str, file: _Step) -> str:
+        """Return why a file may have another name beneath a place: its hard links are not all in its directory."""
+        status = file.status
+        if status is None or not stat.S_ISREG(status.st_mode) or status.st_nlink == 1:
+            return ""
+        near = next((one for (device, _), one in self._by_identity.items() if device == status.st_dev), None)
+        if near is None or _is_installed(file.path, status) or _is_whole(file.path, status):
+            return ""
+        if self._use == "changed" and not _can_write(status):
+            return ""
+        names = f"{path} has {status.st_nlink} names (hard links), and one may lie in {near.kind} {near.path}"
+        return f"{names}; replace it by a copy"
+
+    def _sentence(self, path: str, entry: str, place: Place) -> str:
+        way = "" if entry == path else f" leads through {entry}, which"
+        return f"{path}{way} can be {self._use} by tools or commands: it lies in {place.kind} {place.path}"
+
+    def _is_trusted(self, path: str, *, may_be_above: bool = False) -> bool:
+        return any(is_beneath(path, one) or (may_be_above and is_beneath(one, path)) for one in self._trusted)
+
+    def _mounted_again(self) -> Iterator[tuple[str, Place]]:
+        """Yield other paths of the places and of what is mounted in them: bind mounts."""
+        mounts = _mounts()
+        for place in self._places:
+            for device, source in _sources_in(place.path, mounts):
+                for mount in mounts:
+                    if mount.device == device and is_beneath(source, mount.source):
+                        yield _moved(source, mount.source, mount.path), place
+                    elif mount.device == device and is_beneath(mount.source, source):
+                        yield mount.path, place
+
+
+NO_REACH = Reach()
+
+
+def is_beneath(path: str, directory: str) -> bool:
+    """Whether a path is a directory or lies in it, by text."""
+    return path == directory or path.startswith(f"{directory.rstrip('/')}/")
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    with suppress(OSError, ValueError):
+        status = os.stat(path)
+        return status.st_dev, status.st_ino
+    return None
+
+
+def _can_write(status: os.stat_result) -> bool:
+    """Whether the user of this process, and so a command, could write a file through another name."""
+    return os.geteuid() in (0, status.st_uid) or bool(status.st_mode & 0o022)
+
+
+def _is_installed(file: str, status: os.stat_result) -> bool:
+    return status.st_uid == 0 and any(is_beneath(file, directory) for directory in SYSTEM)
+
+
+def _is_whole(file: str, status: os.stat_result) -> bool:
+    """Whether all names of a file are in its directory."""
+    with os.scandir(os.path.dirname(file)) as entries:
+        return sum(entry.inode() == status.st_ino and not entry.is_symlink() for entry in entries) == status.st_nlink
+
+
+def _mounts() -> list[_Mount]:
+    if sys.platform != "linux":
+        return []
+    with open(MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
+        lines = [line.split(" ", 5) for line in file]
+    return [_Mount(fields[2], _unescaped(fields[3]), _unescaped(fields[4])) for fields in lines]
+
+
+def _unescaped(text: str) -> str:
+    for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        text = text.replace(code, character)
+    return text
+
+
+def _sources_in(path: str, mounts: list[_Mount]) -> Iterator[tuple[str, str]]:
+    """Yield device and path of a directory in its file system, and of everything that is mounted in it."""
+    # Of several mounts at one path the last is on top.
+    around = (one for one in reversed(mounts) if is_beneath(path, one.path))
+    above = max(around, key=lambda one: len(one.path), default=None)
+    if above is not None:
+        yield above.device, _moved(path, above.path, above.source)
+    yield from ((one.device, one.source) for one in mounts if is_beneath(one.path, path) and one is not above)
+
+
+def _moved(path: str, directory: str, other: str) -> str:
+    """Return the path of the same file beneath another directory."""
+    return other.rstrip("/") + path[len(directory.rstrip("/")) :] or "/"
