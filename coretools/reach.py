@@ -40,16 +40,48 @@ class _Mount(NamedTuple):
     """Where it is mounted."""
 
 
-class _Step(NamedTuple):
-    """A name that is looked up."""
+class Name(NamedTuple):
+    """A name that is looked up on the way to a file."""
 
     path: str
-    above: Place | None
-    """The place that contains its directory, so that the name may be given to another file."""
-    place: Place | None
-    """The place that contains it, or that it is."""
-    status: os.stat_result | None = None
-    """None for a name that does not exist."""
+    """Without links or `..` in the directory."""
+    status: os.stat_result | None
+    """Of the link, where it is one; None for a name that does not exist."""
+
+
+def looked_up(path: str) -> list[Name]:
+    """Return every name that is looked up on an absolute path, links followed one by one.
+
+    The last is what the path leads to, or the first name that does not exist.
+
+    Raises:
+        OSError: a directory can't be searched. ValueError: the links form a loop.
+    """
+    top = Name("/", os.lstat("/"))
+    names, directories, waiting, links = [top], [top], path.split("/")[::-1], 0
+    while waiting:
+        name = waiting.pop()
+        if name in ("", "."):
+            continue
+        if name == "..":
+            del directories[max(1, len(directories) - 1) :]
+            names.append(directories[-1])
+            continue
+        found = _name(os.path.join(directories[-1].path, name))
+        names.append(found)
+        if found.status is None:
+            break
+        if not stat.S_ISLNK(found.status.st_mode):
+            directories.append(found)
+            continue
+        links += 1
+        if links > MAX_LINKS:
+            raise ValueError("its links form a loop")
+        target = os.readlink(found.path)
+        if target.startswith("/"):
+            del directories[1:]
+        waiting += target.split("/")[::-1]
+    return names
 
 
 class Reach:
@@ -69,7 +101,8 @@ class Reach:
         self._places = tuple(place._replace(path=os.path.realpath(place.path)) for place in places)
         self._use = use
         self._trusted = tuple(map(os.path.realpath, trusted))
-        self._by_identity = {identity: place for place in self._places if (identity := _identity(place.path))}
+        found = {_identity(place.path): place for place in self._places}
+        self._by_identity = {identity: place for identity, place in found.items() if identity is not None}
         by_path = {place.path: place for place in self._places}
         self._by_path = {**dict(self._mounted_again()), **by_path} if by_path else {}
 
@@ -93,55 +126,25 @@ class Reach:
             return f"{path}: cannot be examined: {why}"
 
     def _reason(self, path: str) -> str:
-        steps = self._follow(path)
-        for step in steps:
-            if step.above is not None and not self._is_trusted(step.path, may_be_above=True):
-                return self._sentence(path, step.path, step.above)
-        last = steps[-1]
+        around: dict[str, Place | None] = {}
+        names = looked_up(path)
+        for name in names:
+            above = around.get(os.path.dirname(name.path))
+            if above is not None and not self._is_trusted(name.path, may_be_above=True):
+                return self._sentence(path, name.path, above)
+            around[name.path] = above or self._place_at(name)
+        last = names[-1]
+        place = around[last.path]
         if self._is_trusted(last.path):
             return ""
-        if last.place is not None:
-            return self._sentence(path, last.path, last.place)
-        return self._linked_elsewhere(path, last)
+        return self._linked_elsewhere(path, last) if place is None else self._sentence(path, last.path, place)
 
-    def _follow(self, path: str) -> list[_Step]:
-        """Return everything that is looked up on a path. The last is what it leads to, or the first missing name."""
-        steps = [_Step("/", None, self._by_path.get("/"))]
-        directories, waiting, links = [steps[0]], path.split("/")[::-1], 0
-        while waiting:
-            name, here = waiting.pop(), directories[-1]
-            if name in ("", "."):
-                continue
-            if name == "..":
-                del directories[max(1, len(directories) - 1) :]
-                steps.append(directories[-1])
-                continue
-            step = self._step(os.path.join(here.path, name), here.place)
-            steps.append(step)
-            if step.status is None:
-                break
-            if not stat.S_ISLNK(step.status.st_mode):
-                directories.append(step)
-                continue
-            links += 1
-            if links > MAX_LINKS:
-                raise ValueError("its links form a loop")
-            target = os.readlink(step.path)
-            if target.startswith("/"):
-                del directories[1:]
-            waiting += target.split("/")[::-1]
-        return steps
-
-    def _step(self, path: str, above: Place | None) -> _Step:
-        try:
-            status = os.lstat(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return _Step(path, above, above)
+    def _place_at(self, name: Name) -> Place | None:
         # By the inode as well: a bind mount has another path, and a file system may not tell letters' cases apart.
-        itself = self._by_path.get(path) or self._by_identity.get((status.st_dev, status.st_ino))
-        return _Step(path, above, above or itself, status)
+        identity = (name.status.st_dev, name.status.st_ino) if name.status else (0, 0)
+        return self._by_path.get(name.path) or self._by_identity.get(identity)
 
-    def _linked_elsewhere(self, path: str, file: _Step) -> str:
+    def _linked_elsewhere(self, path: str, file: Name) -> str:
         """Return why a file may have another name beneath a place: its hard links are not all in its directory."""
         status = file.status
         if status is None or not stat.S_ISREG(status.st_mode) or status.st_nlink == 1:
@@ -179,6 +182,13 @@ NO_REACH = Reach()
 def is_beneath(path: str, directory: str) -> bool:
     """Whether a path is a directory or lies in it, by text."""
     return path == directory or path.startswith(f"{directory.rstrip('/')}/")
+
+
+def _name(path: str) -> Name:
+    try:
+        return Name(path, os.lstat(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return Name(path, None)
 
 
 def _identity(path: str) -> tuple[int, int] | None:

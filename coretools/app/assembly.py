@@ -12,14 +12,13 @@ from functools import cached_property, partial
 from threading import Semaphore
 from typing import TYPE_CHECKING
 
-from coretools.app.command_sandbox import explanations_of, sandbox_pool_for, writable_paths
+from coretools.app.command_sandbox import explanations_of, sandbox_pool_for
 from coretools.app.instructions import Situation, instructions
 from coretools.app.root_specs import root_specs
 from coretools.command_policy.verdict import ProgramPolicy, safe_variables
 from coretools.config.operator_policy import OperatorPolicy
 from coretools.config.settings import Limits, Settings
 from coretools.confinement.command_confinement import ConfinementStatus
-from coretools.confinement.command_path import tool_path
 from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.confinement.user_git import UserGit
 from coretools.operations.call import LOCAL
@@ -261,7 +260,7 @@ def _open_resources(
     confined_threads = exit_stack.enter_context(closing(ConfinedThreadPool()))
     inherited = _child_environment(settings, environment)
     login_shell = LoginShell(roots, environment, confined_threads) if settings.reads_login_path else None
-    sandbox_pool, user_git = sandbox_pool_for(roots, settings, inherited, login_shell, exit_stack)
+    sandbox_pool, user_git, reach = sandbox_pool_for(roots, settings, inherited, login_shell, exit_stack)
     programs = ProgramPolicy(settings.policy.commands, source=settings.policy.source)
     before_commands = None if login_shell is None else login_shell.read
     runner = Runner(
@@ -270,7 +269,7 @@ def _open_resources(
         sandbox_pool=sandbox_pool,
         programs=programs,
         before_commands=before_commands,
-        tool_path=tool_path(inherited.get("PATH", ""), writable_paths(roots, settings.policy.confinement)),
+        reach=reach,
     )
     redactor = output_redactor(settings, environment)
     return _Resources(

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 
+from coretools.config.agent_reach import reach_of_change
 from coretools.config.operator_policy import CONTAINER_DIRECTORIES, ConfinementPolicy
 from coretools.config.settings import Settings
 from coretools.confinement.caches import DEFAULT_CACHE_BYTES, CommandCaches, cache_base
@@ -18,6 +19,7 @@ from coretools.process.fork_server.pool import SandboxPool
 from coretools.process.fork_server.scratch import remove, scratch_path
 from coretools.process.login_shell import LoginShell
 from coretools.process.runner import Runner
+from coretools.reach import Reach
 from coretools.roots.root_set import Roots
 from coretools.tools.failure_explanations import (
     Explanations,
@@ -34,13 +36,11 @@ logger = logging.getLogger(__name__)
 
 
 def open_user_git(
-    roots: Roots, settings: Settings, inherited: Mapping[str, str], scratch: str, exit_stack: ExitStack
+    settings: Settings, inherited: Mapping[str, str], reach: Reach, scratch: str, exit_stack: ExitStack
 ) -> UserGit:
     """Read the user's git configuration, and write what is taken from it for git; removed when the stack closes."""
-    writable = [root.path for root in roots if root.writable]
-    writable += map(os.path.realpath, _writable_besides(settings.policy.confinement))
     has_identity = settings.has_git_identity and settings.policy.git.identity != "caller"
-    found = read_user_configuration(inherited, writable, has_identity=has_identity)
+    found = read_user_configuration(inherited, reach, has_identity=has_identity)
     directory = f"{scratch}{GIT_SUFFIX}"
     try:
         os.mkdir(directory, 0o700)
@@ -60,8 +60,10 @@ def sandbox_pool_for(
     inherited: Mapping[str, str],
     login_shell: LoginShell | None,
     exit_stack: ExitStack,
-) -> tuple[SandboxPool, UserGit]:
+) -> tuple[SandboxPool, UserGit, Reach]:
     """Create the sandbox, with the caches that the policy names as further writable directories, and git's files.
+
+    The third result is what tools and commands can change.
 
     Raises:
         BadSetting: the caches would lie in a root.
@@ -77,17 +79,12 @@ def sandbox_pool_for(
     exit_stack.callback(caches.close)
     policy = replace(policy, writable=(*policy.writable, *caches.paths))
     scratch = scratch_path(roots, policy)
-    user_git = open_user_git(roots, settings, inherited, scratch, exit_stack)
+    reach = reach_of_change([settings], caches.paths)
+    user_git = open_user_git(settings, inherited, reach, scratch, exit_stack)
     confine = partial(command_confinement, caches=caches, user_git=user_git)
     if login_shell is not None:
         confine = partial(confine, login_path=login_shell.path)
-    return SandboxPool(roots, policy, inherited, confine, scratch=scratch), user_git
-
-
-def writable_paths(roots: Roots, policy: ConfinementPolicy) -> list[str]:
-    """Return the real paths of what tools and commands may write."""
-    writable = [root.path for root in roots if root.writable]
-    return [*writable, *map(os.path.realpath, _writable_besides(policy))]
+    return SandboxPool(roots, policy, inherited, confine, scratch=scratch), user_git, reach
 
 
 def _writable_besides(policy: ConfinementPolicy) -> tuple[str, ...]:

@@ -8,11 +8,12 @@ from fnmatch import fnmatch
 import anyio
 
 from coretools.cli.toolchain_report import ToolchainReport, toolchain_report
+from coretools.config.agent_reach import OperatorFile, require_out_of_reach
 from coretools.config.operator_policy import CacheName, expand_home
 from coretools.config.policy_file import VARIABLE, read_policy, usual_path
 from coretools.config.settings import Settings
 from coretools.confinement.caches import CACHES
-from coretools.confinement.toolchains import is_beneath, names_in
+from coretools.confinement.toolchains import names_in
 from coretools.errors import AlreadyExists, BadSetting, InputOutput
 
 MAX_PROJECTS = 64
@@ -70,12 +71,13 @@ def init(settings: Settings, environment: Mapping[str, str], path: str | None) -
         BadSetting: no place for it, or one that tools could change.
         InputOutput: it can't be written.
     """
-    target = _target(path, environment, settings.roots)
+    target = _target(path, environment)
+    require_out_of_reach([OperatorFile("the policy file", target)], [settings])
     found = ecosystems_in(settings.roots)
     report = anyio.run(toolchain_report, settings, environment)
     _write(target, policy_text(settings.roots, found, report))
     try:
-        read_policy(target, environment, writable=settings.roots)
+        read_policy(target, environment)
     except BadSetting:
         os.unlink(target)
         raise
@@ -84,7 +86,7 @@ def init(settings: Settings, environment: Mapping[str, str], path: str | None) -
     return 0
 
 
-def _target(path: str | None, environment: Mapping[str, str], roots: Iterable[str]) -> str:
+def _target(path: str | None, environment: Mapping[str, str]) -> str:
     """Return the file to write, which does not exist."""
     named = path or environment.get(VARIABLE) or usual_path(environment)
     if named is None:
@@ -92,9 +94,6 @@ def _target(path: str | None, environment: Mapping[str, str], roots: Iterable[st
     target = os.path.abspath(expand_home(named, environment))
     if os.path.lexists(target):
         raise AlreadyExists(f"{target}: exists and is left as it is; name another file (--policy FILE) or edit it")
-    for root in roots:
-        if is_beneath(os.path.realpath(os.path.dirname(target)), os.path.realpath(root)):
-            raise BadSetting(f"{target}: lies beneath the root {root}, so tools could change it; name one outside")
     return target
 
 

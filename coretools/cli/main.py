@@ -40,6 +40,7 @@ from coretools.cli.common.global_options import (
 from coretools.cli.common.terminal import print_error, print_text
 from coretools.cli.completion_scripts import SHELLS, script
 from coretools.cli.serve import add_serve, serve
+from coretools.config.agent_reach import files_of_policy, require_out_of_reach
 from coretools.config.logs import configure_logging
 from coretools.config.options import add_policy_options, policy_from, settings_from, with_login_path, working_directory
 from coretools.config.settings import Settings
@@ -197,7 +198,8 @@ def _split_argv(words: list[str]) -> tuple[list[str], list[str]]:
 def _policy(options: argparse.Namespace, argv: list[str]) -> int:
     from coretools.cli import policy  # imported late: only this command needs it
 
-    found = policy_from(options, os.environ, options.root or ())
+    found = policy_from(options, os.environ)
+    require_out_of_reach(files_of_policy(found), [Settings(roots=tuple(options.root or ()), policy=found)])
     if options.action == "check":
         return policy.check(found)
     return policy.explain(found, [*options.word, *argv], as_json=options.json)

@@ -11,16 +11,17 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import TypeVar
 
+from coretools.config.agent_reach import files_of_policy, require_out_of_reach
 from coretools.config.commit_author import Author, read_author
 from coretools.config.operator_policy import (
     ACCESSES,
-    CONTAINER_DIRECTORIES,
     TIERS,
     NetworkAccess,
     OperatorPolicy,
+    expand_home,
     network_access,
 )
-from coretools.config.policy_file import policy_path, read_policy, require_out_of_reach
+from coretools.config.policy_file import policy_path, read_policy
 from coretools.config.settings import ASK_MODES, LOG_LEVELS, PROFILES, RESOLVERS, Limits, Settings, require_profile
 from coretools.errors import BadSetting
 
@@ -40,7 +41,7 @@ VARIABLES = (
     *("CORETOOLS_LIMITS", "CORETOOLS_RESOLVER", "CORETOOLS_PASS_ENV", "CORETOOLS_AUTHOR", "CORETOOLS_UMASK"),
     *("CORETOOLS_REDACT_OUTPUT", "CORETOOLS_ASK", "CORETOOLS_POLICY", "CORETOOLS_OWN_CONTAINER", "CORETOOLS_NETWORK"),
     *("CORETOOLS_REQUIRE_TIER", "CORETOOLS_ALLOW_UNCONFINED", "CORETOOLS_LOGIN_PATH", "CORETOOLS_LOG_LEVEL"),
-    "CORETOOLS_UPSTREAM",
+    *("CORETOOLS_UPSTREAM", "CORETOOLS_TRUST"),
 )
 """The environment variables that are read here, in the order of the options."""
 
@@ -74,6 +75,12 @@ def add_options(parser: argparse.ArgumentParser, *, profile: str, log_level: str
     )
     parser.add_argument("--ask", choices=ASK_MODES, help="who may answer the questions of tools [elicitation]")
     add_policy_options(parser)
+    parser.add_argument(
+        "--trust",
+        action="append",
+        metavar="PATH",
+        help="a file or directory in a writable root whose programs and settings are used all the same (repeatable)",
+    )
     parser.add_argument("--log-level", choices=LOG_LEVELS, help=f"lowest level that is logged to stderr [{log_level}]")
     parser.set_defaults(default_profile=profile, default_log_level=log_level)
 
@@ -155,16 +162,16 @@ def settings_from(
     """The settings from options and environment; the default root is `directory`, if given.
 
     Raises:
-        BadSetting: an unusable value, or an unintended default root (/, the home directory).
+        BadSetting: an unusable value, an unintended default root (/, the home directory), or a policy file, or a file
+            that it names, that tools or commands could change.
     """
     limits = dict(_assignment(text) for text in _listed(environment, "CORETOOLS_LIMITS", options.limit))
     roots = tuple(roots) or _listed(environment, "CORETOOLS_ROOTS")
     if not roots and directory is not None:
         roots = (_default_root(directory, environment),)
     read_only = _switch(options.read_only, environment, "CORETOOLS_READ_ONLY")
-    policy = policy_from(options, environment, () if read_only else roots)
-    _require_tokens_out_of_reach(policy, roots)
-    return Settings(
+    policy = policy_from(options, environment)
+    settings = Settings(
         roots=roots,
         profile=options.profile or _profile_in(environment) or options.default_profile,
         read_only=read_only,
@@ -180,27 +187,25 @@ def settings_from(
         ask=_one_of(ASK_MODES, options.ask, environment, "CORETOOLS_ASK") or "elicitation",
         log_level=_one_of(LOG_LEVELS, options.log_level, environment, "CORETOOLS_LOG_LEVEL")
         or options.default_log_level,
+        trusted=_trusted(_listed(environment, "CORETOOLS_TRUST", options.trust), environment),
     )
+    require_out_of_reach(files_of_policy(policy), [settings])
+    return settings
 
 
-def policy_from(
-    options: argparse.Namespace, environment: Mapping[str, str], roots: Sequence[str] = ()
-) -> OperatorPolicy:
+def policy_from(options: argparse.Namespace, environment: Mapping[str, str]) -> OperatorPolicy:
     """The policy file, if there is one, with the overrides from options and variables.
 
     Raises:
-        BadSetting: the file cannot be used, or lies where tools of a server with these roots could change it.
+        BadSetting: the file cannot be used.
     """
     path = policy_path(options.policy, environment)
-    writable = [root.removesuffix(":rw") for root in roots if not root.endswith(":ro")]
-    policy = OperatorPolicy() if path is None else read_policy(path, environment, writable=writable)
+    policy = OperatorPolicy() if path is None else read_policy(path, environment)
     confinement = policy.confinement
     network = _network(options.network, environment)
     tier = _one_of(TIERS, options.require_tier, environment, "CORETOOLS_REQUIRE_TIER")
     unconfined, redacted = confinement.allow_unconfined, policy.redact_output
     own = _switch(options.own_container, environment, "CORETOOLS_OWN_CONTAINER", default=confinement.own_container)
-    if own and path is not None:
-        require_out_of_reach(path, CONTAINER_DIRECTORIES)
     return replace(
         policy,
         confinement=replace(
@@ -241,16 +246,8 @@ def _listed(environment: Mapping[str, str], name: str, flags: Sequence[str] | No
     return (*items, *(flags or ()))
 
 
-def _require_tokens_out_of_reach(policy: OperatorPolicy, roots: Sequence[str]) -> None:
-    """Refuse a token file that tools or commands could read.
-
-    Raises:
-        BadSetting: it lies in a root or a directory that commands see, or is missing.
-    """
-    reachable = (*policy.confinement.readable, *policy.confinement.writable)
-    for rule in policy.remote:
-        if rule.token_file:
-            require_out_of_reach(rule.token_file, (*(re.sub(":r[ow]$", "", root) for root in roots), *reachable))
+def _trusted(paths: Sequence[str], environment: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(os.path.abspath(expand_home(path, environment)) for path in paths)
 
 
 def _passed(policy: OperatorPolicy, named: Sequence[str]) -> tuple[str, ...]:

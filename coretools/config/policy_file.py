@@ -5,14 +5,13 @@
 
 import os
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from coretools.config.operator_policy import OperatorPolicy, expand_home
 from coretools.errors import BadSetting
+from coretools.reach import looked_up
 
 VARIABLE = "CORETOOLS_POLICY"
-MAX_LINKS = 40
-"""Links followed to the file, as in Linux (path_resolution(7))."""
 
 
 def policy_path(flag: str | None, environment: Mapping[str, str]) -> str | None:
@@ -33,23 +32,16 @@ def usual_path(environment: Mapping[str, str]) -> str | None:
     return usual if os.path.isabs(usual) else None
 
 
-def read_policy(path: str, environment: Mapping[str, str], *, writable: Sequence[str] = ()) -> OperatorPolicy:
-    """The policy in the file `path`; `writable` are the directories that tools may change.
+def read_policy(path: str, environment: Mapping[str, str]) -> OperatorPolicy:
+    """The policy in the file `path`. Whether agents could change it depends on the roots (`config.agent_reach`).
 
     Raises:
-        BadSetting: missing, writable by others, beneath a directory that tools or commands may write, not TOML, or with
-            an unknown key or an unusable value.
+        BadSetting: missing, writable by others, not TOML, or with an unknown key or an unusable value.
     """
     # Imported here: most servers have no policy file, and `coretools --help` does not need pydantic.
     from coretools.config.policy_schema import parse_policy
 
-    places = _places(path)
-    for directory in writable:
-        _require_apart(path, places, directory, "a writable root")
-    policy = parse_policy(read_own_file(path), path, environment)
-    for directory in policy.confinement.writable:
-        _require_apart(path, places, directory, "[confinement] writable")
-    return policy
+    return parse_policy(read_own_file(path), path, environment)
 
 
 def read_own_file(path: str) -> bytes:
@@ -64,64 +56,19 @@ def read_own_file(path: str) -> bytes:
     return _content(path, places[-1])
 
 
-def require_out_of_reach(path: str, roots: Sequence[str]) -> None:
-    """Refuse a file of the operator that lies beneath a root, or is reached through one: tools could read it.
-
-    Raises:
-        BadSetting: it does, or cannot be found.
-    """
-    at = os.path.abspath(path)
-    places = _places(at)
-    for directory in roots:
-        above = os.path.realpath(directory)
-        for place in places:
-            if os.path.commonpath((above, os.path.realpath(os.path.dirname(place)))) == above:
-                raise BadSetting(f"{path}: lies beneath the root {directory}, so tools could reach it; move it out")
-
-
 def _places(path: str) -> list[str]:
     """Every path that is looked up to reach a file, links followed one by one; the file itself is last.
 
     Raises:
         BadSetting: a component is missing or not a directory, or the links form a loop.
     """
-    places: list[str] = []
-    waiting = path.split("/")[::-1]
-    at, links = "/", 0
-    while waiting:
-        name = waiting.pop()
-        if name in ("", "."):
-            continue
-        if name == "..":
-            at = os.path.dirname(at)
-            continue
-        place = os.path.join(at, name)
-        places.append(place)
-        try:
-            is_link = stat.S_ISLNK(os.lstat(place).st_mode)
-            target = os.readlink(place) if is_link else ""
-        except OSError as error:
-            raise BadSetting(f"{path}: cannot be read: {error.strerror} ({place})") from error
-        if not is_link:
-            at = place
-            continue
-        links += 1
-        if links > MAX_LINKS:
-            raise BadSetting(f"{path}: cannot be read: its links form a loop")
-        at = "/" if target.startswith("/") else at
-        waiting += target.split("/")[::-1]
-    return places
-
-
-def _require_apart(path: str, places: Sequence[str], directory: str, what: str) -> None:
-    """Refuse a file that lies beneath a directory that tools or commands may change, or is reached through one."""
-    above = os.path.realpath(directory)
-    for place in places:
-        if os.path.commonpath((above, os.path.realpath(os.path.dirname(place)))) == above:
-            raise BadSetting(
-                f"{path}: the policy file lies beneath {directory}, {what}, so tools could change it; move it out,"
-                " for instance to ~/.config/coretools/policy.toml"
-            )
+    try:
+        names = looked_up(path)
+        os.lstat(names[-1].path)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise BadSetting(f"{path}: cannot be read: {reason}") from error
+    return [name.path for name in names]
 
 
 def _require_own_directory(path: str, directory: str) -> None:

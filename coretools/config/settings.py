@@ -158,6 +158,8 @@ class Settings:
     """The policy file, with overrides from options."""
     upstream: tuple[str, ...] = ()
     """Other servers whose tools are offered: `NAME` or `NAME:TOOL,TOOL`."""
+    trusted: tuple[str, ...] = ()
+    """Absolute paths that the operator vouches for, although tools or commands can change them."""
     log_level: str = "info"
     has_git_identity: bool = True
     """Whether commits have the name and address in the git configuration of the server's user, if nothing else names

@@ -9,9 +9,12 @@ import os
 import pwd
 import stat
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from coretools.confinement.toolchains import VENV_FILE, is_beneath, is_in
+from coretools.errors import CannotStart
+from coretools.reach import Reach
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store", "/snap")
 """Directories of programs and libraries."""
@@ -71,21 +74,56 @@ def _in_home(entries: Iterable[str], roots: Sequence[str], home: str) -> list[st
     return [entry for entry in _usable(entries, others) if not is_usable(entry, roots)]
 
 
-def tool_path(server: str, writable: Sequence[str]) -> str:
+def tool_path(server: str, reach: Reach) -> str:
     """Return the PATH of the programs that tools start outside the sandbox, such as git.
 
     That of the server, without directories in which a command, or any user, could put another program.
     """
     entries = server.split(os.pathsep) if server else []
-    closed = [entry for entry in entries if not is_in(entry, writable) and not _is_open_to_all(entry)]
+    closed = [one for one in entries if os.path.isabs(one) and not (reach.reason(one) or _open_to_all(one))]
     return os.pathsep.join(closed) or os.defpath  # an empty one would mean the working directory
 
 
-def _is_open_to_all(entry: str) -> bool:
+def trusted_program(name: str, path: str, reach: Reach, *, directory: str = "/") -> str | None:
+    """Return the first program of this name on a PATH that agents can't change; None if there is none of this name.
+
+    A name with a slash is a path, where it is relative in `directory`, and is returned as it is.
+
+    Raises:
+        CannotStart: there are only such that agents can change.
+    """
+    folders = [one for one in path.split(os.pathsep) if os.path.isabs(one)]
+    files = [os.path.join(directory, name)] if "/" in name else [f"{folder}/{name}" for folder in folders]
+    there = [file for file in files if os.access(file, os.X_OK) and os.path.isfile(file)]
+    reasons = [reach.reason(file) or _open_to_all(os.path.dirname(file)) for file in there]
+    if there and all(reasons):
+        raise CannotStart(f"{name}: {reasons[0]}; install it elsewhere, or vouch for it with --trust PATH")
+    found = next((file for file, reason in zip(there, reasons, strict=True) if not reason), None)
+    return name if found and "/" in name else found
+
+
+def without_links_into(path: str, reach: Reach) -> str:
+    """Return a PATH without directories in which a link leads to what agents can change.
+
+    For programs that look for further programs on their PATH, which nobody can check one by one.
+    """
+    return os.pathsep.join(folder for folder in path.split(os.pathsep) if not _leads_into(folder, reach))
+
+
+def _leads_into(folder: str, reach: Reach) -> bool:
     try:
-        return bool(os.stat(entry).st_mode & stat.S_IWOTH)
+        with os.scandir(folder) as entries:
+            return any(reach.reason(entry.path) for entry in entries if entry.is_symlink())
     except OSError:
-        return False  # there is nothing to start
+        return True
+
+
+def _open_to_all(folder: str) -> str:
+    """Return why any user could put programs in a directory; "" if not, or if there is none."""
+    with suppress(OSError):
+        if os.stat(folder).st_mode & stat.S_IWOTH:
+            return f"any user may write to {folder}"
+    return ""
 
 
 def is_usable(entry: str, roots: Iterable[str]) -> bool:

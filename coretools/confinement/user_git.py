@@ -15,6 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from coretools.errors import GitRefused
+from coretools.reach import NO_REACH, Reach
 from coretools.roots.directory_access import translate_errors
 from coretools.roots.git_config import NotWritable, Setting, parse, serialize
 
@@ -191,14 +192,14 @@ class UserConfiguration:
 
 
 def read_user_configuration(
-    environment: Mapping[str, str], closed: Iterable[str], *, has_identity: bool = True
+    environment: Mapping[str, str], reach: Reach, *, has_identity: bool = True
 ) -> UserConfiguration:
     """Read the configuration that git itself would use for this environment.
 
-    `closed` are directories that tools or commands may change: no include is followed into them. Without
+    Of a file that tools or commands can change, only settings are taken that name no file, program or key. Without
     `has_identity` names, addresses and signing keys are left out.
     """
-    reader = _Reader(environment, tuple(closed), has_identity=has_identity)
+    reader = _Reader(environment, reach, has_identity=has_identity)
     for path in configuration_files(environment):
         reader.found.settings += reader.file(path, INCLUDE_DEPTH, is_conditional=False)
     reader.read_patterns()
@@ -207,7 +208,7 @@ def read_user_configuration(
 
 def user_configuration_digest(environment: Mapping[str, str]) -> str:
     """Return a digest that changes with the configuration of the user."""
-    return sha256(repr(read_user_configuration(environment, ())).encode("utf-8", "replace")).hexdigest()
+    return sha256(repr(read_user_configuration(environment, NO_REACH)).encode("utf-8", "replace")).hexdigest()
 
 
 def configuration_files(environment: Mapping[str, str]) -> list[str]:
@@ -231,10 +232,10 @@ def _config_home(environment: Mapping[str, str]) -> str:
 class _Reader:
     """Reads the files of one user."""
 
-    def __init__(self, environment: Mapping[str, str], closed: tuple[str, ...], *, has_identity: bool) -> None:
+    def __init__(self, environment: Mapping[str, str], reach: Reach, *, has_identity: bool) -> None:
         self._home = environment.get("HOME", "")
         self._above = _config_home(environment)
-        self._closed = closed
+        self._reach = reach
         self._taken = _HABITS | (IDENTITY | SIGNING_KEYS if has_identity else frozenset())
         self._count = 0
         self._patterns = {_EXCLUDES: f"{self._above}/git/ignore", _ATTRIBUTES: f"{self._above}/git/attributes"}
@@ -251,6 +252,8 @@ class _Reader:
         except GitRefused as error:
             self._leave_out(str(error))
             return []
+        if reason := self._reach.reason(path):
+            return self._harmless(settings, reason)
         taken: list[Setting] = []
         for one in settings:
             if one.variable == "path" and one.section in ("include", "includeif") and one.value:
@@ -259,10 +262,33 @@ class _Reader:
                 taken += self._setting(one, os.path.dirname(path), is_conditional=is_conditional)
         return taken
 
+    def _harmless(self, settings: Iterable[Setting], reason: str) -> list[Setting]:
+        """Return the settings that start nothing and name no file, of a file that agents can change."""
+        usable, others = [], set[str]()
+        for one in settings:
+            is_alias = one.section == "alias" and bool(self._alias(one))
+            is_usable = is_alias or (one.key in self._taken - SIGNING_KEYS and (one.value or one.key not in _TEXTS))
+            if is_usable:
+                usable.append(one)
+            elif one.section != "alias":
+                others.add(one.key)
+        if others:
+            self._leave_out(f"{', '.join(sorted(others)[:MAX_REMARKS])}: {reason}")
+        return usable
+
     def read_patterns(self) -> None:
         """Read the ignore rules and attributes of the user."""
-        self.found.ignore = _content(self._patterns[_EXCLUDES])
-        self.found.attributes = _content(self._patterns[_ATTRIBUTES])
+        self.found.ignore = self._pattern_file(_EXCLUDES)
+        self.found.attributes = self._pattern_file(_ATTRIBUTES)
+
+    def _pattern_file(self, key: str) -> bytes | None:
+        path = self._patterns[key]
+        data = _content(path)
+        # A link that an agent makes there could lead to any file of the user, whose text commands would see.
+        reason = "" if data is None else self._reach.reason(path)
+        if reason:
+            self._leave_out(f"{key}: {reason}")
+        return None if reason else data
 
     def _setting(self, one: Setting, directory: str, *, is_conditional: bool) -> list[Setting]:
         if one.section == "alias":
@@ -292,9 +318,8 @@ class _Reader:
 
     def _include(self, one: Setting, path: str, depth: int, *, is_conditional: bool) -> list[Setting]:
         target = self._expanded(one.value or "", os.path.dirname(path))
-        real = os.path.realpath(target)
-        if depth < 0 or any(f"{real}/".startswith(f"{closed}/") for closed in self._closed):
-            why = "lies where tools or commands can change it" if depth >= 0 else "is nested too deep"
+        why = "is nested too deep" if depth < 0 else self._reach.reason(target)
+        if why:
             self._leave_out(f"{one.key} = {target}: {why}")
             return []
         if one.section == "include":

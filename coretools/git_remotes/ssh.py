@@ -22,7 +22,7 @@ from coretools.egress.peer import Peer
 from coretools.errors import CannotStart, CoreError, PermissionRefused, Unreachable
 from coretools.git_remotes.exchange import Service
 from coretools.git_remotes.process_transport import ProcessTransport
-from coretools.process.confined_runner import ConfinedRunner, find_executable
+from coretools.process.confined_runner import ConfinedRunner
 from coretools.process.run import Completed, RunOptions
 from coretools.process.runner import Runner
 from coretools.roots.open_beneath import HANDLE
@@ -73,9 +73,13 @@ class SshTransport:
         """
         if self._rule.credentials == "agent" and not self._agent:
             raise PermissionRefused("there is no ssh agent: the server was started without SSH_AUTH_SOCK")
+        if self._agent and (reason := self._runner.reach.reason(self._agent)):
+            raise PermissionRefused(f"SSH_AUTH_SOCK: {reason}; start the agent with its socket elsewhere")
         connected = await Connector(self._rule.hosts(self._url)).open(self._url.host, self._url.port)
         failures: list[CoreError] = []
-        with connected, TemporaryDirectory(prefix="coretools-ssh-") as private:
+        # Beside the scratch directory: no command reaches what is there, even where /tmp is shared with commands.
+        apart = os.path.dirname(self._runner.scratch) or None
+        with connected, TemporaryDirectory(prefix="coretools-ssh-", dir=apart) as private:
             async with anyio.create_task_group() as group:
                 group.start_soon(self._authenticate, private, connected, failures)
                 try:
@@ -122,7 +126,7 @@ class SshTransport:
         )
 
     async def _run(self, private: str, options: Sequence[str], words: Sequence[str], connection: int) -> Completed:
-        program = find_executable("ssh", self._runner.tool_path)
+        program = self._runner.program("ssh")
         if program is None:
             raise CannotStart("ssh: not found in PATH")
         known = self._rule.known_hosts.replace("%", "%%")

@@ -6,7 +6,6 @@ False.
 
 import logging
 import os
-import shutil
 import struct
 from collections.abc import Sequence
 from contextlib import suppress
@@ -37,12 +36,6 @@ _SEGMENT = struct.Struct("<IIQQQQ")
 _INTERPRETER = 3
 _SIXTY_FOUR_BITS, _LOW_FIRST = 2, 1
 _MOST_SEGMENTS = 64
-
-
-def find_executable(program: str, path: str) -> str | None:
-    """The file that a program name means in PATH, with links resolved; None if there is none."""
-    where = shutil.which(program, path=path)
-    return None if where is None else os.path.realpath(where)
 
 
 def startup_rules(file: str) -> tuple[Rule, ...] | None:
@@ -114,7 +107,6 @@ class ConfinedRunner:
     def __init__(self, runner: Runner, confined_threads: ConfinedThreadPool) -> None:
         self._runner = runner
         self._confined_threads = confined_threads
-        self._path = runner.tool_path
         self._files: dict[str, str] = {}
         self._starts: dict[str, bool] = {}
 
@@ -127,7 +119,7 @@ class ConfinedRunner:
         sockets of files. Handles in the rules may be closed afterwards.
 
         Raises:
-            InputOutput: no descriptor left. Busy: no room for a thread.
+            InputOutput: no descriptor left. Busy: no room for a thread. CannotStart: agents can change the program.
         """
         if not self._confined_threads.is_possible or self._starts.get(program) is False:
             return None
@@ -190,9 +182,9 @@ class ConfinedRunner:
         known = self._files.get(program)
         rules = None if known is None else startup_rules(known)
         if rules is None:
-            where = find_executable(program, self._path)
-            if where is None:
+            file = self._runner.program(program)
+            if file is None:
                 return None
-            self._files[program] = where
-            rules = startup_rules(where)
+            self._files[program] = os.path.realpath(file)
+            rules = startup_rules(self._files[program])
         return rules

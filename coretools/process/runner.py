@@ -18,6 +18,7 @@ from coretools.command_policy.verdict import ProgramPolicy
 from coretools.config.commit_author import caller_variables
 from coretools.config.settings import Limits
 from coretools.confinement.command_confinement import ConfinementStatus
+from coretools.confinement.command_path import tool_path, trusted_program
 from coretools.confinement.control_files import changed_between
 from coretools.confinement.protected_paths import ControlFiles, HiddenPath
 from coretools.confinement.toolchains import FoundToolchain
@@ -41,6 +42,7 @@ from coretools.process.fork_server.supervised_process import UNCERTAIN_END, Supe
 from coretools.process.policy_check import require
 from coretools.process.run import Completed, RunOptions
 from coretools.process.watchdog import Watchdog
+from coretools.reach import NO_REACH, Reach
 from coretools.redaction.argv import redacted_command_line
 from coretools.roots.root import Directory, Root
 
@@ -68,14 +70,17 @@ class Runner:
         sandbox_pool: SandboxPool | None = None,
         programs: ProgramPolicy | None = None,
         before_commands: "Callable[[Runner], Awaitable[None]] | None" = None,
-        tool_path: str | None = None,
+        reach: Reach = NO_REACH,
     ) -> None:
         """No pool: commands are plain children. No policy: all are allowed. `before_commands`: `prepare` awaits it.
 
-        `tool_path`: PATH of programs that are no commands; None: that of `environment`.
+        `reach`: what tools and commands can change. No program there is started outside the sandbox.
         """
         self._before_commands = before_commands
-        self.tool_path = tool_path or environment.get("PATH") or os.defpath
+        self.reach = reach
+        self._path = environment.get("PATH") or os.defpath
+        self.tool_path = tool_path(self._path, reach)
+        """PATH of programs that are no commands."""
         self._limits = limits
         self._sandbox_pool = sandbox_pool
         self._programs = programs
@@ -178,6 +183,16 @@ class Runner:
         if logger.isEnabledFor(level):
             logger.log(level, "run: %s", redacted_command_line(argv))
 
+    def program(self, name: str, *, directory: str = "/") -> str | None:
+        """Return the file to start for a program outside the sandbox: the first on PATH that no agent can change.
+
+        None if there is none of this name. A relative path is one in `directory`.
+
+        Raises:
+            CannotStart: agents can change it wherever it is found; names the first.
+        """
+        return trusted_program(name, self._path, self.reach, directory=directory)
+
     async def prepare(self) -> ConfinementStatus:
         """Determine the confinement tier and prefork processes, so that the first call need not."""
         if self._sandbox_pool is None:
@@ -245,6 +260,8 @@ class Runner:
         if options.inherit and not options.is_command:
             inherited["PATH"] = self.tool_path
         environment = {**inherited, **options.environment, MARKER: run.marker}
+        if not options.is_command:
+            argv = (self.program(argv[0], directory=cwd.path) or argv[0], *argv[1:])
         self._watchdog.ensure_running()
         inherited_files = InheritedFiles(options.connection, options.passed)
         fed = options.feed is not None

@@ -163,7 +163,7 @@ class Diagnostics:
             "command-group": holding.bounds is not None,
             "command-group-bounds": holding.bounds is not None and all(holding.bounds.values()),
             "deny-globs-in-view": holding.tier == "full" and holding.is_whole,
-            "git-confinement": self._confined.is_confined("git"),
+            "git-confinement": self._is_confined("git"),
         }
 
     @staticmethod
@@ -171,6 +171,12 @@ class Diagnostics:
         """Whether a command that multiplies ends for certain: by its namespace, by signals, or by a control group."""
         has_signals = holding.tier == "landlock" and landlock.abi() >= landlock.SIGNAL_SCOPE_ABI
         return holding.tier == "full" or has_signals or holding.bounds is not None
+
+    def _is_confined(self, program: str) -> bool:
+        try:
+            return self._confined.is_confined(program)
+        except CannotStart:
+            return False  # agents can change it, so it is not started at all
 
     async def _versions(self) -> dict[str, str]:
         versions = {"coretools": __version__, "python": platform.python_version()}
@@ -186,12 +192,14 @@ class Diagnostics:
     async def _version(self, program: str) -> str:
         """The first line that `program --version` prints, without its name; or why there is none."""
         try:
+            if self._runner.program(program) is None:
+                return "missing"
             confined_thread = self._confined.confined_thread(program, ())
             options = RunOptions(timeout_seconds=VERSION_SECONDS, keep_bytes=4096, confined_thread=confined_thread)
             with open_directory(self._roots, ".") as directory:
                 run = await self._confined.run((program, "--version"), cwd=directory, options=options)
-        except CannotStart:
-            return "missing"
+        except CannotStart as error:
+            return f"not used: {error}"
         except CoreError as error:
             return f"unknown ({error.kind})"
         first = plain(run.stdout.text()).partition("\n")[0]

@@ -2,13 +2,13 @@
 
 import argparse
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
+from coretools.config.agent_reach import OperatorFile, files_of_policy, require_out_of_reach
 from coretools.config.commit_author import read_author
-from coretools.config.options import policy_from, settings_from, with_upstreams
-from coretools.config.policy_file import require_out_of_reach
+from coretools.config.options import settings_from, with_upstreams
 from coretools.config.settings import Settings, require_profile
 from coretools.confinement.allowed_paths import is_granted
 from coretools.confinement.user_git import user_configuration_digest
@@ -31,15 +31,19 @@ def build_roles(
     base = settings_from(options, options.root or (), environment, None if config.roles else directory)
     base = with_upstreams(base, environment, vars(options).get("upstream"))
     roots = {name: section.roots or base.roots for name, section in sections.items()}
-    # The operator's policy file must be where no role can write.
-    writable = () if base.read_only else _all(roots, [name for name in sections if not sections[name].read_only])
-    digest = user_configuration_digest(environment)
-    base = replace(base, policy=policy_from(options, environment, writable), git_config_digest=digest)
-    for path in _operator_files(config, options, environment):
-        _require_out_of_reach(path, _all(roots, sections))
-    return _build_each(
+    base = replace(base, git_config_digest=user_configuration_digest(environment))
+    built = _build_each(
         {name: partial(_role, name, section, roots[name], base, config) for name, section in sections.items()}
     )
+    # The operator's files must be where no role can write.
+    files = [*files_of_policy(base.policy), *_operator_files(config, options, environment)]
+    require_out_of_reach(files, [role.settings for role in built.values()])
+    for file in files:
+        if file.is_secret and is_granted(file.path):
+            raise BadSetting(
+                f"{file.what}: {file.path}: commands may read this path; move the file, for instance to /etc/coretools"
+            )
+    return built
 
 
 def _build_each(made: Mapping[str, Callable[[], Role]]) -> dict[str, Role]:
@@ -59,26 +63,17 @@ def _build_each(made: Mapping[str, Callable[[], Role]]) -> dict[str, Role]:
     return found
 
 
-def _all(roots: Mapping[str, tuple[str, ...]], names: Iterable[str]) -> tuple[str, ...]:
-    return tuple(root for name in names for root in roots[name])
-
-
-def _require_out_of_reach(path: str, roots: Sequence[str]) -> None:
-    require_out_of_reach(path, [root.removesuffix(":ro").removesuffix(":rw") for root in roots])
-    if is_granted(path):
-        raise BadSetting(f"{path}: commands may read this path; move the file, for instance to /etc/coretools")
-
-
-def _operator_files(config: Config, options: argparse.Namespace, environment: Mapping[str, str]) -> list[str]:
+def _operator_files(config: Config, options: argparse.Namespace, environment: Mapping[str, str]) -> list[OperatorFile]:
     named = (
-        options.config or environment.get(CONFIG_VARIABLE),
-        config.auth.tokens,
-        config.console.tokens,
-        config.metrics.tokens,
-        config.server.tls_key,
+        ("the configuration", options.config or environment.get(CONFIG_VARIABLE), True),
+        ("auth.tokens", config.auth.tokens, True),
+        ("console.tokens", config.console.tokens, True),
+        ("metrics.tokens", config.metrics.tokens, True),
+        ("server.tls_key", config.server.tls_key, True),
+        ("server.tls_certificate", config.server.tls_certificate, False),
     )
     # A missing file is refused when it is opened; here it must not hide other faults.
-    return [path for path in named if path and os.path.lexists(path)]
+    return [OperatorFile(what, path, is_secret) for what, path, is_secret in named if path and os.path.lexists(path)]
 
 
 def _role(name: str, section: RoleSection, roots: tuple[str, ...], base: Settings, config: Config) -> Role:

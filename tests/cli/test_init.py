@@ -63,7 +63,7 @@ def test_init_writes_nothing_where_tools_could_change_it(home: Path) -> None:
     environment = {"HOME": str(home), "PATH": "/bin"}
     (home / "linked").symlink_to(home / "project")
     for path in (home / "project" / "policy.toml", home / "linked" / "new" / "policy.toml"):
-        with pytest.raises(BadSetting, match="beneath the root"):
+        with pytest.raises(BadSetting, match="lies in the writable root"):
             init(settings(home), environment, str(path))
     (home / "dangling").symlink_to(home / "absent")
     with pytest.raises(AlreadyExists):

@@ -284,7 +284,7 @@ def test_a_file_that_tools_could_change_is_refused(file: Path, tmp_path: Path, w
         path.symlink_to(root / "way")
     else:
         file.write_text(f'[confinement]\nwritable = ["{tmp_path}"]\n')
-    with pytest.raises(BadSetting, match="tools could change it; move it out"):
+    with pytest.raises(BadSetting, match="can be changed by tools or commands"):
         settings(f"--policy={path}", roots=tuple(roots))
 
 

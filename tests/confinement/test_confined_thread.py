@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -191,7 +192,6 @@ def test_a_script_is_not_confined(tmp_path: Path) -> None:
     """confined-threads-6: its interpreter would run anything."""
     (tmp_path / "git").write_text("#!/bin/sh\n")
     (tmp_path / "git").chmod(0o755)
-    assert confined_runner.find_executable("git", str(tmp_path)) == str(tmp_path / "git")
     assert confined_runner.startup_rules(str(tmp_path / "git")) is None
     assert confined_runner.startup_rules(str(tmp_path / "none")) is None
     for broken in (b"\x7fELF", b"\x7fELF\x02\x01" + b"\xff" * 58, b""):
@@ -201,8 +201,7 @@ def test_a_script_is_not_confined(tmp_path: Path) -> None:
 
 def test_a_program_starts_with_the_rules_of_its_libraries() -> None:
     """confined-threads-6: itself, its loader, its libraries."""
-    true = confined_runner.find_executable("true", os.environ["PATH"])
-    assert true is not None
+    true = os.path.realpath(str(shutil.which("true")))
     rules = confined_runner.startup_rules(true)
     assert rules is not None
     executable = [str(where) for where, rights in rules if rights & landlock.EXECUTE]

@@ -13,7 +13,6 @@ from coretools.confinement import landlock
 from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.confinement.landlock import READ
 from coretools.errors import CannotStart
-from coretools.process import confined_runner as programs
 from coretools.process.confined_runner import ConfinedRunner
 from coretools.process.run import Completed, RunOptions
 from coretools.process.runner import Runner
@@ -120,8 +119,7 @@ async def test_a_missing_program_is_missing(tmp_path: Path) -> None:
 
 async def test_a_replaced_program_is_confined_by_its_new_file(tmp_path: Path) -> None:
     """confined-threads-5: git is updated while the server runs."""
-    cat = programs.find_executable("cat", os.environ["PATH"])
-    assert cat is not None
+    cat = str(shutil.which("cat"))
     program = tmp_path / "bin" / "updated"
     program.parent.mkdir()
     async with confined_runner(tmp_path, path=f"{program.parent}:{os.environ['PATH']}") as place:

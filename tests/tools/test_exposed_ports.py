@@ -182,4 +182,4 @@ def test_ports_that_cannot_be_meant_are_refused_at_start(tmp_path: Path, ports: 
     path = tmp_path / "policy.toml"
     path.write_text(f"[confinement]\nexpose = {ports}\n")
     with pytest.raises(BadSetting, match="expose"):
-        read_policy(str(path), {}, writable=[])
+        read_policy(str(path), {})

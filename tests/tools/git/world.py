@@ -18,6 +18,7 @@ from coretools.errors import CannotStart
 from coretools.operations.call import Call
 from coretools.operations.content import Result
 from coretools.process.runner import Runner
+from coretools.reach import Place, Reach
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 from coretools.roots.root import RootSpec
 from coretools.roots.root_set import Roots
@@ -162,10 +163,11 @@ class World:
         limits = limits or Limits(grace_seconds=0.3)
         environment = {"PATH": os.environ["PATH"], "HOME": str(self.home), "GIT_CONFIG_NOSYSTEM": "1"}
         environment.update(self.environment)
-        runner = Runner(limits, environment)
+        reach = Reach([Place(str(self.root), "the writable root")] if writable else [])
+        runner = Runner(limits, environment, reach=reach)
         confined_threads = ConfinedThreadPool()
         specs = (RootSpec(str(self.root), writable=writable), *roots)
-        found = read_user_configuration(environment, [str(self.root)])
+        found = read_user_configuration(environment, reach)
         try:
             with (
                 TemporaryDirectory() as directory,

@@ -66,6 +66,7 @@ async def _signature(git: Git, checkout: Checkout, data: bytes) -> bytes:
     kind = found.get("gpg.format", "openpgp").lower()
     if kind not in _PROGRAMS:
         raise GitRefused(f"gpg.format = {kind} in the configuration of the user: choose openpgp, x509 or ssh")
+    _require_own_settings(git, kind)
     program = git.user_git.signers.get(kind) or _PROGRAMS[kind]
     words = _key_words(git, kind, found.get("user.signingkey", ""), _committer(data))
     options = RunOptions(
@@ -82,6 +83,14 @@ async def _signature(git: Git, checkout: Checkout, data: bytes) -> bytes:
     if not completed.ok or not output.lstrip().startswith(b"-----BEGIN "):
         raise GitRefused(f"{program}: {failure_message(completed)}")
     return output
+
+
+def _require_own_settings(git: Git, kind: str) -> None:
+    """Refuse to start gpg with files that agents can change: its configuration names further programs (gpg(1))."""
+    own = git.setup.signing_environment
+    home = own.get("GNUPGHOME") or f"{own.get('HOME', '')}/.gnupg"
+    if kind != "ssh" and (reason := git.runner.reach.reason(home)):
+        raise GitRefused(f"{reason}, so gpg is not started; set GNUPGHOME to a directory elsewhere")
 
 
 def _committer(data: bytes) -> str:
