@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from coretools import __version__
+from coretools.config.agent_reach import files_of_plugins, require_out_of_reach
 from coretools.config.logs import configure_logging
 from coretools.config.options import add_options, add_upstream_option, working_directory
 from coretools.errors import BadSetting, CoreError
@@ -115,10 +116,14 @@ def _server_config(options: argparse.Namespace, faults: list[str] | None = None)
             faults.append(str(error))
             return otherwise
 
+    roles = tried(partial(source.roles, config), {})
+    if roles:
+        served = [role.settings for role in roles.values()]
+        tried(partial(require_out_of_reach, files_of_plugins(options.registries), served), None)
     registries = [tried(partial(load, text), None) for text in options.registries]
     return ServerConfig(
         config=config,
-        roles=tried(partial(source.roles, config), {}),
+        roles=roles,
         others=tuple(one for one in registries if one is not None),
         environment=environment,
         source=source,

@@ -8,6 +8,7 @@ from mcp.server.lowlevel import Server
 
 from coretools.app.assembly import Assembly, log_start, open_assembly, prepare, require_tier
 from coretools.app.upstreams import loop_guard, with_upstreams
+from coretools.config.agent_reach import files_of_installation, require_out_of_reach
 from coretools.config.settings import Settings
 from coretools.operations.registry import Registry
 from coretools.protocol.process_exit import ProcessExit
@@ -25,9 +26,10 @@ async def serve_stdio(settings: Settings, environment: Mapping[str, str], regist
         The exit code of the process.
 
     Raises:
-        BadSetting: a root or another setting can't be used.
+        BadSetting: a root or another setting can't be used, or tools or commands could change the server's own modules.
         Unconfined: commands can't be confined as the operator requires.
     """
+    require_out_of_reach(files_of_installation(), [settings])
     process_exit = ProcessExit()
     with claim_standard_streams() as descriptors:
         async with (

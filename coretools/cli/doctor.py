@@ -13,6 +13,7 @@ import anyio
 from mcp import Client, MCPError, StdioServerParameters
 
 from coretools import __version__
+from coretools.app.trust_report import trust_report
 from coretools.cli.common.list_tools import result_text
 from coretools.cli.toolchain_report import PROGRAMS, toolchain_report
 from coretools.config.operator_policy import network_text
@@ -54,6 +55,7 @@ async def doctor(settings: Settings, environment: Mapping[str, str], programs: S
         mark = "ok     " if finding.is_ok else "MISSING" if finding.is_required else "absent "
         print(f"{mark} {finding.name}: {finding.detail}")
     print(report)
+    print("\n".join(f"trusted: {line}" for line in trust_report([settings], environment)))
     print("\n".join((await toolchain_report(settings, environment, programs)).lines()))
     return 0 if all(finding.is_ok or not finding.is_required for finding in (*findings, served)) else 69
 
@@ -68,6 +70,7 @@ def _flags(settings: Settings) -> list[str]:
         "--redact-output": settings.redact_output,
     }
     words = [word for word, is_on in switches.items() if is_on]
+    words += [f"--trust={path}" for path in settings.trusted]
     for flag, values in (
         ("--profile", [settings.profile]),
         ("--ask", [settings.ask]),

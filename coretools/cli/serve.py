@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from coretools.cli.common.global_options import OptionParser, add_global_options
+from coretools.config.agent_reach import files_of_plugins, require_out_of_reach
 from coretools.config.logs import configure_logging
 from coretools.config.options import add_upstream_option, settings_from, with_login_path, with_upstreams
 from coretools.config.settings import Settings
@@ -83,6 +84,7 @@ def serve(options: argparse.Namespace, environment: Mapping[str, str], directory
     configure_logging(settings.log_level, environment)
     # Covers also what a thread of a loaded module prints before the protocol's streams are moved.
     with contextlib.redirect_stdout(sys.stderr):
+        require_out_of_reach(files_of_plugins(options.registries), [settings])
         found = [load(text) for text in options.registries]
         if options.own:
             return _serve_with_own_tools(settings, found, environment)

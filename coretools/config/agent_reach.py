@@ -1,15 +1,19 @@
 """What tools and commands of a server can change or read, and the operator's files that must be out of their reach."""
 
 import os
+import sys
 from collections.abc import Iterable, Iterator, Sequence
+from importlib.machinery import PathFinder
 from typing import NamedTuple
 
+import coretools
 from coretools.config.operator_policy import CONTAINER_DIRECTORIES, ConfinementPolicy, OperatorPolicy
 from coretools.config.settings import Settings
 from coretools.errors import BadSetting
 from coretools.reach import Place, Reach
 
-REMEDY = "move it out, or vouch for it with --trust PATH"
+_MOVE = "move it out"
+_INSTALL = "install coretools outside, for instance with pipx, or make the root read-only (PATH:ro)"
 
 
 class OperatorFile(NamedTuple):
@@ -20,6 +24,7 @@ class OperatorFile(NamedTuple):
     path: str
     is_secret: bool = False
     """Whether tools and commands must not read it either."""
+    remedy: str = _MOVE
 
 
 def split_root(text: str) -> tuple[str, bool]:
@@ -63,7 +68,30 @@ def require_out_of_reach(files: Iterable[OperatorFile], servers: Sequence[Settin
     for file in files:
         path = os.path.abspath(file.path)
         if reason := changed.reason(path) or (read.reason(path) if file.is_secret else ""):
-            raise BadSetting(f"{file.what}: {reason}; {REMEDY}")
+            raise BadSetting(f"{file.what}: {reason}; {file.remedy}, or vouch for it with --trust PATH")
+
+
+def files_of_installation() -> Iterator[OperatorFile]:
+    """Yield the interpreter of this process and the directories from which it loads modules."""
+    yield OperatorFile("the server's Python", sys.executable, remedy=_INSTALL)
+    package = os.path.dirname(os.path.dirname(os.path.abspath(coretools.__file__)))
+    for directory in dict.fromkeys((*sys.path, package)):
+        if os.path.isabs(directory) or os.path.isdir(directory or "."):  # others are names for import hooks
+            yield OperatorFile("the server's modules", os.path.abspath(directory), remedy=_INSTALL)
+
+
+def files_of_plugins(named: Iterable[str]) -> Iterator[OperatorFile]:
+    """Yield the files and packages of registries that are named as `MODULE:NAME` or `FILE.py:NAME`.
+
+    A module is looked up where Python would find it; nothing is imported.
+    """
+    for text in named:
+        place = text.rpartition(":")[0]
+        paths = [place]
+        if not place.endswith(".py"):
+            spec = PathFinder.find_spec(place.partition(".")[0])
+            paths = [] if spec is None else [*filter(None, [spec.origin]), *(spec.submodule_search_locations or ())]
+        yield from (OperatorFile(f"--with {text}", os.path.abspath(path)) for path in paths)
 
 
 def files_of_policy(policy: OperatorPolicy) -> Iterator[OperatorFile]:

@@ -180,7 +180,7 @@ def without_read_only_roots(rules: Iterable[Rule], roots: Iterable[Root]) -> lis
         inner = _beneath(path, closed)
         found.append((where, rights & ~CHANGE if inner else rights))
         if inner and path not in inner:
-            found += _entry_grants(path, rights, inner)
+            found += entry_grants(path, rights, inner)
     return found
 
 
@@ -198,8 +198,10 @@ def _beneath(directory: str, paths: Iterable[str]) -> list[str]:
     return [path for path in paths if directory and f"{path}/".startswith(f"{directory.rstrip('/')}/")]
 
 
-def _entry_grants(directory: str, rights: int, closed: list[str]) -> Iterator[EntryGrants]:
-    """Yield grants for the entries of a directory, and of its subdirectories that contain closed paths."""
+def entry_grants(directory: str, rights: int, closed: list[str]) -> Iterator[EntryGrants]:
+    """Yield grants for the entries of a directory, and of its subdirectories, but for the closed paths."""
+    if directory in closed:
+        return
     names: list[str] = []
     with suppress(OSError):
         handle = os.open(directory, _OPEN_DIRECTORY)
@@ -214,7 +216,7 @@ def _entry_grants(directory: str, rights: int, closed: list[str]) -> Iterator[En
             if not inner:
                 names.append(name)
             elif path not in inner:
-                yield from _entry_grants(path, rights, inner)
+                yield from entry_grants(path, rights, inner)
         yield EntryGrants(directory, rights, names, (found.st_dev, found.st_ino))
 
 

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from coretools.confinement import landlock, seccomp, syscalls
-from coretools.confinement.landlock import Rule
+from coretools.confinement.landlock import EntryGrants, Rule
 from coretools.errors import Busy, CannotStart, InputOutput
 
 POOL_SIZE = 32
@@ -38,7 +38,7 @@ class ConfinedThread:
     The thread ends when this object is closed or no longer referenced.
     """
 
-    def __init__(self, rules: Sequence[Rule], *, forks: bool = False, unix_sockets: bool = False) -> None:
+    def __init__(self, rules: Sequence[Rule | EntryGrants], *, forks: bool = False, unix_sockets: bool = False) -> None:
         """Create the ruleset and start the thread.
 
         Only with `forks` can its children start processes, and only with `unix_sockets` use sockets of files.

@@ -155,6 +155,8 @@ class UserConfiguration:
     filters: dict[str, dict[str, str]] = field(default_factory=dict)
     signers: dict[str, str] = field(default_factory=dict)
     left_out: list[str] = field(default_factory=list)
+    within_reach: list[str] = field(default_factory=list)
+    """What is left out because tools or commands can change it."""
 
     def written(self, directory: str) -> UserGit:
         """Write the files to a directory that exists and is empty.
@@ -273,7 +275,7 @@ class _Reader:
             elif one.section != "alias":
                 others.add(one.key)
         if others:
-            self._leave_out(f"{', '.join(sorted(others)[:MAX_REMARKS])}: {reason}")
+            self._refuse(f"{', '.join(sorted(others)[:MAX_REMARKS])}: {reason}")
         return usable
 
     def read_patterns(self) -> None:
@@ -287,7 +289,7 @@ class _Reader:
         # A link that an agent makes there could lead to any file of the user, whose text commands would see.
         reason = "" if data is None else self._reach.reason(path)
         if reason:
-            self._leave_out(f"{key}: {reason}")
+            self._refuse(f"{key}: {reason}")
         return None if reason else data
 
     def _setting(self, one: Setting, directory: str, *, is_conditional: bool) -> list[Setting]:
@@ -318,9 +320,11 @@ class _Reader:
 
     def _include(self, one: Setting, path: str, depth: int, *, is_conditional: bool) -> list[Setting]:
         target = self._expanded(one.value or "", os.path.dirname(path))
-        why = "is nested too deep" if depth < 0 else self._reach.reason(target)
-        if why:
-            self._leave_out(f"{one.key} = {target}: {why}")
+        if depth < 0:
+            self._leave_out(f"{one.key} = {target}: is nested too deep")
+            return []
+        if reason := self._reach.reason(target):
+            self._refuse(f"{one.key}: {reason}")
             return []
         if one.section == "include":
             return self.file(target, depth, is_conditional=is_conditional)
@@ -346,6 +350,10 @@ class _Reader:
             return self._home + path[1:]
         path = os.path.expanduser(path) if path.startswith("~") else path
         return os.path.join(directory, path) if directory else path
+
+    def _refuse(self, what: str) -> None:
+        self._leave_out(what)
+        self.found.within_reach.append(self.found.left_out[-1])
 
     def _leave_out(self, what: str) -> None:
         self.found.left_out.append(what if what.isprintable() else ascii(what))

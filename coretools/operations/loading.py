@@ -1,6 +1,7 @@
 """Load registries that an operator names on a command line: `MODULE:NAME` or `FILE.py:NAME`.
 
-The module is code that runs in the server process, unconfined and with the rights of the user who started it.
+The module is code that runs in the server process, unconfined and with the rights of the user who started it. A server
+first makes sure that its agents can't change it (`config.agent_reach.files_of_plugins`).
 """
 
 import contextlib

@@ -10,17 +10,19 @@ import os
 import pwd
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
 import anyio
 
+from coretools.confinement.allowed_paths import entry_grants
 from coretools.confinement.confined_thread import ConfinedThread, ConfinedThreadPool
-from coretools.confinement.landlock import CHANGE, DEVICE, RUN, Rule
+from coretools.confinement.landlock import CHANGE, DEVICE, RUN, EntryGrants, Rule
 from coretools.errors import CoreError
 from coretools.process.run import RunOptions
 from coretools.process.runner import Runner
+from coretools.reach import Reach
 from coretools.roots.open_beneath import HANDLE
 from coretools.roots.read import open_directory
 from coretools.roots.root_set import Roots
@@ -106,7 +108,7 @@ class LoginShell:
         with (
             open_directory(self._roots, ".") as directory,
             replace(directory, fd=os.open("/", HANDLE), display_path="/") as top,
-            self._confined(options, runner.scratch) as options,
+            self._confined(options, runner.reach, runner.scratch) as options,
         ):
             run = await runner.run((account.pw_shell, "-l", "-c", line), cwd=top, options=options)
         lines = run.stdout.text().splitlines()
@@ -118,7 +120,7 @@ class LoginShell:
         self._entries = tuple(entry for entry in printed.split(os.pathsep) if os.path.isabs(entry))
 
     @contextmanager
-    def _confined(self, options: RunOptions, scratch: str) -> Iterator[RunOptions]:
+    def _confined(self, options: RunOptions, reach: Reach, scratch: str) -> Iterator[RunOptions]:
         """Add a confined thread and a temporary directory, at `scratch`; nothing where the kernel can't confine it.
 
         Raises:
@@ -128,7 +130,7 @@ class LoginShell:
             yield options
             return
         with _temporary_directory(scratch) as temporary:
-            rules: list[Rule] = [("/", RUN), *((path, DEVICE) for path in DEVICES)]
+            rules: list[Rule | EntryGrants] = [*_readable(reach), *((path, DEVICE) for path in DEVICES)]
             variables = dict(options.environment)
             if temporary:  # here-documents are files in some shells
                 rules.append((temporary, RUN | CHANGE))
@@ -151,6 +153,16 @@ class LoginShell:
             "TERM": "dumb",
             "PYENV_REHASH_TIMEOUT": PYENV_REHASH_TIMEOUT,
         }
+
+
+def _readable(reach: Reach) -> Sequence[Rule | EntryGrants]:
+    """Return the rules to read and start everything but what agents can change.
+
+    A profile would run an agent's file that it reads, and the PATH that it prints would tell commands what is in files
+    of the user.
+    """
+    closed = [place.path for place in reach.places]
+    return list(entry_grants("/", RUN, closed)) if closed else [("/", RUN)]
 
 
 @contextmanager

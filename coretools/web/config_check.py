@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from functools import partial
 
 from coretools.app.root_specs import root_specs
+from coretools.app.trust_report import trust_report
 from coretools.config.operator_policy import network_text
 from coretools.errors import BadSetting, CoreError
 from coretools.protocol.process_exit import Draining
@@ -62,6 +63,7 @@ async def check_config(server_config: ServerConfig) -> CheckReport:
         _check_redis,
         _check_observability,
         _check_policy,
+        _check_trust,
         *roots,
         *roles,
     ]
@@ -166,6 +168,11 @@ async def _check_policy(server_config: ServerConfig) -> list[str]:
     opaque = commands.opaque or "as default"
     reason = f"policy: {name}: {rules}, default {commands.default}, opaque {opaque}"
     return [f"{reason}; network {network_text(policy.confinement.network)}"]
+
+
+async def _check_trust(server_config: ServerConfig) -> list[str]:
+    servers = [role.settings for role in server_config.roles.values()]
+    return [f"trusted: {line}" for line in trust_report(servers, server_config.environment)]
 
 
 async def _check_root(_: ServerConfig, root: RootSpec) -> list[str]:

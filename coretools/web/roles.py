@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 
-from coretools.config.agent_reach import OperatorFile, files_of_policy, require_out_of_reach
+from coretools.config.agent_reach import OperatorFile, files_of_installation, files_of_policy, require_out_of_reach
 from coretools.config.commit_author import read_author
 from coretools.config.options import settings_from, with_upstreams
 from coretools.config.settings import Settings, require_profile
@@ -36,7 +36,7 @@ def build_roles(
         {name: partial(_role, name, section, roots[name], base, config) for name, section in sections.items()}
     )
     # The operator's files must be where no role can write.
-    files = [*files_of_policy(base.policy), *_operator_files(config, options, environment)]
+    files = [*files_of_installation(), *files_of_policy(base.policy), *_operator_files(config, options, environment)]
     require_out_of_reach(files, [role.settings for role in built.values()])
     for file in files:
         if file.is_secret and is_granted(file.path):

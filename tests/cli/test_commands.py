@@ -155,6 +155,25 @@ def test_the_doctor_starts_a_real_server_and_reports_what_is_missing(project: Pa
     assert "MISSING git" in without.stdout
 
 
+def test_the_doctor_lists_what_agents_could_change(project: Path) -> None:
+    """trust-8: a program on PATH, a file of git's configuration, the user's agent; and counts the others."""
+    planted = project / "bin" / "ssh"
+    planted.parent.mkdir()
+    planted.write_text("#!/bin/sh\n")
+    planted.chmod(0o755)
+    (project / ".gitconfig").write_text("[core]\n\tsshCommand = x\n")
+    environment = {"HOME": str(project), "SSH_AUTH_SOCK": f"{project}/agent"}
+    words = ("doctor", "--no-versions", "--root", str(project))
+    done = coretools(*words, cwd=project, PATH=f"{planted.parent}:/usr/bin", **environment)
+    for line in (f"git configuration: {project}/.gitconfig can be", "not used: core.sshcommand: ", "SSH_AUTH_SOCK: "):
+        assert f"trusted: {line}" in done.stdout.replace("trusted: git configuration, not used", "trusted: not used"), (
+            line
+        )
+    assert "other programs and files are trusted" in done.stdout
+    only = coretools(*words, cwd=project, PATH=str(planted.parent))
+    assert "trusted: program ssh: " in only.stdout
+
+
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_the_call_and_its_children(project: Path, number: signal.Signals, code: int) -> None:
     """cli-8: an interrupted pipeline leaves no process."""

@@ -36,7 +36,7 @@ def tls_of(folder: Path, **more: int) -> dict[str, object]:
 
 
 async def test_each_part_has_a_line(folder: Path) -> None:
-    """http-16: one line for each verified part."""
+    """http-16, trust-8: one line for each verified part."""
     files = {f"{name}__tokens": str(folder / name) for name in ("auth", "console", "metrics") if name != "auth"}
     create_token(str(folder / "tokens"), name="eve", role="elsewhere")
     tls = tls_of(folder, days=100)
@@ -55,6 +55,7 @@ async def test_each_part_has_a_line(folder: Path) -> None:
         "redis: none; memory",
         f"policy: {folder}/policy.toml: 1 rule, default allow, opaque as default; network deny",
         f"role default: {folder}/root; profile dev",
+        "other programs and files are trusted; tools and commands can change none of them",
     ):
         assert line in output, (line, output)
     assert [line for line in report.lines if line.startswith("warning")] == [

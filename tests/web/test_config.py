@@ -247,7 +247,7 @@ def test_the_operator_s_files_may_not_lie_in_a_root(tmp_path: Path, key: str, wa
     (apart / "link").symlink_to(root / "file")
     path = apart / "link" if way == "link" else root / "file"
     suffix = ":ro" if way == "read-only" else ""
-    with pytest.raises(BadSetting, match="tools could reach it"):
+    with pytest.raises(BadSetting, match="by tools or commands: it lies in the"):
         roles(read_config(None, {}, {key: str(path)}), tmp_path, "--root", f"{root}{suffix}")
     assert roles(read_config(None, {}, {key: str(apart / "file")}), tmp_path, "--root", str(root))
 
@@ -255,5 +255,5 @@ def test_the_operator_s_files_may_not_lie_in_a_root(tmp_path: Path, key: str, wa
 def test_the_configuration_file_may_not_lie_in_a_root(tmp_path: Path) -> None:
     """http-14: whoever can write it controls the server."""
     path = written(tmp_path, "[limits]\nsessions = 3")
-    with pytest.raises(BadSetting, match="tools could reach it"):
+    with pytest.raises(BadSetting, match="by tools or commands: it lies in the"):
         build_roles(read_config(path, {}, {}), options_of("--config", path), ENVIRONMENT, str(tmp_path))
