@@ -103,6 +103,17 @@ def files_of_policy(policy: OperatorPolicy) -> Iterator[OperatorFile]:
         for key, path in (("token_file", rule.token_file), ("ca_file", rule.ca_file), ("known_hosts", known_hosts)):
             if path:
                 yield OperatorFile(f"remote.{key}", path, is_secret=key == "token_file")
+        if rule.pattern.url.scheme == "https" and not rule.ca_file:
+            yield from _usual_authorities()
+
+
+def _usual_authorities() -> Iterator[OperatorFile]:
+    """Yield the certificates that are trusted where no others are named; variables may name them (SSL_CERT_FILE)."""
+    import ssl  # imported late: most servers reach no remote
+
+    usual = ssl.get_default_verify_paths()
+    for path in filter(None, (usual.cafile, usual.capath)):
+        yield OperatorFile("the usual certificates of authorities", path)
 
 
 def _granted(confinement: ConfinementPolicy) -> Iterator[Place]:

@@ -86,7 +86,8 @@ def become(descriptors: list[int]) -> None:
     os.environ.clear()
     os.environ.update(environment)
     paths = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
-    sys.path[:] = [os.getcwd(), *paths, *sys.path]
+    own = [] if environment.get("PYTHONSAFEPATH") else [os.getcwd()]
+    sys.path[:] = [*own, *paths, *sys.path]
     sys.stdin = open(0, closefd=False)  # noqa: SIM115
     sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", closefd=False, errors="backslashreplace", buffering=1)  # noqa: SIM115

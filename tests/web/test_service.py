@@ -34,7 +34,8 @@ def ran(*words: str | Path, cwd: Path, environment: dict[str, str] | None = None
     return warm.run(
         [sys.executable, "-m", "servers.http_server", *map(str, words)],
         cwd=cwd,
-        env={**kept, "PYTHONPATH": str(TREE), **(environment or {})},
+        # Without the directory in which Python looks for modules first: an installed program has none.
+        env={**kept, "PYTHONPATH": str(TREE), "PYTHONSAFEPATH": "1", **(environment or {})},
         capture_output=True,
         text=True,
         timeout=SECONDS,

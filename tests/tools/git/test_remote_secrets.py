@@ -85,7 +85,7 @@ def test_a_server_does_not_start_with_a_token_that_commands_would_see(
     policy = tmp_path / "policy.toml"
     for rule, sentence in (
         ('token_env = "ACME"\n[environment]\npass = ["ACME"]', "is passed to commands"),
-        (f'token_file = "{root}/token"', "lies beneath the root"),
+        (f'token_file = "{root}/token"', "lies in the writable root"),
     ):
         policy.write_text(f'[[remote]]\nurl = "https://h/x"\ncredentials = "token"\n{rule}\n')
         with pytest.raises(SystemExit) as ended:

@@ -285,7 +285,7 @@ def test_without_the_extra_the_start_error_names_it(tmp_path: Path) -> None:
         "main()\n"
     )
     ended = subprocess.run(
-        [sys.executable, str(tmp_path / "opentelemetry_gone.py"), "--port", "0", "--root", str(tmp_path)],
+        [sys.executable, str(tmp_path / "opentelemetry_gone.py"), "--port", "0", "--root", f"{tmp_path}:ro"],
         env={**os.environ, "CORETOOLS_HTTP_TELEMETRY__TRACES": "true", "PYTHONPATH": str(TREE)},
         capture_output=True,
         text=True,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from secrets import token_hex
 
 from coretools.confinement.landlock import EXECUTE, READ_FILE, Rule
+from coretools.errors import CannotStart
 from coretools.process.run import Completed, RunOptions
 from coretools.roots.root import Directory
 from coretools.tools.git.repository.checkout import Checkout
@@ -112,4 +113,6 @@ async def _own_programs(git: Git, directory: Directory) -> tuple[Rule, ...]:
     )
     found = await git.confined.run(("git", "--exec-path"), cwd=directory, options=options)
     place = require_success(found, "--exec-path").stdout.text().strip()
+    if reason := git.runner.reach.reason(place):
+        raise CannotStart(f"git: {reason}; install git elsewhere, or vouch for it with --trust PATH")
     return tuple((f"{place}/{name}", EXECUTE | READ_FILE) for name in _OWN_PROGRAMS)
