@@ -258,6 +258,7 @@ class Findings:
     def _add(self, path: str, file: SearchedText, found: list[Match]) -> None:
         """Add the lines that fit into the answer."""
         kept = FileFindings(path, [])
+        is_full = False
         path_bytes = len(escaped_name(path).encode("utf-8", "replace"))
         for group in with_context(file, found, self.query.context):
             lines: list[MatchedLine] = []
@@ -265,13 +266,13 @@ class Findings:
                 text = cut(line.text, line.column or 0, self.limits.search_line_bytes)
                 self._bytes += path_bytes + len(text.encode("utf-8", "replace")) + len(f":{line.number}:\n")
                 if self._bytes > content_bytes(self.limits):
-                    self.more = True
+                    self.more = is_full = True
                     break
                 lines.append(MatchedLine(line.number, text, line.column))
             self.matches += sum(line.column is not None for line in lines)
             if lines:
                 kept.groups.append(lines)
-            if self.more:
+            if is_full:
                 break
         if kept.groups:
             self.files.append(kept)

@@ -85,6 +85,16 @@ async def test_results_stop_at_the_limit_and_report_that_more_exist(tmp_path: Pa
 
 
 @engines
+@pytest.mark.parametrize("apart", [0, 1, 5])
+async def test_every_limit_is_filled_however_far_apart_the_matches_are(tmp_path: Path, engine: str, apart: int) -> None:
+    """search-8: the limit falls into a file, between two, and behind the last match."""
+    planted(tmp_path, {f"f{number}": ("x\n" + "-\n" * apart) * 4 for number in range(3)})
+    for limit in range(1, 15):
+        found = [line for line in await lines(tmp_path, engine, "x", limit=limit) if line.endswith(":x")]
+        assert len(found) == min(limit, 12), (limit, found)
+
+
+@engines
 async def test_an_answer_stays_inside_its_bytes(tmp_path: Path, engine: str) -> None:
     """search-8, search-9."""
     planted(tmp_path, {"a": "x" * 10_000 + "\n" + "x\n" * 1_000})
