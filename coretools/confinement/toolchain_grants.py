@@ -168,8 +168,10 @@ def _granted_paths(
     all_venvs = [*venvs, *_venvs_in([*listed, *others, *map(os.path.realpath, sources.readable)])]
     others += filter(None, map(python_prefix, dict.fromkeys(all_venvs)))
     granted = [*listed, *(one for one in others if not private.contains(one))]
-    # Beneath a root there is nothing to grant, and a mount there would make it read-only.
-    return grantable_parts(outermost(one for one in granted if not is_in(one, sources.roots)))
+    # Beneath a root there is nothing to grant, and a mount there would make it read-only. A directory above a root may
+    # be on PATH, and be split into parts because of a secret in the root.
+    parts = grantable_parts(outermost(one for one in granted if not is_in(one, sources.roots)))
+    return [part for part in parts if not is_in(part, sources.roots)]
 
 
 def _paths_on(path: str, sources: ToolchainSources, places: Collection[str]) -> Iterator[str]:

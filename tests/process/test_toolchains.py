@@ -410,6 +410,19 @@ def test_a_link_in_a_root_grants_nothing(home: Path) -> None:
     assert found.path == f"{venv}/bin:{SHORT}"
 
 
+@pytest.mark.parametrize("tier", TIERS)
+def test_a_directory_above_a_root_on_path_leaves_the_root_writable(home: Path, tier: str) -> None:
+    """toolchains-3: it is granted in parts where a secret lies in it, and none of them beneath the root."""
+    root = home / "work/project"
+    (root / "file").write_text("one\n")
+    secret(root / ".npmrc")
+    program(home / "work/tool", "tool runs")
+    with served(home, tier=tier, PATH=f"{home}/work:{SHORT}") as client:
+        assert "tool runs" in text_of(client, "sh -c 'echo two >> file; mkdir new; echo three > new/file; tool'")
+    assert (root / "file").read_text() == "one\ntwo\n"
+    assert (root / "new/file").exists()
+
+
 @pytest.mark.parametrize("name", [".ssh", ".config/gh", ".kube", ".docker", ".cargo", ".m2", ".local/share", ""])
 def test_path_and_links_never_grant_credentials(home: Path, name: str) -> None:
     """toolchains-4: neither a directory of credentials nor one that contains some, however it is named."""
