@@ -43,7 +43,7 @@ class Roots:
         self.refuse_hard_links = refuse_hard_links
         self.nonblocking_from = 0.0
         """Monotonic time from which small files may be read without a thread (`read`)."""
-        self._roots = _open_roots(specs)
+        self._roots = _open_roots(specs, self.resolver)
         self._prefixes = _prefixes(specs, self._roots)
         self._by_identity = {root.identity: root for root in self._roots}
         self._first_prefix = f"{self._roots[0].path}/"
@@ -238,13 +238,13 @@ def hidden_error(display_path: str, reason: str) -> DeniedPath:
     )
 
 
-def _open_roots(specs: Sequence[RootSpec]) -> list[Root]:
+def _open_roots(specs: Sequence[RootSpec], resolver: Resolver) -> list[Root]:
     if not specs:
         raise BadSetting("no root is given; name at least one directory")
     roots: list[Root] = []
     try:
         for spec in specs:
-            roots.append(_open_root(spec, roots))
+            roots.append(_open_root(spec, roots, resolver))
     except CoreError:
         for root in roots:
             os.close(root.fd)
@@ -262,13 +262,14 @@ def _prefixes(specs: Sequence[RootSpec], roots: Sequence[Root]) -> list[tuple[st
     return sorted(((f"{path}/", root) for path, root in known.items()), key=lambda pair: -len(pair[0]))
 
 
-def _open_root(spec: RootSpec, others: Sequence[Root]) -> Root:
+def _open_root(spec: RootSpec, others: Sequence[Root], resolver: Resolver) -> Root:
     check_path(spec.path)
-    path = os.path.realpath(spec.path)
-    if not _may_be_root(path):
-        raise BadSetting(f"root {spec.path}: {path} cannot be a root; name the directory of a project")
     try:
-        fd = os.open(path, HANDLE)
+        # Fails too if a link that lstat(2) found is gone or can't be read (CPython, posixpath).
+        path = os.path.realpath(spec.path)
+        if not _may_be_root(path):
+            raise BadSetting(f"root {spec.path}: {path} cannot be a root; name the directory of a project")
+        fd = _open_without_links(path, resolver)
     except OSError as error:
         raise BadSetting(f"root {spec.path}: cannot be opened as a directory ({error.strerror})") from error
     identity = identity_of(os.fstat(fd))
@@ -279,6 +280,18 @@ def _open_root(spec: RootSpec, others: Sequence[Root]) -> Root:
     is_taken = any(other.name == name for other in others)
     display_path = printable(path) if is_taken else name
     return Root(display_path, path, spec.writable, fd, identity, is_on_disk=is_on_disk(fd))
+
+
+def _open_without_links(path: str, resolver: Resolver) -> int:
+    """Open an absolute path that was resolved: a component that became a link since is an error.
+
+    What is decided by the path, such as whether a rule of the operator covers it, then holds for what was opened.
+    """
+    top = os.open("/", HANDLE)
+    try:
+        return resolver.open(top, path.removeprefix("/"), HANDLE)
+    finally:
+        os.close(top)
 
 
 def _may_be_root(path: str) -> bool:

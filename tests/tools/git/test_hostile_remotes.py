@@ -2,11 +2,13 @@
 
 import os
 import socket
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from coretools.config.remote_policy import RemoteRule
 from tests.tools.git.remote_world import RemoteWorld, error_of, outcome
 from tests.tools.git.traps import snapshot
 from tests.tools.git.world import SECRET, World
@@ -206,3 +208,25 @@ async def test_references_that_lead_elsewhere_are_not_moved(tmp_path: Path) -> N
         assert "rejected: refs/tags/v1" in tags
     assert len(set(world.git("rev-parse", "main", "topic", "v1").split())) == 1
     assert world.git("rev-parse", "refs/remotes/origin/topic") == world.git("rev-parse", "main~1")
+
+
+@pytest.fixture
+def unreadable() -> Iterator[str]:
+    """A path that lstat(2) calls a link and readlink(2) can't read: the working directory of a process that ended."""
+    with subprocess.Popen(["true"]) as ended:
+        os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
+        yield f"/proc/{ended.pid}/cwd"
+
+
+async def test_a_path_that_no_kernel_resolves_is_an_error_of_the_caller(tmp_path: Path, unreadable: str) -> None:
+    """git-remotes-8: loops, long names, links that can't be read, what may not be opened; never an internal error."""
+    remote = RemoteWorld(World(tmp_path).filled()).created()
+    top = remote.bare.parent
+    os.symlink(top / "loop", top / "loop")
+    (top / "closed").mkdir(mode=0)
+    paths = [f"{top}/loop", f"{top}/loop/x", f"{top}/{'n' * 300}", f"{top}/{'n/' * 400}n", f"{top}/closed/x"]
+    paths += [f"{top}/none", f"{remote.bare}/HEAD", unreadable, f"{unreadable}/x", "/", f"{top}/nul\0"]
+    async with remote.tools(RemoteRule(url="/**")) as (tools, _):
+        kinds = {(await error_of(tools.git_clone(path, "copy"))).kind for path in paths}
+    assert kinds == {"not-found", "invalid-path", "invalid-arguments"}
+    assert not (remote.world.root / "copy").exists()

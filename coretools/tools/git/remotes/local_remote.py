@@ -74,7 +74,8 @@ def _opened(url: RemoteUrl, rules: Sequence[RemoteRule], direction: Direction, s
     try:
         roots = stack.enter_context(Roots([RootSpec(url.path, writable=writes)], deny=DenyRules((), by_content=False)))
     except BadSetting as error:
-        raise NotFound(f"{url.path}: no repository there") from error
+        why = str(error).removeprefix(f"root {url.path}: ")
+        raise NotFound(f"{url.path}: no repository there: {why}") from error
     path = roots.first.path
     if path != url.path and matching_rule(rules, RemoteUrl("path", path)) is not matching_rule(rules, url):
         raise DeniedRemote(f"{url.path}: is a link to {path}, about which another rule of the policy decides, or none")
