@@ -293,7 +293,7 @@ async def test_what_is_offered_and_answered_is_limited() -> None:
         return types.Tool.model_validate({"name": name, "inputSchema": {"type": "object"}, **more})
 
     assert len(usable("up", [declared(f"tool{number}") for number in range(501)])) == 500
-    chains = [declared(f"through{count}", _meta={META: ["0"] * count}) for count in (7, 8, 100)]
+    chains = [declared(f"through{count}", _meta={META: ["0" * 16] * count}) for count in (7, 8, 100)]
     assert [one.name for one in usable("up", chains)] == ["through7"]
 
     async def unused(*_: Any) -> Any:

@@ -283,6 +283,8 @@ def test_an_approval_is_remembered_until_the_declaration_changes(home: Path, cap
     with terminal(*STARTS, *words, "text=one\x1b[2J", cwd=home, environment=environment) as person:
         assert 'a: echo\r\n  text = "one\\u001b[2J"' in person.wait_for("Call it?")
         person.type("always-tool\n")
+        assert "  | Returns its text.\r\n" in person.wait_for("Approve for good what is declared above?")
+        person.type("yes\n")
         assert person.end() == 0
     assert typed("call", "a", "echo", "text=two") == 0
     assert capsys.readouterr().out == "two\n"
@@ -295,6 +297,14 @@ def test_an_approval_is_remembered_until_the_declaration_changes(home: Path, cap
     with terminal(*STARTS, *words, "text=five", cwd=home, environment=environment) as person:
         person.wait_for("Call it?")
         person.type("always-server\n")
+        assert "  | Also deletes your files.\r\n" in person.wait_for("Approve for good what is declared above?")
+        person.type("no\n")
+        assert person.end() == 77
+    with terminal(*STARTS, *words, "text=five", cwd=home, environment=environment) as person:
+        person.wait_for("Call it?")
+        person.type("always-server\n")
+        person.wait_for("Approve for good what is declared above?")
+        person.type("yes\n")
         assert person.end() == 0
     assert typed("call", "a", "echo", "text=six") == 0
     assert Decisions(environment).path == str(home / ".local" / "state" / "coretools" / "mcp-decisions.json")

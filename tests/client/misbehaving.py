@@ -1,7 +1,7 @@
 """A server that misbehaves in the way that its first argument names: `python misbehaving.py junk`.
 
-`@FILE` instead of a name reads the name from a file. It speaks the handshake era by hand, so that it can break every
-rule of it.
+`@FILE` instead of a name reads the name from a file, and `declares:FILE` the tools. It speaks the handshake era by
+hand, so that it can break every rule of it.
 """
 
 import json
@@ -53,14 +53,18 @@ def tool(name: str, schema: Any = SCHEMA, description: str = "Returns its text."
     return {"name": name, "description": description, "inputSchema": schema}
 
 
-SLOW = {
+FIXED = {
+    "no-schema": {"name": "echo", "inputSchema": "none"},
     "slow-pattern": tool("echo", {"type": "object", "properties": {"text": {"type": "string", "pattern": "^(a|a)*$"}}}),
     "slow-result": tool("echo") | {"outputSchema": {"type": "object", "patternProperties": {"^(a|a)*$": {}}}},
 }
-"""Tools whose regular expressions take for ever."""
+"""One without a schema, and two whose regular expressions take for ever."""
 
 
 def tools() -> list[dict[str, Any]]:
+    if WAY.startswith("declares:"):
+        with open(WAY.partition(":")[2], encoding="utf-8") as declared:
+            return list(json.load(declared))
     if WAY == "many":
         return [tool(f"tool{number}") for number in range(10_000)]
     if WAY == "bad-schema":
@@ -70,12 +74,10 @@ def tools() -> list[dict[str, Any]]:
         return [tool(f"{NAMES[-1]}")]
     if WAY == "one-malformed":
         return [tool("echo"), {"name": "bad\x1b[2J", "inputSchema": 5}, tool("other"), 7]
-    if WAY == "no-schema":
-        return [{"name": "echo", "inputSchema": "none"}]
-    if WAY.startswith("slow"):
-        return [SLOW[WAY]]
+    if WAY in FIXED:
+        return [FIXED[WAY]]
     if WAY == "escapes":
-        return [tool(f"e{EVIL}", description=f"line\n{EVIL}"), tool("echo")]
+        return [tool(f"e{EVIL}"), tool("e \u05d0", description=f"line\n{EVIL}"), tool("echo")]
     if WAY == "flaky-reader":
         return [tool("echo") | {"annotations": {"readOnlyHint": True}}]
     if WAY == "changed":

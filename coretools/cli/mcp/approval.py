@@ -9,7 +9,7 @@ import mcp_types as types
 
 from coretools.cli.common.terminal import print_error, print_text
 from coretools.cli.mcp.line import Line
-from coretools.cli.mcp.output import arguments_text, as_json, in_line, table
+from coretools.cli.mcp.output import arguments_text, as_json, in_line, table, tool_page
 from coretools.client.approval.approvals import ProposedCall
 from coretools.client.approval.decisions import Kind
 from coretools.client.common.errors import NotApproved
@@ -53,15 +53,31 @@ async def approve(line: Line, call: ProposedCall, server: ToolList) -> None:
     async with line.screen.asking():
         sys.stderr.write(f"{in_line(call.name)}\n{arguments_text(call.arguments)}\n")
         answer = await CliCall(line.terminal).ask(AskChoice(key="approval", message="Call it?", choices=ANSWERS))
+        if answer.startswith("always"):
+            # Each tool as declared today: a new or changed one needs a new approval.
+            tools = [call.tool] if answer == "always-tool" else await server.tools()
+            await _remember(line, call, line.approvals.unapproved(call, tools))
     if answer == "never":
         line.approvals.remember_never(call)
     if answer in ("no", "never"):
         raise NotApproved(f"{call.name!r} was not approved")
-    if answer == "always-tool":
-        line.approvals.remember_tools(call, [call.tool])
-    elif answer == "always-server":
-        # Each tool as declared today: a new or changed one needs a new approval.
-        line.approvals.remember_tools(call, await server.tools())
+
+
+async def _remember(line: Line, call: ProposedCall, tools: Sequence[types.Tool]) -> None:
+    """Approve tools as they are declared, after showing them.
+
+    Raises:
+        NotApproved: the person, having seen them, declines.
+    """
+    from coretools.cli.common.call import CliCall
+    from coretools.questions.kinds import AskConfirmation
+
+    for tool in tools:
+        sys.stderr.write(f"{in_line(f'{call.server}: {tool.name}')}:\n{tool_page(tool)}\n")
+    question = AskConfirmation(key="declared", message="Approve for good what is declared above?")
+    if not await CliCall(line.terminal).ask(question):
+        raise NotApproved(f"{call.name!r} was not approved")
+    line.approvals.remember_tools(call, tools)
 
 
 async def approvals(line: Line) -> int:

@@ -20,6 +20,8 @@ async def approve(line: Line) -> int:
     async with connected(line, [entry]) as connections:
         await connections[server].wait_settled()
         tools: Sequence[types.Tool] = await connections[server].tools()
+        for remark in connections[server].remarks():
+            print_error(in_line(remark))
     chosen = [find_tool(tools, server, name) for name in names] or tools
     identity = server_digest(entry, line.environment)
     # Imported late: a pipe asks nothing, and they take 40 ms.

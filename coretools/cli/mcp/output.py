@@ -1,11 +1,10 @@
 """What `coretools mcp` prints of foreign servers. Nothing of it can control the terminal or forge a line.
 
-Names and results come from anybody: control characters and those that reorder text are written as escapes, whether the
-output is a terminal or a pipe, which may end in one.
+Names and results come from anybody: control characters and those that reorder text or are not seen are written as
+escapes, whether the output is a terminal or a pipe, which may end in one.
 """
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -13,24 +12,29 @@ from typing import Any
 import mcp_types as types
 
 from coretools.cli.common.manual import truncate
-from coretools.cli.common.terminal import escape_controls
-
-_MISLEADING = re.compile("[\u00ad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]")
-"""Unicode's bidirectional formatting characters (UAX 9), line separators, and characters that are not seen, with which
-two names look the same. Those that join letters or emoji are left as they are."""
+from coretools.client.approval.decisions import approved_part
+from coretools.client.common.visible_text import JOINERS, escape_invisible
 
 MAX_SHOWN = 2_000
 """Characters of each argument that an approval shows: half of its begin, half of its end."""
 
 
 def visible(text: str) -> str:
-    """Escape what would control a terminal, reorder its text or not be seen; keep line breaks and tabs."""
-    return _MISLEADING.sub(lambda found: found[0].encode("unicode_escape").decode(), escape_controls(text))
+    """Escape what would control a terminal, reorder its text or not be seen; keep line breaks, tabs and joiners.
+
+    For results and other content. What somebody decides about is shown by `in_line` or `block`.
+    """
+    return escape_invisible(text, kept=JOINERS)
 
 
 def in_line(text: str) -> str:
-    """The same on one line, in which no pipeline finds a command."""
-    return without_commands(" ".join(visible(text).split()))
+    """The same on one line, in which no pipeline finds a command, without joiners."""
+    return without_commands(" ".join(escape_invisible(text).split()))
+
+
+def block(text: str) -> str:
+    """Return text of several lines, each with a mark at its beginning that no text can forge."""
+    return "\n".join(f"  | {without_commands(escape_invisible(line))}" for line in text.split("\n"))
 
 
 def without_commands(text: str) -> str:
@@ -47,17 +51,25 @@ def table(rows: Sequence[Sequence[str]], width: int) -> str:
 
 
 def tool_page(tool: types.Tool) -> str:
-    """Return a tool with its arguments."""
-    schema = tool.input_schema
-    properties = schema.get("properties")
-    required = schema.get("required")
-    lines = [in_line(tool.name), "", visible(tool.description or ""), ""]
+    """Return the whole declaration of a tool: what an approval is about, and what a model can see."""
+    declared = approved_part(tool.model_dump(mode="json", by_alias=True, exclude_none=True))
+    name, description, schema = declared.pop("name"), declared.pop("description", ""), declared.pop("inputSchema")
+    lines = [in_line(name), "", block(description), "", *_argument_lines(schema), ""]
+    for key, value in ({"inputSchema": schema} | declared).items():
+        lines.append(block(f"{key}: {json.dumps(value, ensure_ascii=False, indent=2)}"))
+    return "\n".join(lines)
+
+
+def _argument_lines(schema: Mapping[str, Any]) -> list[str]:
+    """Return the arguments of a tool in short; the schema has the rest."""
+    properties, required = schema.get("properties"), schema.get("required")
+    lines = []
     for name, given in properties.items() if isinstance(properties, dict) else ():
         shape = given if isinstance(given, dict) else {}
         need = "required" if isinstance(required, list) and name in required else "optional"
         text = f"{name} ({shape.get('type', 'any')}, {need}): {shape.get('description', '')}"
         lines.append(f"  {in_line(text)}")
-    return "\n".join(lines)
+    return lines
 
 
 def result_text(result: types.CallToolResult) -> str:
@@ -96,13 +108,13 @@ def event_line(event: str, facts: Mapping[str, Any]) -> str:
 
 def arguments_text(arguments: Mapping[str, Any]) -> str:
     """Return arguments as an approval shows them: a long one never hides another."""
-    lines = [f"  {_name(name)} = {_shortened(visible(_json(value)))}" for name, value in arguments.items()]
+    lines = [f"  {_name(name)} = {_shortened(escape_invisible(_json(value)))}" for name, value in arguments.items()]
     return "\n".join(lines) or "  no arguments"
 
 
 def _name(name: str) -> str:
     """A plain name as it is; one that could be taken for more than a name as JSON."""
-    return name if name.isidentifier() and name.isascii() else _shortened(visible(_json(name)))
+    return name if name.isidentifier() and name.isascii() else _shortened(escape_invisible(_json(name)))
 
 
 def _json(value: Any) -> str:

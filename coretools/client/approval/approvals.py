@@ -53,7 +53,11 @@ class Approvals:
                 raise RefusedByPolicy(f"{call.name!r} is refused by policy: {found.because}")
             if found.verdict == "allow":
                 return True
-        return self.decisions.has("approved_tools", _digest(call.identity, call.tool))
+        return not self.unapproved(call, [call.tool])
+
+    def unapproved(self, call: ProposedCall, tools: Iterable[types.Tool]) -> list[types.Tool]:
+        """Return the tools of the call's server that were not approved as they are declared now."""
+        return [tool for tool in tools if not self.decisions.has("approved_tools", _digest(call.identity, tool))]
 
     def remember_tools(self, call: ProposedCall, tools: Iterable[types.Tool]) -> None:
         """Approve tools of the call's server as they are declared now; a changed declaration asks again."""

@@ -111,10 +111,14 @@ def launch_digest(entry: ServerEntry, environment: Mapping[str, str]) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def approved_part(declaration: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what an approval shows and is about: the whole declaration but for what no model gets."""
+    return {name: value for name, value in declaration.items() if name not in ("_meta", "icons")}
+
+
 def tool_digest(server: str, declaration: Mapping[str, Any]) -> str:
     """Identify a tool by a digest of its server and its declaration."""
-    told = {name: declaration[name] for name in sorted(declaration) if name not in ("_meta", "icons")}
-    text = json.dumps([server, told], sort_keys=True, ensure_ascii=True)
+    text = json.dumps([server, approved_part(declaration)], sort_keys=True, ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -5,7 +5,7 @@ that promises neither is fetched each time, within the time to live that the ans
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import anyio
@@ -22,8 +22,10 @@ from mcp_types import methods
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import BaseModel, ValidationError
 
+from coretools.client.approval.decisions import approved_part
 from coretools.client.common.arguments import check_result
 from coretools.client.common.errors import ProtocolViolation
+from coretools.client.common.visible_text import readable
 
 MAX_PAGES = 1_000
 MAX_ITEMS = 50_000
@@ -133,13 +135,27 @@ class ServerLists:
             await anyio.sleep(pause or 0)
 
     def usable(self, method: str, version: str, result: Any) -> Any:
-        """Return the result of a request without the malformed items of a list, which are reported instead."""
+        """Return the result of a request without the malformed items of a list, which are reported instead.
+
+        Nothing in a tool is invisible (`readable`).
+        """
         if method not in _ITEMS or not isinstance(result, dict):
             return result
         found = self._well_formed(method, version, result)
         if method == "tools/list" and isinstance(found.get("tools"), list):
+            found = {**found, "tools": list(self._readable(found["tools"]))}
             self._output_schemas |= {tool["name"]: tool.get("outputSchema") for tool in found["tools"]}
         return found
+
+    def _readable(self, tools: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+        """Yield the tools as a person can read them; report those for which that is impossible."""
+        for tool in tools:
+            try:
+                yield tool | readable(approved_part(tool), "")
+            except ValueError as error:
+                name = f"{tool['name']!r:.80}"
+                if len(self.malformed) < MAX_REPORTED:
+                    self.malformed[name] = f"left out the tool {name}: {error}"
 
     def limit_checks(self, client: Client) -> None:
         """Check results within a time limit; the SDK searches with `re`, which can't be interrupted."""

@@ -6,6 +6,7 @@ offers carries the identities that it came through.
 """
 
 import os
+import re
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -32,6 +33,10 @@ MAX_SERVERS = 8
 
 _MAX_IDENTITIES = 2 * MAX_SERVERS
 """Each server hands on its own and that of the entry."""
+
+
+_IDENTITY = re.compile("[0-9a-f]{16}")
+"""Nothing else is handed on: these are texts of another server that nobody has approved."""
 
 
 @cache
@@ -88,7 +93,8 @@ class Chain:
 def came_through(tool: types.Tool) -> tuple[str, ...]:
     """Return the servers that a tool came through."""
     ids = (tool.meta or {}).get(META)
-    return tuple(map(str, ids[: MAX_SERVERS + 1])) if isinstance(ids, list) else ()
+    known = ids[: MAX_SERVERS + 1] if isinstance(ids, list) else []
+    return tuple(one for one in known if isinstance(one, str) and _IDENTITY.fullmatch(one))
 
 
 def is_loop(settings: Mapping[str, Any] | None) -> bool:
