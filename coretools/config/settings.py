@@ -82,6 +82,8 @@ class Limits:
     """Most output of git that is parsed; longer output is an error, or is cut and counted."""
     transfer_seconds: float = 600.0
     """Deadline of one connection to a git remote."""
+    transfer_idle_seconds: float = 120.0
+    """Longest silence of a git remote over HTTP. git's own services send something every 5 s while they work."""
     transfer_bytes: int = 4 * 1024 * 1024 * 1024
     """Most bytes that a git remote may send in one connection."""
     grace_seconds: float = 2.0

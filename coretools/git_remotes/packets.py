@@ -32,6 +32,41 @@ async def read_section(git: Peer) -> bytes:
             raise TooLarge(f"the request of git has more than {REQUEST_BYTES} bytes", limit=REQUEST_BYTES)
 
 
+class PacketEnd:
+    """Follows packets that arrive in pieces: whether they have ended, as every answer does, with a flush packet."""
+
+    def __init__(self) -> None:
+        self.is_empty = True
+        self._header = b""
+        self._left = 0
+        self._is_flushed = False
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the last packet was a flush packet, and nothing came after it."""
+        return self._is_flushed and not self._header
+
+    def add(self, piece: bytes) -> None:
+        """Take the next piece.
+
+        Raises:
+            Unreachable: not packets.
+        """
+        at = 0
+        while at < len(piece):
+            self.is_empty = False
+            if self._left:
+                taken = min(self._left, len(piece) - at)
+                self._left -= taken
+            else:
+                taken = min(_HEADER - len(self._header), len(piece) - at)
+                self._header += piece[at : at + taken]
+                if len(self._header) == _HEADER:
+                    length, self._header = packet_length(self._header), b""
+                    self._is_flushed, self._left = length == 0, max(0, length - _HEADER)
+            at += taken
+
+
 def packet_length(header: bytes) -> int:
     """Return the length that a header states; below 4 it is a mark without content.
 

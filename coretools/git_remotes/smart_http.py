@@ -7,12 +7,13 @@ request. The token stays here: git never has it.
 from collections.abc import AsyncIterator, Callable
 
 from coretools.config.remote_urls import InvalidUrl, RemoteUrl
+from coretools.config.settings import Limits
 from coretools.egress.connector import Connector
 from coretools.egress.peer import Peer
 from coretools.errors import NotFound, PermissionRefused, TooLarge, Unreachable, Unsupported
 from coretools.git_remotes.exchange import Service, too_large
 from coretools.git_remotes.http_client import Headers, HttpClient, Response
-from coretools.git_remotes.packets import FLUSH, packet_length, packets_of, read_section
+from coretools.git_remotes.packets import FLUSH, PacketEnd, packet_length, packets_of, read_section
 
 MAX_REDIRECTS = 3
 """Most redirects before the first request, all on the same host."""
@@ -36,14 +37,14 @@ class SmartHttp:
         *,
         authorization: str,
         authorities: str,
-        limit_bytes: int,
+        limits: Limits,
         accepts: Callable[[RemoteUrl], bool],
     ) -> None:
         """`accepts` decides about a path on the same host to which the server redirects."""
         self._url = url
-        self._client = HttpClient(url, connector, authorities=authorities)
+        self._client = HttpClient(url, connector, authorities=authorities, idle_seconds=limits.transfer_idle_seconds)
         self._authorization: Headers = [("Authorization", authorization)] if authorization else []
-        self._left = self._limit_bytes = limit_bytes
+        self._left = self._limit_bytes = limits.transfer_bytes
         self._accepts = accepts
 
     async def serve(self, service: Service, git: Peer) -> None:
@@ -56,15 +57,21 @@ class SmartHttp:
         if service == "git-upload-pack" and packets_of(advertised[:1000])[:1] != [b"version 2\n"]:
             raise Unsupported(f"{self._url.authority}: the server does not speak version 2 of git's protocol")
         await git.send(advertised)
-        if service == "git-upload-pack":
-            while (request := await read_section(git)) not in (b"", FLUSH):
-                is_list = packets_of(request)[:1] == [b"command=ls-refs\n"]
-                await self._post(service, git, request, most=ADVERTISED_BYTES if is_list else self._left)
-        else:
-            commands = await read_section(git)
-            if packets_of(commands):
-                await self._post(service, git, await _push_body(git, commands), most=self._left)
+        end = PacketEnd()
+        end.add(advertised)
+        # Of an answer that is cut git itself says what is wrong, once it has the end.
+        if end.is_complete and service == "git-upload-pack":
+            await self._fetch(git)
+        elif end.is_complete and packets_of(commands := await read_section(git)):
+            await self._post(service, git, await _push_body(git, commands), most=self._left)
         git.send_end()
+
+    async def _fetch(self, git: Peer) -> None:
+        """Pass on one request after the other. An answer that is cut ends this: git would wait for the rest."""
+        while (request := await read_section(git)) not in (b"", FLUSH):
+            is_list = packets_of(request)[:1] == [b"command=ls-refs\n"]
+            if not await self._post("git-upload-pack", git, request, most=ADVERTISED_BYTES if is_list else self._left):
+                return
 
     async def _advertised(self, service: Service) -> bytes:
         for _ in range(MAX_REDIRECTS + 1):
@@ -73,7 +80,10 @@ class SmartHttp:
             async with self._client.request("GET", target, headers) as response:
                 if not 300 <= response.status < 400:
                     self._require(response, f"application/x-{service}-advertisement")
-                    return _without_service(await self._whole(response))
+                    advertised = _without_service(await self._whole(response))
+                    if not advertised:
+                        raise self._empty("info/refs")
+                    return advertised
                 self._follow(response.headers.get("location", ""), service)
         raise Unreachable(f"{self._url.authority}: redirects more than {MAX_REDIRECTS} times")
 
@@ -103,7 +113,8 @@ class SmartHttp:
         except InvalidUrl:
             return None
 
-    async def _post(self, service: Service, git: Peer, body: bytes | AsyncIterator[bytes], *, most: int) -> None:
+    async def _post(self, service: Service, git: Peer, body: bytes | AsyncIterator[bytes], *, most: int) -> bool:
+        """Pass on a request and its answer; return whether the answer is complete."""
         headers = [
             *self._authorization,
             ("Content-Type", f"application/x-{service}-request"),
@@ -112,6 +123,7 @@ class SmartHttp:
         ]
         async with self._client.request("POST", f"{self._url.path}/{service}", headers, body) as response:
             self._require(response, f"application/x-{service}-result")
+            end = PacketEnd()
             async for piece in response.body:
                 self._left -= len(piece)
                 most -= len(piece)
@@ -119,7 +131,14 @@ class SmartHttp:
                     raise too_large(self._limit_bytes)
                 if most < 0:
                     raise TooLarge("the remote has too many references", limit=ADVERTISED_BYTES)
+                end.add(piece)
                 await git.send(piece)
+            if end.is_empty:
+                raise self._empty(service)
+            return end.is_complete
+
+    def _empty(self, what: str) -> Unreachable:
+        return Unreachable(f"{self._url.authority}: the server's answer to {what} is empty")
 
     async def _whole(self, response: Response) -> bytes:
         data = bytearray()

@@ -17,7 +17,10 @@ from urllib.parse import urlsplit
 
 @dataclass
 class GitHttpServer:
-    """Serves the repositories beneath a directory; `answers` replace those of git, by path."""
+    """Serves the repositories beneath a directory; `answers` replace those of git, by path.
+
+    One whose Content-Length is larger than its data, or with the status 0, does not end before the client does.
+    """
 
     top: Path
     token: str = ""
@@ -57,11 +60,11 @@ def _handler(server: GitHttpServer) -> type[BaseHTTPRequestHandler]:
                 self._send(*_backend(server, self, parts.path, parts.query, body))
 
         def _send(self, status: int, headers: dict[str, str], data: bytes) -> None:
-            self.send_response(status)
-            for name, value in {**headers, "Content-Length": str(len(data)), "Connection": "close"}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(data)
+            sent = {"Content-Length": str(len(data)), "Connection": "close", **headers}
+            head = [f"HTTP/1.1 {status} Status", *(f"{name}: {value}" for name, value in sent.items()), "", ""]
+            self.wfile.write("\r\n".join(head).encode() + data if status else b"")
+            if not status or int(sent["Content-Length"]) > len(data):
+                self.rfile.read(1)
             self.close_connection = True
 
         def log_message(self, *_: object) -> None:

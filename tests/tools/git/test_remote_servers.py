@@ -5,6 +5,7 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
+import anyio
 import pytest
 
 from coretools.config.settings import Limits
@@ -117,6 +118,41 @@ async def test_a_list_of_references_without_end(remote: RemoteWorld, server: Git
     async with remote.tools(rule, environment={"ACME": TOKEN}) as (tools, _):
         assert "too many references" in str(await error_of(tools.git_fetch("work")))
     assert world.git("for-each-ref") == before
+
+
+async def test_an_answer_that_is_empty_cut_or_silent_ends_the_call(remote: RemoteWorld, server: GitHttpServer) -> None:
+    """git-remotes-29: at once if nothing more can come, else after the limit; one sentence, nothing kept."""
+    world = remote.world
+    world.git("remote", "add", "origin", f"{server.url}/origin.git")
+    world.git("commit", "-q", "-a", "-m", "third")
+    rule = remote.rule(url=f"{server.url}/*", credentials="token", token_env="ACME")
+    before = world.git("for-each-ref"), world.git("for-each-ref", cwd=remote.bare)
+    outcomes = []
+    limits = Limits(transfer_idle_seconds=0.3)
+    async with (
+        remote.tools(rule, environment={"ACME": TOKEN}) as (tools, _),
+        remote.tools(rule, environment={"ACME": TOKEN}, limits=limits) as (impatient, _),
+    ):
+        for service, name in (("git-upload-pack", "git_fetch"), ("git-receive-pack", "git_push")):
+            refs, post = "/origin.git/info/refs", f"/origin.git/{service}"
+            heads = {refs: f"application/x-{service}-advertisement", post: f"application/x-{service}-result"}
+            packet = f"# service={service}\n".encode()
+            named = f"{len(packet) + 4:04x}".encode() + packet + b"0000"
+            bodies = {b"": "is empty", b"000aERR no": "", b"00": "", b"0032" + b"1" * 20: "", b"0008abcd": ""}
+            cases = [(path, body, sentence) for path in heads for body, sentence in bodies.items()]
+            for path, body, sentence in (*cases, (refs, named, "is empty"), (refs, named + b"000eversion 2\n", "")):
+                server.answers = {path: (200, {"Content-Type": heads[path]}, body)}
+                with anyio.fail_after(60):
+                    error = await error_of(getattr(tools, name)("work"))
+                    outcomes.append((service, path, body, sentence, error))
+            for path, kind in heads.items():
+                for status, length in ((0, 0), (200, 100)):
+                    server.answers = {path: (status, {"Content-Type": kind, "Content-Length": str(length)}, b"003e")}
+                    with anyio.fail_after(60):
+                        error = await error_of(getattr(impatient, name)("work"))
+                        outcomes.append((service, path, b"", "was silent for 0.3 s", error))
+    assert [one for one in outcomes if one[3] not in str(one[4]) or "internal" in one[4].kind] == []
+    assert (world.git("for-each-ref"), world.git("for-each-ref", cwd=remote.bare)) == before
 
 
 async def test_git_daemon(remote: RemoteWorld) -> None:

@@ -150,7 +150,7 @@ class RemoteAccess:
             Connector(rule.hosts(url)),
             authorization=authorization.header,
             authorities=rule.ca_file,
-            limit_bytes=self._limits.transfer_bytes,
+            limits=self._limits,
             accepts=lambda other: matching_rule(self._rules, other) is rule,
         )
         return Connected(url, rule, transport, authorization.secrets)
