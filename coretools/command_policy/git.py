@@ -70,6 +70,12 @@ _URL_COMMANDS = (
     "submodule",
 )
 
+_TRANSFERS = {
+    "push": re.compile(r"send-pack|http-push|receive-pack|remote-.+"),
+    "fetch": re.compile(r"fetch-pack|http-fetch|upload-pack|remote-.+"),
+}
+"""Commands that operators name in a rule, with those that implement them (git(1), "Syncing"; gitremote-helpers(7))."""
+
 
 def read_git(name: str, words: Words) -> Iterator[Finding]:
     """Yield what git starts with these words."""
@@ -87,11 +93,23 @@ def read_git(name: str, words: Words) -> Iterator[Finding]:
         yield OpaqueCode(
             f"{name} {words[at]} is an alias, a program on PATH or a git command that starts other programs", at
         )
+    yield from _transfer_findings(command, (name, *words[:at]), rest)
     for found in (*_option_findings(command, rest), *_command_findings(command, rest)):
         if isinstance(found, OpaqueCode) and found.word_index is not None:
             yield OpaqueCode(found.reason, found.word_index + at + 1)
         else:
             yield found
+
+
+def _transfer_findings(command: str, before: Words, rest: Words) -> Iterator[Finding]:
+    for transfer, plumbing in _TRANSFERS.items():
+        if plumbing.fullmatch(command):
+            yield Subcommand((*before, transfer, *rest), f"git {command}", is_guess=True)
+
+
+def read_dashed_git(name: str, words: Words) -> Iterator[Finding]:
+    """Yield the command that a program such as `git-push` is: rules that refuse `git push` cover it."""
+    yield Subcommand(("git", name.removeprefix("git-"), *words), name, is_guess=True)
 
 
 def _global_option(words: Words, at: int) -> tuple[str, str, int]:

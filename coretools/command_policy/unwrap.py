@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import islice
 
 from coretools.command_policy.flags import FLAGS, read_find, read_flags
-from coretools.command_policy.git import read_git
+from coretools.command_policy.git import read_dashed_git, read_git
 from coretools.command_policy.programs import (
     AMBIGUOUS_WRAPPERS,
     COMPILER,
@@ -141,7 +141,9 @@ def _readers(names: tuple[str, ...]) -> tuple[tuple[str, Reader], ...]:
         found = tuple((name, reader) for known, reader in _TABLES if name in known)
         if found:
             return found
-    return ((names[0], read_ambiguous_wrapper),) if names[0].startswith(("ld-", "ld.so", "qemu-", "git-")) else ()
+    if names[0].startswith("git-"):
+        return ((names[0], read_dashed_git), (names[0], read_ambiguous_wrapper))
+    return ((names[0], read_ambiguous_wrapper),) if names[0].startswith(("ld-", "ld.so", "qemu-")) else ()
 
 
 def _read_subcommand(subcommand: Subcommand) -> tuple[tuple[OpaqueCode, ...], tuple[Subcommand, ...], bool]:

@@ -349,6 +349,31 @@ python3.12 --version
 """
 
 
+PUSHES = """
+git push origin
+git -C sub push origin
+git send-pack ../other main
+git -c user.name=x SEND-PACK ../other main
+git http-push https://host/x main
+git receive-pack ../other
+git remote-https origin https://host/x
+git-push origin
+/usr/lib/git-core/git-send-pack ../other main
+env git-receive-pack ../other
+xargs git send-pack
+"""
+
+FETCHES = """
+git fetch origin
+git fetch-pack ../other main
+git http-fetch -a main https://host/x
+git upload-pack ../other
+git remote-ext origin x
+git-upload-pack ../other
+timeout 5 git fetch-pack --all ../other
+"""
+
+
 def lines(text: str) -> list[str]:
     return [line for line in text.splitlines() if line]
 
@@ -366,6 +391,19 @@ def test_a_denied_program_is_denied_however_it_is_reached() -> None:
     for line in lines(DIRECT + WRAPPED + FLAGGED):
         decision = policy(("deny", "rm"), opaque="allow").decide(shlex.split(line))
         assert (decision.verdict, decision.decisive.rule) == ("deny", 1), line
+
+
+@pytest.mark.parametrize(("transfer", "text"), [("push", PUSHES), ("fetch", FETCHES)])
+def test_a_denied_transfer_of_git_is_denied_by_its_plumbing_too(transfer: str, text: str) -> None:
+    """policy-22: what implements a push or a fetch; a rule that allows one allows none of the others."""
+    denied = policy(("deny", f"git {transfer}"), opaque="allow")
+    allowed = policy(("allow", f"git {transfer} **"), default="deny", opaque="allow")
+    for line in lines(text):
+        words = shlex.split(line)
+        assert (denied.decide(words).verdict, denied.decide(words).decisive.rule) == ("deny", 1), line
+        assert (allowed.decide(words).verdict == "allow") == line.startswith(f"git {transfer} "), line
+    for line in ("git status", "git remote -v", "git pack-objects x", "git commit-tree x", "git ls-remote origin"):
+        assert denied.decide(shlex.split(line)).verdict == "allow", line
 
 
 def test_another_denied_program_is_no_exception() -> None:
