@@ -33,9 +33,16 @@ class GitExtraTools:
         self._threads = repositories.threads
 
     @tool(Effect.READ, profiles=ALL, structured=True, title="Git trust report")
-    async def git_trust_report(self, repository: Repository = ".") -> TrustReport:
+    async def git_trust_report(
+        self,
+        repository: Repository = ".",
+        kind: Annotated[str, Field(description="Only findings of this kind, such as alias: all of them")] = "",
+        offset: Annotated[int, Field(ge=0, description="Leave out the first findings of the kind")] = 0,
+    ) -> TrustReport:
         """List what plain git would run or reach here (hooks, remotes); runs nothing. Changed files: git_status."""
-        examine = partial(examine_trust, self._roots, repository, self._git.setup.grants)
+        if offset and not kind:
+            raise InvalidArguments("offset: goes with a kind; name one with kind")
+        examine = partial(examine_trust, self._roots, repository, self._git.setup.grants, kind=kind, offset=offset)
         findings, grants, directory = await to_thread.run_sync(examine, limiter=self._threads)
         refused = ""
         try:

@@ -1,13 +1,17 @@
 """git_trust_report: what a repository would run or reach under plain git (docs/specs/git-user.md)."""
 
 import os
+import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from coretools.errors import NotFound
+from coretools.errors import InvalidArguments, NotFound
+from coretools.roots.git_config import Setting
 from coretools.tools.git.extra_tools import GitExtraTools
 from coretools.tools.git.reading.trust import TrustReport
+from coretools.tools.git.reading.trust_settings import kind_of
 from tests.tools.git.world import SECRET, World
 
 TOKEN = "ghp_" + "a1B2" * 9
@@ -50,6 +54,17 @@ CONFIG = """
 	path = {canary}
 [new "x"]
 	command = {program}
+[includeIf "gitdir:/nowhere/"]
+	path = ../up/more
+[branch "main"]
+	remote = https://ada:{token}@example.org/y.git
+[branch "topic"]
+	remote = origin
+[gc]
+	recentObjectsHook = {program}
+[pull]
+	twohead = ort
+	octopus = evil
 """
 
 EXPECTED = {
@@ -82,6 +97,24 @@ EXPECTED = {
     ("lfs", "lfs.url", ".lfsconfig:", "git lfs"),
     ("alternate", "objects", ".git/objects/info/alternates:1", "all"),
     ("link", "planted", ".git/planted", "every"),
+    ("program", "core.gitproxy", "up/more:", "fetch"),
+    ("hook", "post-commit", ".git/hooks/post-commit", "commit"),
+    ("remote", "branch.main.remote", ".git/config:", "fetch"),
+    ("program", "gc.recentobjectshook", ".git/config:", "gc"),
+    ("program", "pull.octopus", ".git/config:", "pull"),
+    ("remote", "remotes/old", ".git/remotes/old:1", "fetch"),
+    ("remote", "branches/older", ".git/branches/older:1", "fetch"),
+    ("todo list", "exec", ".git/rebase-merge/git-rebase-todo:2", "rebase --continue"),
+    ("todo list", "strategy", ".git/rebase-merge/strategy:1", "rebase --continue"),
+    ("todo list", "exec", ".git/worktrees/linked/rebase-merge/git-rebase-todo:1", "rebase --continue"),
+    ("program", "core.fsmonitor", ".git/worktrees/linked/config.worktree:", "status"),
+    ("location", "commondir", ".git/worktrees/linked/commondir:1", "every"),
+    ("program", "core.sshcommand", ".git/modules/group/sub/config:", "fetch"),
+    ("pager", "pager.log", ".git/modules/group/sub/config.worktree:", "log"),
+    ("hook", "post-checkout", ".git/modules/group/sub/hooks/post-checkout", "checkout"),
+    ("editor", "core.editor", ".git/modules/group/sub/modules/inner/config:", "commit"),
+    ("attribute", "filter=lfs", ".git/modules/group/sub/info/attributes:", "add"),
+    ("repository", "vendor/kept", "vendor/kept/.git", "status"),
 }
 
 
@@ -101,13 +134,36 @@ def hostile(world: World) -> World:
     world.write(".gitattributes", "# *.x filter=no\n*.bin filter=lfs diff=text -text\n")
     world.write("folder/.gitattributes", "\n*.lock merge=ours\n")
     world.write(".gitmodules", f'[submodule "s"]\n\turl = ../s\n\tupdate = !{program}\n')
+    world.write("up/more", f"[core]\n\tgitProxy = {program}\n\thooksPath = elsewhere\n")
+    world.write("vendor/kept/.git/config", "[core]\n")
+    own = {
+        "hooks/post-commit": "#!/bin/sh\n",
+        "remotes/old": f"URL: https://ada:{TOKEN}@example.org/z.git\nPull: main:main\n",
+        "branches/older": f"{program}#main\n",
+        "rebase-merge/git-rebase-todo": f"pick 1234567 x\n  exec {program} {TOKEN}\n# exec not this\n",
+        "rebase-merge/strategy": "evil\n",
+        "worktrees/linked/HEAD": "ref: refs/heads/main\n",
+        "worktrees/linked/commondir": f"{world.outside}\n",
+        "worktrees/linked/rebase-merge/git-rebase-todo": f"x {program}\n",
+        "worktrees/linked/config.worktree": f"[core]\n\tfsmonitor = {program}\n",
+        "modules/group/sub/HEAD": "ref: refs/heads/main\n",
+        "modules/group/sub/config": f"[core]\n\tsshCommand = {program}\n",
+        "modules/group/sub/config.worktree": f"[pager]\n\tlog = {program}\n",
+        "modules/group/sub/hooks/post-checkout": "#!/bin/sh\n",
+        "modules/group/sub/info/attributes": "*.x filter=lfs\n",
+        "modules/group/sub/modules/inner/HEAD": "ref: refs/heads/main\n",
+        "modules/group/sub/modules/inner/config": f"[core]\n\teditor = {program}\n",
+    }
+    for name, content in own.items():
+        (world.git_dir / name).parent.mkdir(parents=True, exist_ok=True)
+        (world.git_dir / name).write_text(content)
     world.write(".lfsconfig", f"[lfs]\n\turl = https://ada:{TOKEN}@example.org/lfs\n")
     return world
 
 
-async def reported(world: World, repository: str = "work") -> TrustReport:
+async def reported(world: World, repository: str = "work", *, kind: str = "", offset: int = 0) -> TrustReport:
     async with world.tools() as tools:
-        return await GitExtraTools(tools.repositories).git_trust_report(repository)
+        return await GitExtraTools(tools.repositories).git_trust_report(repository, kind, offset)
 
 
 async def test_everything_that_git_would_run_or_reach_is_reported(tmp_path: Path) -> None:
@@ -125,7 +181,9 @@ async def test_everything_that_git_would_run_or_reach_is_reported(tmp_path: Path
     ]
     assert missing == []
     names = {one["name"] for one in report.findings}
-    assert not names & {"alias.st", "tag.gpgsign", "filter=no", "diff=text"}
+    assert not names & {"alias.st", "tag.gpgsign", "filter=no", "diff=text", "branch.topic.remote", "pull.twohead"}
+    grants = {one["grant"] for one in report.findings if one["where"].startswith(".git/modules/")}
+    assert grants == {""}
     line = (world.git_dir / "config").read_text().split("\n").index("\tsshCommand = " + str(world.program())) + 1
     assert f".git/config:{line}" in {one["where"] for one in report.findings if one["name"] == "core.sshcommand"}
     assert ".git/planted is a link" in report.refused
@@ -139,7 +197,8 @@ async def test_a_grant_is_written_as_the_operator_would_write_it(tmp_path: Path)
     """git-user-15: for what can be granted, and that alone; a repository that is no root can't have grants yet."""
     world = hostile(World(tmp_path))
     report = await reported(world)
-    grants = {one["name"]: one["grant"] for one in report.findings}
+    own = [one for one in report.findings if not one["where"].startswith(".git/modules/")]
+    grants = {one["name"]: one["grant"] for one in own}
     start, end = f'[roots."{world.repository}".git] ', ", once this directory is a root"
     assert grants["pre-commit"] == f'{start}hooks = ["pre-commit"]{end}'
     assert grants["filter.lfs.clean"] == grants["filter=lfs"] == f'{start}filters = ["lfs"]{end}'
@@ -176,6 +235,195 @@ async def test_a_repository_that_git_refuses_is_reported_too(tmp_path: Path, kin
     assert (kind == "many") == (report.omitted > 0)
     assert "hook" in {one["kind"] for one in report.findings} or kind == "pointer"
     assert bool(report.refused) == (kind != "many")
+
+
+async def test_everything_beyond_the_first_of_a_kind_can_be_seen(tmp_path: Path) -> None:
+    """git-user-16: it is counted, and each answer says how to go on."""
+    world = World(tmp_path).filled()
+    with (world.git_dir / "config").open("a") as file:
+        file.writelines(f'[alias]\n\ta{number} = "!{"x" * 150}"\n' for number in range(333))
+    report = await reported(world)
+    assert report.next_offsets == {"alias": 20}
+    assert "[313 more of the kind 'alias'; kind='alias' offset=20 shows them]" in report.text()
+    seen = [one["name"] for one in report.findings if one["kind"] == "alias"]
+    while offset := report.next_offsets.get("alias"):
+        assert len(seen) == offset
+        report = await reported(world, kind="alias", offset=offset)
+        assert len(report.text().encode()) <= 20_000
+        seen += [one["name"] for one in report.findings]
+    assert seen == [f"alias.a{number}" for number in range(333)]
+    with pytest.raises(NotFound, match="kinds: alias"):
+        await reported(world, kind="aliases")
+    with pytest.raises(InvalidArguments):
+        await reported(world, offset=1)
+
+
+NAMING = re.compile(
+    "cmd|command|prog|exec|hook|helper|editor|pager|driver|viewer|browser|tool|file|path|dir|template|ur[il]|proxy"
+    "|tunnel|target|host|socket|location|external|remote$"
+)
+"""Parts of the names of keys whose value may be a program, a file or an address."""
+
+HARMLESS = frozenset(
+    [
+        "advice.addemptypathspec",
+        "advice.graftfiledeprecated",
+        "color.branch.remote",
+        "color.grep.filename",
+        "color.remote",
+        "commitgraph.readchangedpaths",
+        "core.bigfilethreshold",
+        "core.filemode",
+        "core.filesreflocktimeout",
+        "core.fsmonitorhookversion",
+        "core.fsyncobjectfiles",
+        "core.hidedotfiles",
+        "diff.dirstat",
+        "diff.indentheuristic",
+        "feature.manyfiles",
+        "format.filenamemaxlength",
+        "fsmonitor.allowremote",
+        "gui.pruneduringfetch",
+        "merge.directoryrenames",
+        "push.autosetupremote",
+        "rebase.abbreviatecommands",
+        "rebase.reschedulefailedexec",
+        "remote.x.proxyauthmethod",
+        "sparse.expectfilesoutsideofpatterns",
+        "status.relativepaths",
+        "status.showuntrackedfiles",
+        "worktree.guessremote",
+        "checkout.defaultremote",
+        "completion.commands",
+        "submodule.alternatelocation",
+        "trace2.eventtarget",
+        "trace2.maxfiles",
+        "trace2.normaltarget",
+        "trace2.perftarget",
+    ]
+)
+"""Keys that only sound so: switches, sizes, names of remotes, words of a list; and, read from the user's files alone,
+`trace2` (git-config(1))."""
+
+RUN_OR_REACH = [
+    "gc.recentObjectsHook",
+    "core.fsmonitor",
+    "core.hooksPath",
+    "core.sshCommand",
+    "core.gitProxy",
+    "core.askPass",
+    "core.pager",
+    "core.editor",
+    "core.alternateRefsCommand",
+    "core.attributesFile",
+    "core.excludesFile",
+    "core.worktree",
+    "sequence.editor",
+    "diff.external",
+    "diff.x.command",
+    "diff.x.textconv",
+    "diff.tool",
+    "diff.guitool",
+    "difftool.x.cmd",
+    "difftool.x.path",
+    "merge.tool",
+    "merge.guitool",
+    "mergetool.x.cmd",
+    "mergetool.x.path",
+    "merge.x.driver",
+    "filter.x.clean",
+    "filter.x.smudge",
+    "filter.x.process",
+    "gpg.program",
+    "gpg.x.program",
+    "gpg.ssh.defaultKeyCommand",
+    "gpg.ssh.allowedSignersFile",
+    "gpg.ssh.revocationFile",
+    "user.signingKey",
+    "credential.helper",
+    "credential.x.helper",
+    "interactive.diffFilter",
+    "pager.log",
+    "man.viewer",
+    "man.x.cmd",
+    "man.x.path",
+    "browser.x.cmd",
+    "browser.x.path",
+    "web.browser",
+    "help.browser",
+    "help.htmlPath",
+    "instaweb.browser",
+    "instaweb.httpd",
+    "instaweb.modulePath",
+    "guitool.x.cmd",
+    "trailer.x.cmd",
+    "trailer.x.command",
+    "tar.x.command",
+    "uploadpack.packObjectsHook",
+    "receive.procReceiveRefs",
+    "remote.x.vcs",
+    "remote.x.uploadpack",
+    "remote.x.receivepack",
+    "remote.x.url",
+    "remote.x.pushurl",
+    "remote.x.proxy",
+    "remote.pushDefault",
+    "branch.x.remote",
+    "branch.x.pushRemote",
+    "branch.x.mergeOptions",
+    "remotes.x",
+    "url.x.insteadOf",
+    "url.x.pushInsteadOf",
+    "http.proxy",
+    "http.x.sslCert",
+    "http.cookieFile",
+    "include.path",
+    "includeIf.x.path",
+    "submodule.x.url",
+    "submodule.x.update",
+    "commit.template",
+    "mailmap.file",
+    "mailmap.blob",
+    "blame.ignoreRevsFile",
+    "diff.orderFile",
+    "fsck.skipList",
+    "fetch.fsck.skipList",
+    "receive.fsck.skipList",
+    "format.signatureFile",
+    "format.outputDirectory",
+    "init.templateDir",
+    "fsmonitor.socketDir",
+    "pull.twohead",
+    "pull.octopus",
+    "sendemail.smtpServer",
+    "sendemail.toCmd",
+    "sendemail.ccCmd",
+    "sendemail.aliasesFile",
+    "imap.tunnel",
+    "imap.host",
+    "gitcvs.dbDriver",
+    "gitcvs.logFile",
+    "bundle.x.uri",
+    "fetch.bundleURI",
+    "hook.x.command",
+    "alias.x",
+    "extensions.partialClone",
+    "lfs.url",
+]
+"""Keys of git 2.39 to 2.54 whose documentation says that the value is a program, a file or an address."""
+
+
+def test_no_key_of_git_that_runs_or_reaches_something_is_missing() -> None:
+    """git-user-15: those of the documentation, and whatever this version of git lists under a telling name."""
+    listed = subprocess.run(["git", "help", "--config-for-completion"], capture_output=True, text=True, check=True)
+    keys = {key for key in listed.stdout.split() if not key.endswith(".")}
+    for key in (*RUN_OR_REACH, *sorted(keys)):
+        section, _, rest = key.partition(".")
+        middle, _, variable = rest.lower().rpartition(".")
+        name = f"{section.lower()}.{middle}{'.' if middle else ''}{variable}"
+        is_suspect = key in RUN_OR_REACH or (NAMING.search(variable) and name not in HARMLESS and "fsck." not in name)
+        assert not is_suspect or kind_of(Setting(name, "!a:/b")) is not None, key
+    assert len(keys) > 500
 
 
 async def test_no_repository_is_an_error(tmp_path: Path) -> None:
