@@ -17,7 +17,7 @@ from contextlib import suppress
 from coretools.cancellation import check_cancelled
 from coretools.errors import DeniedPath, TooLarge
 from coretools.roots.directory_access import DIRECTORY
-from coretools.roots.path_text import printable
+from coretools.roots.path_text import IGNORABLE, printable
 from coretools.roots.root import ResolvedPath, join_path
 from coretools.roots.root_set import Roots
 
@@ -26,12 +26,6 @@ MAX_DIRECTORIES = 50_000
 
 GIT_PARTS = ("HEAD", "commondir", "objects", "refs")
 """Entries by which git recognises a git directory with another name than `.git`."""
-
-_IGNORED = re.compile(
-    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
-    "\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-)
-"""Characters that case-insensitive file systems may ignore too (Default_Ignorable_Code_Point; HFS+ ignores some)."""
 
 _DOT_GIT = re.compile(r"\.git|git~[0-9]+|gi[0-9a-f]{4}~[0-9]+")
 """`.git`, and its 8.3 names on Windows file systems."""
@@ -217,5 +211,5 @@ def entry_exists(top: int, path: str) -> bool:
 def _folded(name: str) -> str:
     """The name without what some file system ignores: case, invisible characters, a suffix that Windows drops."""
     if not name.isascii():
-        name = _IGNORED.sub("", unicodedata.normalize("NFD", name))
+        name = IGNORABLE.sub("", unicodedata.normalize("NFD", name))
     return name.casefold().partition(":")[0].rstrip(". ")

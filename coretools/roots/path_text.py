@@ -13,6 +13,12 @@ MAX_PATH_BYTES = 4096
 MAX_NAME_BYTES = 255
 """Bytes of one component: NAME_MAX of every common file system."""
 
+IGNORABLE = re.compile(
+    "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
+    "\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+"""Characters that are drawn as nothing (Default_Ignorable_Code_Point); file systems may ignore them in names (HFS+)."""
+
 _DEVICE = re.compile(r"(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$)(?:[ .:].*)?", re.IGNORECASE)
 _DRIVE = re.compile(r"[A-Za-z]:")
 

@@ -8,10 +8,9 @@ import re
 import unicodedata
 from typing import Any
 
-_SUSPECT = re.compile(r"[^\n\t -~]")
+from coretools.roots.path_text import IGNORABLE
 
-_IGNORABLE = re.compile("[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]")
-"""Letters and marks that are drawn as nothing (Unicode: Default_Ignorable_Code_Point without category C)."""
+_SUSPECT = re.compile(r"[^\n\t -~]")
 
 _SELECTOR, _JOINER = "\ufe0f", "\u200d"
 """Parts of an emoji: its coloured form, and the link to the next (UTS 51)."""
@@ -62,7 +61,7 @@ def _is_seen(text: str, at: int) -> bool:
     if character in (_SELECTOR, _JOINER):
         return _is_in_emoji(text, at)
     is_drawn = character.isprintable() or unicodedata.category(character) == "Zs"
-    return is_drawn and not _IGNORABLE.match(character)
+    return is_drawn and not IGNORABLE.match(character)
 
 
 def _is_in_emoji(text: str, at: int) -> bool:
