@@ -16,15 +16,15 @@ HOST_SETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         # Toolchains come from the module proxy too (go.dev/doc/toolchain); for large modules it redirects to storage.
         "go": ("proxy.golang.org", "sum.golang.org", "storage.googleapis.com"),
         "maven": ("repo.maven.apache.org", "repo1.maven.org"),
-        # The wrapper is redirected from services.gradle.org to a release on GitHub; mavenCentral() is Maven's host.
-        "gradle": (
-            *("services.gradle.org", "downloads.gradle.org", "plugins.gradle.org", "plugins-artifacts.gradle.org"),
-            *("repo.maven.apache.org", *_GITHUB_DOWNLOADS),
-        ),
         "github": (
             *_GITHUB_DOWNLOADS,
             *("api.github.com", "codeload.github.com", "raw.githubusercontent.com", "uploads.github.com"),
             *("github-cloud.githubusercontent.com", "media.githubusercontent.com"),  # LFS
+        ),
+        # The wrapper is redirected from services.gradle.org to a release on GitHub; mavenCentral() is Maven's host.
+        "gradle": (
+            *("services.gradle.org", "downloads.gradle.org", "plugins.gradle.org", "plugins-artifacts.gradle.org"),
+            *("repo.maven.apache.org", *_GITHUB_DOWNLOADS),
         ),
         "gitlab": ("gitlab.com", "registry.gitlab.com"),
         "rubygems": ("rubygems.org", "index.rubygems.org"),
@@ -35,7 +35,7 @@ HOST_SETS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "alpine": ("dl-cdn.alpinelinux.org",),
     }
 )
-"""Hosts by name of the set. Ports are 80 and 443."""
+"""Hosts by name of the set. Ports are 80 and 443. A set that borrows hosts of another one follows it."""
 
 
 def set_with(name: str) -> str | None:

@@ -142,3 +142,9 @@ def test_the_variables_name_the_listener_in_both_cases() -> None:
     assert {found[name] for name in ("http_proxy", "HTTPS_PROXY", "ALL_PROXY")} == {f"http://127.0.0.1:{PORT}"}
     assert "127.0.0.1" in found["no_proxy"].split(",")
     assert f"-Dhttps.proxyPort={PORT}" in java_options()
+
+
+def test_a_refusal_suggests_the_set_that_a_host_is_known_for() -> None:
+    """network-11: not one that needs it too."""
+    for one, name in (("github.com", "github"), ("repo.maven.apache.org", "maven"), ("services.gradle.org", "gradle")):
+        assert suggested_entry(one, 443) == name
