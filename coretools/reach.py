@@ -166,14 +166,8 @@ class Reach:
 
     def _mounted_again(self) -> Iterator[tuple[str, Place]]:
         """Yield other paths of the places and of what is mounted in them: bind mounts."""
-        mounts = _mounts()
         for place in self._places:
-            for device, source in _sources_in(place.path, mounts):
-                for mount in mounts:
-                    if mount.device == device and is_beneath(source, mount.source):
-                        yield _moved(source, mount.source, mount.path), place
-                    elif mount.device == device and is_beneath(mount.source, source):
-                        yield mount.path, place
+            yield from ((path, place) for path in other_paths(place.path))
 
 
 NO_REACH = Reach()
@@ -182,6 +176,20 @@ NO_REACH = Reach()
 def is_beneath(path: str, directory: str) -> bool:
     """Whether a path is a directory or lies in it, by text."""
     return path == directory or path.startswith(f"{directory.rstrip('/')}/")
+
+
+def other_paths(path: str) -> Iterator[str]:
+    """Yield the paths of a directory, and of what is mounted in it, by the table of mounts: also those of bind mounts.
+
+    `path` is absolute and without links; it need not exist.
+    """
+    mounts = _mounts()
+    for device, source in _sources_in(path, mounts):
+        for mount in mounts:
+            if mount.device == device and is_beneath(source, mount.source):
+                yield _moved(source, mount.source, mount.path)
+            elif mount.device == device and is_beneath(mount.source, source):
+                yield mount.path
 
 
 def _name(path: str) -> Name:

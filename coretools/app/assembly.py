@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from coretools.app.command_sandbox import explanations_of, sandbox_pool_for
 from coretools.app.instructions import Situation, instructions
-from coretools.app.root_specs import root_specs
+from coretools.app.root_specs import open_roots
 from coretools.command_policy.verdict import ProgramPolicy, safe_variables
 from coretools.config.operator_policy import OperatorPolicy
 from coretools.config.settings import Limits, Settings
@@ -34,7 +34,6 @@ from coretools.process.runner import Runner
 from coretools.protocol.tasks.store import TaskStore
 from coretools.redaction.redactor import Redactor, StreamRedactor, secret_values
 from coretools.replica_ids import LOCAL_IDS, ReplicaScopedIds
-from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 from coretools.roots.root_set import Roots
 from coretools.tools.ci.tools import CiTools
 from coretools.tools.commands.tools import CommandTools
@@ -254,9 +253,7 @@ class _Resources:
 def _open_resources(
     settings: Settings, environment: Mapping[str, str], shared: SharedResources, exit_stack: ExitStack
 ) -> _Resources:
-    default = DEFAULT_DENY if settings.default_deny else ()
-    deny = DenyRules([*default, *settings.deny], by_content=settings.default_deny)
-    roots = exit_stack.enter_context(Roots(root_specs(settings), deny=deny, resolver=settings.resolver))
+    roots = exit_stack.enter_context(open_roots(settings, environment))
     confined_threads = exit_stack.enter_context(closing(ConfinedThreadPool()))
     inherited = _child_environment(settings, environment)
     login_shell = LoginShell(roots, environment, confined_threads) if settings.reads_login_path else None
@@ -385,6 +382,9 @@ async def prepare(assembly: Assembly, name: str = "") -> None:
     missing = "".join(f"; not {tier}: {why}" for tier, why in status.missing.items())
     logger.log(level, "%scommands are confined in tier: %s%s", role, status.tier, missing)
     logger.info("%snetwork: %s", role, assembly.network.state(status.tier))
+    if assembly.closed.exposed and status.tier == "landlock":
+        logger.warning("%scommands are refused in tier landlock: %s", role, assembly.closed.exposed)
+        return
     for why in status.polled:
         logger.warning("%sdirectories are polled for changes before each command: %s", role, why)
     if not status.is_permitted:

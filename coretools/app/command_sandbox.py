@@ -10,10 +10,11 @@ from functools import partial
 from coretools.config.agent_reach import reach_of_change
 from coretools.config.operator_policy import CONTAINER_DIRECTORIES, ConfinementPolicy
 from coretools.config.settings import Settings
-from coretools.confinement.caches import DEFAULT_CACHE_BYTES, CommandCaches, cache_base
+from coretools.confinement.caches import DEFAULT_CACHE_BYTES, CommandCaches
 from coretools.confinement.command_confinement import command_confinement
 from coretools.confinement.toolchains import home_of
 from coretools.confinement.user_git import NO_USER_GIT, UserGit, read_user_configuration
+from coretools.own_state import cache_directory
 from coretools.process.children.reaper import GIT_SUFFIX
 from coretools.process.fork_server.pool import SandboxPool
 from coretools.process.fork_server.scratch import remove, scratch_path
@@ -73,7 +74,7 @@ def sandbox_pool_for(
         policy.caches,
         roots=roots,
         writable=_writable_besides(policy),
-        base=cache_base(inherited, home_of(inherited)),
+        base=cache_directory(inherited, home_of(inherited)),
         limit_bytes=policy.cache_bytes or DEFAULT_CACHE_BYTES,
     )
     exit_stack.callback(caches.close)

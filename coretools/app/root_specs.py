@@ -1,8 +1,13 @@
-"""The roots that the operator gives, as text."""
+"""The roots that the operator gives, as text, and what is closed beneath them."""
 
-from coretools.config.agent_reach import split_root
+from collections.abc import Mapping
+
+from coretools.config.agent_reach import require_state_out_of_grants, split_root
 from coretools.config.settings import Settings
+from coretools.own_state import own_directories
+from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 from coretools.roots.root import RootSpec
+from coretools.roots.root_set import Roots
 
 
 def root_specs(settings: Settings) -> list[RootSpec]:
@@ -11,3 +16,16 @@ def root_specs(settings: Settings) -> list[RootSpec]:
         RootSpec(path, writable=is_writable and not settings.read_only)
         for path, is_writable in map(split_root, settings.roots)
     ]
+
+
+def open_roots(settings: Settings, environment: Mapping[str, str]) -> Roots:
+    """Open the roots, with the operator's deny globs and without our own state.
+
+    Raises:
+        BadSetting: a root can't be used, or our own state can't be closed.
+    """
+    default = DEFAULT_DENY if settings.default_deny else ()
+    deny = DenyRules([*default, *settings.deny], by_content=settings.default_deny)
+    own = own_directories(environment)
+    require_state_out_of_grants(own, settings.policy.confinement)
+    return Roots(root_specs(settings), deny=deny, resolver=settings.resolver, own=own)

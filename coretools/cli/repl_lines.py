@@ -20,8 +20,10 @@ from coretools.cli.command_runner import CommandRunner
 from coretools.cli.common.candidates import Candidate
 from coretools.cli.common.terminal import escape_controls, print_error
 from coretools.cli.completion import candidates
+from coretools.client.common.state_files import is_own_file
 from coretools.config.logs import divert_log
-from coretools.errors import CommandSyntax
+from coretools.errors import BadSetting, CommandSyntax
+from coretools.own_state import state_path
 from coretools.shell_words import BLANKS, join, split
 
 if TYPE_CHECKING:
@@ -304,17 +306,23 @@ def _completer(runner: CommandRunner, complete: Completions) -> "Completer":
 
 def _history_file(environment: Mapping[str, str]) -> Path | None:
     """Return a history file in the XDG state directory, readable only by its owner; None if it can't be created."""
-    home = environment.get("HOME")
-    state = environment.get("XDG_STATE_HOME") or (f"{home}/.local/state" if home else "")
-    if not os.path.isabs(state):
+    try:
+        named = state_path(environment, "history")
+    except BadSetting as error:
+        print_error(f"the history is not saved: {error}")
         return None
-    path = Path(state) / "coretools" / "history"
+    if named is None:
+        return None
+    path = Path(named)
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             if stat.S_IMODE(os.fstat(handle).st_mode) != 0o600:
                 os.fchmod(handle, 0o600)
+            if not is_own_file(os.fstat(handle), hidden_bits=0o077):
+                print_error(f"the history is not saved: {path} belongs to another user or has another name")
+                return None
         finally:
             os.close(handle)
     except OSError as error:

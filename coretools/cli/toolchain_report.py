@@ -12,11 +12,12 @@ from anyio import CapacityLimiter, to_thread
 
 from coretools.app.assembly import Assembly, open_assembly
 from coretools.config.settings import Settings
-from coretools.confinement.caches import CommandCaches, cache_base
+from coretools.confinement.caches import CommandCaches
 from coretools.confinement.command_confinement import ConfinementStatus
 from coretools.confinement.toolchain_grants import ToolchainSources, UserToolchains, user_toolchains
 from coretools.confinement.toolchains import home_of
 from coretools.errors import BadSetting, CoreError
+from coretools.own_state import cache_directory
 from coretools.process.login_shell import LoginShell
 from coretools.process.run import RunOptions
 from coretools.roots.read import open_directory
@@ -107,7 +108,7 @@ async def toolchain_report(
             refused=tuple(entry for entry in dict.fromkeys(login.path()) if entry not in path),
             status=status,
             versions=await _versions(assembly, programs),
-            cache_fault=_cache_fault(assembly.roots, cache_base(inherited, sources.home)),
+            cache_fault=_cache_fault(assembly.roots, cache_directory(inherited, sources.home)),
         )
 
 

@@ -10,7 +10,8 @@ import coretools
 from coretools.config.operator_policy import CONTAINER_DIRECTORIES, ConfinementPolicy, OperatorPolicy
 from coretools.config.settings import Settings
 from coretools.errors import BadSetting
-from coretools.reach import Place, Reach
+from coretools.own_state import OwnDirectory
+from coretools.reach import Place, Reach, is_beneath
 
 _MOVE = "move it out"
 _INSTALL = "install coretools outside, for instance with pipx, or make the root read-only (PATH:ro)"
@@ -92,6 +93,23 @@ def files_of_plugins(named: Iterable[str]) -> Iterator[OperatorFile]:
             spec = PathFinder.find_spec(place.partition(".")[0])
             paths = [] if spec is None else [*filter(None, [spec.origin]), *(spec.submodule_search_locations or ())]
         yield from (OperatorFile(f"--with {text}", os.path.abspath(path)) for path in paths)
+
+
+def require_state_out_of_grants(directories: Iterable[OwnDirectory], confinement: ConfinementPolicy) -> None:
+    """Refuse a grant for commands that contains our own state, or lies in it.
+
+    Raises:
+        BadSetting: names the directory and the grant.
+    """
+    readable = [Place(path, "[confinement] readable") for path in confinement.readable]
+    reach = Reach(dict.fromkeys([*_granted(confinement), *readable]), use="read")
+    for directory in directories:
+        if directory.holds_caches or directory.pattern:
+            continue
+        inner = (place for place in reach.places if is_beneath(place.path, os.path.realpath(directory.path)))
+        reason = reach.reason(directory.path) or next((f"{one.kind} {one.path} lies in it" for one in inner), "")
+        if reason:
+            raise BadSetting(f"our own state: {reason}; grant other paths, or set {directory.variable}")
 
 
 def files_of_policy(policy: OperatorPolicy) -> Iterator[OperatorFile]:

@@ -188,6 +188,21 @@ class ConfinementPolicy:
             if value is not None and value <= 0:
                 raise ValueError(f"{name} must be above 0")
 
+    def refusal(self, tier: str | None, missing: Mapping[str, str]) -> str:
+        """Return why no command may run in a tier (None: still unknown); "" if the operator permits it.
+
+        `missing` are stronger tiers, and why each is unavailable.
+        """
+        why = "; ".join(f"{name}: {reason}" for name, reason in missing.items())
+        if tier == "none" and not self.allow_unconfined:
+            return (
+                f"commands can't be confined on this machine ({why}), so none is run;"
+                " the operator can allow them without confinement: --allow-unconfined"
+            )
+        if tier is not None and self.require is not None and tier in TIERS[TIERS.index(self.require) + 1 :]:
+            return f"the operator requires tier '{self.require}' for commands, which is unavailable here: {why}"
+        return ""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolPolicy:

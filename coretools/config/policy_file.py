@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from coretools.config.operator_policy import OperatorPolicy, expand_home
 from coretools.errors import BadSetting
+from coretools.own_state import configuration_path
 from coretools.reach import looked_up
 
 VARIABLE = "CORETOOLS_POLICY"
@@ -25,11 +26,7 @@ def policy_path(flag: str | None, environment: Mapping[str, str]) -> str | None:
 
 def usual_path(environment: Mapping[str, str]) -> str | None:
     """The default location of the policy file, whether it exists or not; None without a home."""
-    home = environment.get("HOME", "")
-    above = environment.get("XDG_CONFIG_HOME") or (home and os.path.join(home, ".config"))
-    usual = os.path.join(above, "coretools", "policy.toml") if above else ""
-    # A relative XDG_CONFIG_HOME is to be ignored (XDG Base Directory Specification 0.8).
-    return usual if os.path.isabs(usual) else None
+    return configuration_path(environment, "policy.toml")
 
 
 def read_policy(path: str, environment: Mapping[str, str]) -> OperatorPolicy:

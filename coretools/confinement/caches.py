@@ -91,7 +91,7 @@ class CommandCaches:
         writable: Sequence[str] = (),
         limit_bytes: int = DEFAULT_CACHE_BYTES,
     ) -> None:
-        """`base` contains the caches of all roots (`cache_base`). Nothing is created before `prepare`.
+        """`base` contains the caches of all roots (`own_state.cache_directory`). Nothing is created before `prepare`.
 
         `writable` are the other paths that commands may write.
 
@@ -176,13 +176,6 @@ class CommandCaches:
 
 
 NO_CACHES = CommandCaches()
-
-
-def cache_base(environment: Mapping[str, str], home: str) -> str:
-    """Return the directory that contains the caches of all roots."""
-    above = environment.get("XDG_CACHE_HOME", "")
-    # A relative XDG_CACHE_HOME is to be ignored (XDG Base Directory Specification 0.8).
-    return os.path.join(above if os.path.isabs(above) else os.path.join(home, ".cache"), "coretools")
 
 
 def root_id(root: Root) -> str:

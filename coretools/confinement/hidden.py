@@ -15,7 +15,7 @@ from coretools.confinement.protected_paths import HiddenPath, Suspect
 from coretools.roots.file_version import Version, version_of
 from coretools.roots.hidden_files import HiddenInodes, Inode, inode_of
 from coretools.roots.root import Root
-from coretools.roots.root_set import GLOB_KIND, Roots, glob_reason
+from coretools.roots.root_set import GLOB_KIND, Roots
 
 
 class Classification(NamedTuple):
@@ -59,7 +59,7 @@ class RootRules:
     def classify(self, root: Root, suspect: Suspect) -> Classification:
         """Hide by name whatever the content, otherwise by content and git's index."""
         if suspect.kind.startswith(GLOB_KIND):
-            return Classification(glob_reason(suspect.kind.removeprefix(GLOB_KIND)))
+            return Classification(self._roots.glob_reason(suspect.kind.removeprefix(GLOB_KIND)))
         found = self._roots.secret_check.decide((root.path, root.fd), suspect.path, suspect.kind)
         return Classification(found.reason or None, found.index_paths, found.inode)
 

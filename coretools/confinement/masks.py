@@ -32,7 +32,7 @@ from coretools.confinement.protected_paths import (
 from coretools.roots.editor_settings import NAMES
 from coretools.roots.git_directories import entry_exists, is_git_directory
 from coretools.roots.hidden_files import Inode, inode_of
-from coretools.roots.root import Root
+from coretools.roots.root import Root, RootedPath
 from coretools.roots.root_set import Roots
 
 GIT_CONTROL_ENTRIES = (*GIT_CONFIG_NAMES, "hooks")
@@ -247,6 +247,8 @@ class MaskFinder:
                 listing.suspects.append(Suspect(path, kind))
             elif entry.is_dir(follow_symlinks=False):
                 listing.children[entry.name] = SubdirectoryEntry(entry.inode(), _WORK_TREE)
+                if self._roots.holds_own_state(RootedPath(node.root, path)):
+                    _protect(listing.pinned, node.root, path)
             if node.path == "." and entry.name in NAMES:
                 _protect(listing.read_only, node.root, path)
             # A bare repository, or a git directory separate from its work tree.

@@ -75,6 +75,8 @@ def _require_deletable(roots: Roots, resolved: ResolvedPath) -> None:
         raise InvalidPath(
             f"{resolved.display_path}: contains a root, which cannot be deleted", path=resolved.display_path
         )
+    if roots.holds_own_state(resolved.place):
+        raise roots.own_state_error(resolved.display_path)
 
 
 class _Level(NamedTuple):

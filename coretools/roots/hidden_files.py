@@ -165,14 +165,27 @@ class _DenyRule:
 class DenyRules:
     """Decides by the text of a path beneath a root whether it is denied. The path must not contain `..`."""
 
-    def __init__(self, globs: Sequence[str], *, by_content: bool = True) -> None:
-        """`by_content`: files whose names suggest a secret are denied when they contain one."""
+    def __init__(self, globs: Sequence[str], *, by_content: bool = True, own: Sequence[str] = ()) -> None:
+        """`by_content`: files whose names suggest a secret are denied when they contain one.
+
+        `own` close our own state: they come last, so that no glob opens it again.
+        """
         self._is_by_content = by_content
-        self._rules = [_rule(glob) for glob in globs]
+        self._globs = tuple(globs)
+        self._own = [_rule(glob) for glob in own]
+        self._rules = [*map(_rule, globs), *self._own]
         keys = "|".join(rule.key for rule in self._rules if rule.denies) or r"(?!)"
         matches = re.compile(keys, re.IGNORECASE).fullmatch
         # A path without such a component is allowed: one cached lookup per component instead of all rules.
         self._is_suspect = lru_cache(_CACHED_NAMES)(lambda name: matches(name) is not None)
+
+    def with_own(self, globs: Sequence[str]) -> "DenyRules":
+        """Return these rules with globs that close our own state."""
+        return DenyRules(self._globs, by_content=self._is_by_content, own=globs) if globs else self
+
+    def closes_own_state(self, glob: str) -> bool:
+        """Whether a glob closes our own state."""
+        return any(rule.glob == glob for rule in self._own)
 
     def denying_glob(self, relative_path: str) -> str | None:
         """The glob that denies this path, or None if it is allowed."""
@@ -207,7 +220,7 @@ class DenyRules:
         another name, or be created where it is denied.
         """
         names = relative_path.split("/")
-        for rule in self._rules:
+        for rule in self._rules[: len(self._globs)]:
             if rule.denies and any(components_match(names, tests) for tests in rule.above):
                 return rule.glob
         return f"{names[-1]}/*" if self._is_by_content and is_significant_directory(names[-1]) else None

@@ -7,12 +7,15 @@ is used in messages and to check that the root is still there, never to reach so
 import os
 import posixpath
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
 from coretools.errors import BadSetting, CoreError, DeniedPath, OutsideRoot, ReadOnly, RootGone
+from coretools.own_state import OwnDirectory
 from coretools.roots.hidden_files import DenyRules, HiddenInodes
 from coretools.roots.open_beneath import HANDLE, Resolver, is_on_disk, resolver_named
+from coretools.roots.own_state import REASON, own_places, require_closed
 from coretools.roots.path_text import check_path, printable
 from coretools.roots.root import Root, RootedPath, RootSpec, identity_of, join_path
 from coretools.roots.secret_check import SecretCheck
@@ -32,18 +35,27 @@ class Roots:
         deny: DenyRules,
         resolver: str | None = None,
         refuse_hard_links: bool = False,
+        own: Sequence[OwnDirectory] = (),
     ) -> None:
-        """Open every root.
+        """Open every root. `own` are the directories of our own state, which are closed beneath the roots.
 
         Raises:
-            BadSetting: no root is given, or one is missing, not a directory, named twice or not permitted as a root.
+            BadSetting: no root is given, or one is missing, not a directory, named twice or not permitted as a root;
+                or our own state can't be closed.
         """
-        self.deny = deny
         self.resolver: Resolver = resolver_named(resolver)
         self.refuse_hard_links = refuse_hard_links
         self.nonblocking_from = 0.0
         """Monotonic time from which small files may be read without a thread (`read`)."""
         self._roots = _open_roots(specs, self.resolver)
+        with ExitStack() as undo:
+            undo.callback(self.close)
+            self.own_places = own_places(self._roots, own)
+            """Our own state beneath the roots."""
+            require_closed(self.own_places, self._roots)
+            undo.pop_all()
+        self._own_parents = {(place.root, path.lower()) for place in self.own_places for path in place.parents}
+        self.deny = deny.with_own(list(dict.fromkeys(place.deny_glob for place in self.own_places)))
         self._prefixes = _prefixes(specs, self._roots)
         self._by_identity = {root.identity: root for root in self._roots}
         self._first_prefix = f"{self._roots[0].path}/"
@@ -127,6 +139,10 @@ class Roots:
         path = join_path(place.root.path, place.relative)
         return any(root.path == path or _lies_in(root.path, path) for root in self._roots)
 
+    def holds_own_state(self, place: RootedPath) -> bool:
+        """Whether this place is a directory above our own state, which must stay."""
+        return bool(self._own_parents) and (place.root, place.relative.lower()) in self._own_parents
+
     def outside(self, display_path: str) -> OutsideRoot:
         """The error for a path outside all roots."""
         where = ", ".join(printable(root.path) for root in self._roots)
@@ -157,7 +173,29 @@ class Roots:
         """Refuse a place, free of links and `..`, that a deny glob covers."""
         glob = self.denied_by(place)
         if glob is not None:
-            raise deny_error(display_path, glob)
+            raise self.deny_error(display_path, glob)
+
+    def deny_error(self, display_path: str, glob: str) -> DeniedPath:
+        """The error for a path that a deny glob covers."""
+        if self.deny.closes_own_state(glob):
+            return DeniedPath(f"{display_path}: closed, since {REASON}", path=display_path, reason=REASON)
+        return DeniedPath(
+            f"{display_path}: closed by the deny glob {glob} of this server's operator", path=display_path, glob=glob
+        )
+
+    def own_state_error(self, display_path: str) -> DeniedPath:
+        """The error for a change that would move or delete a directory above our own state."""
+        return DeniedPath(
+            f"{display_path}: can't be moved, replaced or deleted, since coretools keeps its own state in it",
+            path=display_path,
+            reason=REASON,
+        )
+
+    def glob_reason(self, glob: str) -> str:
+        """The reason for a file that a deny glob covers."""
+        if self.deny.closes_own_state(glob):
+            return REASON
+        return f"the deny glob {glob} of this server's operator closes it"
 
     def secret_format(self, place: RootedPath) -> str:
         """The secret format for which a file at this place must be checked; "" for nearly all."""
@@ -174,10 +212,10 @@ class Roots:
         """
         glob = self.denied_by(place)
         if glob is not None:
-            return glob_reason(glob)
+            return self.glob_reason(glob)
         kind = self.secret_format(place) or self._renamed(place)
         if kind.startswith(GLOB_KIND):
-            return glob_reason(kind.removeprefix(GLOB_KIND))
+            return self.glob_reason(kind.removeprefix(GLOB_KIND))
         if not kind:
             return ""
         top = (place.root.path, place.root.fd)
@@ -212,27 +250,16 @@ class Roots:
             )
 
 
-def deny_error(display_path: str, glob: str) -> DeniedPath:
-    """The error for a path that a deny glob covers."""
-    return DeniedPath(
-        f"{display_path}: closed by the deny glob {glob} of this server's operator", path=display_path, glob=glob
-    )
-
-
 GLOB_KIND = "deny glob "
 """Prefix of the kind of a file that a glob denies by name; all other kinds are secret formats."""
-
-
-def glob_reason(glob: str) -> str:
-    """The reason for a file that a deny glob covers."""
-    return f"the deny glob {glob} of this server's operator closes it"
 
 
 def hidden_error(display_path: str, reason: str) -> DeniedPath:
     """The error for a file that is hidden because of its content."""
     name = display_path.rpartition("/")[2]
+    remedy = "" if reason == REASON else f"; the operator can open it with --deny '!{name}'"
     return DeniedPath(
-        f"{display_path}: hidden, since {reason}; the operator can open it with --deny '!{name}'",
+        f"{display_path}: hidden, since {reason}{remedy}",
         path=display_path,
         reason=reason,
     )

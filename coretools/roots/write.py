@@ -31,7 +31,7 @@ from coretools.roots.replace import (
 )
 from coretools.roots.resolve import reopen, resolve
 from coretools.roots.root import ResolvedPath, identity_of, join_path
-from coretools.roots.root_set import Roots, deny_error
+from coretools.roots.root_set import Roots
 
 LockKey = tuple[str | int, ...]
 """A name in a directory, or another action that one call at a time may perform there."""
@@ -352,9 +352,11 @@ def _require_movable(roots: Roots, resolved: ResolvedPath) -> None:
         raise InvalidPath(
             f"{resolved.display_path}: contains a root, which cannot be moved or replaced", path=resolved.display_path
         )
+    if roots.holds_own_state(resolved.place):
+        raise roots.own_state_error(resolved.display_path)
     glob = roots.deny.name_dependent_glob(resolved.place.relative)
     if glob is not None:
-        raise deny_error(resolved.display_path, glob)
+        raise roots.deny_error(resolved.display_path, glob)
 
 
 def _rename(origin: ResolvedPath, target: ResolvedPath, *, overwrite: bool) -> None:

@@ -17,6 +17,7 @@ from coretools.config.operator_policy import ConfinementPolicy, NetworkAccess
 from coretools.config.remote_policy import RemoteRule, described
 from coretools.confinement.protected_paths import HiddenPath
 from coretools.redaction.argv import escape_unprintable
+from coretools.roots.own_state import REASON
 from coretools.roots.path_text import printable
 from coretools.roots.root_set import Roots
 
@@ -212,9 +213,12 @@ def _is_in(name: str, output: str) -> bool:
 
 
 def _what_works(hidden: Sequence[HiddenPath]) -> str:
+    others = [one for one in hidden if one.reason != REASON]
+    if not others:
+        return ""
     return (
         "; a command can't read, rename or delete a hidden file, delete_directory deletes the directory it lies in; "
-        f"the operator can open one with --deny '!{_name(hidden[0])}'"
+        f"the operator can open one with --deny '!{_name(others[0])}'"
     )
 
 

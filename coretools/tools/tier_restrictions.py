@@ -10,6 +10,7 @@ from typing import Self
 
 from coretools.config.operator_policy import ConfinementPolicy
 from coretools.confinement.allowed_paths import directories_above_read_only_roots
+from coretools.roots.own_state import exposed
 from coretools.roots.path_text import printable
 from coretools.roots.root_set import Roots
 from coretools.tools.failure_explanations import CommandOutcome, Explanation
@@ -63,16 +64,20 @@ class TierRestrictions:
     policy: ConfinementPolicy
     read_only_parents: tuple[str, ...] = ()
     """Directories in which commands can create nothing, since a read-only root is beneath them."""
+    exposed: str = ""
+    """Why no command runs at all; empty if they do."""
 
     @classmethod
     def of(cls, policy: ConfinementPolicy, roots: Roots) -> Self:
         """Build the restrictions of commands in these roots."""
-        return cls(policy, directories_above_read_only_roots(roots, policy))
+        return cls(policy, directories_above_read_only_roots(roots, policy), exposed(roots.own_places))
 
     def state(self, tier: str | None) -> str:
         """List what is denied in one line; empty if nothing is."""
         if tier != "landlock":
             return ""
+        if self.exposed:
+            return f"all commands, since {self.exposed}"
         parts = [] if self.policy.network == "allow" else ["UDP and IPv6"]
         parts += ["abstract and datagram Unix sockets", "Unix sockets outside the roots and $TMPDIR"]
         parts += (
@@ -89,6 +94,8 @@ class TierRestrictions:
         closed = self.state(tier)
         if not closed:
             return ""
+        if self.exposed:
+            return f"Commands are refused here (tier landlock): {self.exposed}."
         return f"Commands are confined without a mount namespace (tier landlock), which denies them: {closed}."
 
     def explanations(self) -> tuple[Explanation, ...]:

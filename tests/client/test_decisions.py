@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from coretools.client.approval.decisions import Decisions, tool_digest
+from coretools.client.connection.background_socket import socket_path
+from coretools.client.connection.server_log import LogDirectory
 from coretools.errors import BadSetting
 
 TOOL = {"name": "echo", "description": "Returns its text.", "inputSchema": {"type": "object"}}
@@ -53,6 +55,29 @@ def test_a_file_that_others_can_write_decides_nothing(tmp_path: Path) -> None:
     assert not Decisions({}).has("approved_tools", "a")
     with pytest.raises(BadSetting, match="no HOME"):
         Decisions({}).add("approved_tools", {"a": "x"})
+
+
+def test_state_that_another_user_could_have_made_is_not_used(tmp_path: Path) -> None:
+    """trust-25: by a directory, also one that a link leads through, or by a second name of the file."""
+    environment = {"XDG_STATE_HOME": str(tmp_path / "link" / "state"), "HOME": str(tmp_path)}
+    shared = tmp_path / "shared"
+    (shared / "mine").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(shared / "mine")
+    Decisions(environment).add("approved_tools", {"a": "x"})
+    for mode in (0o777, 0o707):
+        shared.chmod(mode)
+        for user in (Decisions, LogDirectory, socket_path):
+            with pytest.raises(BadSetting, match=f"others may change {shared}"):
+                user(environment | {"XDG_RUNTIME_DIR": ""})
+    shared.chmod(0o1777)  # nobody else can replace an entry there
+    decisions = Decisions(environment)
+    assert decisions.path is not None
+    assert decisions.has("approved_tools", "a")
+    os.link(decisions.path, tmp_path / "second")
+    with pytest.raises(BadSetting, match="another name"):
+        decisions.has("approved_tools", "a")
+    usual = Decisions({"HOME": str(tmp_path), "XDG_STATE_HOME": "state"})
+    assert usual.path == f"{tmp_path}/.local/state/coretools/mcp-decisions.json"
 
 
 def test_whatever_a_model_is_told_of_a_tool_changes_its_identity() -> None:

@@ -23,10 +23,10 @@ from coretools.config.settings import Limits
 from coretools.confinement import landlock
 from coretools.confinement.toolchain_grants import ToolchainSources, user_toolchains
 from coretools.errors import CannotStart, CoreError, InvalidArguments, Unsupported
+from coretools.own_state import SCRATCH_FALLBACKS
 from coretools.process.children.streams import TerminalSize
 from coretools.process.fork_server import descendants, pool
 from coretools.process.fork_server.client import PreforkedProcess
-from coretools.process.fork_server.scratch import FALLBACKS
 from coretools.process.run import Completed, RunOptions
 from coretools.process.runner import Runner
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
@@ -695,7 +695,7 @@ def test_a_root_that_was_replaced(tmp_path: Path) -> None:
 
 async def test_no_place_for_temporary_files(tmp_path: Path) -> None:
     """confinement-18: commands are refused with the reason; other children run."""
-    for every_place in ((tempfile.gettempdir(), *FALLBACKS), ("/",)):
+    for every_place in ((tempfile.gettempdir(), *SCRATCH_FALLBACKS), ("/",)):
         async with sandboxed(tmp_path, policy=replace(PLAIN, writable=every_place)) as place:
             with pytest.raises(Unsupported, match="no directory for the temporary files of commands"):
                 await place.run("true")

@@ -17,9 +17,10 @@ from pydantic_core import ErrorDetails
 from coretools.client.configuration.places import named_place, project_of
 from coretools.command_policy.rules import folded, matches_narrowly, wide_pattern
 from coretools.config.operator_policy import Verdict, expand_home
-from coretools.config.policy_file import read_own_file, usual_path
+from coretools.config.policy_file import read_own_file
 from coretools.config.toml_file import LONGEST, key_of, parse_toml, problem_of, problems_of
 from coretools.errors import BadSetting
+from coretools.own_state import configuration_path
 
 FILE_NAME = "mcp-policy.toml"
 """In the directory of coretools' configuration, beside `policy.toml`."""
@@ -90,8 +91,7 @@ def find_policy(
         BadSetting: it can't be used, others could have written it, or it belongs to a project that is not trusted.
     """
     if named is None:
-        usual = usual_path(environment)
-        path = os.path.join(os.path.dirname(usual), FILE_NAME) if usual else ""
+        path = configuration_path(environment, FILE_NAME) or ""
         return _parsed(read_own_file(path), path) if path and os.path.lexists(path) else None
     path = os.path.abspath(expand_home(named, environment))
     home = environment.get("HOME", "")

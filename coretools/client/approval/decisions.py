@@ -11,11 +11,12 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal
 
-from coretools.client.common.state_files import is_own_file, locked, read_state_file, replace_state_file, state_path
+from coretools.client.common.state_files import is_own_file, locked, read_state_file, replace_state_file
 from coretools.client.configuration.launch import environment_file_content, input_variable, inputs_of
 from coretools.client.configuration.server_entries import ServerEntry, digest_of
 from coretools.client.configuration.settings_schema import texts_in
 from coretools.errors import BadSetting, InputOutput
+from coretools.own_state import state_path
 
 Kind = Literal["trusted_servers", "approved_tools", "refused_tools"]
 
@@ -86,7 +87,7 @@ class Decisions:
         except (OSError, ValueError, RecursionError) as error:
             raise BadSetting(f"{path}: cannot be read ({error}); delete it to be asked again") from error
         if not is_own_file(status, hidden_bits=0o022):
-            raise BadSetting(f"{path}: others can write it; delete it, or run chmod 600 {path}")
+            raise BadSetting(f"{path}: others can write it, or it has another name; delete it, or run chmod 600")
         for kind, decided in empty.items():
             value = content.get(kind) if isinstance(content, dict) else None
             decided.update(value if isinstance(value, dict) else {})

@@ -17,9 +17,10 @@ import anyio
 from mcp.shared.auth import OAuthClientInformationFull, OAuthMetadata, OAuthToken, ProtectedResourceMetadata
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from coretools.client.common.state_files import is_own_file, open_lock, read_state_file, replace_state_file, state_path
+from coretools.client.common.state_files import is_own_file, open_lock, read_state_file, replace_state_file
 from coretools.client.configuration.oauth_settings import OAuthClient
 from coretools.errors import BadSetting, InputOutput
+from coretools.own_state import state_path
 
 FRESH_SECONDS = 30.0
 """A token is renewed this long before it expires, or after three quarters of a short life."""
@@ -88,7 +89,9 @@ class CredentialStore:
             reason = error.strerror if isinstance(error, OSError) else "is damaged"
             raise BadSetting(f"{self.path}: cannot be read ({reason}); delete it and log in again") from error
         if not is_own_file(status, hidden_bits=0o077):
-            raise BadSetting(f"{self.path}: others can read the tokens in it; delete it and log in again")
+            raise BadSetting(
+                f"{self.path}: others can read the tokens in it, or it has another name; delete it and log in again"
+            )
         return found
 
     def write(self, credentials: Credentials) -> None:

@@ -12,7 +12,7 @@ from coretools.client.approval.decisions import launch_digest
 from coretools.client.common.state_files import open_lock
 from coretools.client.configuration.launch import BackgroundLaunch
 from coretools.client.configuration.server_entries import ServerEntry
-from coretools.client.connection.background_socket import ANSWER_SECONDS, ask, connect, key_of, socket_path
+from coretools.client.connection.background_socket import ANSWER_SECONDS, ask, connect, key_of, new_secret, socket_path
 from coretools.errors import CannotStart, InputOutput, Unreachable
 
 BEGIN_SECONDS = 20.0
@@ -104,6 +104,7 @@ def _begin_with(path: str, lock: int, idle_seconds: float) -> None:
     mask = os.umask(0o177)
     listener = socket.socket(socket.AF_UNIX)
     try:
+        new_secret(path)  # before anybody can connect
         if os.path.lexists(path):  # left over: nobody holds the lock
             os.unlink(path)
         listener.bind(path)

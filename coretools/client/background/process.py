@@ -1,8 +1,8 @@
 """The background process of a user: keeps chosen servers connected, for lines of `coretools mcp` that come and go.
 
-Begun by `background_client.begin`. Each connection to its socket carries one request, or, once attached, the messages
-of one client of a server. It ends when its last server is stopped, when nobody has used it for a while, or by a signal;
-the watchdog ends the servers if it is killed.
+Begun by `background_client.begin`. Each connection to its socket carries the secret, and then one request or, once
+attached, the messages of one client of a server. It ends when its last server is stopped, when nobody has used it for a
+while, or by a signal; the watchdog ends the servers if it is killed.
 """
 
 import json
@@ -27,7 +27,14 @@ from mcp.client.session import ClientRequestContext
 from coretools.client.approval.decisions import launch_digest
 from coretools.client.configuration.launch import launch_of
 from coretools.client.configuration.server_entries import load_configuration
-from coretools.client.connection.background_socket import MAX_LINE_BYTES, as_line, is_own_peer, key_of
+from coretools.client.connection.background_socket import (
+    MAX_LINE_BYTES,
+    as_line,
+    is_own_peer,
+    is_secret,
+    key_of,
+    read_secret,
+)
 from coretools.client.connection.background_stream import Outbox, received
 from coretools.client.connection.options import RECONNECT_SECONDS, ConnectionOptions, State
 from coretools.client.connection.server_connection import Connection
@@ -40,7 +47,10 @@ from coretools.errors import CoreError, InvalidArguments
 logger = logging.getLogger(__name__)
 
 REQUEST_SECONDS = 10.0
-"""For a client to send its request."""
+"""For a client to send the secret and its request."""
+
+MAX_SECRET_BYTES = 256
+"""Of the first line of a client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +100,9 @@ async def _no_roots(context: ClientRequestContext) -> types.ListRootsResult:
 class Background:
     """The servers, and the answers to requests."""
 
-    def __init__(self, connections: Connections, idle_seconds: float) -> None:
+    def __init__(self, connections: Connections, secret: bytes, idle_seconds: float) -> None:
         self.is_over = anyio.Event()
+        self._secret = secret
         self._connections = connections
         self._idle_seconds = idle_seconds
         self._running: dict[str, _Running] = {}
@@ -132,6 +143,8 @@ class Background:
 
     async def _answer(self, stream: SocketStream, reading: BufferedByteReceiveStream) -> None:
         with anyio.fail_after(REQUEST_SECONDS):
+            if not is_secret(await reading.receive_until(b"\n", MAX_SECRET_BYTES), self._secret):
+                return
             wanted = json.loads(await reading.receive_until(b"\n", MAX_LINE_BYTES))
         if not isinstance(wanted, dict):
             return
@@ -245,15 +258,15 @@ class Background:
 
 
 @asynccontextmanager
-async def _background(idle_seconds: float) -> AsyncIterator[Background]:
+async def _background(secret: bytes, idle_seconds: float) -> AsyncIterator[Background]:
     environment = dict(os.environ)
     options = ConnectionOptions(reconnect_seconds=RECONNECT_SECONDS, logs=LogDirectory(environment))
     async with open_hub([], environment, options=options) as connections:
-        yield Background(connections, idle_seconds)
+        yield Background(connections, secret, idle_seconds)
 
 
-async def _run(listener: socket.socket, idle_seconds: float) -> None:
-    async with _background(idle_seconds) as background, anyio.create_task_group() as tasks:
+async def _run(listener: socket.socket, secret: bytes, idle_seconds: float) -> None:
+    async with _background(secret, idle_seconds) as background, anyio.create_task_group() as tasks:
         tasks.start_soon(_accept, listener, background)
         tasks.start_soon(background.end_when_idle)
         tasks.start_soon(_end_by_signal, background)
@@ -292,9 +305,10 @@ def main() -> None:
     os.chdir("/")
     configure_logging("critical", os.environ)  # a server that causes errors must not fill the disk
     with socket.socket(fileno=listener) as listening:
-        anyio.run(_run, listening, idle_seconds)
-        with suppress(OSError):
-            os.unlink(path)
+        anyio.run(_run, listening, read_secret(path), idle_seconds)
+        for left in (path, f"{path}.secret"):
+            with suppress(OSError):
+                os.unlink(left)
 
 
 if __name__ == "__main__":

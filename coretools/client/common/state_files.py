@@ -4,18 +4,11 @@ import fcntl
 import os
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 MAX_BYTES = 16 * 1024 * 1024
 """Largest file that is read."""
-
-
-def state_path(environment: Mapping[str, str], name: str) -> str | None:
-    """Return the path of a state file; None without a home."""
-    home = environment.get("HOME")
-    state = environment.get("XDG_STATE_HOME") or (f"{home}/.local/state" if home else "")
-    return os.path.join(state, "coretools", name) if os.path.isabs(state) else None
 
 
 def read_state_file(path: str) -> tuple[bytes, os.stat_result]:
@@ -29,8 +22,9 @@ def read_state_file(path: str) -> tuple[bytes, os.stat_result]:
 
 
 def is_own_file(status: os.stat_result, *, hidden_bits: int) -> bool:
-    """Whether it is a regular file of ours whose mode has none of the bits."""
-    return stat.S_ISREG(status.st_mode) and not status.st_mode & hidden_bits and status.st_uid == os.geteuid()
+    """Whether it is a regular file of ours, under one name, whose mode has none of the bits."""
+    is_own = status.st_uid == os.geteuid() and status.st_nlink == 1
+    return is_own and stat.S_ISREG(status.st_mode) and not status.st_mode & hidden_bits
 
 
 def replace_state_file(path: str, data: bytes) -> None:

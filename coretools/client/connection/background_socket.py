@@ -3,14 +3,17 @@
 import json
 import os
 import socket
-import stat
 import struct
 from collections.abc import Mapping
+from contextlib import ExitStack
+from hmac import compare_digest
+from secrets import token_hex
 from typing import Any
 
-from coretools.client.common.state_files import state_path
+from coretools.client.common.state_files import is_own_file, read_state_file, replace_state_file
 from coretools.client.configuration.server_entries import ServerEntry
 from coretools.errors import BadSetting, Unreachable
+from coretools.own_state import runtime_path, state_path
 
 MAX_LINE_BYTES = 17 * 1024 * 1024
 """Of a line: the largest message of a server, and what surrounds it."""
@@ -27,9 +30,7 @@ def socket_path(environment: Mapping[str, str]) -> str:
     Raises:
         BadSetting: there is neither, or the path is too long for a socket.
     """
-    runtime = environment.get("XDG_RUNTIME_DIR", "")
-    path = os.path.join(runtime, "coretools", "mcp.sock") if _is_private(runtime) else None
-    path = path or state_path(environment, "mcp.sock")
+    path = runtime_path(environment, "mcp.sock") or state_path(environment, "mcp.sock")
     if path is None:
         raise BadSetting("no HOME, no XDG_STATE_HOME and no XDG_RUNTIME_DIR: there is no place for the socket")
     if len(os.fsencode(path)) > 100:  # sun_path has 108 bytes (unix(7))
@@ -37,12 +38,35 @@ def socket_path(environment: Mapping[str, str]) -> str:
     return path
 
 
-def _is_private(directory: str) -> bool:
+def new_secret(path: str) -> None:
+    """Write the secret that clients of the socket at a path have to send, in place of an earlier one.
+
+    The user of a process is no proof: a command in the sandbox is a process of this user too. It can't read the secret.
+
+    Raises:
+        OSError: it can't be written.
+    """
+    replace_state_file(f"{path}.secret", token_hex(32).encode())
+
+
+def read_secret(path: str) -> bytes:
+    """Return the secret of the socket at a path.
+
+    Raises:
+        Unreachable: there is none that only this user can read.
+    """
     try:
-        status = os.stat(directory) if os.path.isabs(directory) else None
-    except OSError:
-        return False
-    return status is not None and status.st_uid == os.geteuid() and not stat.S_IMODE(status.st_mode) & 0o077
+        data, status = read_state_file(f"{path}.secret")
+    except OSError as error:
+        raise Unreachable(f"{path}.secret: cannot be read: {error.strerror}") from error
+    if not data or not is_own_file(status, hidden_bits=0o077):
+        raise Unreachable(f"{path}.secret: others can read it, or it has another name")
+    return data
+
+
+def is_secret(line: bytes, secret: bytes) -> bool:
+    """Whether the first line of a client is the secret; takes the same time for every line."""
+    return compare_digest(line, secret)
 
 
 def key_of(entry: ServerEntry) -> str:
@@ -52,8 +76,13 @@ def key_of(entry: ServerEntry) -> str:
 
 def is_own_peer(connection: socket.socket) -> bool:
     """Whether the process at the other end belongs to this user."""
-    data = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
-    return bool(_UCRED.unpack(data)[1] == os.geteuid())
+    return _peer(connection)[1] == os.geteuid()
+
+
+def _peer(connection: socket.socket) -> tuple[int, int, int]:
+    """Return process, user and group at the other end."""
+    process, user, group = _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
+    return process, user, group
 
 
 def as_line(value: Mapping[str, Any]) -> bytes:
@@ -62,22 +91,32 @@ def as_line(value: Mapping[str, Any]) -> bytes:
 
 
 def connect(path: str) -> socket.socket | None:
-    """Connect to the background process; None if it does not run.
+    """Connect to the background process, and send the secret; None if it does not run.
 
     Raises:
-        Unreachable: somebody else listens there.
+        Unreachable: somebody else listens there, or the secret is gone.
     """
     connection = socket.socket(socket.AF_UNIX)
+    with ExitStack() as undo:
+        undo.callback(connection.close)
+        try:
+            connection.settimeout(ANSWER_SECONDS)
+            connection.connect(path)
+            peer, user, _ = _peer(connection)
+            if user != os.geteuid():
+                raise Unreachable(f"{path}: another user listens there; it was not used")
+            connection.sendall(_secret_of(path, peer) + b"\n")
+        except OSError:
+            return None
+        undo.pop_all()
+    return connection
+
+
+def _secret_of(path: str, peer: int) -> bytes:
     try:
-        connection.settimeout(ANSWER_SECONDS)
-        connection.connect(path)
-        if is_own_peer(connection):
-            return connection
-    except OSError:
-        connection.close()
-        return None
-    connection.close()
-    raise Unreachable(f"{path}: another user listens there; it was not used")
+        return read_secret(path)
+    except Unreachable as error:
+        raise Unreachable(f"{error}; end the background process (kill {peer}) and start it again") from error
 
 
 def ask(connection: socket.socket, request: Mapping[str, Any], seconds: float | None) -> dict[str, Any] | None:

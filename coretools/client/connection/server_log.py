@@ -3,6 +3,7 @@
 A file that can't be written, on a full disk say, never disturbs the server.
 """
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -14,8 +15,9 @@ from datetime import UTC, datetime
 import mcp_types as types
 from mcp.client.session import LoggingFnT
 
-from coretools.client.common.state_files import state_path
+from coretools.client.common.state_files import is_own_file
 from coretools.client.configuration.server_entries import ServerEntry
+from coretools.own_state import state_path
 from coretools.redaction.redactor import Redactor
 
 MAX_BYTES = 512 * 1024
@@ -151,7 +153,11 @@ class ServerLog:
 
 def _open(path: str) -> int:
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-    return os.open(path, flags, 0o600)
+    handle = os.open(path, flags, 0o600)
+    if not is_own_file(os.fstat(handle), hidden_bits=0o022):
+        os.close(handle)
+        raise PermissionError(errno.EPERM, "others can write it, or it has another name", path)
+    return handle
 
 
 def _read(path: str, start: int) -> bytes:

@@ -41,6 +41,7 @@ from coretools.process.fork_server.git_configs import GitConfigs
 from coretools.process.fork_server.messages import ForkServerConfig, ForkServerFailed
 from coretools.process.fork_server.scratch import create, remove, scratch_path
 from coretools.process.fork_server.view_network import ViewNetwork
+from coretools.roots.own_state import exposed
 from coretools.roots.root import Root
 from coretools.roots.root_set import Roots
 
@@ -78,6 +79,7 @@ class SandboxPool:
         """`gateway` replaces the one that the policy's list of hosts stands for; `scratch` the usual directory."""
         self._roots = roots
         self._policy = policy
+        self._exposed = exposed(roots.own_places)
         self.network = ViewNetwork(policy, self._clients, gateway=gateway)
         self._confine = partial(confine, roots, policy, environment)
         self._masks = MaskFinder(roots)
@@ -114,11 +116,7 @@ class SandboxPool:
     @property
     def is_permitted(self) -> bool:
         """Whether commands may run in the tier in force, as configured by the operator."""
-        if self.tier is None:
-            return True
-        if self.tier == "none" and not self._policy.allow_unconfined:
-            return False
-        return self._policy.require is None or TIERS.index(self.tier) <= TIERS.index(self._policy.require)
+        return not self._refusal
 
     async def prepare(self) -> ConfinementStatus:
         """Find the tier, prefork processes, and return how commands are confined."""
@@ -252,19 +250,17 @@ class SandboxPool:
         """Raise if commands must not run here.
 
         Raises:
-            Unconfined: the operator does not allow commands in the tier in force.
+            Unconfined: the operator does not allow commands in the tier in force, or it can't hide our own state.
         """
-        if self.is_permitted:
-            return
-        why = "; ".join(f"{tier}: {reason}" for tier, reason in self.missing.items())
-        if self._policy.require is not None and self.tier != "none":
-            raise Unconfined(
-                f"the operator requires tier '{self._policy.require}' for commands, which is unavailable here: {why}"
-            )
-        raise Unconfined(
-            f"commands can't be confined on this machine ({why}), so none is run;"
-            " the operator can allow them without confinement: --allow-unconfined"
-        )
+        if self._refusal:
+            raise Unconfined(self._refusal)
+
+    @property
+    def _refusal(self) -> str:
+        """Why no command may run in the tier in force; "" if commands may."""
+        if self.tier == "landlock" and self._exposed:
+            return f"commands are refused in tier landlock: {self._exposed}"
+        return self._policy.refusal(self.tier, self.missing)
 
     def _clients(self) -> list[ForkServerClient]:
         """Return the fork servers that run, the newest first."""

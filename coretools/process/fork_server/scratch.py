@@ -8,15 +8,13 @@ from secrets import token_hex
 
 from coretools.config.operator_policy import CONTAINER_DIRECTORIES, ConfinementPolicy
 from coretools.confinement.command_confinement import ScratchDirectories
+from coretools.own_state import NAME, SCRATCH_BYTES, SCRATCH_FALLBACKS
 from coretools.roots.root_set import Roots
-
-FALLBACKS = ("/run/coretools", "/tmp", "/var/tmp", "/dev/shm")  # noqa: S108  # a directory of random name is made there, or it fails
-"""Candidates for the case that the usual temporary directory is inside a root."""
 
 
 def directory_outside_roots(roots: Roots, policy: ConfinementPolicy) -> str:
     """A directory for scratch files outside every path that commands can write to."""
-    places = [os.path.realpath(place) for place in (tempfile.gettempdir(), *FALLBACKS)]
+    places = [os.path.realpath(place) for place in (tempfile.gettempdir(), *SCRATCH_FALLBACKS)]
     reachable = [root.path for root in roots] + [os.path.realpath(path).rstrip("/") for path in policy.writable]
     apart = [
         place
@@ -31,7 +29,7 @@ def directory_outside_roots(roots: Roots, policy: ConfinementPolicy) -> str:
 
 def scratch_path(roots: Roots, policy: ConfinementPolicy) -> str:
     """A new path for the scratch directory of a server."""
-    return f"{directory_outside_roots(roots, policy)}/coretools-{token_hex(8)}"
+    return f"{directory_outside_roots(roots, policy)}/{NAME}-{token_hex(SCRATCH_BYTES)}"
 
 
 def create(scratch: ScratchDirectories) -> ScratchDirectories:

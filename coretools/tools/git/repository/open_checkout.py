@@ -23,9 +23,10 @@ from coretools.confinement.landlock import (
     WRITE_FILE,
     Rule,
 )
-from coretools.errors import NotFound, ReadOnly
+from coretools.errors import DeniedPath, NotFound, ReadOnly
 from coretools.process.confined_runner import ConfinedRunner
 from coretools.roots import directory_access
+from coretools.roots.own_state import REASON
 from coretools.roots.read import open_directory
 from coretools.roots.root import Directory
 from coretools.roots.root_set import Roots
@@ -285,11 +286,20 @@ def _repositories_below(roots: Roots, start: Directory) -> list[str]:
 def _require_writable(roots: Roots, directory: Directory, *places: GitDirectory, access: Access) -> None:
     """Refuse a change in a read-only root. One can lie within the work tree's root: at or in its git directory.
 
-    git may write anywhere in a work tree that it changes, so none may lie in that one either.
+    git may write anywhere in a work tree that it changes, so none may lie in that one either, nor our own state.
     """
     found = [directory.place.root, *(place.root for place in places)]
     if access is Access.WORK_TREE:
         found += [root for root in roots if root.path.startswith(f"{directory.path}/")]
+        own = [f"{place.root.path}/{place.relative}" for place in roots.own_places]
+        state = next((path for path in own if path.startswith(f"{directory.path}/")), None)
+        if state is not None:
+            raise DeniedPath(
+                f"{directory.display_path}: the git tools change no work tree around {state}, since {REASON};"
+                " use git in run_command",
+                path=directory.display_path,
+                reason=REASON,
+            )
     for place in places:
         inner = roots.split(place.path)
         found += [] if inner is None else [inner.root]
