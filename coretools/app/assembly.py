@@ -133,6 +133,7 @@ class Assembly:
                 tier=self.runner.tier,
                 network=self.network,
                 closed=self.closed,
+                is_refused=bool(self.sandbox_pool.refusal),
                 policy=self.policy,
                 path=self.runner.command_path,
                 can_run=any(map(self.catalog.for_principal(LOCAL).find, ("run_command", "ci_build", "ci_test"))),
@@ -379,8 +380,8 @@ async def prepare(assembly: Assembly, name: str = "") -> None:
         return
     role = f"{name}: " if name else ""
     level = logging.INFO if status.tier == "full" else logging.WARNING
-    missing = "".join(f"; not {tier}: {why}" for tier, why in status.missing.items())
-    logger.log(level, "%scommands are confined in tier: %s%s", role, status.tier, missing)
+    parts = (status.tier, *(f"not {tier}: {why}" for tier, why in status.missing.items()), status.refusal)
+    logger.log(level, "%scommands are confined in tier: %s", role, "; ".join(filter(None, parts)))
     logger.info("%snetwork: %s", role, assembly.network.state(status.tier))
     if assembly.closed.exposed and status.tier == "landlock":
         logger.warning("%scommands are refused in tier landlock: %s", role, assembly.closed.exposed)

@@ -38,6 +38,7 @@ _TIERS = {
     "full": "Commands are confined (tier full): they see the roots, the system's programs and nothing else.",
     "none": "Commands are not confined here (tier none); the operator decides if they run.",
 }
+_REFUSED = "Commands are refused: they could read a credential of git. get_diagnostics says what helps."
 _TIER_UNKNOWN = "How commands are confined: get_diagnostics names the tier and what it closes."
 
 
@@ -50,6 +51,8 @@ class Situation:
     """None until it is known."""
     network: NetworkPolicy
     closed: TierRestrictions
+    is_refused: bool
+    """Whether commands are refused, because git's credentials would be readable."""
     policy: OperatorPolicy
     path: str | None
     """PATH of commands."""
@@ -62,6 +65,7 @@ def instructions(here: Situation) -> str:
     lines = [_roots_line(here.roots), f"{_USAGE}{_USAGE_OF_COMMANDS if here.can_run else ''}."]
     if here.can_run:
         lines += [
+            _REFUSED if here.is_refused else "",
             _cut(here.closed.instruction(here.tier), _TIER_BYTES) or _TIERS.get(here.tier or "", _TIER_UNKNOWN),
             _cut(here.network.instruction(here.tier), _NETWORK_BYTES),
             _toolchains_line(here.path),

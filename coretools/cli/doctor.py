@@ -90,6 +90,7 @@ def _policy_flags(settings: Settings) -> list[str]:
     words += ["--policy", settings.policy.source] if settings.policy.source else []
     words += ["--require-tier", confinement.require] if confinement.require else []
     words += ["--own-container"] if confinement.own_container else []
+    words += ["--allow-git-credentials"] if confinement.allow_git_credentials else []
     return words + (["--allow-unconfined"] if confinement.allow_unconfined else [])
 
 

@@ -165,6 +165,7 @@ def _summary(found: Iterable[Ecosystem], report: ToolchainReport) -> list[str]:
     lines += [f"will not work: tier {tier}: {why}" for tier, why in status.missing.items()]
     if not status.is_permitted:
         lines.append(f"will not work: commands, which are refused in tier {status.tier} (allow_unconfined, require)")
+    lines += [f"will not work: {status.refusal}"] if status.refusal else []
     lines += _missing_programs(found, report)
     if report.cache_fault and any(one.caches for one in found):
         lines.append(f"will not work: {report.cache_fault}")

@@ -34,6 +34,7 @@ _OWN_TOOLS_ONLY = (
     "network",
     "require_tier",
     "allow_unconfined",
+    "allow_git_credentials",
     "own_container",
     "author",
 )

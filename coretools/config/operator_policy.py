@@ -154,6 +154,8 @@ class ConfinementPolicy:
     """Weakest tier in which commands run. None: the strongest available, whichever it is."""
     allow_unconfined: bool = False
     """Whether `run_command` works in tier `none`."""
+    allow_git_credentials: bool = False
+    """Whether commands run although they can read a credential of git beneath the roots (tier `landlock`)."""
     network: Annotated[NetworkAccess, NetworkSchema()] = "deny"
     """`true` and `false` in files."""
     expose: tuple[int, ...] = ()
@@ -187,21 +189,6 @@ class ConfinementPolicy:
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise ValueError(f"{name} must be above 0")
-
-    def refusal(self, tier: str | None, missing: Mapping[str, str]) -> str:
-        """Return why no command may run in a tier (None: still unknown); "" if the operator permits it.
-
-        `missing` are stronger tiers, and why each is unavailable.
-        """
-        why = "; ".join(f"{name}: {reason}" for name, reason in missing.items())
-        if tier == "none" and not self.allow_unconfined:
-            return (
-                f"commands can't be confined on this machine ({why}), so none is run;"
-                " the operator can allow them without confinement: --allow-unconfined"
-            )
-        if tier is not None and self.require is not None and tier in TIERS[TIERS.index(self.require) + 1 :]:
-            return f"the operator requires tier '{self.require}' for commands, which is unavailable here: {why}"
-        return ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

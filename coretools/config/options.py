@@ -40,8 +40,8 @@ VARIABLES = (
     *("CORETOOLS_ROOTS", "CORETOOLS_PROFILE", "CORETOOLS_READ_ONLY", "CORETOOLS_DENY", "CORETOOLS_NO_DEFAULT_DENY"),
     *("CORETOOLS_LIMITS", "CORETOOLS_RESOLVER", "CORETOOLS_PASS_ENV", "CORETOOLS_AUTHOR", "CORETOOLS_UMASK"),
     *("CORETOOLS_REDACT_OUTPUT", "CORETOOLS_ASK", "CORETOOLS_POLICY", "CORETOOLS_OWN_CONTAINER", "CORETOOLS_NETWORK"),
-    *("CORETOOLS_REQUIRE_TIER", "CORETOOLS_ALLOW_UNCONFINED", "CORETOOLS_LOGIN_PATH", "CORETOOLS_LOG_LEVEL"),
-    *("CORETOOLS_UPSTREAM", "CORETOOLS_TRUST"),
+    *("CORETOOLS_REQUIRE_TIER", "CORETOOLS_ALLOW_UNCONFINED", "CORETOOLS_ALLOW_GIT_CREDENTIALS"),
+    *("CORETOOLS_LOGIN_PATH", "CORETOOLS_LOG_LEVEL", "CORETOOLS_UPSTREAM", "CORETOOLS_TRUST"),
 )
 """The environment variables that are read here, in the order of the options."""
 
@@ -103,6 +103,12 @@ def add_policy_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         default=None,
         help="let commands run where they can't be confined",
+    )
+    parser.add_argument(
+        "--allow-git-credentials",
+        action="store_true",
+        default=None,
+        help="let commands run where they can read git's credentials beneath the roots (tier landlock)",
     )
 
 
@@ -205,6 +211,12 @@ def policy_from(options: argparse.Namespace, environment: Mapping[str, str]) -> 
     network = _network(options.network, environment)
     tier = _one_of(TIERS, options.require_tier, environment, "CORETOOLS_REQUIRE_TIER")
     unconfined, redacted = confinement.allow_unconfined, policy.redact_output
+    credentials = _switch(
+        options.allow_git_credentials,
+        environment,
+        "CORETOOLS_ALLOW_GIT_CREDENTIALS",
+        default=confinement.allow_git_credentials,
+    )
     own = _switch(options.own_container, environment, "CORETOOLS_OWN_CONTAINER", default=confinement.own_container)
     return replace(
         policy,
@@ -215,6 +227,7 @@ def policy_from(options: argparse.Namespace, environment: Mapping[str, str]) -> 
             allow_unconfined=_switch(
                 options.allow_unconfined, environment, "CORETOOLS_ALLOW_UNCONFINED", default=unconfined
             ),
+            allow_git_credentials=credentials,
             own_container=own,
         ),
         redact_output=_switch(options.redact_output, environment, "CORETOOLS_REDACT_OUTPUT", default=redacted),

@@ -391,3 +391,7 @@ class ConfinementStatus(NamedTuple):
     """Why directories are polled for changes; empty if all are watched."""
     hidden: tuple[HiddenPath, ...] = ()
     """Files in the roots that commands can't read; only known in tier `full`."""
+    exposed: tuple[HiddenPath, ...] = ()
+    """Files in the roots that hold a secret and that commands can read; only known in tier `landlock`."""
+    refusal: str = ""
+    """Why commands are refused as long as the roots are as they are; empty if they are not."""

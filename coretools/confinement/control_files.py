@@ -14,11 +14,12 @@ from contextlib import suppress
 
 from coretools.confinement.protected_paths import ControlFiles, DirectoryNode, ScannedDirectory
 from coretools.roots.file_version import version_of
+from coretools.roots.git_layout import REMOTES
 from coretools.roots.hidden_files import inode_of
 from coretools.roots.root import identity_of
 
-_LISTED_DIRECTORIES = ("hooks", "remotes", "branches")
-"""Directories in which every entry matters: programs, and remotes in git's oldest format."""
+_LISTED_DIRECTORIES = ("hooks", *REMOTES)
+"""Directories in which every entry matters: programs, and remotes in git's oldest formats."""
 SETTINGS = ("config", "config.worktree", "commondir", *_LISTED_DIRECTORIES)
 """Entries of a git directory that determine what git runs."""
 
@@ -67,7 +68,7 @@ class ControlFileCollector:
 def control_files(nodes: Iterable[DirectoryNode]) -> dict[str, tuple[int, ...]]:
     """Return the current state of the control files. Costs a stat for each; a repository has about five."""
     listed = [(node, node.listing) for node in nodes if node.listing is not None and node.root.writable]
-    git = {f"{node.root.path}/{node.path}" for node, listing in listed if listing.is_git}
+    git = _git_directories(listed)
     found: dict[str, tuple[int, ...]] = {}
     for node, listing in listed:
         here = f"{node.root.path}/{node.path}".removesuffix("/.")
@@ -77,6 +78,22 @@ def control_files(nodes: Iterable[DirectoryNode]) -> dict[str, tuple[int, ...]]:
             if _is_control_file(here, name, is_git=listing.is_git, is_in_git=os.path.dirname(here) in git):
                 record_state(f"{here}/{name}", found)
     return found
+
+
+def old_remotes(nodes: Iterable[DirectoryNode]) -> list[str]:
+    """Return the files with remotes in git's oldest formats."""
+    listed = [(node, node.listing) for node in nodes if node.listing is not None]
+    git = _git_directories(listed)
+    return [
+        f"{node.root.path}/{node.join(name)}"
+        for node, listing in listed
+        if os.path.basename(node.path) in REMOTES and os.path.dirname(f"{node.root.path}/{node.path}") in git
+        for name in listing.control
+    ]
+
+
+def _git_directories(listed: Iterable[tuple[DirectoryNode, ScannedDirectory]]) -> set[str]:
+    return {f"{node.root.path}/{node.path}".removesuffix("/.") for node, listing in listed if listing.is_git}
 
 
 def _is_control_file(directory: str, name: str, *, is_git: bool, is_in_git: bool) -> bool:

@@ -16,10 +16,9 @@ from secrets import token_hex
 from coretools.confinement import namespaces
 from coretools.confinement.protected_paths import MaskedGitConfig, Masks
 from coretools.errors import GitRefused
-from coretools.redaction.names import is_credential_name
-from coretools.redaction.redactor import Redactor
 from coretools.roots.file_version import Version, version_of
 from coretools.roots.git_config import NotWritable, Setting, Value, Values, parse, serialize, values_of
+from coretools.roots.git_credentials import without_credential
 from coretools.roots.root import identity_of
 
 MAX_CONFIG_BYTES = 256 * 1024
@@ -156,21 +155,7 @@ def replace_file(directory: int, name: str, data: bytes) -> None:
 # Commands see every setting but credentials. Their changes are applied to the repository's own file only if neither key
 # nor value can start a program: an allow-list. A change of any other key stays in the copy. Everything below is pure.
 
-_CREDENTIALS = frozenset({"extraheader", "cookie", "smtppass", "pass", "pw", "pat"})
-"""Variables that are credentials by name, besides those that `redaction.names` knows."""
-_NO_CREDENTIALS = frozenset({"signingkey", "sslkey", "sslcertpasswordprotected", "proxysslkey"})
-"""Variables that only sound like credentials: names of keys and files."""
 _INCLUDE = ("include", "includeif")
-_PLAIN = frozenset({"", "true", "false", "yes", "no", "on", "off", "0", "1"})
-
-_USER = re.compile(r"(?P<scheme>[a-z][a-z0-9+.-]*://)(?P<user>[^/\s]*)@", re.IGNORECASE)
-_WHOLE_USER = re.compile(r"(?P<scheme>\s*[a-z][a-z0-9+.:-]*://)(?P<user>[^/]*)@", re.IGNORECASE)
-"""User part of a value that is a URL as a whole: its password may contain blanks."""
-_KEEPS_USER = frozenset({"ssh://", "git+ssh://", "ssh+git://"})
-"""URL schemes whose user name alone is no credential."""
-
-_REDACTOR = Redactor()
-
 _BOOLEAN = r"(?i:true|false|yes|no|on|off|[01]?)"
 _PART = r"[^\x00-\x20\x7f~^:?*\[\\-][^\x00-\x20\x7f~^:?*\[\\]*"
 """Name of a branch, remote or submodule (git-check-ref-format(1)) that cannot be taken for an option."""
@@ -212,12 +197,6 @@ _TOGETHER = re.compile(r"(?:branch|remote|submodule)\..*\.")
 _SERVER = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
 _USES = re.compile(r"branch\..*\.(?:remote|pushremote)|remote\.pushdefault", re.DOTALL)
 _NAMED = re.compile(r"remote\.(?P<name>.*)\.url", re.DOTALL)
-
-
-def without_credentials(settings: Iterable[Setting]) -> list[Setting]:
-    """Return the settings that commands see."""
-    cleaned = (without_credential(one) for one in settings)
-    return [one for one in cleaned if one is not None]
 
 
 def restore_credentials(settings: Iterable[Setting], changes: Values) -> dict[str, tuple[Value, ...]]:
@@ -316,41 +295,6 @@ def _is_allowed(key: str, values: Sequence[Value], remotes: set[str] | None) -> 
     return False
 
 
-def has_credential(data: bytes) -> bool:
-    """Whether the bytes of a file contain a credential anywhere, in comments too."""
-    return _has_credential(data.decode("utf-8", "replace"))
-
-
 def included_paths(settings: Iterable[Setting]) -> tuple[str, ...]:
     """Return the paths of the files that these settings include."""
     return tuple(one.value for one in settings if one.value and one.section in _INCLUDE and one.variable == "path")
-
-
-def without_credential(one: Setting) -> Setting | None:
-    """Return the setting without its credential; None when it is one as a whole."""
-    if one.section == "credential" or _has_credential(one.key.rpartition(".")[0]):
-        return None
-    if one.value is None:
-        return one
-    if _is_credential_name(one.variable):
-        return one if one.value.lower() in _PLAIN else None
-    value = _WHOLE_USER.sub(_without_user, one.value, count=1) if _WHOLE_USER.match(one.value) else one.value
-    value = _USER.sub(_without_user, value)
-    if _REDACTOR.text(value) != value:
-        return None
-    return one if value == one.value else Setting(one.key, value)
-
-
-def _is_credential_name(name: str) -> bool:
-    return name in _CREDENTIALS or (is_credential_name(name) and name not in _NO_CREDENTIALS)
-
-
-def _has_credential(text: str) -> bool:
-    return _USER.sub(_without_user, text) != text or _REDACTOR.text(text) != text
-
-
-def _without_user(match: re.Match[str]) -> str:
-    scheme, user = match["scheme"], match["user"]
-    if scheme.strip().lower() in _KEEPS_USER:
-        return f"{scheme}{user.partition(':')[0]}@"
-    return scheme

@@ -15,7 +15,7 @@ from contextlib import suppress
 import anyio.lowlevel
 from anyio import CapacityLimiter, to_thread
 
-from coretools.confinement.control_files import ControlFileCollector, control_files
+from coretools.confinement.control_files import ControlFileCollector, control_files, old_remotes
 from coretools.confinement.directory_scan import MAX_DIRECTORIES, DirectoryTree
 from coretools.confinement.hidden import Classifier, HiddenFiles, RootRules
 from coretools.confinement.protected_paths import (
@@ -30,7 +30,7 @@ from coretools.confinement.protected_paths import (
     Suspect,
 )
 from coretools.roots.editor_settings import NAMES
-from coretools.roots.git_directories import entry_exists, is_git_directory
+from coretools.roots.git_layout import entry_exists, is_configuration_name
 from coretools.roots.hidden_files import Inode, inode_of
 from coretools.roots.root import Root, RootedPath
 from coretools.roots.root_set import Roots
@@ -231,13 +231,14 @@ class MaskFinder:
             hidden=(),
             state=(*pinned, *read_only),
             is_complete=self._tree.directories < MAX_DIRECTORIES,
-            credential_files=tuple(path for path, _ in _protected(nodes, "credential_files")),
+            credential_files=(*(path for path, _ in _protected(nodes, "credential_files")), *old_remotes(nodes)),
         )
 
     def _read(self, node: DirectoryNode, entries: Iterator[os.DirEntry[str]]) -> ScannedDirectory:
         if node.role != _WORK_TREE:
             return self._git_listing(node, list(entries))
         listing, collector = ScannedDirectory(), ControlFileCollector(node.path)
+        configurations: list[str] = []
         for entry in entries:
             path = node.join(entry.name)
             collector.add(entry.name)
@@ -251,10 +252,11 @@ class MaskFinder:
                     _protect(listing.pinned, node.root, path)
             if node.path == "." and entry.name in NAMES:
                 _protect(listing.read_only, node.root, path)
-            # A bare repository, or a git directory separate from its work tree.
-            if entry.name == "HEAD" and is_git_directory(node.root.fd, node.path):
-                _protect(listing.credential_files, node.root, *map(node.join, GIT_CONFIG_NAMES))
+            if is_configuration_name(entry.name):
+                configurations.append(path)
         collector.store(listing)
+        if listing.is_git:  # a bare repository, or a git directory separate from its work tree
+            _protect(listing.credential_files, node.root, *configurations)
         self._record_mounted(node, listing)
         return listing
 
@@ -306,7 +308,7 @@ def _record_git_entry(root: Root, path: str, entry: os.DirEntry[str], listing: S
             inside = os.path.normpath(resolved).removeprefix(f"{root.path}/")
             if inside.partition("/")[0] not in ("", ".."):
                 _protect(listing.credential_files, root, inside)
-    elif "config" in entry.name or "credential" in entry.name:
+    elif is_configuration_name(entry.name):
         _protect(listing.credential_files, root, path)
 
 

@@ -3,48 +3,32 @@
 Hooks and settings such as `core.fsmonitor` make git start programs, and git looks for them in every git directory.
 Whoever can write there, or can create such a directory, makes the user's own git run a program outside the sandbox.
 The git tools are exempt. So is reading, except for the objects and for resources.
-
-A git directory is recognised by its name, `.git` in any spelling that some file system maps to it, or by its content
-(`is_git_directory` in git's setup.c): `HEAD` with `objects` and `refs`, or `HEAD` with `commondir`.
 """
 
 import os
-import re
 import stat
-import unicodedata
 from contextlib import suppress
 
 from coretools.cancellation import check_cancelled
 from coretools.errors import DeniedPath, TooLarge
 from coretools.roots.directory_access import DIRECTORY
-from coretools.roots.path_text import IGNORABLE, printable
+from coretools.roots.git_layout import (
+    OBJECTS,
+    folded,
+    git_directory_of,
+    git_part,
+    is_git_directory,
+    is_git_name,
+)
+from coretools.roots.path_text import printable
 from coretools.roots.root import ResolvedPath, join_path
 from coretools.roots.root_set import Roots
 
 MAX_DIRECTORIES = 50_000
 """Directories searched for git directories when a directory is moved."""
 
-GIT_PARTS = ("HEAD", "commondir", "objects", "refs")
-"""Entries by which git recognises a git directory with another name than `.git`."""
-
-_DOT_GIT = re.compile(r"\.git|git~[0-9]+|gi[0-9a-f]{4}~[0-9]+")
-"""`.git`, and its 8.3 names on Windows file systems."""
-
-OBJECTS = "objects"
-"""The directory with the content of all versions of all files, single and in packs."""
-
 _TO_READ = "use the git tools (git_log, git_diff), or git in run_command"
 _WAY_OUT = "use the git tools, or git in run_command"
-
-
-def is_git_name(name: str) -> bool:
-    """Whether some file system maps this name to `.git`."""
-    return _DOT_GIT.fullmatch(_folded(name)) is not None
-
-
-def is_git_part(name: str) -> bool:
-    """Whether some file system maps this name to one of `GIT_PARTS`; in a directory they are created one at a time."""
-    return _git_part(name) is not None
 
 
 def require_outside_git(resolved: ResolvedPath) -> None:
@@ -54,7 +38,7 @@ def require_outside_git(resolved: ResolvedPath) -> None:
         DeniedPath: the path lies in a git directory, has the name of one, or would complete one.
     """
     _require_outside(resolved)
-    part = _git_part((*resolved.missing, resolved.name)[0])
+    part = git_part((*resolved.missing, resolved.name)[0])
     if resolved.found is None and part is not None:
         _require_incomplete(resolved, part)
 
@@ -65,7 +49,7 @@ def require_servable(resolved: ResolvedPath) -> None:
     Raises:
         DeniedPath.
     """
-    found = _git_directory_of(resolved)
+    found = git_directory_of(resolved.place, resolved.above)
     if found is not None:
         raise DeniedPath(
             f"{resolved.display_path}: {found}, and nothing of one is served: {_TO_READ}", path=resolved.display_path
@@ -88,7 +72,7 @@ def require_not_git_object(resolved: ResolvedPath) -> None:
         return
     names = relative.split("/")
     for number, name in enumerate(names):
-        if _folded(name) != OBJECTS:
+        if folded(name) != OBJECTS:
             continue
         above = "/".join(names[:number]) or "."
         if any(map(is_git_name, names[:number])) or is_git_directory(resolved.root.fd, above):
@@ -150,35 +134,11 @@ def _move_refused(resolved: ResolvedPath, found: str) -> DeniedPath:
 
 
 def _require_outside(resolved: ResolvedPath) -> None:
-    found = _git_directory_of(resolved)
+    found = git_directory_of(resolved.place, resolved.above)
     if found is not None:
         raise DeniedPath(
             f"{resolved.display_path}: {found}, and file tools change none: {_WAY_OUT}", path=resolved.display_path
         )
-
-
-def _git_directory_of(resolved: ResolvedPath) -> str | None:
-    """Which git directory a path lies in, or is, as a clause; None for any other."""
-    for name in resolved.place.relative.split("/"):
-        if is_git_name(name):
-            return f"{printable(name)} is a git directory or leads git to one"
-    above = resolved.above
-    while True:
-        if is_git_directory(resolved.root.fd, above):
-            return f"lies in a git directory ({printable(above) if above != '.' else 'the root'})"
-        # Git stops searching upwards at the top of a work tree, which may lie in a bare repository.
-        if entry_exists(resolved.root.fd, join_path(above, ".git")):
-            return None
-        if above == ".":
-            is_inside = any(map(is_git_name, resolved.root.path.split("/")))
-            return "its root lies in a git directory" if is_inside else None
-        above = above.rpartition("/")[0] or "."
-
-
-def _git_part(name: str) -> str | None:
-    """The part of a git directory that a name denotes, or None."""
-    folded = _folded(name)
-    return next((part for part in GIT_PARTS if part.lower() == folded), None)
 
 
 def _require_incomplete(resolved: ResolvedPath, part: str) -> None:
@@ -188,28 +148,3 @@ def _require_incomplete(resolved: ResolvedPath, part: str) -> None:
             "use git init or git clone in run_command",
             path=resolved.display_path,
         )
-
-
-def is_git_directory(top: int, path: str, *, more: str | None = None) -> bool:
-    """Whether git recognises a directory as a git directory by its entries, with `more` counted as present."""
-
-    def has(part: str) -> bool:
-        return part == more or entry_exists(top, join_path(path, part))
-
-    return has("HEAD") and (has("commondir") or (has("objects") and has("refs")))
-
-
-def entry_exists(top: int, path: str) -> bool:
-    """Whether an entry of that name exists beneath an open directory; links are not followed."""
-    try:
-        os.stat(path, dir_fd=top, follow_symlinks=False)
-    except OSError:
-        return False
-    return True
-
-
-def _folded(name: str) -> str:
-    """The name without what some file system ignores: case, invisible characters, a suffix that Windows drops."""
-    if not name.isascii():
-        name = IGNORABLE.sub("", unicodedata.normalize("NFD", name))
-    return name.casefold().partition(":")[0].rstrip(". ")

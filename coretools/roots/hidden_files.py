@@ -27,6 +27,11 @@ from coretools.roots.path_globs import ANY_NUMBER, ComponentTest, component_patt
 _CACHED_NAMES = 8192
 """Names whose verdict is cached; a walk meets the same ones repeatedly."""
 
+GIT_FORMAT = "git"
+"""Format of the files of a git directory, and of configurations by their names."""
+ANY_CONFIGURATION = "configuration"
+"""Format of all other files whose content is shown: any may be included by a configuration of git."""
+
 _ENDINGS = {
     **dict.fromkeys(("pem", "key", "ppk", "asc", "gpg", "pgp", "p8", "pk8", "pkcs8"), "key"),
     **dict.fromkeys(("openssh", "rsa", "der", "priv", "ovpn"), "key"),
@@ -59,6 +64,7 @@ _NAMES = {
     ".mylogin.cnf": "any",
     **dict.fromkeys(("kubeconfig", "kube.config", "kubeconfig.yaml", "kubeconfig.yml", "kubeconfig.json"), "kube"),
     ".envrc": "environment",
+    **dict.fromkeys((".gitmodules", ".lfsconfig"), GIT_FORMAT),
 }
 
 _IN_DIRECTORY = {
@@ -112,6 +118,8 @@ def _by_several(lower: str) -> str:
         return "environment"
     if lower.endswith(".tfvars.json"):
         return "settings"
+    if lower.startswith((".gitconfig", "gitconfig")):
+        return GIT_FORMAT
     return "state" if ".tfstate." in lower else ""
 
 
@@ -140,6 +148,7 @@ DEFAULT_DENY: tuple[str, ...] = (
     ".kube",
     ".config/gcloud",
     ".config/gh",
+    ".config/git/credentials",
     # What git runs or takes credentials from, in submodules and worktrees too.
     ".git/config",
     ".git/config.worktree",
@@ -204,9 +213,9 @@ class DenyRules:
         """Whether a path with this component can be denied; without such a component none is."""
         return self._is_suspect
 
-    def secret_format(self, relative_path: str) -> str:
-        """The secret format that the file's name suggests; "" if it suggests none, or a glob allows the file."""
-        kind = secret_format_of(relative_path) if self._is_by_content else ""
+    def secret_format(self, relative_path: str, otherwise: str = "") -> str:
+        """The secret format that the file's name suggests; "" if a glob allows the file, `otherwise` for most names."""
+        kind = (secret_format_of(relative_path) or otherwise) if self._is_by_content else ""
         if kind:
             names = relative_path.split("/")
             decides = next((rule for rule in reversed(self._rules) if components_match(names, rule.whole)), None)

@@ -18,6 +18,7 @@ from coretools.cancellation import check_cancelled
 from coretools.errors import Conflict, CoreError, DeniedPath, NotFound, TooLarge, WrongType
 from coretools.roots.directory_access import translate_errors
 from coretools.roots.file_version import Kind, Version, kind_of, version_of
+from coretools.roots.git_credentials import may_be_configuration
 from coretools.roots.git_directories import may_be_git_object, require_not_git_object, require_servable
 from coretools.roots.open_beneath import HANDLE, open_cached, statx_identity
 from coretools.roots.resolve import refuse_secret, reopen, resolve
@@ -256,11 +257,11 @@ _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 def read_nonblocking(roots: Roots, path: str, *, limit_bytes: int) -> FileContent | None:
     """The content of a regular file, or None if reading it could block, or would fail."""
     with attempt_nonblocking(roots) as may_try:
-        place = _plain_place(roots, path) if may_try else None
-        if place is None:
+        if not may_try:
             return None
         try:
-            return _read(roots, place, min(limit_bytes, MAX_BYTES))
+            place = _plain_place(roots, path)
+            return None if place is None else _read(roots, place, min(limit_bytes, MAX_BYTES))
         except OSError:
             return None
 
@@ -287,7 +288,12 @@ def _read(roots: Roots, place: RootedPath, most: int) -> FileContent | None:
     if not stat.S_ISREG(seen.st_mode) or seen.st_size > most or has_other_names:
         return None
     data = _data(place, seen)
-    return None if data is None else FileContent(data, roots.display_path(place), version_of(seen))
+    # What may be a configuration of git is searched for credentials first.
+    return (
+        None
+        if data is None or may_be_configuration(data)
+        else FileContent(data, roots.display_path(place), version_of(seen))
+    )
 
 
 def can_read_nonblocking(roots: Roots) -> bool:
@@ -303,9 +309,21 @@ def _plain_place(roots: Roots, path: str) -> RootedPath | None:
     except CoreError:
         return None
     # For a suspect name the content, and perhaps a git index, has to be checked first.
-    is_plain = place.root.is_on_disk and ".." not in place.relative and not roots.secret_format(place)
-    is_plain = is_plain and not may_be_git_object(place.relative)
-    return place if is_plain else None
+    is_plain = place.root.is_on_disk and ".." not in place.relative and not may_be_git_object(place.relative)
+    return place if is_plain and not roots.secret_format(place, exists=_is_cached) else None
+
+
+def _is_cached(top: int, path: str) -> bool:
+    """Whether an entry exists, as `entry_exists`.
+
+    Raises:
+        OSError: EAGAIN if that would block.
+    """
+    try:
+        os.close(open_cached(top, path, os.O_PATH))
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
 
 
 def _is_present(root: Root) -> bool:

@@ -47,7 +47,7 @@ def resolve(roots: Roots, path: str, *, follow: bool = True) -> ResolvedPath:
 
 
 def refuse_secret(roots: Roots, resolved: ResolvedPath, fd: int | None = None) -> None:
-    """Refuse a file whose name suggests a secret and whose content is one; `fd` if it is already open.
+    """Refuse a hidden file; `fd` if it is already open, to show its content.
 
     Raises:
         DeniedPath.
@@ -55,7 +55,7 @@ def refuse_secret(roots: Roots, resolved: ResolvedPath, fd: int | None = None) -
     found = resolved.found
     if found is None or stat.S_ISLNK(found.st_mode):
         return
-    if roots.secret_format(resolved.place) or roots.may_be_renamed(found.st_ino):
+    if fd is not None or roots.secret_format(resolved.place) or roots.may_be_renamed(found.st_ino):
         reason = roots.hidden(resolved.place, fd)
         if reason:
             raise hidden_error(resolved.display_path, reason)

@@ -13,7 +13,8 @@ from typing import Self
 
 from coretools.errors import BadSetting, CoreError, DeniedPath, OutsideRoot, ReadOnly, RootGone
 from coretools.own_state import OwnDirectory
-from coretools.roots.hidden_files import DenyRules, HiddenInodes
+from coretools.roots.git_layout import Exists, entry_exists, is_in_git_directory
+from coretools.roots.hidden_files import ANY_CONFIGURATION, GIT_FORMAT, DenyRules, HiddenInodes
 from coretools.roots.open_beneath import HANDLE, Resolver, is_on_disk, resolver_named
 from coretools.roots.own_state import REASON, own_places, require_closed
 from coretools.roots.path_text import check_path, printable
@@ -197,18 +198,22 @@ class Roots:
             return REASON
         return f"the deny glob {glob} of this server's operator closes it"
 
-    def secret_format(self, place: RootedPath) -> str:
+    def secret_format(self, place: RootedPath, *, exists: Exists = entry_exists) -> str:
         """The secret format for which a file at this place must be checked; "" for nearly all."""
         kind = self.deny.secret_format(place.relative)
         if not kind and self.are_nested:
             inner = self.split(join_path(place.root.path, place.relative))
             kind = "" if inner is None else self.deny.secret_format(inner.relative)
+        if not kind and is_in_git_directory(place, exists=exists):
+            kind = self.deny.secret_format(place.relative, GIT_FORMAT)
         return kind
 
-    def hidden(self, place: RootedPath, fd: int | None = None) -> str:
+    def hidden(self, place: RootedPath, fd: int | None = None, *, is_shown: bool = False) -> str:
         """Why the file at a place, free of links and `..`, is hidden; "" if it is not. `fd` if it is already open.
 
-        A file is hidden by its name, by its content, or because it was hidden under another name.
+        A file is hidden by its name, by its content, or because it was hidden under another name. `is_shown`: its
+        content is to be shown, as always if it is open. Then it must not be a configuration of git with a credential
+        either, whatever its name.
         """
         glob = self.denied_by(place)
         if glob is not None:
@@ -216,8 +221,13 @@ class Roots:
         kind = self.secret_format(place) or self._renamed(place)
         if kind.startswith(GLOB_KIND):
             return self.glob_reason(kind.removeprefix(GLOB_KIND))
-        if not kind:
-            return ""
+        if kind:
+            return self._decide(place, kind, fd)
+        reason = self._decide(place, ANY_CONFIGURATION, fd) if is_shown or fd is not None else ""
+        return reason if reason and self.deny.secret_format(place.relative, ANY_CONFIGURATION) else ""
+
+    def _decide(self, place: RootedPath, kind: str, fd: int | None) -> str:
+        """Why the content of a suspect file is hidden; "" if it is not."""
         top = (place.root.path, place.root.fd)
         if fd is None:
             return self.secret_check.decide(top, place.relative, kind).reason

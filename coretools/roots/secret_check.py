@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from coretools.roots.file_version import Version, version_of
+from coretools.roots.hidden_files import ANY_CONFIGURATION
 from coretools.roots.open_beneath import Resolver
 from coretools.roots.secret_formats import HEAD_BYTES, MAX_BYTES, is_settled, secret_in
 
@@ -149,6 +150,11 @@ class SecretCheck:
 
     def decide(self, top: tuple[str, int], relative: str, kind: str) -> SecretDecision:
         """Decide about a path beneath a root, links not followed. A directory or a link is never hidden."""
+        found = self._decide(top, relative, kind)
+        # With an ordinary name it is no suspect.
+        return SecretDecision("") if kind == ANY_CONFIGURATION and found.reason in (UNREADABLE, NO_FILE) else found
+
+    def _decide(self, top: tuple[str, int], relative: str, kind: str) -> SecretDecision:
         try:
             handle = self._resolver.open(top[1], relative, _HANDLE)
         except FileNotFoundError:

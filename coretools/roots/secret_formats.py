@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 
 from coretools.redaction.names import is_credential_name
 from coretools.redaction.patterns import compiled, find_credentials, find_private_keys
+from coretools.roots.git_credentials import GIT_CREDENTIAL, credentials_in, is_configuration_with_credential
+from coretools.roots.hidden_files import ANY_CONFIGURATION, GIT_FORMAT
 
 HEAD_BYTES = 64 * 1024
 """Bytes of a suspect file that are read first: nearly all are shorter."""
@@ -22,8 +24,8 @@ _CREDENTIAL = "a token or password"
 
 def secret_in(kind: str, data: bytes) -> str:
     """The secret in the content of a suspect file, as the end of "it holds ..."; "" for none."""
-    if kind in ("key", "store"):
-        return _key_in(data)
+    if kind in _BYTE_FORMATS:
+        return _BYTE_FORMATS[kind](data)
     text = _text(data)
     if kind == "account":
         is_account = "private_key" in text and compiled(_SERVICE_ACCOUNT).search(text) is not None
@@ -40,6 +42,8 @@ def secret_in(kind: str, data: bytes) -> str:
 def is_settled(kind: str, head: bytes) -> bool:
     """Whether content after the first HEAD_BYTES cannot turn a file without a secret into one with a secret."""
     # Key stores and binary keys are known by their first bytes; the key file of an account has about 2,400 bytes.
+    if kind == ANY_CONFIGURATION:  # a file of this size is rarely one, and parsing more of it would take long
+        return True
     return kind in ("store", "account") or (kind == "key" and b"\0" in head and not _is_utf16(head))
 
 
@@ -310,3 +314,20 @@ _FORMATS: dict[str, tuple[Callable[[str], bool], str]] = {
     "state": (_has(_STATE), "the state of a deployment"),
 }
 """How a secret in a text format is recognised and described. Tokens and private keys count in every format."""
+
+
+def _git_credential(data: bytes) -> str:
+    return "" if credentials_in(data) is None else GIT_CREDENTIAL
+
+
+def _git_configuration(data: bytes) -> str:
+    whole_lines = data[: data.rfind(b"\n") + 1] if len(data) >= HEAD_BYTES else data
+    return GIT_CREDENTIAL if is_configuration_with_credential(whole_lines) else ""
+
+
+_BYTE_FORMATS: dict[str, Callable[[bytes], str]] = {
+    **dict.fromkeys(("key", "store"), _key_in),
+    GIT_FORMAT: _git_credential,
+    ANY_CONFIGURATION: _git_configuration,
+}
+"""Formats that are not recognised in text as `_text` decodes it."""

@@ -18,7 +18,8 @@ from coretools.errors import AlreadyExists, Conflict, InvalidPath, NotFound, Per
 from coretools.roots.directory_access import translate_errors
 from coretools.roots.editor_settings import require_no_existing_settings
 from coretools.roots.file_version import Version, kind_of, version_of
-from coretools.roots.git_directories import is_git_part, require_no_repository, require_outside_git
+from coretools.roots.git_directories import require_no_repository, require_outside_git
+from coretools.roots.git_layout import is_git_part
 from coretools.roots.open_beneath import HANDLE
 from coretools.roots.read import READ, require_file
 from coretools.roots.replace import (

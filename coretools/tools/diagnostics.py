@@ -74,6 +74,11 @@ class DiagnosticsReport(Result):
     hidden: list[str]
     """Files and directories beneath the roots that are hidden from commands, with the reasons; the first few."""
     hidden_count: int
+    exposed: list[str]
+    """Files that hold a secret and that commands can read, since this tier can't hide them; the first few."""
+    exposed_count: int
+    refused: str
+    """Why commands are refused as long as the roots are as they are; empty if they are not."""
     protections: dict[str, bool]
     polled: list[str]
     """Why directories are polled for changes before each command; the time grows with their number."""
@@ -95,11 +100,18 @@ class DiagnosticsReport(Result):
             *(f"tier {tier} is not available: {why}" for tier, why in self.missing_tiers.items()),
             f"protections in force: {', '.join(in_force)}",
         ]
-        lines += [f"hidden from commands: {self.hidden_count}: {', '.join(self.hidden)}"] if self.hidden else []
+        lines += self._secrets_lines()
         lines += [f"directories are polled for changes: {why}" for why in self.polled]
         lines += [self._missing(name) for name, holds in self.protections.items() if not holds]
         lines.append("limits: " + ", ".join(f"{name}={value:.12g}" for name, value in self.limits.items()))
         return "\n".join(lines)
+
+    def _secrets_lines(self) -> list[str]:
+        lines = [f"hidden from commands: {self.hidden_count}: {', '.join(self.hidden)}"] if self.hidden else []
+        if self.exposed:
+            shown = ", ".join(self.exposed)
+            lines.append(f"secrets that commands can read in this tier: {self.exposed_count}: {shown}")
+        return lines + ([self.refused] if self.refused else [])
 
     def _remotes_line(self) -> list[str]:
         return [f"remotes that the git tools may reach: {', '.join(self.remotes)}"] if self.remotes else []
@@ -146,6 +158,9 @@ class Diagnostics:
             missing_tiers=dict(holding.missing),
             hidden=[hidden_file_text(self._roots, one) for one in holding.hidden[:MAX_LISTED]],
             hidden_count=len(holding.hidden),
+            exposed=[hidden_file_text(self._roots, one) for one in holding.exposed[:MAX_LISTED]],
+            exposed_count=len(holding.exposed),
+            refused=holding.refusal,
             protections=self._protections(holding),
             polled=list(holding.polled),
             limits=asdict(self._limits),

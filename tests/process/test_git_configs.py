@@ -11,10 +11,11 @@ from pathlib import Path
 import anyio
 import pytest
 
-from coretools.confinement.git_copies import allowed_changes, restore_credentials, without_credentials
+from coretools.confinement.git_copies import allowed_changes, restore_credentials
 from coretools.errors import GitRefused
 from coretools.process.fork_server import git_configs
 from coretools.roots.git_config import Setting, edit, parse, serialize, values_of, with_changes
+from coretools.roots.git_credentials import without_credentials
 from tests.process.test_sandbox_pool import SandboxedRunner, needs_namespaces, sandboxed
 from tests.protocol.peer import peer
 

@@ -92,6 +92,7 @@ def test_git_is_configured_by_no_file_that_agents_can_change(home: Path, tmp_pat
         (home / "project", f"[gpg]\n\tprogram = {program}\n{harmless}"),
     ):
         config.write_text(settings)
+        (home / "project" / "file").write_text(settings)
         with served(home, tier, root, "--policy", policy) as client:
             name, where = ("file", {}) if root != home else ("project/file", {"repository": "project"})
             client.call("git_add", paths=[name], **where)

@@ -17,7 +17,14 @@ from typing import NamedTuple
 
 from coretools.confinement import git_copies
 from coretools.confinement.control_files import file_state
-from coretools.confinement.git_copies import OPEN_DIRECTORY, ConfigCopies, read_changes, read_regular_file, replace_file
+from coretools.confinement.git_copies import (
+    MAX_CONFIG_BYTES,
+    OPEN_DIRECTORY,
+    ConfigCopies,
+    read_changes,
+    read_regular_file,
+    replace_file,
+)
 from coretools.confinement.protected_paths import GIT_CONFIG_NAMES, ControlFiles, HiddenPath, MaskedGitConfig, Masks
 from coretools.errors import GitRefused
 from coretools.process.fork_server import git_lock
@@ -25,12 +32,14 @@ from coretools.process.fork_server.client import ForkServerClient
 from coretools.process.fork_server.git_includes import MAX_INCLUDED, GitIncludes, included_paths
 from coretools.process.fork_server.messages import ForkServerFailed
 from coretools.roots.git_config import NotWritable, Setting, Values, edit, parse, serialize, values_of, with_changes
-from coretools.roots.hidden_files import inode_of
+from coretools.roots.git_credentials import GIT_CREDENTIAL, HOLDS_CREDENTIAL, credentials_in, without_credentials
+from coretools.roots.hidden_files import GIT_FORMAT, inode_of
 from coretools.roots.path_text import printable
 from coretools.roots.root import RootedPath, identity_of
 from coretools.roots.root_set import Roots
 
 NOT_PARSABLE = "it is no configuration from which credentials can be removed"
+TOO_LONG = f"it is longer than {MAX_CONFIG_BYTES // 1024} KiB, too long to be searched for {GIT_CREDENTIAL}"
 MAX_NAMED = 10
 """Keys that a result names."""
 
@@ -55,7 +64,8 @@ class _ParsedConfig(NamedTuple):
     """The settings that commands see."""
     text: bytes | None
     """None if the file is no valid configuration."""
-    has_credential: bool
+    credentials: tuple[Setting, ...] | None
+    """The settings with a credential, without it; None if the file holds none."""
     includes: tuple[str, ...]
     gives_away: bool = False
 
@@ -78,6 +88,8 @@ class GitConfigs:
     def __init__(self, roots: Roots) -> None:
         self._roots = roots
         self._read: dict[str, _ParsedConfig] = {}
+        self.credentials: dict[str, tuple[Setting, ...]] = {}
+        """Files with a credential in the last masks, and its settings without it; also those that can't be searched."""
         self._changes: dict[str, _ConfigChanges] = {}
         self._copies: list[ConfigCopies] = []
         self._includes = GitIncludes(roots)
@@ -113,6 +125,23 @@ class GitConfigs:
     def apply_to(self, masks: Masks) -> Masks:
         """Add a copy of each configuration to the masks; one whose credentials can't be removed is hidden."""
         read: dict[str, _ParsedConfig] = {}
+        found = self._find(masks, read)
+        by_content = [one.path for one in masks.hidden if one.reason == HOLDS_CREDENTIAL and one.path not in found]
+        for path in by_content[:MAX_INCLUDED]:  # hidden as a whole; read for the names of its settings only
+            self._inspect(path, read, is_own=False)
+        self._read = read
+        hidden = _hidden_files(masks, found)
+        self.credentials = {path: () for path, one in hidden.items() if one.reason in (HOLDS_CREDENTIAL, TOO_LONG)}
+        self.credentials |= {path: one.credentials for path, one in read.items() if one.credentials is not None}
+        copied = (one for one in found.values() if isinstance(one, MaskedGitConfig))
+        return masks._replace(
+            read_only=tuple(path for path in masks.read_only if found.get(path) is None),
+            hidden=tuple(sorted(hidden.values())),
+            git_configs=tuple(one for one in copied if one.path not in hidden),
+        )
+
+    def _find(self, masks: Masks, read: dict[str, _ParsedConfig]) -> "_Masked":
+        """How to mask each configuration, each file that may hold credentials, and what they include."""
         own = [path for path in masks.read_only if path.rpartition("/")[2] in _FILES]
         found = {path: self._inspect(path, read, is_own=True) for path in own}
         waiting = [*masks.credential_files, *self._included(read)]
@@ -122,13 +151,7 @@ class GitConfigs:
                 found[path] = self._inspect(path, read, is_own=False)
                 # Included files may include others; each is read once, and no more than the bound above.
                 waiting += self._included({path: read[path]} if path in read else {})
-        self._read = read
-        hidden = [one for one in found.values() if isinstance(one, HiddenPath)]
-        return masks._replace(
-            read_only=tuple(path for path in masks.read_only if found.get(path) is None),
-            hidden=_once(masks.hidden, hidden),
-            git_configs=tuple(one for one in found.values() if isinstance(one, MaskedGitConfig)),
-        )
+        return found
 
     def _inspect(
         self, path: str, read: dict[str, _ParsedConfig], *, is_own: bool
@@ -138,19 +161,24 @@ class GitConfigs:
         if place is None:
             return None
         try:
-            directory, data, inode = self._opened(place, is_new=path not in self._read)
+            directory, known, inode = self._parsed(path, place)
         except OSError as error:
-            return None if error.errno in _NO_FILE and not is_own else _hidden(path)
-        known = self._read.get(path)
-        if known is None or known.data != data:
-            known = _parse(data)
+            return None if error.errno in _NO_FILE and not is_own else _not_searched(path, error)
         read[path] = known
-        if not is_own and not known.has_credential:
+        if known.credentials is not None:
+            self._remember(place, inode[0])
+        elif not is_own:
             return None
         if known.text is None:
-            return _hidden(path)
+            return _hidden(path, NOT_PARSABLE if known.credentials is None else HOLDS_CREDENTIAL)
         text, generation = self._text_for_commands(path, directory, known)
         return MaskedGitConfig(path, directory, place.root.writable, text, inode, generation)
+
+    def _remember(self, place: RootedPath, number: int) -> None:
+        """Remember a file with a credential, so that it stays hidden when git would no longer read it there."""
+        inode = inode_of(place.relative, place.root.fd)
+        if inode is not None and inode.number == number:
+            self._roots.hidden_inodes.remember(inode, GIT_FORMAT)
 
     def _text_for_commands(self, path: str, directory: tuple[int, int], known: _ParsedConfig) -> tuple[bytes, int]:
         """The text that commands see, with their changes, and how often they left an invalid file."""
@@ -160,17 +188,21 @@ class GitConfigs:
         self._changes.pop(path, None)  # of another repository that was here before
         return known.text or b"", 0
 
-    def _opened(self, place: RootedPath, *, is_new: bool) -> tuple[tuple[int, int], bytes, tuple[int, ...]]:
-        """Identity of the directory, content, and identity of a file. `is_new`: this server has not read it before."""
+    def _parsed(self, path: str, place: RootedPath) -> tuple[tuple[int, int], _ParsedConfig, tuple[int, ...]]:
+        """Identity of the directory, content, and identity of a file."""
+        known = self._read.get(path)
         above, _, name = place.relative.rpartition("/")
         handle = self._roots.resolver.open(place.root.fd, above or ".", OPEN_DIRECTORY)
         try:
-            if is_new and place.root.writable:
+            if known is None and place.root.writable:  # this server has not read it before
                 git_lock.remove_stale(handle, name)
             data, found = read_regular_file(name, handle)
-            return identity_of(os.fstat(handle)), data, (found.st_ino, found.st_ctime_ns)
+            directory = identity_of(os.fstat(handle))
         finally:
             os.close(handle)
+        if known is None or known.data != data:
+            known = _parse(data)
+        return directory, known, (found.st_ino, found.st_ctime_ns)
 
     def _included(self, read: Mapping[str, _ParsedConfig]) -> list[str]:
         """Files in the roots that these configurations include (git-config(1), Includes)."""
@@ -310,31 +342,38 @@ def _short(key: str) -> str:
     return printable(key if len(key) <= _KEY_CHARACTERS else f"{key[:_KEY_CHARACTERS]}...")
 
 
-def _once(masked: Sequence[HiddenPath], found: Sequence[HiddenPath]) -> tuple[HiddenPath, ...]:
-    """Each path once. One that is masked for another reason keeps it: `.env`, included by a configuration."""
-    by_path = {one.path: one for one in (*found, *masked)}
-    return tuple(sorted(by_path.values()))
+_Masked = Mapping[str, MaskedGitConfig | HiddenPath | None]
+"""How to mask each file; None for not at all."""
 
 
-def _hidden(path: str) -> HiddenPath:
-    return HiddenPath(path, NOT_PARSABLE, inode_of(path) or (0, 0, 0))
+def _hidden_files(masks: Masks, found: _Masked) -> dict[str, HiddenPath]:
+    """Each hidden file once. One that is hidden for another reason stays so: `.env`, included by a configuration."""
+    hidden = {one.path: one for one in found.values() if isinstance(one, HiddenPath)}
+    return hidden | {one.path: one for one in masks.hidden if not found.get(one.path) or one.reason != HOLDS_CREDENTIAL}
+
+
+def _not_searched(path: str, error: OSError) -> HiddenPath:
+    return _hidden(path, TOO_LONG if error.errno == errno.EFBIG else NOT_PARSABLE)
+
+
+def _hidden(path: str, reason: str) -> HiddenPath:
+    return HiddenPath(path, reason, inode_of(path) or (0, 0, 0))
 
 
 def _parse(data: bytes) -> _ParsedConfig:
     try:
         settings = parse(data, "config")
-        seen = git_copies.without_credentials(settings)
-        has_credential = seen != settings or git_copies.has_credential(data)
+        seen = without_credentials(settings)
         return _ParsedConfig(
             data,
             seen,
             serialize(seen),
-            has_credential,
+            credentials_in(data),
             git_copies.included_paths(settings),
             git_copies.sends_credentials_to_any_server(settings),
         )
     except (GitRefused, NotWritable):
-        return _ParsedConfig(data, (), None, git_copies.has_credential(data), ())
+        return _ParsedConfig(data, (), None, credentials_in(data), ())
 
 
 def _with_changes(data: bytes, *, changes: Values) -> bytes:

@@ -39,6 +39,7 @@ from coretools.process.fork_server.client import (
 from coretools.process.fork_server.closable_lock import ClosableLock
 from coretools.process.fork_server.git_configs import GitConfigs
 from coretools.process.fork_server.messages import ForkServerConfig, ForkServerFailed
+from coretools.process.fork_server.refusals import ExposedFiles, tier_refusal
 from coretools.process.fork_server.scratch import create, remove, scratch_path
 from coretools.process.fork_server.view_network import ViewNetwork
 from coretools.roots.own_state import exposed
@@ -84,6 +85,7 @@ class SandboxPool:
         self._confine = partial(confine, roots, policy, environment)
         self._masks = MaskFinder(roots)
         self._configs = GitConfigs(roots)
+        self.exposed = ExposedFiles()
         self._copies: dict[ForkServerClient, ConfigCopies] = {}
         self._lock = ClosableLock()
         self._limiter = CapacityLimiter(1)
@@ -128,16 +130,16 @@ class SandboxPool:
                 self.missing.setdefault("full", str(error))
             await self.control_files()  # the first scan is slow; the first command need not wait for it
         is_whole = self._masks_in_view is None or self._masks_in_view.is_complete
-        tier = self.tier or "none"
         return ConfinementStatus(
-            tier, dict(self.missing), self.is_permitted, is_whole, self.bounds, self._masks.unwatched, self.hidden
+            *(self.tier or "none", dict(self.missing), self.is_permitted, is_whole, self.bounds),
+            *(self._masks.unwatched, self.hidden, self.exposed.files, self.refusal),
         )
 
     async def take_process(self) -> PreforkedProcess:
         """Take a preforked process, in a view that hides what has to be hidden now.
 
         Raises:
-            Unconfined: the operator does not allow commands in the tier here.
+            Unconfined: the operator does not allow commands in the tier here, or not while git's credentials are there.
             ForkServerFailed: no fork server can be started at all.
             OSError: no descriptors left.
         """
@@ -148,6 +150,8 @@ class SandboxPool:
             client = self._client if is_seen and self._client is not None and self._client.is_alive else None
             client = client or await self._current_client()
         self.require()
+        if self.refusal:
+            raise Unconfined(self.refusal)
         if self.tier == "full":
             self.network.command_starts()
         asyncio.get_running_loop().call_later(REFILL_SECONDS, self.refill)
@@ -185,6 +189,11 @@ class SandboxPool:
     def hidden(self) -> tuple[HiddenPath, ...]:
         """Files that the current view hides from commands."""
         return () if self._masks_in_view is None else self._masks_in_view.hidden
+
+    @property
+    def refusal(self) -> str:
+        """Why commands are refused now, although the tier is permitted; empty if they are not."""
+        return "" if self._policy.allow_git_credentials else self.exposed.refusal(self._roots)
 
     @property
     def toolchains(self) -> tuple[FoundToolchain, ...]:
@@ -260,7 +269,7 @@ class SandboxPool:
         """Why no command may run in the tier in force; "" if commands may."""
         if self.tier == "landlock" and self._exposed:
             return f"commands are refused in tier landlock: {self._exposed}"
-        return self._policy.refusal(self.tier, self.missing)
+        return tier_refusal(self._policy, self.tier, self.missing)
 
     def _clients(self) -> list[ForkServerClient]:
         """Return the fork servers that run, the newest first."""
@@ -379,13 +388,17 @@ class SandboxPool:
         return fork_server_config(commands, scratch, tier, view)
 
     async def _scan(self, tier: str | None) -> Masks | None:
-        if tier != "full":
+        """Search the roots for what a view has to hide. In tier `landlock`, where there is none, only note it."""
+        if tier in (None, "none"):
             return None
         self.scans += 1
         try:
-            return await self._masks.scan_in_slices(self._configs.apply_to, self._limiter)
+            masks = await self._masks.scan_in_slices(self._configs.apply_to, self._limiter)
         except PathsKeepMoving as error:
             raise ForkServerFailed(KEEPS_MOVING, errno.EBUSY) from error
+        if tier != "full":
+            self.exposed = ExposedFiles.of(self._roots, masks, self._configs.credentials)
+        return masks if tier == "full" else None
 
     def _drop_retired(self) -> None:
         gone = [client for client in self._retired if client.is_gone]

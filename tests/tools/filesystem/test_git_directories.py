@@ -13,7 +13,8 @@ import pytest
 
 from coretools.config.settings import Limits
 from coretools.errors import CoreError, DeniedPath, TooLarge
-from coretools.roots.git_directories import is_git_name, require_no_repository
+from coretools.roots.git_directories import require_no_repository
+from coretools.roots.git_layout import is_git_name
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 from coretools.roots.read import MAX_BYTES, read_nonblocking
 from coretools.roots.resolve import resolve

@@ -4,6 +4,7 @@ import re
 
 from coretools.errors import NotFound
 from coretools.roots import directory_access
+from coretools.roots.git_credentials import without_users
 from coretools.roots.read import open_directory
 from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import cut_line, fitting
@@ -40,7 +41,9 @@ async def reflog(roots: Roots, git: Git, checkout: Checkout, *, branch: str, lim
     lines = []
     for number, (commit, place, text) in enumerate(records[:limit], skip):
         date = _DATE.search(place)
-        lines.append(single_line(f"{branch}@{{{number}}} {commit[:10]} {date[1] if date else ''} {text}"))
+        # `git pull URL` writes the URL into the reflog, with its credential.
+        shown_text = without_users(text)
+        lines.append(single_line(f"{branch}@{{{number}}} {commit[:10]} {date[1] if date else ''} {shown_text}"))
     shown = fitting(map(cut_line, lines), git.answer_bytes)
     more = [f"[more entries; go on with skip={skip + len(shown)}]"] if len(records) > len(shown) else []
     if shown:

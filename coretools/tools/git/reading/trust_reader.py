@@ -14,7 +14,6 @@ from coretools.errors import CoreError, NotFound
 from coretools.roots import directory_access
 from coretools.roots.git_config import Setting, parse
 from coretools.roots.read import open_directory
-from coretools.roots.resolve import resolve
 from coretools.roots.root import Directory
 from coretools.roots.root_set import Roots
 from coretools.tools.git.reading.trust_settings import (
@@ -25,6 +24,7 @@ from coretools.tools.git.reading.trust_settings import (
     kind_of,
     without_secret,
 )
+from coretools.tools.git.repository.configuration import require_includable
 from coretools.tools.git.repository.git_directory import read_pointer
 from coretools.tools.git.repository.grants import HOOK_BYTES, hook_hash, hooks_directory
 from coretools.tools.git.repository.open_checkout import GIT
@@ -251,7 +251,7 @@ class TrustReader:
         if target.startswith(("~", "%")) or name in ("", ".", ".."):
             return
         with suppress(CoreError):
-            resolve(self.roots, path, follow=False).close()  # not a file that is closed to tools
+            require_includable(self.roots, path)
             with open_directory(self.roots, above) as directory:
                 self._config(directory.fd, name, self._shown(f"{directory.path}/{name}"), directory.path, depth)
 

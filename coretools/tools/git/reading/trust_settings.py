@@ -4,8 +4,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from coretools.confinement.git_copies import has_credential, without_credential
 from coretools.roots.git_config import Setting
+from coretools.roots.git_credentials import may_hold_credential, without_credential
 from coretools.tools.git.repository.policy import NEUTRAL_VALUES
 from coretools.tools.git.repository.porcelain import single_line
 
@@ -168,11 +168,11 @@ def shown(setting: Setting) -> tuple[str, str]:
     short = None if setting.value is None else setting.value[:EXAMINED_CHARACTERS]
     setting = Setting(setting.key[:EXAMINED_CHARACTERS], short)
     name = setting.key
-    if has_credential(name.encode("utf-8", "replace")):
+    if may_hold_credential(name.encode("utf-8", "replace")):
         name = f"{setting.section}.{HIDDEN}.{setting.variable}"
     clean = without_credential(setting) if setting.section != "credential" else setting
     value = HIDDEN if clean is None else "true" if clean.value is None else clean.value
-    if has_credential(value.encode("utf-8", "replace")):
+    if may_hold_credential(value.encode("utf-8", "replace")):
         value = HIDDEN
     return cut(name), cut(value)
 

@@ -93,7 +93,7 @@ def git_names(roots: Roots, checkout: Checkout, paths: Sequence[str]) -> list[st
 def hidden_reason(roots: Roots, checkout: Checkout, name: bytes) -> str:
     """Return why a name in the work tree is hidden (deny glob, or the file's present content), or ""."""
     relative = checkout.to_root(name.decode("utf-8", "replace").rstrip("/"))
-    return roots.hidden(roots.place(f"{checkout.directory.place.root.path}/{relative}"))
+    return roots.hidden(roots.place(f"{checkout.directory.place.root.path}/{relative}"), is_shown=True)
 
 
 def refuse_hidden(roots: Roots, checkout: Checkout, names: Iterable[str]) -> None:

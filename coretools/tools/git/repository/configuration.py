@@ -14,6 +14,7 @@ from coretools.errors import CoreError, DeniedPath, NotFound
 from coretools.roots import directory_access
 from coretools.roots.file_version import Version
 from coretools.roots.git_config import Setting, parse
+from coretools.roots.git_credentials import HOLDS_CREDENTIAL
 from coretools.roots.read import open_directory
 from coretools.roots.resolve import resolve
 from coretools.roots.root_set import Roots
@@ -166,8 +167,21 @@ class GitConfigurations:
     def _require_open(self, path: str, display_path: str) -> None:
         """Refuse to include a file that is denied: git would act on its content, and a log would show it."""
         try:
-            resolve(self._roots, path, follow=False).close()
+            require_includable(self._roots, path)
         except DeniedPath as error:
             raise unusable(display_path, f"includes a file that is denied ({error})") from error
         except CoreError:
             return  # any other error is raised when the file is read
+
+
+def require_includable(roots: Roots, path: str) -> None:
+    """Refuse a file that tools may not read, unless the reason is a credential of git: that is where git looks for one.
+
+    Raises:
+        What `resolve` raises.
+    """
+    try:
+        resolve(roots, path, follow=False).close()
+    except DeniedPath as error:
+        if error.facts.get("reason") != HOLDS_CREDENTIAL:
+            raise

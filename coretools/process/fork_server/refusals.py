@@ -1,0 +1,127 @@
+"""Why commands are refused: the tier is too weak for the operator's policy, or for what lies beneath the roots.
+
+Landlock grants whole directories, so in tier `landlock` commands read files that tier `full` hides. That is said, and
+accepted, except for credentials of git.
+"""
+
+import shlex
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
+from typing import NamedTuple, Self
+
+from coretools.config.operator_policy import TIERS, ConfinementPolicy
+from coretools.confinement.protected_paths import HiddenPath, Masks
+from coretools.redaction.argv import escape_unprintable
+from coretools.roots.git_config import Setting
+from coretools.roots.git_credentials import HOLDS_CREDENTIAL, REMOVED
+from coretools.roots.hidden_files import inode_of
+from coretools.roots.path_text import printable
+from coretools.roots.root_set import Roots
+
+MAX_FILES = 3
+"""Files that a refusal names; more are counted."""
+MAX_KEYS = 3
+"""Settings of a file that are named; more are counted."""
+
+OPTION = (
+    "--allow-git-credentials (CORETOOLS_ALLOW_GIT_CREDENTIALS=1; allow_git_credentials = true in [confinement] of the"
+    " policy file)"
+)
+
+_LONGEST_SHOWN = 200
+
+
+def tier_refusal(policy: ConfinementPolicy, tier: str | None, missing: Mapping[str, str]) -> str:
+    """Return why commands must not run in a tier; empty if they may. `missing`: stronger ones, and why."""
+    if tier is None or not (_is_unconfined(policy, tier) or _is_too_weak(policy, tier)):
+        return ""
+    why = "; ".join(f"{stronger}: {reason}" for stronger, reason in missing.items())
+    if policy.require is not None and tier != "none":
+        return f"the operator requires tier '{policy.require}' for commands, which is unavailable here: {why}"
+    return (
+        f"commands can't be confined on this machine ({why}), so none is run;"
+        " the operator can allow them without confinement: --allow-unconfined"
+    )
+
+
+def _is_unconfined(policy: ConfinementPolicy, tier: str) -> bool:
+    return tier == "none" and not policy.allow_unconfined
+
+
+def _is_too_weak(policy: ConfinementPolicy, tier: str) -> bool:
+    return policy.require is not None and TIERS.index(tier) > TIERS.index(policy.require)
+
+
+class ExposedFiles(NamedTuple):
+    """Files beneath the roots that tier `full` would hide, or show without their credentials."""
+
+    files: tuple[HiddenPath, ...] = ()
+    credentials: Mapping[str, tuple[Setting, ...]] = MappingProxyType({})
+    """Of these, the files with a credential for git, and the settings that hold it, without it."""
+
+    @classmethod
+    def of(cls, roots: Roots, masks: Masks, credentials: Mapping[str, tuple[Setting, ...]]) -> Self:
+        """Return what the masks would hide, and the files with credentials for git that tools refuse to read too.
+
+        Tools read those that the operator opens, or whose content is in git's index.
+        """
+        closed = {path: settings for path, settings in credentials.items() if _is_closed(roots, path)}
+        files = {one.path: one for one in masks.hidden}
+        for path, settings in closed.items():
+            files[path] = HiddenPath(path, f"{HOLDS_CREDENTIAL}{_keys(settings)}", inode_of(path) or (0, 0, 0))
+        return cls(tuple(sorted(files.values())), closed)
+
+    def refusal(self, roots: Roots) -> str:
+        """Return why no command runs here, and what would help; empty if nothing holds a credential for git."""
+        if not self.credentials:
+            return ""
+        paths = sorted(self.credentials)
+        named = [f"{_shown(roots, path)}{_keys(self.credentials[path])}" for path in paths[:MAX_FILES]]
+        more = f" and {len(paths) - MAX_FILES} more" if len(paths) > MAX_FILES else ""
+        removal = "; ".join(_commands(paths[0], self.credentials[paths[0]]))
+        return (
+            f"commands are refused here: they could read a credential for git in {'; '.join(named)}{more}; tier"
+            f" landlock can't hide it from them. Take it out ({removal}) and leave it to a credential helper (git"
+            " config --global credential.helper store; for actions/checkout persist-credentials: false), or run the"
+            " server where it has namespaces (tier full shows commands the file without the credential), or accept"
+            f" that they read it: {OPTION}"
+        )
+
+
+def _is_closed(roots: Roots, path: str) -> bool:
+    place = roots.split(path)
+    return place is None or roots.hidden(place, is_shown=True) != ""
+
+
+def _keys(settings: Iterable[Setting]) -> str:
+    keys = [_cut(one.key) for one in settings]
+    more = f" and {len(keys) - MAX_KEYS} more" if len(keys) > MAX_KEYS else ""
+    return f": {', '.join(keys[:MAX_KEYS])}{more}" if keys else ""
+
+
+def _commands(path: str, settings: tuple[Setting, ...]) -> Iterator[str]:
+    """Yield the git commands that take the credentials out of a file."""
+    file = f"git config --file {_word(path)}"
+    for one in settings[:MAX_KEYS]:
+        if REMOVED in one.key:
+            yield f"{file} --edit"
+        elif one.value is None:
+            yield f"{file} --unset-all {_word(one.key)}"
+        else:
+            yield f"{file} {_word(one.key)} {_word(one.value)}"
+    if not settings:
+        yield f"edit or delete {_word(path)}"
+
+
+def _shown(roots: Roots, path: str) -> str:
+    place = roots.split(path)
+    return _cut(path if place is None else roots.display_path(place))
+
+
+def _word(text: str) -> str:
+    return escape_unprintable(shlex.quote(printable(text)))
+
+
+def _cut(text: str) -> str:
+    shown = escape_unprintable(printable(text))
+    return shown if len(shown) <= _LONGEST_SHOWN else f"{shown[:_LONGEST_SHOWN]}..."
