@@ -63,6 +63,15 @@ def cache_directory(environment: Mapping[str, str], home: str) -> str:
     return _based({**environment, "HOME": home}, "XDG_CACHE_HOME", ".cache") or ""
 
 
+def server_directory(environment: Mapping[str, str], name: str) -> str | None:
+    """Return the directory that a confined server may use as its own where there is no project; None without a home.
+
+    Nothing in it is believed, so it is no part of our own state.
+    """
+    path = _based(environment, "XDG_DATA_HOME", ".local/share")
+    return None if path is None else os.path.join(path, "servers", name)
+
+
 def runtime_path(environment: Mapping[str, str], name: str) -> str | None:
     """Return the path of a file in the user's runtime directory; None if there is none that is the user's alone."""
     runtime = environment.get("XDG_RUNTIME_DIR", "")

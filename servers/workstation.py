@@ -38,7 +38,7 @@ def main() -> None:
         require_standard_streams()
         settings = settings_from(options, options.root, os.environ, working_directory())
         settings = with_login_path(settings, os.environ, is_off=options.no_login_path)
-        settings = with_upstreams(settings, os.environ, options.upstream)
+        settings = with_upstreams(settings, os.environ, options)
         configure_logging(settings.log_level, os.environ)
         run(settings)
     except CoreError as error:

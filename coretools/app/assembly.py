@@ -12,10 +12,14 @@ from functools import cached_property, partial
 from threading import Semaphore
 from typing import TYPE_CHECKING
 
-from coretools.app.command_sandbox import explanations_of, sandbox_pool_for
+from coretools.app.command_sandbox import (
+    explanations_of,
+    inherited_environment,
+    sandbox_pool_for,
+)
 from coretools.app.instructions import Situation, instructions
 from coretools.app.root_specs import open_roots
-from coretools.command_policy.verdict import ProgramPolicy, safe_variables
+from coretools.command_policy.verdict import ProgramPolicy
 from coretools.config.operator_policy import OperatorPolicy
 from coretools.config.settings import Limits, Settings
 from coretools.confinement.command_confinement import ConfinementStatus
@@ -26,7 +30,6 @@ from coretools.operations.catalog import Selection, require_known, selection_of,
 from coretools.operations.dispatch import CallObserver, Dispatcher
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry, merge_registries
-from coretools.process.environment import child_environment, login_variables
 from coretools.process.fork_server.pool import SandboxPool
 from coretools.process.jobs.job_table import JobTable
 from coretools.process.login_shell import LoginShell
@@ -256,7 +259,7 @@ def _open_resources(
 ) -> _Resources:
     roots = exit_stack.enter_context(open_roots(settings, environment))
     confined_threads = exit_stack.enter_context(closing(ConfinedThreadPool()))
-    inherited = _child_environment(settings, environment)
+    inherited = inherited_environment(settings, environment)
     login_shell = LoginShell(roots, environment, confined_threads) if settings.reads_login_path else None
     sandbox_pool, user_git, reach = sandbox_pool_for(roots, settings, inherited, login_shell, exit_stack)
     programs = ProgramPolicy(settings.policy.commands, source=settings.policy.source)
@@ -334,14 +337,6 @@ def _own_registry(resources: _Resources, settings: Settings, runs: JobTable) -> 
     diagnostics = Diagnostics(roots, runner, limits, confined_threads=confined_threads, network=network, closed=closed)
     registry.add_set("diagnostics", diagnostics)
     return registry
-
-
-def _child_environment(settings: Settings, environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of child processes: passed variables, and the author of commits."""
-    passed = (*settings.pass_environment, *settings.policy.environment_pass)
-    author = {} if settings.author is None else settings.author.variables
-    judged = safe_variables(settings.policy.commands)  # what the operator passes wins over these
-    return {**login_variables(), **judged, **child_environment(environment, passed=passed), **author}
 
 
 def log_start(assembly: Assembly, settings: Settings, name: str = "") -> None:

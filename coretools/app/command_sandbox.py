@@ -7,6 +7,8 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 
+from coretools.app.root_specs import open_roots
+from coretools.command_policy.verdict import safe_variables
 from coretools.config.agent_reach import reach_of_change
 from coretools.config.operator_policy import CONTAINER_DIRECTORIES, ConfinementPolicy
 from coretools.config.settings import Settings
@@ -16,6 +18,7 @@ from coretools.confinement.toolchains import home_of
 from coretools.confinement.user_git import NO_USER_GIT, UserGit, read_user_configuration
 from coretools.own_state import cache_directory
 from coretools.process.children.reaper import GIT_SUFFIX
+from coretools.process.environment import child_environment, login_variables
 from coretools.process.fork_server.pool import SandboxPool
 from coretools.process.fork_server.scratch import remove, scratch_path
 from coretools.process.login_shell import LoginShell
@@ -86,6 +89,28 @@ def sandbox_pool_for(
     if login_shell is not None:
         confine = partial(confine, login_path=login_shell.path)
     return SandboxPool(roots, policy, inherited, confine, scratch=scratch), user_git, reach
+
+
+def open_commands(
+    settings: Settings, environment: Mapping[str, str], exit_stack: ExitStack
+) -> tuple[Roots, Runner, SandboxPool]:
+    """Open roots, runner and sandbox for one program, without the tools. The caller closes the runner.
+
+    Raises:
+        BadSetting: a root or another setting can't be used.
+    """
+    roots = exit_stack.enter_context(open_roots(settings, environment))
+    inherited = inherited_environment(settings, environment)
+    sandbox_pool, _, _ = sandbox_pool_for(roots, settings, inherited, None, exit_stack)
+    return roots, Runner(settings.limits, inherited, sandbox_pool=sandbox_pool), sandbox_pool
+
+
+def inherited_environment(settings: Settings, environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment of child processes: passed variables, and the author of commits."""
+    passed = (*settings.pass_environment, *settings.policy.environment_pass)
+    author = {} if settings.author is None else settings.author.variables
+    judged = safe_variables(settings.policy.commands)  # what the operator passes wins over these
+    return {**login_variables(), **judged, **child_environment(environment, passed=passed), **author}
 
 
 def _writable_besides(policy: ConfinementPolicy) -> tuple[str, ...]:

@@ -4,7 +4,8 @@ import os
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
 from mcp import MCPError
@@ -12,11 +13,18 @@ from mcp.server.context import CallNext, HandlerResult, ServerMiddleware, Server
 
 from coretools import tools
 from coretools.app.assembly import output_redactor
+from coretools.app.root_specs import root_specs
+from coretools.config.agent_reach import reach_of_change
 from coretools.config.settings import Settings
+from coretools.confinement.toolchains import home_of
 from coretools.operations.declare import declaration_of
 from coretools.operations.registry import Registry
 from coretools.operations.route import name_of_route, route_in
+from coretools.own_state import cache_directory
 from coretools.protocol.extensions import declared_settings
+
+if TYPE_CHECKING:
+    from coretools.client.containment.containment import Containment
 
 CONTEXTS = ("git", "ci")
 """Folders of tools that are a context of commands too."""
@@ -24,9 +32,16 @@ CONTEXTS = ("git", "ci")
 
 @asynccontextmanager
 async def with_upstreams(
-    settings: Settings, environment: Mapping[str, str], registries: Sequence[Registry], *, has_own_tools: bool = True
+    settings: Settings,
+    environment: Mapping[str, str],
+    registries: Sequence[Registry],
+    *,
+    has_own_tools: bool = True,
+    roles: Sequence[Settings] = (),
 ) -> AsyncIterator[Sequence[Registry]]:
     """Yield the registries, and one with the tools of the chosen servers, which follows them.
+
+    `roles` are the settings of all roles, if there are several: what the agents of any of them may change.
 
     Raises:
         BadSetting: a server can't be used, or is a server that uses this one. NotTrusted: it must be approved first.
@@ -34,13 +49,36 @@ async def with_upstreams(
     if not settings.upstream:
         yield registries
         return
-    from coretools.client.upstream.upstreams import open_upstreams  # imported late: most servers have no upstream
+    # Imported late: most servers have no upstream.
+    from coretools.client.upstream.upstreams import UpstreamRules, open_upstreams
 
     taken = {command.name for registry in registries for command in registry}
     taken |= own_names() if has_own_tools else set()
-    rules = (settings.limits, output_redactor(settings, environment))
+    containment = containment_of(settings, environment, roles or (settings,))
+    rules = UpstreamRules(settings.limits, output_redactor(settings, environment), containment)
     async with open_upstreams(settings.upstream, environment, os.getcwd(), taken, rules) as upstreams:
         yield [*registries, upstreams.tools.registry]
+
+
+def containment_of(settings: Settings, environment: Mapping[str, str], roles: Sequence[Settings]) -> "Containment":
+    """Return how servers of others run beside our own tools: a confined one may use what these may.
+
+    Raises:
+        BadSetting: a choice of the operator can't be used.
+    """
+    from coretools.client.containment.containment import Containment  # imported late: as above
+
+    chosen = Containment.of(settings.confine, settings.unconfined, environment)
+    specs = {spec.path: spec for role in roles for spec in root_specs(role)}.values()
+    roots = [f"{os.path.abspath(spec.path)}:{'rw' if spec.writable else 'ro'}" for spec in specs]
+    source = settings.policy.source
+    return replace(
+        chosen,
+        reach=reach_of_change(roles, [cache_directory(environment, home_of(environment))]),
+        trusted=tuple(path for role in roles for path in role.trusted),
+        roots=tuple(roots),
+        options=() if source is None else ("--policy", source),
+    )
 
 
 def own_names() -> set[str]:

@@ -7,6 +7,7 @@
     coretools docs [--write DIRECTORY]     print or write the reference of all commands
     coretools serve --with MODULE:NAME     serve your own commands over stdio
     coretools doctor                       check this machine, and a real server on it
+    coretools confine -- PROGRAM ...       run a program as commands of agents run: confined to its roots
     coretools init                         write a policy file for this machine and project
     coretools policy explain -- LINE       show which rule decides about a command, and why
     coretools policy check [FILE]          check the operator's policy file
@@ -42,7 +43,15 @@ from coretools.cli.completion_scripts import SHELLS, script
 from coretools.cli.serve import add_serve, serve
 from coretools.config.agent_reach import files_of_policy, require_out_of_reach
 from coretools.config.logs import configure_logging
-from coretools.config.options import add_policy_options, policy_from, settings_from, with_login_path, working_directory
+from coretools.config.options import (
+    add_containment_options,
+    add_policy_options,
+    policy_from,
+    settings_from,
+    with_login_path,
+    with_upstreams,
+    working_directory,
+)
 from coretools.config.settings import Settings
 from coretools.errors import CoreError, InvalidArguments
 from coretools.operations.loading import load
@@ -55,7 +64,10 @@ _HINT = "See `coretools WORDS --help` for a command, and `coretools call --help`
 COMPLETE = "__complete"
 """Called by the scripts of `coretools completion`; not shown in help."""
 
-BUILT_IN = ("call", "tools", "docs", "serve", "doctor", "init", "policy", "token", "mcp", "run", "repl", "completion")
+BUILT_IN = (
+    *("call", "tools", "docs", "serve", "doctor", "init", "policy", "token", "mcp", "run", "repl", "completion"),
+    "confine",
+)
 """First words that are coretools' own. A command with such a route can be run only in the REPL."""
 
 
@@ -76,8 +88,8 @@ def _main(words: list[str]) -> int:
     own, rest = split_options(words, option_names(global_parser()), after_command=())
     if rest[:1] == [COMPLETE]:
         return _complete(rest[1:])
-    if rest[:1] in (["mcp"], ["run"]):
-        return _mcp(own, rest[1:] if rest[0] == "mcp" else rest)
+    if rest[:1] in (["mcp"], ["run"], ["confine"]):
+        return _with_own_parser(own, rest)
     if rest[:1] and rest[0] in BUILT_IN and not _names_tool(rest):
         return _built_in([rest[0], *own, *rest[1:]])
     if not words:
@@ -138,6 +150,7 @@ def _run(options: argparse.Namespace, settings: Settings) -> int:
     if options.command == "repl":
         from coretools.cli.repl import repl
 
+        settings = with_upstreams(settings, os.environ, options)
         return anyio.run(repl, settings, [load(text) for text in options.registries])
     if options.command == "docs":
         from coretools.cli.docs import DocsOptions, docs
@@ -163,6 +176,12 @@ def _init(options: argparse.Namespace) -> int:
     return init(settings, os.environ, options.policy)
 
 
+def _with_own_parser(own: Sequence[str], rest: list[str]) -> int:
+    if rest[0] == "confine":
+        return _confine(own, rest[1:])
+    return _mcp(own, rest[1:] if rest[0] == "mcp" else rest)
+
+
 def _mcp(own: Sequence[str], words: Sequence[str]) -> int:
     from coretools.cli.mcp.options import parse_line  # imported late, as below
 
@@ -174,6 +193,12 @@ def _mcp(own: Sequence[str], words: Sequence[str]) -> int:
     from coretools.cli.mcp.main import mcp  # the SDK takes a second to load
 
     return mcp(options)
+
+
+def _confine(own: Sequence[str], words: Sequence[str]) -> int:
+    from coretools.cli.confine import confine_line  # imported late: it loads the sandbox
+
+    return confine_line([*own, *words], os.environ)
 
 
 def _complete(words: list[str]) -> int:
@@ -225,6 +250,7 @@ def _parser() -> argparse.ArgumentParser:
     init.add_argument("--root", action="append", metavar="DIRECTORY", help="the project [the current directory]")
     init.add_argument("--policy", metavar="FILE", help="the file to write [~/.config/coretools/policy.toml]")
     repl = list_tools.add_parser("repl", help="run commands line by line, with history and completion")
+    add_containment_options(repl)
     add_serve(list_tools)
     docs = list_tools.add_parser("docs", help="print or write the reference of all commands")
     docs.add_argument("--write", metavar="DIRECTORY", help="write the reference pages to this directory")

@@ -14,6 +14,7 @@ import mcp_types as types
 from anyio.abc import TaskGroup, TaskStatus
 
 from coretools.app.assembly import Assembly, output_redactor
+from coretools.app.upstreams import containment_of
 from coretools.cli.common.candidates import Candidate
 from coretools.cli.common.terminal import print_text
 from coretools.cli.mcp.approval import approve
@@ -133,6 +134,7 @@ class ReplServers:
                 watches_lists=True,
                 server_requests=requests,
                 on_tools_changed=self._notice,
+                containment=line.containment,
             )
             async with open_hub((), line.environment, inputs=line.options.inputs, options=options) as connections:
                 for entry in line.configuration.effective:
@@ -250,6 +252,7 @@ async def open_repl_servers(
     options = parse_line(["list"])
     assert options is not None
     line = Line.of(options, environment)
+    line.containment = containment_of(settings, environment, (settings,))
     async with anyio.create_task_group() as tasks:
         servers = ReplServers(line, tasks, assembly, settings)
         try:

@@ -81,7 +81,7 @@ def serve(options: argparse.Namespace, environment: Mapping[str, str], directory
         _require_no_own_options(options)
     settings = settings_from(options, options.root or (), environment, directory if options.own else None)
     settings = with_login_path(settings, environment, is_off=not options.own)
-    settings = with_upstreams(settings, environment, options.upstream)
+    settings = with_upstreams(settings, environment, options)
     configure_logging(settings.log_level, environment)
     # Covers also what a thread of a loaded module prints before the protocol's streams are moved.
     with contextlib.redirect_stdout(sys.stderr):

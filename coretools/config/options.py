@@ -41,7 +41,8 @@ VARIABLES = (
     *("CORETOOLS_LIMITS", "CORETOOLS_RESOLVER", "CORETOOLS_PASS_ENV", "CORETOOLS_AUTHOR", "CORETOOLS_UMASK"),
     *("CORETOOLS_REDACT_OUTPUT", "CORETOOLS_ASK", "CORETOOLS_POLICY", "CORETOOLS_OWN_CONTAINER", "CORETOOLS_NETWORK"),
     *("CORETOOLS_REQUIRE_TIER", "CORETOOLS_ALLOW_UNCONFINED", "CORETOOLS_ALLOW_GIT_CREDENTIALS"),
-    *("CORETOOLS_LOGIN_PATH", "CORETOOLS_LOG_LEVEL", "CORETOOLS_UPSTREAM", "CORETOOLS_TRUST"),
+    *("CORETOOLS_LOGIN_PATH", "CORETOOLS_LOG_LEVEL"),
+    *("CORETOOLS_UPSTREAM", "CORETOOLS_CONFINE", "CORETOOLS_UNCONFINED", "CORETOOLS_TRUST"),
 )
 """The environment variables that are read here, in the order of the options."""
 
@@ -130,12 +131,38 @@ def add_upstream_option(parser: argparse.ArgumentParser) -> None:
         metavar="NAME[:TOOL,...]",
         help="also offer the approved tools of a configured MCP server, all or those named (repeatable)",
     )
+    add_containment_options(parser)
 
 
-def with_upstreams(settings: Settings, environment: Mapping[str, str], named: Sequence[str] | None) -> Settings:
-    """The settings with the other servers that the option or the variable names."""
-    listed = tuple(item.strip() for item in environment.get("CORETOOLS_UPSTREAM", "").split(";") if item.strip())
-    return replace(settings, upstream=tuple(named) if named else listed)
+def add_containment_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how local servers of others run."""
+    parser.add_argument(
+        "--confine",
+        action="append",
+        default=[],
+        metavar="NAME[=ACCESS]",
+        help="run a configured server as commands of agents run; ACCESS is its network, as for --network (repeatable)",
+    )
+    parser.add_argument(
+        "--unconfined",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="let a server run with all your rights although the project names or contains it (repeatable)",
+    )
+
+
+def with_upstreams(
+    settings: Settings, environment: Mapping[str, str], options: argparse.Namespace | None = None
+) -> Settings:
+    """The settings with the other servers that the options or the variables name, and how they run."""
+    named = {} if options is None else vars(options)
+
+    def listed(option: str) -> tuple[str, ...]:
+        text = environment.get(f"CORETOOLS_{option.upper()}", "")
+        return tuple(named.get(option) or (item.strip() for item in text.split(";") if item.strip()))
+
+    return replace(settings, upstream=listed("upstream"), confine=listed("confine"), unconfined=listed("unconfined"))
 
 
 def with_login_path(settings: Settings, environment: Mapping[str, str], *, is_off: bool | None = None) -> Settings:

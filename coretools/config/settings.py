@@ -162,6 +162,10 @@ class Settings:
     """Other servers whose tools are offered: `NAME` or `NAME:TOOL,TOOL`."""
     trusted: tuple[str, ...] = ()
     """Absolute paths that the operator vouches for, although tools or commands can change them."""
+    confine: tuple[str, ...] = ()
+    """Of these servers, those that are confined: `NAME` or `NAME=ACCESS`."""
+    unconfined: tuple[str, ...] = ()
+    """Servers that run with all rights of the user whatever they are."""
     log_level: str = "info"
     has_git_identity: bool = True
     """Whether commits have the name and address in the git configuration of the server's user, if nothing else names

@@ -36,6 +36,10 @@ NAMES = frozenset(
 )
 """Variables of the server that every child inherits."""
 
+HANDED_ON = "CORETOOLS_CONFINE_VARIABLES"
+"""Variable with a JSON object of further variables for the program that `coretools confine` runs. They must not be
+variables of `coretools confine` itself, which runs outside the sandbox: one could load code into it."""
+
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """Names that shells can set (POSIX, XBD 3.216 "Name")."""
 

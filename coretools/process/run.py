@@ -33,6 +33,9 @@ class RunOptions:
     """Standard input that is written while the program runs; takes precedence over `stdin`."""
     terminal: TerminalSize | None = None
     """Run in a pseudoterminal in place of three pipes; only where `Runner.has_terminals`."""
+    files: tuple[int, int, int] | None = None
+    """Descriptors that are input, output and error output of a command, in place of three pipes. The caller closes
+    them."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Added to the environment of the runner; takes precedence over it."""
     inherit: bool = True

@@ -38,7 +38,7 @@ from coretools.process.children.termination import ProcessGroup, terminate
 from coretools.process.concurrency import AdmittedRun, ConcurrencyLimiter, shutting_down
 from coretools.process.fork_server.pool import SandboxPool
 from coretools.process.fork_server.start import start_sandboxed
-from coretools.process.fork_server.supervised_process import UNCERTAIN_END, SupervisedProcess
+from coretools.process.fork_server.supervised_process import UNCERTAIN_END, StandardStreams, SupervisedProcess
 from coretools.process.policy_check import require
 from coretools.process.run import Completed, RunOptions
 from coretools.process.watchdog import Watchdog
@@ -245,8 +245,7 @@ class Runner:
                 argv,
                 cwd=cwd,
                 environment=partial(self._command_environment, run, options, cwd.place.root),
-                fed=options.feed is not None,
-                size=options.terminal,
+                standard=StandardStreams(options.feed is not None, options.terminal, options.files),
             )
         if child is None:  # the runner is closing
             raise shutting_down(argv)

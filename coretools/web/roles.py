@@ -29,7 +29,7 @@ def build_roles(
     """
     sections = config.roles or {DEFAULT_ROLE: RoleSection()}
     base = settings_from(options, options.root or (), environment, None if config.roles else directory)
-    base = with_upstreams(base, environment, vars(options).get("upstream"))
+    base = with_upstreams(base, environment, options)
     roots = {name: section.roots or base.roots for name, section in sections.items()}
     base = replace(base, git_config_digest=user_configuration_digest(environment))
     built = _build_each(

@@ -151,7 +151,8 @@ async def running_app(server_config: ServerConfig, port: int, draining: Draining
     require_safe(config, has_auth=verifier is not None)
     stores = create_stores(config.redis, config.limits)
     shared = next(iter(server_config.roles.values())).settings
-    upstreams = with_upstreams(shared, server_config.environment, server_config.others)
+    roles = [role.settings for role in server_config.roles.values()]
+    upstreams = with_upstreams(shared, server_config.environment, server_config.others, roles=roles)
     async with stores.running(), upstreams as others:
         state = ServerState(stores=stores, kind="redis" if config.redis.url else "memory", draining=draining)
         tools: set[str] = set()

@@ -20,7 +20,7 @@ from coretools.cli.main import main
 from coretools.client.upstream.chain import META, VARIABLE
 from coretools.client.upstream.foreign_tools import CallRules, ForeignTool, command_function
 from coretools.client.upstream.offered_tools import usable
-from coretools.client.upstream.upstreams import open_upstreams
+from coretools.client.upstream.upstreams import UpstreamRules, open_upstreams
 from coretools.config.settings import Limits, Settings
 from coretools.errors import CoreError
 from coretools.hosting.serve import ServeOptions, build, http_app
@@ -223,7 +223,8 @@ def test_the_http_server_offers_them_to_every_role(tmp_path: Path) -> None:
     approve(tmp_path, "up", "echo")
     events.wait_for("started")
     (tmp_path / "root").mkdir()
-    words = ("--root", tmp_path / "root", "--upstream", "up")
+    # It is started in the checkout, which contains the program of the other server.
+    words = ("--root", tmp_path / "root", "--upstream", "up", "--unconfined", "up")
     with http_server(tmp_path, *words, environment={**variables(tmp_path), "PYTHONPATH": str(TREE)}) as at:
         pid = int(events.wait_for("started"))
 
@@ -258,7 +259,9 @@ async def test_a_loop_through_the_network_is_refused(tmp_path: Path, caplog: pyt
     with changed(HOME=str(tmp_path), XDG_CONFIG_HOME=None, XDG_STATE_HOME=None):
         async with served(http_app(served_here)) as address:
             configured(tmp_path, {"web": {"type": "http", "url": f"{address}/mcp"}})
-            async with open_upstreams(["web"], variables(tmp_path), str(tmp_path), (), (Limits(), None)) as upstreams:
+            async with open_upstreams(
+                ["web"], variables(tmp_path), str(tmp_path), (), UpstreamRules(Limits())
+            ) as upstreams:
                 assert list(upstreams.tools.registry) == []
     assert "this server is its own upstream, directly or through others" in caplog.text
 
@@ -280,7 +283,7 @@ async def test_a_choice_that_cannot_be_used_ends_the_start(tmp_path: Path) -> No
     ):
         given = environment | ({VARIABLE: ",".join(map(str, range(16)))} if "after 8" in message else {})
         with pytest.raises(CoreError) as refused:
-            async with open_upstreams(texts, given, str(project), (), (Limits(), None)):
+            async with open_upstreams(texts, given, str(project), (), UpstreamRules(Limits())):
                 pass
         assert message in str(refused.value)
         assert refused.value.exit_code == code

@@ -102,7 +102,7 @@ def test_the_table_shows_every_server_its_state_and_its_file(home: Path, capsys:
     """client-17: of the user and the project; what can't be used is in it too, and the others work."""
     mine = configured(home, {"ok": misbehaving("ok"), "exits": misbehaving("exits"), "odd": {"command": "x", "a": 1}})
     theirs = configured(home.parent, {"ok": misbehaving("many"), "many": misbehaving("many")}, "project/.mcp.json")
-    assert typed("list", "--trust-project") == 0
+    assert typed("list", "--trust-project", "--unconfined", "ok", "--unconfined", "many") == 0
     lines = [line.split(maxsplit=5) for line in capsys.readouterr().out.splitlines()]
     assert lines[1][:5] == ["ok", "ready", "stdio", "10000", str(theirs)]
     assert lines[2][:5] == ["many", "ready", "stdio", "10000", str(theirs)]
@@ -144,12 +144,13 @@ def test_a_project_is_trusted_entry_by_entry(home: Path, capsys: Captured) -> No
     assert f"misbehaving.py ok {started}" in shown
     assert "API_TOKEN" in shown
     assert "secret-word" not in shown
-    assert typed("ping", "a") == 0
+    assert f"runs confined to {home.parent / 'project'}, network: deny" in shown
+    assert typed("ping", "a", "--unconfined", "a") == 0
     assert started.exists()
     configured(home.parent, {"a": entry | {"cwd": "."}}, "project/.mcp.json")
     assert typed("ping", "a") == 77
     assert typed("ping", "a", "--config", ".mcp.json") == 77
-    assert typed("ping", "a", "--config", ".mcp.json", "--trust-project") == 0
+    assert typed("ping", "a", "--config", ".mcp.json", "--trust-project", "--unconfined", "a") == 0
 
 
 def test_what_is_shown_for_an_approval_cannot_be_forged(home: Path, capsys: Captured) -> None:
@@ -373,7 +374,7 @@ def test_a_signal_cancels_the_call_on_the_server(home: Path, number: signal.Sign
     events = EventLog(home)
     configured(home, {"h": misbehaving("hangs", events.path)})
     command = [sys.executable, *STARTS, "mcp", "call", "h", "echo", "text=x", "--yes"]
-    child = warm.Popen(command, cwd=TREE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    child = warm.Popen(command, cwd=home, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     try:
         events.wait_for("called")
         child.send_signal(number)

@@ -237,6 +237,8 @@ def begin(entry: ServerEntry, idle_seconds: float = 60) -> dict[str, Any]:
         "digest": launch_digest(entry, environment),
         "samples": False,
         "follows": False,
+        "confined": [],
+        "unconfined": [],
         "replaces": False,
         "connect_seconds": None,
     }

@@ -158,6 +158,8 @@ def _start_request(line: Line, entry: ServerEntry) -> dict[str, Any]:
         "inputs": line.options.inputs,
         "digest": launch_digest(entry, line.environment),
         "samples": bool(line.options.sampling or line.environment.get(SAMPLING_VARIABLE)),
+        "confined": [f"{name}={access}" for name, access in line.containment.confined.items()],
+        "unconfined": sorted(line.containment.unconfined),
         "connect_seconds": line.options.connect_seconds,
     }
 

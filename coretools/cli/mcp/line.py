@@ -22,6 +22,7 @@ from coretools.client.configuration.server_entries import Configuration, ServerE
 from coretools.client.connection.options import Authorize, ConnectionOptions
 from coretools.client.connection.server_connection import Connection
 from coretools.client.connection.server_log import LogDirectory
+from coretools.client.containment.containment import Containment
 from coretools.client.hub import open_hub
 from coretools.config.options import working_directory
 from coretools.errors import BadSetting, CoreError, InvalidArguments, Unreachable
@@ -39,19 +40,21 @@ class Line:
     approvals: Approvals
     terminal: TerminalCapabilities
     screen: Screen
+    containment: Containment
 
     @classmethod
     def of(cls, options: McpOptions, environment: Mapping[str, str]) -> "Line":
         """Read the configuration for a line.
 
         Raises:
-            BadSetting: the file that it names, or the policy, can't be used.
+            BadSetting: the file that it names, or the policy, can't be used. InvalidArguments: `--confine` or
+                `--unconfined` names no server.
         """
         decisions = Decisions(environment)
         directory = working_directory()
         policy = find_policy(options.policy, directory, environment, trusts_project=options.trust_project)
         terminal = TerminalCapabilities.of(environment)
-        return cls(
+        line = cls(
             options=options,
             environment=environment,
             configuration=load_configuration(directory, environment, file=options.config),
@@ -60,7 +63,11 @@ class Line:
             approvals=Approvals(decisions, policy),
             terminal=terminal,
             screen=Screen(terminal, logs_events=options.pipeline.output == "ndjson"),
+            containment=Containment.of(options.confined, options.unconfined, environment),
         )
+        for text in (*options.confined, *options.unconfined):
+            line.entry(text.partition("=")[0])  # raises the error that names similar ones
+        return line
 
     @property
     def width(self) -> int:
@@ -114,6 +121,7 @@ async def connected(
             server_requests=requests,
             authorization=authorization,
             logs=LogDirectory(line.environment),
+            containment=line.containment,
         )
         async with open_hub(
             chosen, line.environment, inputs=line.options.inputs, options=options, attached=attached
@@ -126,7 +134,7 @@ def _attached(line: Line, entry: ServerEntry) -> BackgroundLaunch | None:
     if any(one.id in line.options.inputs for one in inputs_of(entry)) or line.options.action == "login":
         return None
     try:
-        return attach(line.environment, entry)
+        return attach(line.environment, entry, line.containment.choice(entry.name))
     except (BadSetting, Unreachable):  # no place for a socket, or somebody else's
         return None
 

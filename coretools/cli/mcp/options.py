@@ -38,6 +38,7 @@ from dataclasses import dataclass
 from coretools.cli.common.global_options import OptionParser, option_names, split_options
 from coretools.cli.common.terminal import print_text
 from coretools.cli.mcp.pipeline_options import RUN_PAGE, PipelineOptions, add_pipeline_options, pipeline_options
+from coretools.config.options import add_containment_options
 from coretools.errors import InvalidArguments
 
 MOST = 1_000_000
@@ -95,6 +96,8 @@ class McpOptions:
     accepts_defaults: bool
     sampling: str | None
     roots: list[str]
+    confined: list[str]
+    unconfined: list[str]
     log_level: str | None
     idle_seconds: float | None
     follow: bool
@@ -157,6 +160,8 @@ def _options(found: argparse.Namespace, action: str, words: list[str]) -> McpOpt
         accepts_defaults=found.accept_defaults,
         sampling=found.sampling,
         roots=found.root,
+        confined=found.confine,
+        unconfined=found.unconfined,
         log_level=found.log_level,
         idle_seconds=found.idle_timeout,
         follow=found.follow,
@@ -194,6 +199,7 @@ def mcp_parser() -> argparse.ArgumentParser:
     add("--config", metavar="FILE", help="read this file instead of the usual ones")
     add("--input", action="append", default=[], metavar="ID=VALUE", help="a value for ${input:ID} (repeatable)")
     add("--trust-project", action="store_true", help="start what files of this project name (for CI)")
+    add_containment_options(parser)
     add("--policy", metavar="FILE", help="which calls are allowed or refused [~/.config/coretools/mcp-policy.toml]")
     add("--revoke", action="store_true", help="trust: no longer start these servers")
     add("--yes", action="store_true", help="call, or trust, without asking")

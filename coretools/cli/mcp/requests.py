@@ -14,9 +14,13 @@ from coretools.cli.common.terminal import print_error
 from coretools.cli.mcp.options import SAMPLING_VARIABLE, McpOptions
 from coretools.cli.mcp.output import in_line, visible
 from coretools.cli.mcp.screen import Screen
+from coretools.client.configuration.launch import LocalLaunch, home_directory
+from coretools.client.configuration.places import project_of
 from coretools.client.connection.server_requests import Callbacks
 from coretools.client.connection.stdio import ChildTracker
+from coretools.client.containment.containment import NO_CHOICES
 from coretools.client.questions.sampling import SamplingCommand, shown_messages
+from coretools.config.options import working_directory
 from coretools.errors import CoreError, NotFound
 from coretools.shell_words import split
 
@@ -147,13 +151,30 @@ def requests_of(options: McpOptions, environment: Mapping[str, str], screen: Scr
             answers=options.answers,
             accepts_defaults=options.accepts_defaults,
             roots=roots_of(options.roots),
-            sampling=None if tracker is None else SamplingCommand(argv, environment, tracker),
+            sampling=None if tracker is None else _sampling_command(argv, environment, tracker),
             approves_all=options.yes,
             log_level=next((level for level in LEVELS if level == options.log_level), None),
         )
     finally:
         if tracker is not None:
             tracker.watchdog.close()
+
+
+def _sampling_command(argv: tuple[str, ...], environment: Mapping[str, str], tracker: ChildTracker) -> SamplingCommand:
+    """Return the command, started in no project and with nothing of this one in its search paths.
+
+    A path that the line or the variable spells out is the user's own choice.
+    """
+    program = os.path.abspath(argv[0]) if "/" in argv[0] else argv[0]
+    launch = LocalLaunch(
+        argv=(program, *argv[1:]),
+        environment=environment,
+        cwd=home_directory(environment),
+        secrets=(),
+        user_environment=environment,
+    )
+    safe = NO_CHOICES.check(project_of(working_directory(), environment.get("HOME", "")), environment)
+    return SamplingCommand(launch.argv, safe.without_reachable(launch).environment, tracker, launch.cwd)
 
 
 def roots_of(paths: Sequence[str]) -> list[types.Root]:

@@ -29,7 +29,7 @@ async def _approve(line: Line) -> int:
 
     new = [(one, one.settings) for one in chosen if one.settings is not None and not line.trust.covers(one)]
     for entry, settings in new:
-        print_error(_summary(entry, settings))
+        print_error(_summary(entry, settings, line))
         if not line.options.yes:
             question = AskConfirmation(key="trust", message=f"Start {in_line(entry.name)} when it is used?")
             if not line.terminal.can_ask:
@@ -63,9 +63,12 @@ def _revoke(line: Line) -> int:
     return 0
 
 
-def _summary(entry: ServerEntry, settings: ServerSettings) -> str:
+def _summary(entry: ServerEntry, settings: ServerSettings, line: Line) -> str:
     """Say what an entry starts, before its variables are replaced and without its secrets; no text forges a line."""
-    lines = [*(_local(settings) if settings.transport == "stdio" else _remote(settings))]
+    is_local = settings.transport == "stdio"
+    lines = [*(_local(settings) if is_local else _remote(settings))]
+    if is_local:
+        lines.append(line.containment.summary(entry, line.environment))
     if named := names_in(entry):
         lines.append(f"with the values of {', '.join(named)}")
     if any(mark in text for text in lines for mark in ("[redacted:", "[... ")):

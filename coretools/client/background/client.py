@@ -42,13 +42,23 @@ def request(environment: Mapping[str, str], wanted: Mapping[str, Any], seconds: 
         return ask(connection, wanted, seconds)
 
 
-def attach(environment: Mapping[str, str], entry: ServerEntry) -> BackgroundLaunch | None:
-    """Attach to a server that runs in the background with exactly this entry; None if there is none."""
+def attach(
+    environment: Mapping[str, str], entry: ServerEntry, containment: str | None = None
+) -> BackgroundLaunch | None:
+    """Attach to a server that runs in the background with exactly this entry; None if there is none.
+
+    `containment` is what was said about its confinement now; None accepts what was said when it was started.
+    """
     path = socket_path(environment)
     connection = connect(path) if os.path.lexists(path) else None
     if connection is None:
         return None
-    wanted = {"do": "attach", "key": key_of(entry), "digest": launch_digest(entry, environment)}
+    wanted: dict[str, Any] = {
+        "do": "attach",
+        "containment": containment,
+        "key": key_of(entry),
+        "digest": launch_digest(entry, environment),
+    }
     answer = ask(connection, wanted, ANSWER_SECONDS)
     if answer is None or not answer.get("attached"):
         connection.close()

@@ -40,6 +40,7 @@ from coretools.client.connection.options import RECONNECT_SECONDS, ConnectionOpt
 from coretools.client.connection.server_connection import Connection
 from coretools.client.connection.server_log import LogDirectory
 from coretools.client.connection.server_requests import Callbacks
+from coretools.client.containment.containment import Containment
 from coretools.client.hub import Connections, open_hub
 from coretools.config.logs import configure_logging
 from coretools.errors import CoreError, InvalidArguments
@@ -63,6 +64,16 @@ class _Running:
     config: str | None
     follows: bool
     """Whether it was started with all servers of its configuration."""
+    containment: str | None
+    """What was said about its confinement when it was started."""
+
+    @property
+    def is_alive(self) -> bool:
+        return self.connection.state in (State.READY, State.CONNECTING)
+
+    def is_same(self, digest: Any, containment: Any) -> bool:
+        """Whether it runs with this entry, and as somebody wants it who says something about its confinement."""
+        return bool(self.digest == digest and containment in (None, self.containment))
 
 
 class _NobodyThere:
@@ -188,18 +199,21 @@ class Background:
                 raise InvalidArguments(f"server {wanted['name']!r}: its entry has just changed; try again")
             key = key_of(entry)
             old = self._running.get(key)
-            is_alive = old is not None and old.connection.state in (State.READY, State.CONNECTING)
-            if old is not None and is_alive and old.digest == wanted["digest"] and not wanted["replaces"]:
+            containment = Containment.of(wanted["confined"], wanted["unconfined"], {})
+            choice = containment.choice(entry.name)
+            is_kept = old is not None and old.is_alive and old.is_same(wanted["digest"], choice)
+            if old is not None and is_kept and not wanted["replaces"]:
                 return {"state": str(await old.connection.wait_settled()), "was_running": True, "pid": os.getpid()}
             options = replace(
                 self._connections.options,
                 connect_seconds=wanted["connect_seconds"],
                 server_requests=_NobodyThere(samples=wanted["samples"]),
+                containment=containment,
             )
             launch = partial(launch_of, entry, environment, inputs)
             connection = await self._connections.start_as(key, entry, launch, options)
             since = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            self._running[key] = _Running(connection, wanted["digest"], since, config, wanted["follows"])
+            self._running[key] = _Running(connection, wanted["digest"], since, config, wanted["follows"], choice)
         state = await connection.wait_settled()
         if state is State.READY:
             return {"state": str(state), "was_running": False, "pid": os.getpid()}
@@ -227,8 +241,8 @@ class Background:
     ) -> None:
         """Relay the messages of one client until it goes, or the server is lost."""
         one = self._running.get(str(wanted.get("key")))
-        is_there = one is not None and one.digest == wanted.get("digest")
-        if one is None or not is_there or one.connection.state not in (State.READY, State.CONNECTING):
+        is_there = one is not None and one.is_same(wanted.get("digest"), wanted.get("containment"))
+        if one is None or not is_there or not one.is_alive:
             await stream.send(as_line({"attached": False}))
             return
         await stream.send(as_line({"attached": True}))

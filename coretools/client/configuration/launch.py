@@ -37,6 +37,14 @@ class LocalLaunch:
     environment: Mapping[str, str] = field(repr=False)
     cwd: str
     secrets: tuple[str, ...] = field(repr=False)
+    user_environment: Mapping[str, str] = field(repr=False)
+    """The variables of the user's process, from which some of `environment` are taken."""
+    own_variables: frozenset[str] = frozenset()
+    """Names in `environment` that the entry chooses."""
+    environment_file: str | None = None
+    """Path of the `envFile`."""
+    confinement: str = ""
+    """How it is confined, and what the user can do about that; empty if it is not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -169,14 +177,29 @@ def launch_of(entry: ServerEntry, environment: Mapping[str, str], inputs: Mappin
 def _local(entry: ServerEntry, settings: ServerSettings, environment: Mapping[str, str], values: Values) -> LocalLaunch:
     command = values.replace(settings.command or "", "command")
     argv = (command, *(values.replace(word, f"args #{at}") for at, word in enumerate(settings.args, 1)))
-    cwd = os.path.join(entry.folder, values.replace(settings.cwd, "cwd")) if settings.cwd else entry.folder
+    folder = entry.folder if entry.place.scope == "project" else home_directory(environment)
+    cwd = os.path.join(entry.folder, values.replace(settings.cwd, "cwd")) if settings.cwd else folder
     if not os.path.isdir(cwd):
         raise BadSetting(f"cwd: {cwd}: is no directory")
     inherited = child_environment(environment, passed=[name for name in settings.env_vars if NAME.fullmatch(name)])
     added = variables_in(entry, values) | _variables(settings.env, values)
     complete = {name: value for name, value in (inherited | added).items() if settings.env.get(name, "") is not None}
     secrets = [value for name, value in added.items() if is_credential_name(name)]
-    return LocalLaunch(argv=argv, environment=complete, cwd=cwd, secrets=_secrets([*secrets, *values.secrets]))
+    return LocalLaunch(
+        argv=argv,
+        environment=complete,
+        cwd=cwd,
+        secrets=_secrets([*secrets, *values.secrets]),
+        user_environment=environment,
+        own_variables=frozenset({*added, *settings.env_vars}),
+        environment_file=environment_file_of(entry, partial(values.replace, key="envFile")),
+    )
+
+
+def home_directory(environment: Mapping[str, str]) -> str:
+    """Return where a server of the user runs: in no project, for programs look for code where they start."""
+    home = environment.get("HOME", "")
+    return home if os.path.isabs(home) and os.path.isdir(home) else "/"
 
 
 def _variables(env: Mapping[str, str | None], values: Values) -> dict[str, str]:

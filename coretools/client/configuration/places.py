@@ -41,7 +41,7 @@ def project_of(directory: str, home: str) -> str:
 def usual_places(project: str, environment: Mapping[str, str]) -> Iterator[Place]:
     """Yield the usual files, those that take precedence first."""
     home = environment.get("HOME", "")
-    if _is_project(project, home):
+    if is_project(project, home):
         yield from _project_places(project)
     if os.path.isabs(home):
         yield from _user_places(home, environment)
@@ -83,12 +83,12 @@ def named_place(path: str, project: str, home: str) -> Place:
     above = os.path.realpath(project)
     # By its place and by what it links to: a link in a project may lead to another file that somebody prepared.
     here = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
-    is_beneath = _is_project(project, home) and (_is_beneath(here, above) or _is_beneath(os.path.realpath(path), above))
+    is_beneath = is_project(project, home) and (_is_beneath(here, above) or _is_beneath(os.path.realpath(path), above))
     client = "Gemini" if path.endswith(".gemini/settings.json") else "--config"
     return Place(os.path.abspath(path), "project" if is_beneath else "user", client, is_shared=client == "Gemini")
 
 
-def _is_project(directory: str, home: str) -> bool:
+def is_project(directory: str, home: str) -> bool:
     """Whether files in a directory may come from somebody else: not if the home directory lies in it."""
     real = os.path.realpath(directory)
     return real != "/" and not (home and _is_beneath(os.path.realpath(home), real))

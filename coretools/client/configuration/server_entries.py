@@ -59,7 +59,7 @@ class ServerEntry:
 
     @property
     def folder(self) -> str:
-        """What `${workspaceFolder}` stands for, and where a local server runs: the directory of the project."""
+        """What `${workspaceFolder}` stands for: the directory of the project, in which its own servers run."""
         return self.project
 
 

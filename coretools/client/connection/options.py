@@ -11,6 +11,7 @@ from coretools.client.configuration.server_entries import ServerEntry
 from coretools.client.connection.server_log import LogDirectory
 from coretools.client.connection.server_requests import ServerRequests
 from coretools.client.connection.transports import RETRY_SECONDS, RemoteCredentials
+from coretools.client.containment.containment import NO_CHOICES, Containment
 
 CONNECT_SECONDS = 30.0
 """Until a server must have answered; the configuration or an option may say otherwise."""
@@ -57,6 +58,8 @@ class ConnectionOptions:
     """None takes those that are stored or configured."""
     prepare_launch: Callable[[ServerEntry, Launch], Launch] | None = None
     """Completes how a server is started."""
+    containment: Containment = NO_CHOICES
+    """Which local servers are confined, and how."""
     extensions: tuple[ClientExtension, ...] = ()
     """Extensions of the protocol that are declared to servers."""
     on_tools_changed: Callable[[str], None] | None = None

@@ -258,6 +258,8 @@ class Connection:
         launch = self._launch()
         if self._options.prepare_launch is not None:
             launch = self._options.prepare_launch(self.entry, launch)
+        if isinstance(launch, LocalLaunch):
+            launch = self._options.containment.applied(self.entry, launch)
         self._redactor = Redactor(launch.secrets)
         if self._options.logs is not None and not isinstance(launch, BackgroundLaunch):  # it is logged there
             self._log = self._options.logs.open(self.entry, self._redactor)

@@ -85,9 +85,12 @@ class LocalTransport:
         """Return `text`, which explains an error, with what is known of the program."""
         if self._server is None:
             return text
+        confinement = [self._launch.confinement] if self._launch.confinement and not is_ready else []
         if kind is Unreachable and not isinstance(error, CoreError | OSError):
-            return await self._server.describe_end()
-        return text if is_ready else "; ".join([text, *self._server.junk(), *self._server.last_words()])
+            return "; ".join([await self._server.describe_end(), *confinement])
+        if is_ready:
+            return text
+        return "; ".join([text, *self._server.junk(), *self._server.last_words(), *confinement])
 
     async def _try(self, stack: AsyncExitStack, new_client: NewClient, era: Era | None) -> Client | Era:
         """Start the program once; return the client, or the era in which to start it again."""

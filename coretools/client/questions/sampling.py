@@ -1,6 +1,7 @@
 """Answer requests for a model (sampling) by a command of the user: the request on its input, the answer on its output.
 
-The command is started without a shell and never sees text of a server in its arguments.
+The command is started without a shell and never sees text of a server in its arguments. It starts in the home: an agent
+program reads instructions and settings, which may name servers and hooks, where it starts.
 """
 
 import json
@@ -38,6 +39,8 @@ class SamplingCommand:
     environment: Mapping[str, str]
     tracker: ChildTracker
     """Ends the command if this process is killed."""
+    directory: str = "/"
+    """Where it starts."""
     seconds: float = SECONDS
 
     async def answer(self, server: str, params: types.CreateMessageRequestParams) -> types.CreateMessageResult:
@@ -58,7 +61,7 @@ class SamplingCommand:
         raise DeadlinePassed(f"the sampling command {self.argv[0]}: no answer within {self.seconds:g} s")
 
     async def _run(self, data: bytes) -> bytes:
-        child = spawn_tracked(self.argv, self.environment, os.getcwd(), self.tracker)
+        child = spawn_tracked(self.argv, self.environment, self.directory, self.tracker)
         slot = self.tracker.watchdog.register(child.pid)
         output, errors = bytearray(), bytearray()
         failure: BaseException | None = None

@@ -24,6 +24,7 @@ from coretools.client.common.errors import NotApproved
 from coretools.client.configuration.server_entries import ServerEntry, load_configuration
 from coretools.client.connection.options import RECONNECT_SECONDS, ConnectionOptions, State
 from coretools.client.connection.server_connection import Connection
+from coretools.client.containment.containment import NO_CHOICES, Containment
 from coretools.client.hub import Connections, open_hub
 from coretools.client.upstream.chain import Chain, came_through, own_identity
 from coretools.client.upstream.foreign_tools import CallRules, ForeignTool
@@ -49,6 +50,15 @@ RETRY_SECONDS = 60.0
 """Between two attempts to start it if nobody calls."""
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamRules:
+    """What holds for all of the servers."""
+
+    limits: Limits
+    redactor: Redactor | None = None
+    containment: Containment = NO_CHOICES
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +92,7 @@ class Upstreams:
         approvals: Approvals,
         environment: Mapping[str, str],
         taken: Collection[str],
-        rules: tuple[Limits, Redactor | None],
+        rules: UpstreamRules,
     ) -> None:
         """`taken` are the names of our own tools."""
         self.tools = OfferedTools(taken)
@@ -90,7 +100,7 @@ class Upstreams:
         self._choices = {choice.server: choice for choice in choices}
         self._approvals = approvals
         self._identities = {name: server_digest(entry, environment) for name, entry in entries.items()}
-        self._limits, self._redactor = rules
+        self._limits, self._redactor = rules.limits, rules.redactor
         self._rules = {name: self._call_rules(name) for name in entries}
         self._changed = anyio.Event()
         self._waiting: set[str] = set()
@@ -192,7 +202,7 @@ async def open_upstreams(
     environment: Mapping[str, str],
     directory: str,
     taken: Collection[str],
-    rules: tuple[Limits, Redactor | None],
+    rules: UpstreamRules,
 ) -> AsyncIterator[Upstreams]:
     """Connect to the servers that `texts` choose (`--upstream`) and keep a registry of their tools.
 
@@ -208,11 +218,11 @@ async def open_upstreams(
         chain.require_new(name, digest)
     approvals = Approvals(decisions, find_policy(None, directory, environment))
     upstreams = Upstreams(choices, entries, approvals, environment, taken, rules)
-
     options = ConnectionOptions(
         reconnect_seconds=RECONNECT_SECONDS,
         watches_lists=True,
         prepare_launch=lambda entry, launch: chain.launched(launch, digests[entry.name]),
+        containment=rules.containment,
         extensions=(chain.extension(),),
         on_tools_changed=upstreams.notice,
     )

@@ -9,11 +9,15 @@ from anyio import CancelScope
 
 from coretools.errors import CannotStart, InputOutput, Unsupported
 from coretools.process.children.spawn import start_error
-from coretools.process.children.streams import TerminalSize
 from coretools.process.fork_server.client import PreforkedProcess
 from coretools.process.fork_server.messages import ForkServerFailed
 from coretools.process.fork_server.pool import SandboxPool
-from coretools.process.fork_server.supervised_process import SupervisedProcess, spawn_supervised, start_failure
+from coretools.process.fork_server.supervised_process import (
+    StandardStreams,
+    SupervisedProcess,
+    spawn_supervised,
+    start_failure,
+)
 from coretools.roots.root import Directory
 
 _TRIES = 3
@@ -29,8 +33,7 @@ async def start_sandboxed(
     *,
     cwd: Directory,
     environment: Callable[[], Mapping[str, str]],
-    fed: bool,
-    size: TerminalSize | None,
+    standard: StandardStreams,
 ) -> SupervisedProcess:
     """Start a program in a preforked process of the pool; return when it runs.
 
@@ -47,7 +50,7 @@ async def start_sandboxed(
     sandbox_pool.command_started()
     async with AsyncExitStack() as undo:
         undo.push_async_callback(_report_uncertain_end, sandbox_pool)
-        child = await _start_once_ready(sandbox_pool, argv, cwd=cwd, environment=environment, fed=fed, size=size)
+        child = await _start_once_ready(sandbox_pool, argv, cwd=cwd, environment=environment, standard=standard)
         undo.pop_all()
     return child
 
@@ -64,8 +67,7 @@ async def _start_once_ready(
     *,
     cwd: Directory,
     environment: Callable[[], Mapping[str, str]],
-    fed: bool,
-    size: TerminalSize | None,
+    standard: StandardStreams,
 ) -> SupervisedProcess:
     for _ in range(_TRIES):
         process = await _take_process(sandbox_pool)
@@ -73,7 +75,7 @@ async def _start_once_ready(
             continue
         variables = environment()
         try:
-            child = spawn_supervised(process, argv, cwd=cwd, environment=variables, fed=fed, size=size)
+            child = spawn_supervised(process, argv, cwd=cwd, environment=variables, standard=standard)
         except OSError as error:
             if error.errno in _GONE:
                 continue

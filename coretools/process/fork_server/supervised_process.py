@@ -16,6 +16,7 @@ import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from typing import NamedTuple
 
 import anyio
 
@@ -61,6 +62,27 @@ class SpawnFailed(Exception):
         self.what = what
         """`directory`, `program`, or `supervisor` if that did not answer."""
         self.number = number
+
+
+_Opened = tuple[tuple[int | None, int, int], list[int]]
+"""Our ends of the streams, and those of the command."""
+
+
+class StandardStreams(NamedTuple):
+    """What a command has as standard input, output and error output: three pipes if nothing else is said."""
+
+    fed: bool = False
+    """Whether standard input is a pipe, not /dev/null."""
+    size: TerminalSize | None = None
+    """Of a pseudoterminal in place of the pipes."""
+    files: tuple[int, int, int] | None = None
+    """Descriptors in place of the pipes; they stay open here."""
+
+    def opened(self, ours: ExitStack, theirs: ExitStack) -> _Opened:
+        """Open both ends."""
+        if self.files is not None:
+            return (None, _at_end(ours), _at_end(ours)), list(self.files)
+        return _pipes(ours, theirs, fed=self.fed) if self.size is None else _terminal(ours, theirs, self.size)
 
 
 class SupervisedProcess:
@@ -276,24 +298,23 @@ def spawn_supervised(
     *,
     cwd: Directory,
     environment: Mapping[str, str],
-    fed: bool,
-    size: TerminalSize | None,
+    standard: StandardStreams,
 ) -> SupervisedProcess:
-    """Send a preforked process its argv, its pipes or terminal, and its directory. Await `wait_started` afterwards.
+    """Send a preforked process its argv, its standard streams and its directory. Await `wait_started` afterwards.
 
     Raises:
         OSError: no descriptors left, or the fork server is gone. The process is used up in any case.
     """
     with ExitStack() as ours, ExitStack() as theirs:
         ours.callback(preforked.close)
-        pipes, ends = _pipes(ours, theirs, fed=fed) if size is None else _terminal(ours, theirs, size)
+        pipes, ends = standard.opened(ours, theirs)
         found = os.fstat(cwd.fd)
         request = SpawnRequest(
             argv=tuple(map(os.fsencode, argv)),
             environment=tuple((os.fsencode(name), os.fsencode(value)) for name, value in environment.items()),
             directory=os.fsencode(cwd.path),
             identity=(found.st_dev, found.st_ino),
-            terminal=size is not None,
+            terminal=standard.size is not None,
             program=os.fsencode(find_program(argv[0], environment) or ""),
         )
         # In a file, since a command line may be longer than a message.
@@ -308,7 +329,7 @@ def spawn_supervised(
     return started
 
 
-def _pipes(ours: ExitStack, theirs: ExitStack, *, fed: bool) -> tuple[tuple[int | None, int, int], list[int]]:
+def _pipes(ours: ExitStack, theirs: ExitStack, *, fed: bool) -> _Opened:
     stdin_read, stdin_write = pipe(theirs, ours) if fed else (os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC), None)
     if not fed:
         theirs.callback(os.close, stdin_read)
@@ -320,7 +341,7 @@ def _pipes(ours: ExitStack, theirs: ExitStack, *, fed: bool) -> tuple[tuple[int 
     return (stdin_write, stdout_read, stderr_read), [stdin_read, stdout_write, stderr_write]
 
 
-def _terminal(ours: ExitStack, theirs: ExitStack, size: TerminalSize) -> tuple[tuple[int | None, int, int], list[int]]:
+def _terminal(ours: ExitStack, theirs: ExitStack, size: TerminalSize) -> _Opened:
     """A pseudoterminal: everything written to it counts as standard output; standard error is empty."""
     master, slave = os.openpty()
     theirs.callback(os.close, slave)
@@ -329,11 +350,16 @@ def _terminal(ours: ExitStack, theirs: ExitStack, size: TerminalSize) -> tuple[t
     os.set_blocking(master, False)
     writing = fcntl.fcntl(master, fcntl.F_DUPFD_CLOEXEC, 3)
     ours.callback(os.close, writing)
-    nothing, end = os.pipe()
-    os.close(end)
-    ours.callback(os.close, nothing)
-    os.set_blocking(nothing, False)
-    return (writing, master, nothing), [slave, slave, slave]
+    return (writing, master, _at_end(ours)), [slave, slave, slave]
+
+
+def _at_end(ours: ExitStack) -> int:
+    """Return a pipe without a writer: an output that is read elsewhere, or there is none."""
+    reading, writing = os.pipe()
+    os.close(writing)
+    ours.callback(os.close, reading)
+    os.set_blocking(reading, False)
+    return reading
 
 
 def start_failure(

@@ -1,0 +1,1 @@
+"""How local servers run: with the user's rights, or confined like a command."""

@@ -1,0 +1,171 @@
+"""Which local servers run with the user's rights, and which are confined like a command.
+
+A server that a file of the project names is confined. One of the user runs with the user's rights, in the home, unless
+tools or commands could change what it runs: then it is confined too. The user decides otherwise by name.
+"""
+
+import json
+import os
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from coretools.client.configuration.launch import LocalLaunch
+from coretools.client.configuration.places import is_project
+from coretools.client.configuration.server_entries import ServerEntry
+from coretools.client.containment.reachable_code import CodeCheck, program_of
+from coretools.config.operator_policy import network_access
+from coretools.errors import BadSetting, InputOutput
+from coretools.own_state import server_directory
+from coretools.process.environment import HANDED_ON, NAMES
+from coretools.reach import NO_REACH, Place, Reach
+
+CONFINE_VARIABLE = "CORETOOLS_CONFINE"
+"""`NAME` or `NAME=ACCESS`, separated by semicolons, as for the option."""
+
+UNCONFINED_VARIABLE = "CORETOOLS_UNCONFINED"
+"""Names, separated by semicolons."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Containment:
+    """What the user and the operator decided about the servers of a process."""
+
+    confined: Mapping[str, str] = field(default_factory=dict)
+    """The network of a server that is to be confined, as `--network` takes it, by name."""
+    unconfined: frozenset[str] = frozenset()
+    """Servers that may run with all rights of the user, whatever they are."""
+    reach: Reach = NO_REACH
+    """What tools and commands may change, besides the project."""
+    trusted: tuple[str, ...] = ()
+    """Paths in the project that the operator vouches for."""
+    roots: tuple[str, ...] = ()
+    """What confined servers may use, each as `--root` takes it; none: the project."""
+    options: tuple[str, ...] = ()
+    """Further options of `coretools confine`."""
+
+    @classmethod
+    def of(
+        cls, confined: Sequence[str] | None, unconfined: Sequence[str] | None, environment: Mapping[str, str]
+    ) -> "Containment":
+        """Parse `--confine` and `--unconfined`, or else their variables.
+
+        Raises:
+            BadSetting: a network is none, or a server is named by both.
+        """
+        networks = dict(_network_of(text) for text in confined or _listed(environment, CONFINE_VARIABLE))
+        names = frozenset(unconfined or _listed(environment, UNCONFINED_VARIABLE))
+        if both := sorted(names & networks.keys()):
+            raise BadSetting(f"--confine {both[0]} and --unconfined {both[0]} (or their variables): keep one")
+        return cls(confined=networks, unconfined=names)
+
+    def choice(self, name: str) -> str | None:
+        """Return what was said about a server; None if nothing was."""
+        if name in self.unconfined:
+            return "unconfined"
+        return f"confined={self.confined[name]}" if name in self.confined else None
+
+    def summary(self, entry: ServerEntry, environment: Mapping[str, str]) -> str:
+        """Say how a server of the project will run."""
+        if entry.name in self.unconfined:
+            return "runs with all your rights (--unconfined)"
+        network = self.confined.get(entry.name, "deny")
+        return f"runs confined to {', '.join(self._roots_for(entry, environment))}, network: {network}"
+
+    def applied(self, entry: ServerEntry, launch: LocalLaunch) -> LocalLaunch:
+        """Return how a server is started.
+
+        Raises:
+            BadSetting: it would have to be confined, and there is no directory for it.
+        """
+        if entry.name in self.unconfined:
+            return launch
+        if entry.name in self.confined:
+            return self._confined(entry, launch, "as --confine says")
+        if entry.place.scope == "project":
+            return self._confined(entry, launch, f"because {entry.place.path} belongs to the project")
+        check = self.check(entry.project, launch.user_environment)
+        safe = check.without_reachable(launch)
+        program = program_of(safe)
+        passed_over = None if program else program_of(launch)
+        files = (entry.place.path, *([os.path.abspath(passed_over)] if passed_over else []))
+        if reason := check.why(safe) or next(filter(None, map(check.reason, files)), ""):
+            return self._confined(entry, launch, f"because tools or commands could change what it runs: {reason}")
+        return replace(safe, argv=(program or safe.argv[0], *safe.argv[1:]))
+
+    def check(self, project: str, environment: Mapping[str, str]) -> CodeCheck:
+        """Return what examines programs that are started outside the sandbox; a home is no project."""
+        is_there = is_project(project, environment.get("HOME", ""))
+        places = [Place(project, "the project")] if is_there else []
+        return CodeCheck((self.reach, Reach(places, trusted=self.trusted)))
+
+    def _confined(self, entry: ServerEntry, launch: LocalLaunch, why: str) -> LocalLaunch:
+        network = self.confined.get(entry.name, "deny")
+        roots = self._roots_for(entry, launch.user_environment)
+        at = launch.cwd if entry.place.scope == "project" or _names_directory(entry) else _directory_of(roots[0])
+        words = [word for root in roots for word in ("--root", root)]
+        options = (*words, "--directory", at, "--network", network, *self.options)
+        argv = (sys.executable, "-P", "-m", "coretools.cli.main", "confine", *options, "--", *launch.argv)
+        inherited = launch.user_environment
+        # Not as variables of that process, which is not confined: one could load code into it.
+        added = {
+            name: value
+            for name, value in launch.environment.items()
+            if name not in NAMES or inherited.get(name) != value
+        }
+        remark = (
+            f"it runs confined, {why}; network: {network}. If it needs more of the network, give --confine"
+            f" {entry.name}=ACCESS (hosts, such as npm or pypi, or allow); --unconfined {entry.name} gives it all your"
+            " rights"
+        )
+        environment = {**inherited, HANDED_ON: json.dumps(added)}
+        return replace(launch, argv=argv, environment=environment, cwd="/", confinement=remark)
+
+    def _roots_for(self, entry: ServerEntry, environment: Mapping[str, str]) -> tuple[str, ...]:
+        if self.roots:
+            return self.roots
+        is_there = is_project(entry.project, environment.get("HOME", ""))
+        return (entry.project,) if is_there else (_own_directory(entry, environment),)
+
+
+NO_CHOICES = Containment()
+
+
+def _own_directory(entry: ServerEntry, environment: Mapping[str, str]) -> str:
+    """Return a directory for a confined server where there is no project.
+
+    Raises:
+        BadSetting: there is no home. InputOutput: it can't be made.
+    """
+    path = server_directory(environment, re.sub(r"[^A-Za-z0-9_-]", "_", entry.name))
+    if path is None:
+        raise BadSetting(f"server {entry.name!r}: no project, no HOME and no XDG_DATA_HOME: nowhere to confine it to")
+    try:
+        os.makedirs(path, 0o700, exist_ok=True)
+    except OSError as error:
+        raise InputOutput(f"{path}: cannot be made: {error.strerror}") from error
+    return path
+
+
+def _directory_of(root: str) -> str:
+    return re.sub(r":r[ow]$", "", root)
+
+
+def _names_directory(entry: ServerEntry) -> bool:
+    return entry.settings is not None and entry.settings.cwd is not None
+
+
+def _network_of(text: str) -> tuple[str, str]:
+    name, _, access = text.partition("=")
+    access = access or "deny"
+    if access not in ("allow", "deny"):
+        try:
+            network_access([entry.strip() for entry in access.split(",")])
+        except ValueError as error:
+            raise BadSetting(f"--confine {text[:200]}: after = comes allow, deny, or hosts: {error}") from error
+    return name, access
+
+
+def _listed(environment: Mapping[str, str], name: str) -> list[str]:
+    return [item.strip() for item in environment.get(name, "").split(";") if item.strip()]
