@@ -114,6 +114,7 @@ def a_home() -> Iterator[World]:
     try:
         yield World(home)
     finally:
+        subprocess.run(["chmod", "-R", "u+rwx", str(home)], check=True)  # commands copied directories without rights
         shutil.rmtree(home)
 
 
@@ -286,6 +287,29 @@ def test_no_tool_reads_or_changes_it(world: World, rights: str) -> None:
     assert "token.json" not in json.dumps([one for one in seen if "completion" in json.dumps(one)])
     after = {path: found for path, found in world.content().items() if "/.git/" not in path}
     assert after == before
+
+
+def test_a_bind_mount_of_it_in_a_root_is_closed_too(world: World) -> None:
+    """trust-20, trust-21: its directories above can't be replaced there either."""
+    world.fill()
+    bound = world.work / "bound"
+    bound.mkdir()
+    mount = f'mount --bind {world.home}/.local {bound} && exec "$@"'
+    before = ("unshare", "--user", "--map-root-user", "--mount", "sh", "-c", mount, "sh")
+    if subprocess.run([*before, "true"], check=False, capture_output=True).returncode:
+        pytest.skip("needs mounts in a user namespace")
+    content = world.content()
+    with peer(world.work, environment=world.environment, before=before) as client:
+        client.start_session()
+        seen = run(client, "ls bound; cat bound/state/coretools/deep/token.json; grep -r 5e0c .", world.work)
+        assert "state" in seen  # it is mounted
+        assert CANARY not in seen
+        run(client, "cd bound; mv state old; mkdir -p state/coretools; echo forged > state/coretools/x", world.work)
+        file = f"{bound}/state/coretools/deep/token.json"
+        assert CANARY not in text_of(client.call("read_file", path=file))
+        client.call("write_file", path=file, content="forged")
+        client.call("delete_directory", path=f"{bound}/state")
+    assert world.content() == content
 
 
 PLACES = {
