@@ -17,6 +17,7 @@ from coretools.app.root_specs import root_specs
 from coretools.config.agent_reach import reach_of_change
 from coretools.config.settings import Settings
 from coretools.confinement.toolchains import home_of
+from coretools.errors import BadSetting
 from coretools.operations.declare import declaration_of
 from coretools.operations.registry import Registry
 from coretools.operations.route import name_of_route, route_in
@@ -69,6 +70,10 @@ def containment_of(settings: Settings, environment: Mapping[str, str], roles: Se
     from coretools.client.containment.containment import Containment  # imported late: as above
 
     chosen = Containment.of(settings.confine, settings.unconfined, environment)
+    offered = {text.partition(":")[0] for text in settings.upstream}
+    unknown = sorted({text.partition("=")[0] for text in (*settings.confine, *settings.unconfined)} - offered)
+    if unknown and offered:
+        raise BadSetting(f"--confine or --unconfined {unknown[0]}: no --upstream has this name: {', '.join(offered)}")
     specs = {spec.path: spec for role in roles for spec in root_specs(role)}.values()
     roots = [f"{os.path.abspath(spec.path)}:{'rw' if spec.writable else 'ro'}" for spec in specs]
     source = settings.policy.source
