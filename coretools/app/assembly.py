@@ -136,7 +136,7 @@ class Assembly:
                 tier=self.runner.tier,
                 network=self.network,
                 closed=self.closed,
-                is_refused=bool(self.sandbox_pool.refusal),
+                is_refused=bool(self.sandbox_pool.refusals.of_credentials),
                 policy=self.policy,
                 path=self.runner.command_path,
                 can_run=any(map(self.catalog.for_principal(LOCAL).find, ("run_command", "ci_build", "ci_test"))),

@@ -39,10 +39,9 @@ from coretools.process.fork_server.client import (
 from coretools.process.fork_server.closable_lock import ClosableLock
 from coretools.process.fork_server.git_configs import GitConfigs
 from coretools.process.fork_server.messages import ForkServerConfig, ForkServerFailed
-from coretools.process.fork_server.refusals import ExposedFiles, tier_refusal
+from coretools.process.fork_server.refusals import CommandRefusals
 from coretools.process.fork_server.scratch import create, remove, scratch_path
 from coretools.process.fork_server.view_network import ViewNetwork
-from coretools.roots.own_state import exposed
 from coretools.roots.root import Root
 from coretools.roots.root_set import Roots
 
@@ -80,12 +79,11 @@ class SandboxPool:
         """`gateway` replaces the one that the policy's list of hosts stands for; `scratch` the usual directory."""
         self._roots = roots
         self._policy = policy
-        self._exposed = exposed(roots.own_places)
         self.network = ViewNetwork(policy, self._clients, gateway=gateway)
         self._confine = partial(confine, roots, policy, environment)
         self._masks = MaskFinder(roots)
         self._configs = GitConfigs(roots)
-        self.exposed = ExposedFiles()
+        self.refusals = CommandRefusals(roots, policy)
         self._copies: dict[ForkServerClient, ConfigCopies] = {}
         self._lock = ClosableLock()
         self._limiter = CapacityLimiter(1)
@@ -118,7 +116,7 @@ class SandboxPool:
     @property
     def is_permitted(self) -> bool:
         """Whether commands may run in the tier in force, as configured by the operator."""
-        return not self._refusal
+        return not self.refusals.of_tier(self.tier, self.missing)
 
     async def prepare(self) -> ConfinementStatus:
         """Find the tier, prefork processes, and return how commands are confined."""
@@ -132,7 +130,7 @@ class SandboxPool:
         is_whole = self._masks_in_view is None or self._masks_in_view.is_complete
         return ConfinementStatus(
             *(self.tier or "none", dict(self.missing), self.is_permitted, is_whole, self.bounds),
-            *(self._masks.unwatched, self.hidden, self.exposed.files, self.refusal),
+            *(self._masks.unwatched, self.hidden, self.refusals.readable.files, self.refusals.of_credentials),
         )
 
     async def take_process(self) -> PreforkedProcess:
@@ -150,8 +148,8 @@ class SandboxPool:
             client = self._client if is_seen and self._client is not None and self._client.is_alive else None
             client = client or await self._current_client()
         self.require()
-        if self.refusal:
-            raise Unconfined(self.refusal)
+        if refusal := self.refusals.of_credentials:
+            raise Unconfined(refusal)
         if self.tier == "full":
             self.network.command_starts()
         asyncio.get_running_loop().call_later(REFILL_SECONDS, self.refill)
@@ -189,11 +187,6 @@ class SandboxPool:
     def hidden(self) -> tuple[HiddenPath, ...]:
         """Files that the current view hides from commands."""
         return () if self._masks_in_view is None else self._masks_in_view.hidden
-
-    @property
-    def refusal(self) -> str:
-        """Why commands are refused now, although the tier is permitted; empty if they are not."""
-        return "" if self._policy.allow_git_credentials else self.exposed.refusal(self._roots)
 
     @property
     def toolchains(self) -> tuple[FoundToolchain, ...]:
@@ -261,15 +254,8 @@ class SandboxPool:
         Raises:
             Unconfined: the operator does not allow commands in the tier in force, or it can't hide our own state.
         """
-        if self._refusal:
-            raise Unconfined(self._refusal)
-
-    @property
-    def _refusal(self) -> str:
-        """Why no command may run in the tier in force; "" if commands may."""
-        if self.tier == "landlock" and self._exposed:
-            return f"commands are refused in tier landlock: {self._exposed}"
-        return tier_refusal(self._policy, self.tier, self.missing)
+        if refusal := self.refusals.of_tier(self.tier, self.missing):
+            raise Unconfined(refusal)
 
     def _clients(self) -> list[ForkServerClient]:
         """Return the fork servers that run, the newest first."""
@@ -397,7 +383,7 @@ class SandboxPool:
         except PathsKeepMoving as error:
             raise ForkServerFailed(KEEPS_MOVING, errno.EBUSY) from error
         if tier != "full":
-            self.exposed = ExposedFiles.of(self._roots, masks, self._configs.credentials)
+            self.refusals.note(masks, self._configs.credentials)
         return masks if tier == "full" else None
 
     def _drop_retired(self) -> None:

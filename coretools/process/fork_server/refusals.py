@@ -15,6 +15,7 @@ from coretools.redaction.argv import escape_unprintable
 from coretools.roots.git_config import Setting
 from coretools.roots.git_credentials import HOLDS_CREDENTIAL, REMOVED
 from coretools.roots.hidden_files import inode_of
+from coretools.roots.own_state import exposed
 from coretools.roots.path_text import printable
 from coretools.roots.root_set import Roots
 
@@ -31,17 +32,38 @@ OPTION = (
 _LONGEST_SHOWN = 200
 
 
-def tier_refusal(policy: ConfinementPolicy, tier: str | None, missing: Mapping[str, str]) -> str:
-    """Return why commands must not run in a tier; empty if they may. `missing`: stronger ones, and why."""
-    if tier is None or not (_is_unconfined(policy, tier) or _is_too_weak(policy, tier)):
-        return ""
-    why = "; ".join(f"{stronger}: {reason}" for stronger, reason in missing.items())
-    if policy.require is not None and tier != "none":
-        return f"the operator requires tier '{policy.require}' for commands, which is unavailable here: {why}"
-    return (
-        f"commands can't be confined on this machine ({why}), so none is run;"
-        " the operator can allow them without confinement: --allow-unconfined"
-    )
+class CommandRefusals:
+    """What keeps the commands of one server from running. Used by one thread at a time."""
+
+    def __init__(self, roots: Roots, policy: ConfinementPolicy) -> None:
+        self._roots = roots
+        self._policy = policy
+        self._own_state = exposed(roots.own_places)
+        self.readable = ReadableSecrets()
+        """What commands could read in tier `landlock`, as of the last search of the roots."""
+
+    def of_tier(self, tier: str | None, missing: Mapping[str, str]) -> str:
+        """Return why commands must not run in a tier; empty if they may. `missing`: stronger ones, and why."""
+        if tier == "landlock" and self._own_state:
+            return f"commands are refused in tier landlock: {self._own_state}"
+        if tier is None or not (_is_unconfined(self._policy, tier) or _is_too_weak(self._policy, tier)):
+            return ""
+        why = "; ".join(f"{stronger}: {reason}" for stronger, reason in missing.items())
+        if self._policy.require is not None and tier != "none":
+            return f"the operator requires tier '{self._policy.require}' for commands, which is unavailable here: {why}"
+        return (
+            f"commands can't be confined on this machine ({why}), so none is run;"
+            " the operator can allow them without confinement: --allow-unconfined"
+        )
+
+    @property
+    def of_credentials(self) -> str:
+        """Why commands are refused as long as the roots are as they are; empty if they are not."""
+        return "" if self._policy.allow_git_credentials else self.readable.refusal(self._roots)
+
+    def note(self, masks: Masks, credentials: Mapping[str, tuple[Setting, ...]]) -> None:
+        """Note what a search found that nothing can hide from commands here."""
+        self.readable = ReadableSecrets.of(self._roots, masks, credentials)
 
 
 def _is_unconfined(policy: ConfinementPolicy, tier: str) -> bool:
@@ -52,7 +74,7 @@ def _is_too_weak(policy: ConfinementPolicy, tier: str) -> bool:
     return policy.require is not None and TIERS.index(tier) > TIERS.index(policy.require)
 
 
-class ExposedFiles(NamedTuple):
+class ReadableSecrets(NamedTuple):
     """Files beneath the roots that tier `full` would hide, or show without their credentials."""
 
     files: tuple[HiddenPath, ...] = ()
