@@ -4,6 +4,7 @@ docs/specs/interoperability.md
 """
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -18,6 +19,8 @@ import pytest
 from mcp_types import CallToolResult, TextContent
 
 from coretools.client.agents import Hub, HubTool
+from coretools.client.connection.options import ConnectionOptions
+from coretools.client.containment.containment import Containment
 from tests.checkout import TREE
 from tests.clients.conftest import cloned
 from tests.reference_servers.servers import local_servers, node, python, remote_servers
@@ -81,7 +84,9 @@ async def session(world: World) -> AsyncIterator[Session]:
     async def approve(tool: HubTool, arguments: Mapping[str, Any]) -> bool:
         return True
 
-    async with Hub.from_config(str(world.configuration), approve=approve) as hub:
+    # Their programs lie in the checkout, so they would run confined to it.
+    options = ConnectionOptions(containment=Containment(unconfined=frozenset(world.names)))
+    async with Hub.from_config(str(world.configuration), approve=approve, options=options) as hub:
         tools = {f"{tool.server}/{tool.declaration.name}": tool for tool in await hub.tools()}
         assert hub.failures == {}
         yield Session(hub, tools)
@@ -89,7 +94,8 @@ async def session(world: World) -> AsyncIterator[Session]:
 
 def mcp(world: World, *words: str) -> subprocess.CompletedProcess[str]:
     argv = [sys.executable, "-m", "coretools.cli.main", "mcp", words[0], f"--config={world.configuration}", *words[1:]]
-    return subprocess.run(argv, cwd=TREE, capture_output=True, text=True, check=False)
+    environment = {**os.environ, "CORETOOLS_UNCONFINED": ";".join(world.names)}
+    return subprocess.run(argv, cwd=TREE, env=environment, capture_output=True, text=True, check=False)
 
 
 async def test_their_tools_are_called(world: World, session: Session) -> None:
