@@ -19,7 +19,7 @@ def root_specs(settings: Settings) -> list[RootSpec]:
 
 
 def open_roots(settings: Settings, environment: Mapping[str, str]) -> Roots:
-    """Open the roots, with the operator's deny globs and without our own state.
+    """Open the roots, with the operator's rules about files in them and without our own state.
 
     Raises:
         BadSetting: a root can't be used, or our own state can't be closed.
@@ -28,4 +28,5 @@ def open_roots(settings: Settings, environment: Mapping[str, str]) -> Roots:
     deny = DenyRules([*default, *settings.deny], by_content=settings.default_deny)
     own = own_directories(environment)
     require_state_out_of_grants(own, settings.policy.confinement)
-    return Roots(root_specs(settings), deny=deny, resolver=settings.resolver, own=own)
+    changes = settings.policy.files.changes_settings
+    return Roots(root_specs(settings), deny=deny, resolver=settings.resolver, own=own, changes_settings=changes)

@@ -91,6 +91,7 @@ def _policy_flags(settings: Settings) -> list[str]:
     words += ["--require-tier", confinement.require] if confinement.require else []
     words += ["--own-container"] if confinement.own_container else []
     words += ["--allow-git-credentials"] if confinement.allow_git_credentials else []
+    words += ["--allow-editor-settings"] if settings.policy.files.changes_settings else []
     return words + (["--allow-unconfined"] if confinement.allow_unconfined else [])
 
 

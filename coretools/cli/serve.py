@@ -35,6 +35,7 @@ _OWN_TOOLS_ONLY = (
     "require_tier",
     "allow_unconfined",
     "allow_git_credentials",
+    "allow_editor_settings",
     "own_container",
     "author",
 )

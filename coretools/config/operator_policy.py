@@ -192,6 +192,19 @@ class ConfinementPolicy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FilePolicy:
+    """What tools and commands may do with files beneath the roots."""
+
+    editor_settings: Access = "deny"
+    """Whether they may change existing settings of editors and agents (`coretools.roots.editor_settings`)."""
+
+    @property
+    def changes_settings(self) -> bool:
+        """Whether they may."""
+        return self.editor_settings == "allow"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ToolPolicy:
     """Which tools ask a person for confirmation before each call."""
 
@@ -281,6 +294,7 @@ class OperatorPolicy:
     tools: ToolPolicy = ToolPolicy()
     catalog: CatalogPolicy = CatalogPolicy()
     confinement: ConfinementPolicy = ConfinementPolicy()
+    files: FilePolicy = FilePolicy()
     git: GitOptions = GitOptions()
     git_grants: Mapping[str, GitGrants] = field(default_factory=dict)
     """By the real path of the root."""

@@ -16,6 +16,7 @@ from coretools.config.commit_author import Author, read_author
 from coretools.config.operator_policy import (
     ACCESSES,
     TIERS,
+    FilePolicy,
     NetworkAccess,
     OperatorPolicy,
     expand_home,
@@ -41,7 +42,7 @@ VARIABLES = (
     *("CORETOOLS_LIMITS", "CORETOOLS_RESOLVER", "CORETOOLS_PASS_ENV", "CORETOOLS_AUTHOR", "CORETOOLS_UMASK"),
     *("CORETOOLS_REDACT_OUTPUT", "CORETOOLS_ASK", "CORETOOLS_POLICY", "CORETOOLS_OWN_CONTAINER", "CORETOOLS_NETWORK"),
     *("CORETOOLS_REQUIRE_TIER", "CORETOOLS_ALLOW_UNCONFINED", "CORETOOLS_ALLOW_GIT_CREDENTIALS"),
-    *("CORETOOLS_LOGIN_PATH", "CORETOOLS_LOG_LEVEL"),
+    *("CORETOOLS_ALLOW_EDITOR_SETTINGS", "CORETOOLS_LOGIN_PATH", "CORETOOLS_LOG_LEVEL"),
     *("CORETOOLS_UPSTREAM", "CORETOOLS_CONFINE", "CORETOOLS_UNCONFINED", "CORETOOLS_TRUST"),
 )
 """The environment variables that are read here, in the order of the options."""
@@ -110,6 +111,12 @@ def add_policy_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         default=None,
         help="let commands run where they can read git's credentials beneath the roots (tier landlock)",
+    )
+    parser.add_argument(
+        "--allow-editor-settings",
+        action="store_true",
+        default=None,
+        help="let tools and commands change existing settings of editors and agents, such as .vscode",
     )
 
 
@@ -244,6 +251,12 @@ def policy_from(options: argparse.Namespace, environment: Mapping[str, str]) -> 
         "CORETOOLS_ALLOW_GIT_CREDENTIALS",
         default=confinement.allow_git_credentials,
     )
+    changes_settings = _switch(
+        options.allow_editor_settings,
+        environment,
+        "CORETOOLS_ALLOW_EDITOR_SETTINGS",
+        default=policy.files.changes_settings,
+    )
     own = _switch(options.own_container, environment, "CORETOOLS_OWN_CONTAINER", default=confinement.own_container)
     return replace(
         policy,
@@ -257,6 +270,7 @@ def policy_from(options: argparse.Namespace, environment: Mapping[str, str]) -> 
             allow_git_credentials=credentials,
             own_container=own,
         ),
+        files=FilePolicy(editor_settings="allow" if changes_settings else "deny"),
         redact_output=_switch(options.redact_output, environment, "CORETOOLS_REDACT_OUTPUT", default=redacted),
     )
 

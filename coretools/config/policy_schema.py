@@ -15,6 +15,7 @@ from coretools.config.operator_policy import (
     CatalogPolicy,
     CommandPolicy,
     ConfinementPolicy,
+    FilePolicy,
     GitGrants,
     GitOptions,
     OperatorPolicy,
@@ -50,6 +51,7 @@ class PolicyFile(_Table):
     tools: ToolPolicy = ToolPolicy()
     catalog: CatalogPolicy = CatalogPolicy()
     confinement: ConfinementPolicy = ConfinementPolicy()
+    files: FilePolicy = FilePolicy()
     git: GitOptions = GitOptions()
     roots: Mapping[str, _Root] = {}
     remote: tuple[RemoteRule, ...] = ()
@@ -84,6 +86,7 @@ def parse_policy(data: bytes, path: str, environment: Mapping[str, str]) -> Oper
         tools=file.tools,
         catalog=file.catalog,
         confinement=confinement,
+        files=file.files,
         git=file.git,
         git_grants=_grants(file.roots, path, environment),
         remote=tuple(_located(rule, path, environment) for rule in file.remote),

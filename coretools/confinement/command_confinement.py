@@ -142,7 +142,7 @@ class CommandConfinement:
             binds=sorted(binds.values(), key=lambda bind: bind.path.split("/")),
             links=[*allowed_paths.system_links(), *links],
             pinned=masks.pinned,
-            read_only=masks.read_only,
+            read_only=(*masks.read_only, *masks.settings),
             masked=masks.masked,
             identities=masks.identities,
             shares_network=self.has_network,

@@ -29,8 +29,8 @@ from coretools.confinement.protected_paths import (
     SubdirectoryEntry,
     Suspect,
 )
-from coretools.roots.editor_settings import NAMES
-from coretools.roots.git_layout import entry_exists, is_configuration_name
+from coretools.confinement.settings_paths import fixed_settings, setting_entries, states_of_settings
+from coretools.roots.git_layout import is_configuration_name
 from coretools.roots.hidden_files import Inode, inode_of
 from coretools.roots.root import Root, RootedPath
 from coretools.roots.root_set import Roots
@@ -191,10 +191,7 @@ class MaskFinder:
     def control_files(self) -> ControlFiles:
         """Return the state of the files that git, editors or agents act on, as of the last scan. Costs a stat each."""
         found = control_files(self._tree.relevant)
-        for root in self._roots:
-            if root.writable:
-                found |= {f"{root.path}/{name}": () for name in NAMES if entry_exists(root.fd, name)}
-        return found
+        return found | dict(states_of_settings(self._roots, self._tree.relevant))
 
     def close(self) -> None:
         """Close all descriptors."""
@@ -220,7 +217,8 @@ class MaskFinder:
     def _masks_without_hidden(self) -> Masks:
         """Return the result without hidden paths, from the relevant listings."""
         nodes = list(self._tree.relevant)
-        pinned, read_only = _protected(nodes, "pinned"), _protected(nodes, "read_only")
+        settings = fixed_settings(self._roots, nodes)
+        pinned, read_only = sorted([*_protected(nodes, "pinned"), *settings.pinned]), _protected(nodes, "read_only")
         self._suspects = [(node.root, one) for node in nodes if node.listing for one in node.listing.suspects]
         self._inaccessible_paths = [
             _inaccessible(node) for node in nodes if node.closed_reason and node.role == _WORK_TREE and node.path != "."
@@ -229,19 +227,22 @@ class MaskFinder:
             pinned=tuple(path for path, _ in pinned),
             read_only=tuple(path for path, _ in read_only),
             hidden=(),
-            state=(*pinned, *read_only),
+            state=(*pinned, *read_only, *settings.read_only),
             is_complete=self._tree.directories < MAX_DIRECTORIES,
             credential_files=(*(path for path, _ in _protected(nodes, "credential_files")), *old_remotes(nodes)),
+            settings=tuple(path for path, _ in settings.read_only),
         )
 
     def _read(self, node: DirectoryNode, entries: Iterator[os.DirEntry[str]]) -> ScannedDirectory:
         if node.role != _WORK_TREE:
             return self._git_listing(node, list(entries))
-        listing, collector = ScannedDirectory(), ControlFileCollector(node.path)
+        listing, collector = ScannedDirectory(is_top=node.path == "."), ControlFileCollector(node.path)
         configurations: list[str] = []
+        names: list[str] = []
         for entry in entries:
             path = node.join(entry.name)
             collector.add(entry.name)
+            names.append(entry.name)
             if entry.name == ".git":
                 _record_dot_git(node.root, path, entry, listing)
             elif (kind := self._hidden.suspicion(node.root, path, entry)) is not None:
@@ -250,13 +251,12 @@ class MaskFinder:
                 listing.children[entry.name] = SubdirectoryEntry(entry.inode(), _WORK_TREE)
                 if self._roots.holds_own_state(RootedPath(node.root, path)):
                     _protect(listing.pinned, node.root, path)
-            if node.path == "." and entry.name in NAMES:
-                _protect(listing.read_only, node.root, path)
             if is_configuration_name(entry.name):
                 configurations.append(path)
         collector.store(listing)
         if listing.is_git:  # a bare repository, or a git directory separate from its work tree
             _protect(listing.credential_files, node.root, *configurations)
+        listing.settings = setting_entries(node, names)
         self._record_mounted(node, listing)
         return listing
 
@@ -327,11 +327,14 @@ def _role_in_git(role: str, name: str, *, has_head: bool) -> str:
 
 def _record_dot_git(root: Root, path: str, entry: os.DirEntry[str], listing: ScannedDirectory) -> None:
     """Record a `.git`: a directory, which is pinned, or a file that points to one, which is read-only."""
+    listing.is_top = True
     if entry.is_dir(follow_symlinks=False):
         _protect(listing.pinned, root, path)
         listing.children[entry.name] = SubdirectoryEntry(entry.inode(), _GIT_DIRECTORY)
-    elif entry.is_file(follow_symlinks=False) and not _is_in_worktree(root.fd, path):
-        _protect(listing.read_only, root, path)
+    elif entry.is_file(follow_symlinks=False):
+        listing.is_linked = _is_in_worktree(root.fd, path)
+        if not listing.is_linked:
+            _protect(listing.read_only, root, path)
 
 
 def _is_in_worktree(top: int, path: str) -> bool:

@@ -81,6 +81,10 @@ def open_existing(
         OSError: ESTALE when there is something else or nothing.
     """
     found = _open_beneath(path, trees) if identity is None else _open_matching(path, trees, identity)
+    if found is not None and identity is None and stat.S_ISLNK(os.fstat(found[1]).st_mode):
+        for handle in found:
+            os.close(handle)
+        found = None
     try:
         yield found
     finally:
@@ -104,7 +108,7 @@ def _open_matching(path: str, trees: Mapping[str, int], identity: tuple[int, int
 def _open_beneath(path: str, trees: Mapping[str, int]) -> tuple[int, int] | None:
     """Open a path name by name from the descriptor of its tree, wherever the mount was moved and however long the path.
 
-    Returns None when there is nothing or a link.
+    Returns None when there is nothing.
     """
     root = max((one for one in trees if path == one or path.startswith(f"{one}/")), key=len)
     above, here = os.dup(trees[root]), os.dup(trees[root])
@@ -118,10 +122,6 @@ def _open_beneath(path: str, trees: Mapping[str, int]) -> tuple[int, int] | None
             if isinstance(error, FileNotFoundError | NotADirectoryError):
                 return None
             raise
-    if stat.S_ISLNK(os.fstat(here).st_mode):
-        os.close(above)
-        os.close(here)
-        return None
     return above, here
 
 

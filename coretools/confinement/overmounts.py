@@ -233,8 +233,9 @@ class Overmounts:
             return False
         place = os.open(os.path.basename(overmount.path), HANDLE, dir_fd=directory.handle)
         try:
-            # In another mount than its directory it is still covered, and a link can't be a mount point.
-            if mount_id(place) != directory.mount or stat.S_ISLNK(os.fstat(place).st_mode):
+            # In another mount than its directory it is still covered. What a link leads to gets no overmount.
+            is_link = stat.S_ISLNK(os.fstat(place).st_mode)
+            if mount_id(place) != directory.mount or (is_link and overmount.kind != PINNED):
                 return False
             self._mount(overmount, place)
         finally:

@@ -65,6 +65,8 @@ class Masks(NamedTuple):
     """Files that may hold credentials for git."""
     git_configs: tuple[MaskedGitConfig, ...] = ()
     """Configurations of which commands see a copy."""
+    settings: tuple[str, ...] = ()
+    """Settings of editors and agents that commands may not change."""
 
     @property
     def masked(self) -> tuple[str, ...]:
@@ -102,6 +104,17 @@ class ProtectedPath(NamedTuple):
     """A replaced file needs a new overmount."""
 
 
+class SettingEntry(NamedTuple):
+    """A file, directory or link with the name of a setting of an editor or agent."""
+
+    path: str
+    """Relative to the root."""
+    identity: Inode
+    is_link: bool
+    is_nested: bool
+    """Whether it is one in the top above its directory: `.github/hooks`."""
+
+
 @dataclass(slots=True)
 class ScannedDirectory:
     """What the scan found in one directory."""
@@ -118,12 +131,18 @@ class ScannedDirectory:
     """Configurations that are absolute links, with their targets."""
     credential_files: list[ProtectedPath] = field(default_factory=list)
     """Files that may hold credentials for git."""
+    is_top: bool = False
+    """Whether people open it: the root, or a directory with a `.git`."""
+    is_linked: bool = False
+    """Whether it is a linked work tree, which commands may remove."""
+    settings: list[SettingEntry] = field(default_factory=list)
+    """Entries that are settings of editors and agents if it is a top, or its parent is one."""
 
     @property
     def is_plain(self) -> bool:
         """Whether nothing in it matters."""
         is_relevant = self.pinned or self.read_only or self.suspects or self.credential_files or self.links
-        return not (is_relevant or self.control or self.is_git)
+        return not (is_relevant or self.control or self.is_git or self.settings)
 
 
 @dataclass(slots=True, eq=False)

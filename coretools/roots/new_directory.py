@@ -11,6 +11,7 @@ from secrets import token_hex
 from coretools.errors import AlreadyExists, CoreError, NotFound
 from coretools.roots.delete import delete_tree
 from coretools.roots.directory_access import DIRECTORY, translate_errors
+from coretools.roots.editor_settings import require_no_existing_settings
 from coretools.roots.git_directories import require_outside_git
 from coretools.roots.replace import rename_no_replace
 from coretools.roots.resolve import resolve
@@ -65,6 +66,7 @@ def new_directory(roots: Roots, path: str, *, replaces_empty: bool = False) -> I
         roots.require_writable(resolved.root, resolved.display_path)
         require_name(resolved)
         require_outside_git(resolved)
+        require_no_existing_settings(roots, resolved, is_removed=True)
         if resolved.found is not None and not (replaces_empty and stat.S_ISDIR(resolved.found.st_mode)):
             raise AlreadyExists(f"{resolved.display_path}: already exists; name a new directory")
         if resolved.missing:

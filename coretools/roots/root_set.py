@@ -37,6 +37,7 @@ class Roots:
         resolver: str | None = None,
         refuse_hard_links: bool = False,
         own: Sequence[OwnDirectory] = (),
+        changes_settings: bool = False,
     ) -> None:
         """Open every root. `own` are the directories of our own state, which are closed beneath the roots.
 
@@ -46,6 +47,8 @@ class Roots:
         """
         self.resolver: Resolver = resolver_named(resolver)
         self.refuse_hard_links = refuse_hard_links
+        self.changes_settings = changes_settings
+        """Whether tools and commands may change existing settings of editors and agents (`editor_settings`)."""
         self.nonblocking_from = 0.0
         """Monotonic time from which small files may be read without a thread (`read`)."""
         self._roots = _open_roots(specs, self.resolver)

@@ -252,7 +252,7 @@ def resolve_for_change(roots: Roots, path: str, *, follow: bool = True) -> Itera
     with resolve(roots, path, follow=follow) as resolved, translate_errors(resolved.display_path):
         roots.require_writable(resolved.root, resolved.display_path)
         require_outside_git(resolved)
-        require_no_existing_settings(resolved)
+        require_no_existing_settings(roots, resolved, is_removed=not follow)
         yield resolved
 
 

@@ -10,6 +10,7 @@ from typing import Self
 
 from coretools.config.operator_policy import ConfinementPolicy
 from coretools.confinement.allowed_paths import directories_above_read_only_roots
+from coretools.roots.editor_settings import NAMES, WAY_OUT
 from coretools.roots.own_state import exposed
 from coretools.roots.path_text import printable
 from coretools.roots.root_set import Roots
@@ -46,15 +47,13 @@ _TERMINALS = re.compile(r"out of pty devices|pseudo-?terminal|/dev/ptmx|\b(?:ope
 _SIGNALS = re.compile(
     r"kill: [^\n]*Operation not permitted|\bkill EPERM\b|os\.kill[\s\S]{0,200}Errno 1\b", re.IGNORECASE
 )
-_CONTROL_FILES = re.compile(
-    r"(?:could not (?:write|lock) config file|\.git/(?:config|hooks)\b)[^\n]{0,160}"
-    r"(?:Device or resource busy|Read-only file system)"
-)
+_FIXED = r"(?:Device or resource busy|Read-only file system)"
+_CONTROL_FILES = re.compile(rf"(?:could not (?:write|lock) config file|\.git/(?:config|hooks)\b)[^\n]{{0,160}}{_FIXED}")
 _SUBMODULES = re.compile(
     r"Could not remove submodule work tree"
-    r"|(?:cannot (?:remove|move|overwrite)|could not open) '(?:[^\n']+/)?\.git'[^\n]{0,20}"
-    r"(?:Device or resource busy|Read-only file system)"
+    rf"|(?:cannot (?:remove|move|overwrite)|could not open) '(?:[^\n']+/)?\.git'[^\n]{{0,20}}{_FIXED}"
 )
+_SETTINGS = re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, sorted(NAMES)))})(?![\w-])[^\n]{{0,160}}{_FIXED}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +159,8 @@ def _repository_explanations() -> tuple[Explanation, ...]:
         " what git runs: the change was not made; git config works, and delete_directory deletes a whole repository",
         _SUBMODULES: "commands can't change, replace or delete the .git file of a submodule, which leads git to its"
         " repository: the work tree of a submodule is deleted by delete_directory, and moved by the user",
+        _SETTINGS: "commands can't change or delete existing settings on which editors and agents act when they open "
+        f"the directory: {WAY_OUT}",
     }
     return tuple(_explained(sign, sentence, tiers=("full",), failed_only=False) for sign, sentence in causes.items())
 

@@ -11,6 +11,7 @@ from coretools.config.operator_policy import (
     CommandPolicy,
     CommandRule,
     ConfinementPolicy,
+    FilePolicy,
     OperatorPolicy,
     ToolPolicy,
     network_text,
@@ -52,6 +53,8 @@ writable = ["~/out"]
 memory_bytes = 1_000_000_000
 file_bytes = 5
 processes = 64
+[files]
+editor_settings = "allow"
 [environment]
 pass = ["CI", "GOFLAGS"]
 [output]
@@ -109,6 +112,7 @@ def test_every_key_of_the_file_is_used() -> None:
             file_bytes=5,
             processes=64,
         ),
+        files=FilePolicy(editor_settings="allow"),
         environment_pass=("CI", "GOFLAGS"),
         redact_output=True,
         source="policy.toml",
@@ -215,6 +219,9 @@ def test_the_file_is_a_setting_that_flags_override(file: Path, tmp_path: Path) -
     assert changed.pass_environment == ("CI", "GOFLAGS", "X")
     assert not settings(flag, HOME=home, CORETOOLS_REDACT_OUTPUT="no").redact_output
     assert settings("--allow-unconfined").policy.confinement.allow_unconfined
+    assert read.policy.files.changes_settings
+    assert not settings(flag, HOME=home, CORETOOLS_ALLOW_EDITOR_SETTINGS="0").policy.files.changes_settings
+    assert settings("--allow-editor-settings").policy.files.changes_settings
     assert settings(CORETOOLS_NETWORK="allow").policy.confinement.network == "allow"
     with pytest.raises(BadSetting, match="CORETOOLS_NETWORK=yes: choose allow or deny"):
         settings(CORETOOLS_NETWORK="yes")

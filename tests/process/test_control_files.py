@@ -111,8 +111,9 @@ STEPS: list[tuple[str, set[str]]] = [
         {"b/hooks", "b/sequencer"},
     ),
     ("for n in hooks sequencer; do echo '[core]' >> b/$n/config; done", {"b/hooks/config", "b/sequencer/config"}),
-    # Settings for editors and agents, at the top of the root.
-    ("mkdir .vscode; mkdir -p a/.vscode", {".vscode"}),
+    # Settings of editors and agents, at the top of the root and of repositories.
+    ("mkdir .vscode; mkdir -p a/.vscode; mkdir -p deep/.vscode p/.vscode", {".vscode", "a/.vscode"}),
+    ("git init -q new; mkdir new/.claude; echo x > new/.claude/settings.json", {"new/.git", "new/.claude"}),
 ]
 
 

@@ -132,6 +132,7 @@ def root(tmp_path: Path) -> Path:
         (folder / ".git" / "config").write_text(CONFIG)
         (folder / ".env").write_text(SECRET.format(0))
     (top / ".mcp.json").write_text("{}")
+    (top / ".zed").symlink_to("editor")
     return top
 
 
@@ -232,6 +233,9 @@ async def test_directories_are_covered_again_with_what_is_in_them(root: Path) ->
             assert command.ask("add('.git/hooks/pre-commit', '#!/bin/sh')") == "OSError"
             renamed(root / ".mcp.json", "[]")
             await command.until("add('.mcp.json', 'x')", "OSError")
+            (root / "link").symlink_to("editor")
+            (root / "link").rename(root / ".zed")
+            await command.until("os.rename('.zed', 'x') or os.rename('x', '.zed')", "OSError")
             command.ask("os.rename('deep', 'moved')")
             renamed(root / "moved" / "project" / ".env", SECRET.format("moved"))
             await command.until("read('moved/project/.env')", "PermissionError")

@@ -24,11 +24,10 @@ from coretools.operations.content import Embedded
 from coretools.operations.declare import Aliases, Effect, Rare, nonblocking, resource, same_policy_as, tool
 from coretools.roots.delete import delete_directory
 from coretools.roots.directory_listing import complete_path, list_directory
-from coretools.roots.editor_settings import is_setting
+from coretools.roots.editor_settings import new_settings_note, settings_at
 from coretools.roots.file_version import Version
 from coretools.roots.path_text import printable
 from coretools.roots.read import OpenFile, file_status, kind_at, open_file, read_bytes, read_nonblocking
-from coretools.roots.resolve import resolve
 from coretools.roots.root_set import Roots
 from coretools.roots.text import binary_error, decode, newline_of, utf8_by_start
 from coretools.roots.write import create_directory, delete_file, lock_paths, move, write_bytes
@@ -333,8 +332,5 @@ def _turn(turns: threading.Semaphore) -> Iterator[None]:
 
 def _settings_note(roots: Roots, path: str) -> str:
     """The note to add to the answer of a change that created settings of editors or agents; usually empty."""
-    with resolve(roots, path, follow=False) as resolved:
-        relative = resolved.place.relative
-    if not is_setting(relative):
-        return ""
-    return f"; editors and agents act on {printable(relative.partition('/')[0])} when they open the root: tell the user"
+    found = settings_at(roots, path)
+    return f"; {new_settings_note(roots, found)}" if found else ""

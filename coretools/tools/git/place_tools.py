@@ -17,7 +17,7 @@ from coretools.tools.git.reading.reflog import reflog
 from coretools.tools.git.repository.checkout import git_names
 from coretools.tools.git.repository.open_checkout import Access
 from coretools.tools.git.repository.repositories import Repositories
-from coretools.tools.git.repository.results import TextResult
+from coretools.tools.git.repository.results import TextResult, settings_remark
 from coretools.tools.git.tools import Repository
 
 ALL = ("all",)
@@ -137,8 +137,6 @@ class GitPlaceTools:
         call: Call = _NO_CALL,
     ) -> TextResult:
         """Run one command at each commit of a bisect, up to 60, until the first bad one is found. Begin: git_bisect."""
-        async with self._opened(repository, access=Access.WORK_TREE) as checkout:
-            await bisect.log(self._git, checkout)  # refuses if none is in progress
 
         async def run() -> int | None:
             result = await self._run_command(command, repository, timeout_seconds=timeout_seconds, call=call)
@@ -149,8 +147,12 @@ class GitPlaceTools:
             async with self._opened(repository, access=Access.WORK_TREE) as checkout:
                 return await bisect.mark(self._roots, self._git, checkout, word=word, revision="")
 
-        result, lines = await bisect.drive(run, marked)
-        return TextResult(body="\n".join([*lines, result.body]), details={**result.details, "steps": len(lines)})
+        # Open until the end, so that the settings are named which any step created.
+        async with self._opened(repository, access=Access.WORK_TREE) as checkout:
+            await bisect.log(self._git, checkout)  # refuses if none is in progress
+            result, steps = await bisect.drive(run, marked)
+            lines = [*steps, result.body, *settings_remark(checkout)]
+        return TextResult(body="\n".join(lines), details={**result.details, "steps": len(steps)})
 
 
 def further_tools(repositories: Repositories, run_command: RunCommand) -> tuple[object, ...]:

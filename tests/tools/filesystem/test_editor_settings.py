@@ -16,20 +16,31 @@ from coretools.tools.filesystem.tools import FilesystemTools
 Call = Callable[[FilesystemTools], object]
 
 
+def filled(tmp_path: Path) -> list[RootSpec]:
+    """Make two roots, one in the other, and in the outer one a repository and a linked work tree."""
+    root = tmp_path / "root"
+    for top in ("", "inner", "repository", "deep/tree"):
+        (root / top / ".vscode" / "more").mkdir(parents=True)
+        (root / top / ".vscode" / "tasks.json").write_text("{}")
+        (root / top / ".mcp.json").write_text("{}")
+    (root / "repository" / ".git").mkdir()
+    (root / "deep" / "tree" / ".git").write_text("gitdir: ../../repository/.git/worktrees/tree\n")
+    (root / "link").symlink_to(".vscode")
+    (root / "alias").symlink_to(".mcp.json")
+    (root / "own" / "zed").mkdir(parents=True)
+    (root / "own" / "zed" / "tasks.json").write_text("[]")
+    (root / ".zed").symlink_to("own/zed")
+    (root / ".github" / "hooks").mkdir(parents=True)
+    (root / "all.code-workspace").write_text("{}")
+    (root / "kit").mkdir()
+    (root / "kit" / "devcontainer.json").write_text("{}")
+    (root / "f").write_text("{}")
+    return [RootSpec(str(root)), RootSpec(str(root / "inner"))]
+
+
 @pytest.fixture
 def files(tmp_path: Path) -> Iterator[FilesystemTools]:
-    for top in ("root", "root/inner"):
-        (tmp_path / top / ".vscode" / "more").mkdir(parents=True)
-        (tmp_path / top / ".vscode" / "tasks.json").write_text("{}")
-        (tmp_path / top / ".mcp.json").write_text("{}")
-    (tmp_path / "root" / "link").symlink_to(".vscode")
-    (tmp_path / "root" / "alias").symlink_to(".mcp.json")
-    (tmp_path / "root" / "kit").mkdir()
-    (tmp_path / "root" / "kit" / "devcontainer.json").write_text("{}")
-    (tmp_path / "root" / "f").write_text("{}")
-    with Roots(
-        [RootSpec(str(tmp_path / name)) for name in ("root", "root/inner")], deny=DenyRules(DEFAULT_DENY)
-    ) as opened:
+    with Roots(filled(tmp_path), deny=DenyRules(DEFAULT_DENY)) as opened:
         yield FilesystemTools(opened, Limits())
 
 
@@ -54,16 +65,37 @@ CHANGES: dict[str, Call] = {
     "move in": lambda files: files.move_path("f", ".vscode/launch.json"),
     "move over": lambda files: files.move_path("f", ".mcp.json", overwrite=True),
     "move out": lambda files: files.move_path(".vscode/tasks.json", "tasks.json"),
+    "in a repository": lambda files: files.write_file("repository/.vscode/tasks.json", "x"),
+    "in a linked work tree": lambda files: files.write_file("deep/tree/.mcp.json", "x"),
+    "a workspace": lambda files: files.write_file("all.code-workspace", "x"),
+    "where a link leads": lambda files: files.write_file("own/zed/tasks.json", "x"),
+    "add where a link leads": lambda files: files.write_file("own/zed/new.json", "x"),
+    "through such a link": lambda files: files.write_file(".zed/new.json", "x"),
+    "delete the link": lambda files: files.delete_file(".zed"),
+    "delete above where it leads": lambda files: files.delete_directory("own"),
+    "move above where it leads": lambda files: files.move_path("own", "other"),
+    "add to the inner one of two": lambda files: files.write_file(".github/hooks/x.json", "x"),
+    "delete the outer one of two": lambda files: files.delete_directory(".github"),
 }
 
 
 @pytest.mark.parametrize("name", CHANGES)
 def test_settings_that_are_there_stay_as_they_are(files: FilesystemTools, tmp_path: Path, name: str) -> None:
-    """filesystem-39: no tool, link or detour changes them; the error says what would work."""
+    """filesystem-39, editor-settings-2: no tool, link or detour changes them; the error says what would work."""
     before = state(tmp_path)
-    with pytest.raises(DeniedPath, match="file tools change nothing that is there; ask the user"):
+    with pytest.raises(DeniedPath, match=r"editors and agents act on .*; ask the user .* --allow-editor-settings"):
         CHANGES[name](files)
     assert state(tmp_path) == before
+
+
+def test_the_operator_can_allow_changes(tmp_path: Path) -> None:
+    """editor-settings-7: each of these calls succeeds then."""
+    for number, call in enumerate(CHANGES.values()):
+        place = tmp_path / str(number)
+        with Roots(filled(place), deny=DenyRules(DEFAULT_DENY), changes_settings=True) as opened:
+            before = state(place)
+            call(FilesystemTools(opened, Limits()))
+            assert state(place) != before
 
 
 @pytest.mark.parametrize(
@@ -72,21 +104,28 @@ def test_settings_that_are_there_stay_as_they_are(files: FilesystemTools, tmp_pa
         (".devcontainer", lambda files: files.move_path("kit", ".devcontainer")),
         (".claude", lambda files: files.write_file(".claude/settings.json", "{}", create_parents=True)),
         (".cursor", lambda files: files.create_directory(".cursor/rules")),
-        (".kiro", lambda files: files.write_file("inner/.kiro", "{}")),
+        ("inner/.kiro", lambda files: files.write_file("inner/.kiro", "{}")),
         (".CODEX", lambda files: files.write_file(".CODEX", "{}")),
+        ("repository/.roo", lambda files: files.create_directory("repository/.roo")),
+        ("deep/tree/.claude", lambda files: files.move_path("kit", "deep/tree/.claude")),
+        (".github/copilot", lambda files: files.create_directory(".github/copilot/x")),
+        ("x.code-workspace", lambda files: files.move_path("f", "x.code-workspace")),
     ],
 )
 def test_missing_settings_can_be_created_and_the_answer_reports_it(
     files: FilesystemTools, name: str, call: Callable[[FilesystemTools], object]
 ) -> None:
-    """filesystem-39: like the result of a command."""
-    assert f"editors and agents act on {name} when they open the root" in str(call(files))
+    """filesystem-39, editor-settings-5: like the result of a command."""
+    assert f"editors and agents act on {name} when they open the directory" in str(call(files))
 
 
 def test_what_only_looks_like_settings_is_a_file_like_any_other(files: FilesystemTools) -> None:
-    """filesystem-39: in deeper directories, and with other names; reading and a dry run too."""
-    for path in ("kit/.vscode/tasks.json", ".vscodium/x", "a.mcp.json", "mcp.json"):
+    """filesystem-39, editor-settings-1: in deeper directories, and with other names. Reading, a dry run, and deleting a
+    repository work."""
+    for path in ("kit/.vscode/tasks.json", ".vscodium/x", "a.mcp.json", "mcp.json", ".github/workflows/x", "AGENTS.md"):
         assert "editors" not in str(files.write_file(path, "x", create_parents=True))
+    assert files.create_directory(".github").message == ".github was there already"
+    assert "deleted" in files.delete_directory("repository").message
     assert files.read_file(".vscode/tasks.json").content == "{}"
     assert files.edit_file(".vscode/tasks.json", [Edit(old="{}", new="[]")], dry_run=True).replaced == 1
     with pytest.raises(CoreError):

@@ -6,13 +6,14 @@ can be continued or ended in a terminal too, and git computes the next commit.
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from coretools.errors import GitRefused, InvalidArguments
 from coretools.roots import directory_access
 from coretools.roots.root_set import Roots
 from coretools.tools.git.changes.outcomes import ready
-from coretools.tools.git.changes.work_tree import born, changed_names, require_writable_names
+from coretools.tools.git.changes.work_tree import born
+from coretools.tools.git.changes.writable import changed_names, require_writable_names
 from coretools.tools.git.reading.history import HEADS
 from coretools.tools.git.repository.checkout import Checkout
 from coretools.tools.git.repository.commands import Git, check_revision, require_success
@@ -44,6 +45,16 @@ class _Marks:
     good: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
 
+    def with_mark(self, word: str, commit: str) -> "_Marks":
+        """The marks with one more."""
+        match word:
+            case "good":
+                return replace(self, good=[*self.good, commit])
+            case "skip":
+                return replace(self, skipped=[*self.skipped, commit])
+            case _:
+                return replace(self, bad=commit)
+
 
 async def start(roots: Roots, git: Git, checkout: Checkout, *, bad: str, good: Sequence[str]) -> TextResult:
     """Begin a bisect, and go to the commit in the middle.
@@ -58,6 +69,7 @@ async def start(roots: Roots, git: Git, checkout: Checkout, *, bad: str, good: S
     for name, commit in zip(good, best, strict=True):
         if not (await git.run(checkout, "merge-base", "--is-ancestor", commit, worst)).ok or commit == worst:
             raise InvalidArguments(f"good {name!r}: is no ancestor of the bad commit, so nothing can be halved")
+    step = await _next(roots, git, checkout, _Marks(worst, best))
     for name, text in (
         (_START, f"{here.branch or here.commit}\n"),
         ("BISECT_TERMS", _TERMS.decode()),
@@ -66,7 +78,7 @@ async def start(roots: Roots, git: Git, checkout: Checkout, *, bad: str, good: S
     ):
         directory_access.replace_file(checkout.git_handle, name, text.encode("utf-8", "surrogateescape"))
     await _mark(git, checkout, [("bad", worst), *(("good", one) for one in best)])
-    return await _next(roots, git, checkout)
+    return await _go(git, checkout, step)
 
 
 async def mark(roots: Roots, git: Git, checkout: Checkout, *, word: str, revision: str) -> TextResult:
@@ -77,10 +89,11 @@ async def mark(roots: Roots, git: Git, checkout: Checkout, *, word: str, revisio
     """
     _require_started(checkout)
     [commit] = await git.resolved(checkout, revision or "HEAD")
+    step = await _next(roots, git, checkout, (await _marks(git, checkout)).with_mark(word, commit))
     log = directory_access.read_file(checkout.git_handle, _LOG, limit_bytes=STATE_BYTES)
     directory_access.replace_file(checkout.git_handle, _LOG, log + f"git bisect {word} {commit}\n".encode())
     await _mark(git, checkout, [(word, commit)])
-    return await _next(roots, git, checkout)
+    return await _go(git, checkout, step)
 
 
 async def reset(roots: Roots, git: Git, checkout: Checkout) -> TextResult:
@@ -154,9 +167,21 @@ async def _marks(git: Git, checkout: Checkout) -> _Marks:
     return _Marks("".join(marks["bad"][:1]), marks["good"], marks["skip"])
 
 
-async def _next(roots: Roots, git: Git, checkout: Checkout) -> TextResult:
-    """Go to the commit in the middle of those that are left, or say which is the first bad one."""
-    marks = await _marks(git, checkout)
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """The commit in the middle of those that are left; the bad one if none is before it."""
+
+    marks: _Marks
+    commit: str
+    left: int
+
+
+async def _next(roots: Roots, git: Git, checkout: Checkout, marks: _Marks) -> _Step:
+    """Return where the bisect goes with these marks, if git may go there.
+
+    Raises:
+        GitRefused: nothing is left. DeniedPath: see `require_writable_names`.
+    """
     words = (marks.bad, "--not", *marks.good)
     output = as_text(await git.output(checkout, "rev-list", "--bisect-vars", *words))
     found = dict(_VARIABLE.findall(output))
@@ -165,10 +190,17 @@ async def _next(roots: Roots, git: Git, checkout: Checkout) -> TextResult:
         raise GitRefused("nothing is left between the good and the bad commits; git_bisect action='reset' ends it")
     if marks.skipped and commit != marks.bad:
         commit = await _not_skipped(git, checkout, words, marks)
-    if commit == marks.bad:
-        return await _result(git, checkout, marks)
-    here = await born(git, checkout)
-    await require_writable_names(roots, git, checkout, await changed_names(git, checkout, here.commit, commit))
+    if commit != marks.bad:
+        here = await born(git, checkout)
+        await require_writable_names(roots, git, checkout, await changed_names(git, checkout, here.commit, commit))
+    return _Step(marks, commit, left)
+
+
+async def _go(git: Git, checkout: Checkout, step: _Step) -> TextResult:
+    """Go to the commit of a step, or say which is the first bad one."""
+    commit, left = step.commit, step.left
+    if commit == step.marks.bad:
+        return await _result(git, checkout, step.marks)
     moved = await git.run(checkout, "checkout", "--quiet", "--no-progress", "--no-overwrite-ignore", "--detach", commit)
     require_success(moved, "checkout")
     directory_access.replace_file(checkout.git_handle, "BISECT_EXPECTED_REV", f"{commit}\n".encode())

@@ -10,7 +10,8 @@ from coretools.errors import AlreadyExists, GitRefused, InvalidArguments, NotFou
 from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import cut_line, fitting
 from coretools.tools.git.changes.commit import MESSAGE_BYTES, identity
-from coretools.tools.git.changes.work_tree import Position, changed_names, position, require_writable_names
+from coretools.tools.git.changes.work_tree import Position, position
+from coretools.tools.git.changes.writable import changed_names, require_writable_names
 from coretools.tools.git.reading.history import HEADS
 from coretools.tools.git.repository.checkout import Checkout
 from coretools.tools.git.repository.commands import Git, check_revision, require_success

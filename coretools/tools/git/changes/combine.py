@@ -13,14 +13,13 @@ from coretools.roots import directory_access
 from coretools.roots.root_set import Roots
 from coretools.tools.git.changes.commit import identity
 from coretools.tools.git.changes.outcomes import MAX_COMMITS, check_message, ended, failure, outcome, ready, stopped
-from coretools.tools.git.changes.work_tree import Position, changed_names, conflicted, require_writable_names
+from coretools.tools.git.changes.work_tree import Position, conflicted
+from coretools.tools.git.changes.writable import NO_RENAMES, picked_names, reached_by_rename, require_writable_names
 from coretools.tools.git.reading.history import HEADS
 from coretools.tools.git.repository.checkout import Checkout
 from coretools.tools.git.repository.commands import Git, require_success
-from coretools.tools.git.repository.porcelain import read_names, single_line
+from coretools.tools.git.repository.porcelain import single_line
 from coretools.tools.git.repository.results import TextResult, answer
-
-_TOUCHED = ("diff-tree", "-r", "-m", "--root", "--name-only", "-z", "--no-commit-id")
 
 _COMMIT = ("commit", "--no-verify", "--no-gpg-sign", "--quiet", "--cleanup=whitespace")
 
@@ -35,19 +34,21 @@ async def merge(
     """
     here = await ready(git, checkout)
     [target] = await git.resolved(checkout, revision)
-    base = await git.run(checkout, "merge-base", here.commit, target)
-    common = base.stdout.text().strip()
-    if not common:
+    bases = (await git.run(checkout, "merge-base", "--all", here.commit, target)).stdout.text().split()
+    if not bases:
         raise GitRefused(f"{revision}: has no commit in common with HEAD")
-    if common == target:
+    if bases == [target]:
         return answer(checkout, ["already up to date"], details={"commit": here.commit})
-    await require_writable_names(roots, git, checkout, await changed_names(git, checkout, common, target))
-    if common == here.commit and fast_forward:
+    names = await picked_names(git, checkout, [f"{target} {base}" for base in bases])
+    await require_writable_names(roots, git, checkout, names)
+    if bases == [here.commit] and fast_forward:
         require_success(await git.run(checkout, "merge", "--ff-only", "--quiet", "--no-progress", target), "merge")
         return await ended(git, checkout, here, "merged by fast-forward")
     text = git.setup.with_trailer(message.strip() or await _merge_message(git, checkout, here, revision)).strip()
     check_message(text)
     options = await identity(git, checkout)
+    if await reached_by_rename(roots, git, checkout, names, [target]):
+        options = (*options, *NO_RENAMES)
     await git.run(checkout, "update-index", "-q", "--refresh")
     labelled = replace(checkout, environment={**checkout.environment, f"GITHEAD_{target}": single_line(revision)})
     # git takes the mode literally: with a newline it would drop a parent that the other one contains.
@@ -89,11 +90,14 @@ async def pick(
     """
     here = await ready(git, checkout)
     commits = await _commits(git, checkout, revisions, newest_first=revert)
-    for commit in commits:
-        await require_writable_names(roots, git, checkout, read_names(await git.output(checkout, *_TOUCHED, commit)))
+    names = await picked_names(git, checkout, commits)
+    await require_writable_names(roots, git, checkout, names)
+    options, strategy = await identity(git, checkout), "ort"
+    if await reached_by_rename(roots, git, checkout, names, commits):
+        options, strategy = (*options, *NO_RENAMES), "recursive"
     words = ["revert", "--no-edit"] if revert else ["cherry-pick", "--allow-empty"]
-    words += ["--strategy=ort", *([f"--mainline={mainline}"] if mainline else [])]
-    completed = await git.run(checkout, *words, *commits, options=await identity(git, checkout))
+    words += [f"--strategy={strategy}", *([f"--mainline={mainline}"] if mainline else [])]
+    completed = await git.run(checkout, *words, *commits, options=options)
     return await outcome(git, checkout, completed, here=here, name=words[0])
 
 

@@ -12,7 +12,8 @@ from coretools.roots.read import read_bytes
 from coretools.roots.root_set import Roots
 from coretools.roots.write import write_bytes
 from coretools.tools.git.changes.conflict_regions import read_regions, with_texts
-from coretools.tools.git.changes.work_tree import FROM_STDIN, require_writable_names, terminated
+from coretools.tools.git.changes.work_tree import FROM_STDIN, terminated
+from coretools.tools.git.changes.writable import require_writable_names
 from coretools.tools.git.repository.checkout import Checkout, display_paths, git_names, prefix, refuse_hidden
 from coretools.tools.git.repository.commands import Git
 from coretools.tools.git.repository.porcelain import quoted

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from coretools.errors import GitRefused, InvalidArguments
 from coretools.roots.root_set import Roots
 from coretools.tools.git.changes.hunk_choice import chosen_patch
-from coretools.tools.git.changes.work_tree import kept, require_writable_names
+from coretools.tools.git.changes.work_tree import kept
+from coretools.tools.git.changes.writable import require_visible_names, require_writable_names
 from coretools.tools.git.repository.checkout import Checkout, display_paths, path_of, refuse_hidden
 from coretools.tools.git.repository.commands import Git
 from coretools.tools.git.repository.patches import PATCH, FilePatch, Hunk, read_patch
@@ -49,7 +50,8 @@ async def change_hunks(
     data = await git.output(checkout, *_DIFF, *change.diff, "--", *names)
     files = read_patch(data)
     plan = _plan(files, choices, is_reverse=change.reverse)
-    await require_writable_names(roots, git, checkout, [file.name for file, _, _ in plan])
+    require = require_writable_names if change is DISCARD else require_visible_names
+    await require(roots, git, checkout, [file.name for file, _, _ in plan])
     stash = await kept(roots, git, checkout, names=names) if change is DISCARD else ""
     patch = b"".join(part for _, part, _ in plan)
     await git.output(checkout, *_APPLY, *change.apply, stdin=patch)

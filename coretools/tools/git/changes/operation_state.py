@@ -7,6 +7,7 @@ files are read here, for the server's own decision, and only what needs no other
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from coretools.errors import CoreError, GitRefused
 from coretools.roots import directory_access
@@ -18,6 +19,9 @@ STATE_BYTES = 1024 * 1024
 
 _STEPS = frozenset({"pick", "p", "fixup", "f", "drop", "d", "edit", "e", "break", "b", "noop", "revert"})
 """Steps that start no program. `exec` does, and merges take a strategy."""
+
+_WITHOUT_COMMIT = frozenset({"drop", "d", "break", "b", "noop"})
+"""Steps that apply none."""
 
 _EDITOR_STEPS = frozenset({"reword", "r", "squash", "s"})
 """Steps for which git starts an editor, in a list that was made in a terminal."""
@@ -66,6 +70,8 @@ class Operation:
     """It has no comments of git."""
     needs_editor: bool = False
     """A later step would start an editor."""
+    remaining: tuple[str, ...] = ()
+    """The commits of the steps that are left, and of the one at which it stopped, as the list names them."""
 
     @property
     def message_words(self) -> list[str]:
@@ -140,9 +146,9 @@ def _sequence(checkout: Checkout, *, is_revert: bool, has_commit: bool) -> Opera
             if setting.key not in _SEQUENCER_OPTIONS or not is_plain:
                 raise GitRefused(f"the operation in progress has the option {setting.key!a}, not used here; {_ENDS}")
         start, reached = (_text(handle, name).strip() for name in ("head", "abort-safety"))
-    name = "revert" if is_revert or "revert" in steps else "cherry-pick"
+    name = "revert" if is_revert or "revert" in steps.verbs else "cherry-pick"
     start, reached = (text if _OBJECT.fullmatch(text) else "" for text in (start, reached))
-    return Operation(name, has_more=True, has_commit=has_commit, start=start, reached=reached)
+    return Operation(name, has_more=True, has_commit=has_commit, start=start, reached=reached, remaining=steps.commits)
 
 
 def _again(argument: str, text: str) -> str:
@@ -174,12 +180,13 @@ def _rebase(checkout: Checkout) -> Operation:
         amended=amended,
         message=message or None,
         is_clean_message=name == "message-fixup",
-        needs_editor=not _EDITOR_STEPS.isdisjoint(steps),
+        needs_editor=not _EDITOR_STEPS.isdisjoint(steps.verbs),
+        remaining=steps.commits,
     )
 
 
 def _require_harmless(handle: int, entries: Mapping[str, str]) -> None:
-    """Refuse a rebase whose state has options that would start a program.
+    """Refuse a rebase whose state has options that would start a program, or does not say where an abort leads.
 
     Raises:
         GitRefused: names them.
@@ -189,6 +196,8 @@ def _require_harmless(handle: int, entries: Mapping[str, str]) -> None:
         raise GitRefused(f"the rebase in progress has {', '.join(sorted(odd))}, not used here; {_ENDS}")
     if _text(handle, "strategy").strip() not in ("", *_PLAIN_STRATEGIES):
         raise GitRefused(f"the rebase in progress has a strategy of its own; {_ENDS}")
+    if not _object(handle, "orig-head"):  # git would take any revision
+        raise GitRefused(f"the rebase in progress does not say where it began; {_ENDS}")
     if "interactive" not in entries:
         raise GitRefused(f"the rebase in progress is of a kind that is not continued here; {_ENDS}")
 
@@ -198,19 +207,34 @@ def _object(handle: int, name: str) -> str:
     return text if _OBJECT.fullmatch(text) else ""
 
 
-def _steps(handle: int, name: str) -> list[str]:
+class _Steps(NamedTuple):
+    """A list of steps."""
+
+    verbs: frozenset[str]
+    commits: tuple[str, ...]
+    """What they apply, as it stands there."""
+
+
+def _steps(handle: int, name: str) -> _Steps:
     """Return the steps of a list.
 
     Raises:
         GitRefused: one of them could start a program.
     """
     lines = [line.split() for line in _text(handle, name).split("\n")]
-    steps = [words[0] for words in lines if words and not words[0].startswith("#")]
-    steps += ["reword" for words in lines if words[1:2] == ["-c"]]  # `fixup -c` edits the message
-    unknown = sorted(set(steps) - _STEPS - _EDITOR_STEPS)
+    lines = [words for words in lines if words and not words[0].startswith("#")]
+    # `fixup -c` edits the message.
+    verbs = frozenset("reword" if words[1:2] == ["-c"] else words[0] for words in lines)
+    unknown = sorted(verbs - _STEPS - _EDITOR_STEPS)
     if unknown:
         raise GitRefused(f"the steps of the operation in progress include {unknown[0][:40]!a}; {_ENDS}")
-    return steps
+    return _Steps(verbs, tuple(filter(None, map(_commit_of, lines))))
+
+
+def _commit_of(words: list[str]) -> str:
+    """Return the commit that a line applies; "" for one that drops a commit or has none."""
+    named = [word for word in words[1:3] if word not in ("-C", "-c")]
+    return named[0] if named and words[0] not in _WITHOUT_COMMIT else ""
 
 
 def _has_content(handle: int, names: set[str]) -> bool:

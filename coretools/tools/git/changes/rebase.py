@@ -21,7 +21,8 @@ from coretools.tools.git.changes.rebase_steps import (
     read_steps,
     todo_lines,
 )
-from coretools.tools.git.changes.work_tree import Position, changed_names, commit_tree, require_writable_names
+from coretools.tools.git.changes.work_tree import Position, commit_tree
+from coretools.tools.git.changes.writable import changed_names, require_writable_names
 from coretools.tools.git.reading.history import HEADS
 from coretools.tools.git.repository.checkout import Checkout
 from coretools.tools.git.repository.commands import Git, require_success

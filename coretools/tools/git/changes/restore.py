@@ -9,14 +9,13 @@ from coretools.roots.root_set import Roots
 from coretools.tools.git.changes.work_tree import (
     FROM_STDIN,
     born,
-    changed_names,
     conflicted,
     kept,
     paths_argument,
     position,
-    require_writable_names,
     terminated,
 )
+from coretools.tools.git.changes.writable import changed_names, overwritten_by_reset, require_writable_names
 from coretools.tools.git.reading.history import refuse_unknown
 from coretools.tools.git.repository.checkout import Checkout, display_paths, refuse_hidden
 from coretools.tools.git.repository.commands import Git
@@ -169,7 +168,9 @@ async def reset(
         names_changed = await changed_names(git, checkout, before.commit, target)
         await require_writable_names(roots, git, checkout, names_changed)
     elif mode == "hard":
-        await require_writable_names(roots, git, checkout, await changed_names(git, checkout, target))
+        names_changed = await changed_names(git, checkout, target)
+        names_changed += await overwritten_by_reset(roots, git, checkout)
+        await require_writable_names(roots, git, checkout, names_changed)
         stash = await kept(roots, git, checkout)
     with naming_stash(stash):
         await git.output(checkout, "reset", "--quiet", f"--{mode}", target)

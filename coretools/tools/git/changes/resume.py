@@ -15,7 +15,17 @@ from coretools.tools.git.changes.conflict_answers import resolve
 from coretools.tools.git.changes.operation_state import Operation, operation_in_progress
 from coretools.tools.git.changes.outcomes import check_message, ended, outcome
 from coretools.tools.git.changes.signing import sign_head
-from coretools.tools.git.changes.work_tree import Position, born, changed_names, conflicted, require_writable_names
+from coretools.tools.git.changes.work_tree import Position, born, conflicted
+from coretools.tools.git.changes.writable import (
+    changed_names,
+    overwritten_by_reset,
+    picked_names,
+    reached_by_rename,
+    refuse_settings,
+    require_visible_names,
+    require_writable_names,
+    settings_among,
+)
 from coretools.tools.git.repository.checkout import Checkout, display_paths
 from coretools.tools.git.repository.commands import Git, require_success
 from coretools.tools.git.repository.porcelain import as_text, read_records, single_line
@@ -49,26 +59,50 @@ async def resume(roots: Roots, git: Git, checkout: Checkout, options: ResumeOpti
     if options.resolutions and options.action not in ("continue", "resolve"):
         raise InvalidArguments(f"resolutions: go with action 'continue' or 'resolve', not {options.action!r}")
     check_message(options.message)
-    operation = None if options.is_resolution(checkout) else operation_in_progress(checkout)
+    checked = None if options.is_resolution(checkout) else await _checked(roots, git, checkout, options)
     lines = (
         await resolve(roots, git, checkout, options.resolutions) if options.resolutions else ["nothing was resolved"]
     )
-    if operation is None or (options.resolutions and await conflicted(git, checkout)):
+    if checked is None or (options.resolutions and await conflicted(git, checkout)):
         return answer(checkout, lines, details={"stopped": bool(checkout.in_progress)})
-    result = await _go_on(roots, git, checkout, operation, options)
+    result = await _go_on(git, checkout, *checked, options)
     return (
         TextResult(body="\n".join([*lines[:1], result.body]), details=result.details) if options.resolutions else result
     )
 
 
-async def _go_on(
-    roots: Roots, git: Git, checkout: Checkout, operation: Operation, options: ResumeOptions
-) -> TextResult:
+async def _checked(roots: Roots, git: Git, checkout: Checkout, options: ResumeOptions) -> tuple[Operation, Position]:
+    """Return the operation in progress and where HEAD is, if all that it goes on to change may be changed.
+
+    Raises:
+        DeniedPath, GitRefused: names what may not; nothing was changed.
+    """
+    operation = operation_in_progress(checkout)
     here = await born(git, checkout)
     is_abort = options.action == "abort"
     back = operation.start if is_abort and operation.start else here.commit
-    await require_writable_names(roots, git, checkout, await changed_names(git, checkout, back))
-    if is_abort:
+    differing = await changed_names(git, checkout, back)
+    await require_visible_names(roots, git, checkout, differing)
+    if options.action != "continue":
+        is_hard = operation.name == "rebase"
+        differing += await overwritten_by_reset(roots, git, checkout) if is_hard else []
+        found = settings_among(roots, checkout, differing)
+        # Other operations are reset with --merge, which leaves alone what is not staged.
+        if found and not is_hard:
+            found = settings_among(roots, checkout, await changed_names(git, checkout, "--cached", back))
+        refuse_settings(found)
+    if operation.remaining and not is_abort:
+        commits = await git.resolved(checkout, *operation.remaining)
+        names = await picked_names(git, checkout, commits)
+        await require_writable_names(roots, git, checkout, names)
+        refuse_settings(await reached_by_rename(roots, git, checkout, names, commits))
+    return operation, here
+
+
+async def _go_on(
+    git: Git, checkout: Checkout, operation: Operation, here: Position, options: ResumeOptions
+) -> TextResult:
+    if options.action == "abort":
         return await _abort(git, checkout, operation, here)
     operation.require_no_editor()
     if options.action == "continue":

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from coretools.errors import GitRefused, InvalidArguments
 from coretools.roots.root_set import Roots
-from coretools.tools.git.changes.work_tree import require_writable_names
+from coretools.tools.git.changes.writable import refuse_settings, require_visible_names, settings_among
 from coretools.tools.git.repository.checkout import Checkout, prefix
 from coretools.tools.git.repository.commands import Git, require_success
 from coretools.tools.git.repository.porcelain import as_text, read_names, single_line
@@ -26,8 +26,13 @@ async def sparse_checkout(
         raise GitRefused("a linked work tree shares its configuration, which is not written; use the main one")
     if (action in ("set", "add")) != bool(names):
         raise InvalidArguments("paths: directories go with 'set' and 'add', and only with these")
-    left_out = [one[2:] for one in read_names(await git.output(checkout, "ls-files", "-t", "-z")) if one[:2] == b"S "]
-    await require_writable_names(roots, git, checkout, left_out)
+    tracked = [(one[:1], one[2:]) for one in read_names(await git.output(checkout, "ls-files", "-t", "-z"))]
+    left_out = [name for tag, name in tracked if tag == b"S"]
+    await require_visible_names(roots, git, checkout, left_out)
+    changed = left_out
+    if action == "set":  # deletes what is there and not wanted, too
+        changed = [name for tag, name in tracked if (tag == b"S") == _is_wanted(name, names)]
+    refuse_settings(settings_among(roots, checkout, changed))
     words = ["sparse-checkout", action]
     stdin = None
     if names:
@@ -37,6 +42,12 @@ async def sparse_checkout(
     now = await _directories(git, checkout)
     lines = [*_lines(checkout, now), _undo(checkout, before)]
     return answer(checkout, lines, details={"directories": now})
+
+
+def _is_wanted(name: bytes, directories: Sequence[str]) -> bool:
+    """Whether a file is checked out with these directories: in one of them, or directly in a directory above one."""
+    above = name.decode("utf-8", "surrogateescape").rpartition("/")[0]
+    return not above or any(f"{above}/".startswith(f"{one}/") or one.startswith(f"{above}/") for one in directories)
 
 
 def _quoted(name: str) -> str:

@@ -15,16 +15,20 @@ from coretools.tools.answer_budget import cut_line, fitting
 from coretools.tools.git.changes.work_tree import (
     FROM_STDIN,
     born,
-    changed_names,
     conflicted,
     patched_tree,
     paths_argument,
-    require_writable_names,
     stash_commit,
     stash_identity,
     terminated,
     untracked_commit,
     without_untracked,
+)
+from coretools.tools.git.changes.writable import (
+    changed_names,
+    reached_by_rename,
+    refuse_settings,
+    require_writable_names,
 )
 from coretools.tools.git.reading.differences import DiffOptions, diff
 from coretools.tools.git.reading.history import ARGUMENT_BYTES
@@ -132,6 +136,7 @@ async def apply(
     changed = await changed_names(git, checkout, f"{found.commit}^1", found.commit)
     new = await _kept_untracked(git, checkout, found)
     await require_writable_names(roots, git, checkout, [*changed, *new])
+    refuse_settings(await reached_by_rename(roots, git, checkout, changed, [found.commit]))
     _require_absent(roots, checkout, new)
     index = await _staged_again(git, checkout, found) if with_index else ""
     conflicts = await _apply_tracked(git, checkout, found, new)

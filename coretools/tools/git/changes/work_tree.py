@@ -1,29 +1,26 @@
-"""What a change of the work tree may touch, and how what it overwrites is kept.
+"""Where HEAD is, and how uncommitted content is kept that a change of the work tree overwrites.
 
-git writes whole trees. Before it does, the names that will change are listed, and the call is refused if one of them is
-hidden, or would need a filter that is not run here. Uncommitted content that is overwritten becomes a stash commit
-first, so that the answer can say how to get it back.
+It becomes a stash commit first, so that the answer can say how to get it back.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from secrets import token_hex
 
-from coretools.errors import DeniedPath, GitRefused
+from coretools.errors import GitRefused
 from coretools.roots import directory_access
 from coretools.roots.root_set import Roots
 from coretools.tools.git.changes.commit import identity
-from coretools.tools.git.changes.filters import refuse_filtered
+from coretools.tools.git.changes.writable import changed_names, require_visible_names
 from coretools.tools.git.reading.history import head
-from coretools.tools.git.repository.checkout import Checkout, display_paths, hidden_reason, path_of
+from coretools.tools.git.repository.checkout import Checkout, display_paths, path_of
 from coretools.tools.git.repository.commands import Git
-from coretools.tools.git.repository.porcelain import as_text, quoted, read_names
+from coretools.tools.git.repository.porcelain import as_text, read_names
 from coretools.tools.git.repository.results import listed
 
 MAX_UNDO = 5
 """Most paths in a call that undoes a change."""
 
-NAMES = ("--name-only", "-z", "--no-renames", "--ignore-submodules=all", "--no-ext-diff")
 FROM_STDIN = ("--pathspec-from-file=-", "--pathspec-file-nul")
 
 _INDEX = "coretools-index-"
@@ -68,30 +65,10 @@ async def born(git: Git, checkout: Checkout) -> Position:
     return here
 
 
-async def changed_names(git: Git, checkout: Checkout, *what: str, names: Sequence[str] = ()) -> list[bytes]:
-    """Return the names that differ: between two trees, or between one and the work tree."""
-    return sorted(set(read_names(await git.output(checkout, "diff", *NAMES, *what, "--", *names))))
-
-
 def paths_argument(checkout: Checkout, names: Sequence[bytes]) -> str:
     """Return the argument `paths` of a call that undoes a change of these names."""
     more = f" and the other {len(names) - MAX_UNDO}" if len(names) > MAX_UNDO else ""
     return f"paths={[as_text(path_of(checkout, name)) for name in names[:MAX_UNDO]]!r}{more}"
-
-
-async def require_writable_names(roots: Roots, git: Git, checkout: Checkout, names: Iterable[bytes]) -> None:
-    """Refuse a change of the work tree that writes hidden files, or files that a filter converts.
-
-    Raises:
-        DeniedPath, GitRefused: a name is such a file.
-    """
-    names = list(names)
-    hidden = {name: reason for name in names if (reason := hidden_reason(roots, checkout, name))}
-    if hidden:
-        files = listed([f"{quoted(path_of(checkout, name))} ({reason})" for name, reason in hidden.items()])
-        raise DeniedPath(f"would change hidden files: {files}; nothing was changed; use git itself for these files")
-    if names:
-        await refuse_filtered(git, checkout, names)
 
 
 async def stash_identity(git: Git, checkout: Checkout) -> tuple[str, ...]:
@@ -108,13 +85,13 @@ async def kept(roots: Roots, git: Git, checkout: Checkout, *, names: Sequence[st
     None is possible before the first commit, and while a conflict is not resolved.
 
     Raises:
-        DeniedPath, GitRefused: see `require_writable_names`.
+        DeniedPath, GitRefused: see `require_visible_names`.
     """
     here = await position(git, checkout)
     if not here.commit:
         return ""
     changed = await changed_names(git, checkout, here.commit, names=names)
-    await require_writable_names(roots, git, checkout, changed)
+    await require_visible_names(roots, git, checkout, changed)
     if not changed or await conflicted(git, checkout):
         return ""
     return await stash_commit(git, checkout, here, changed=changed, message="kept before a change")

@@ -15,15 +15,16 @@ from anyio import to_thread
 from coretools.errors import AlreadyExists, CoreError, GitRefused, InvalidArguments, NotFound
 from coretools.roots import directory_access
 from coretools.roots.delete import delete_directory
+from coretools.roots.editor_settings import settings_at
 from coretools.roots.read import kind_at, open_directory
 from coretools.roots.root_set import Roots
-from coretools.roots.write import create_directory
-from coretools.tools.git.changes.work_tree import require_writable_names
+from coretools.roots.write import create_directory, resolve_for_change
+from coretools.tools.git.changes.writable import require_visible_names
 from coretools.tools.git.reading.history import HEADS
 from coretools.tools.git.repository.checkout import Checkout
 from coretools.tools.git.repository.commands import Git, check_revision, require_success
 from coretools.tools.git.repository.porcelain import as_text, read_names, read_status, single_line
-from coretools.tools.git.repository.results import TextResult, answer, listed
+from coretools.tools.git.repository.results import TextResult, answer, listed, settings_line, settings_remark
 
 _STATUS = ("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--ignore-submodules=all")
 _NAME = re.compile(r"[^A-Za-z0-9_-]+")
@@ -79,18 +80,19 @@ async def add_worktree(
         raise AlreadyExists(f"branch {branch}: exists; leave out start, or name a new branch")
     [commit] = await git.resolved(checkout, wanted.start or "HEAD" if is_new else f"{HEADS}{branch}")
     names = read_names(await git.output(checkout, "ls-tree", "-r", "-z", "--name-only", commit))
-    await require_writable_names(roots, git, checkout, names)
+    await require_visible_names(roots, git, checkout, names)
     if is_new:
         await git.output(checkout, "branch", "--no-track", branch, commit)
     await to_thread.run_sync(partial(_link, roots, checkout, path, branch))
     try:
         async with open_at(path) as linked:
             await git.output(linked, "reset", "--hard", "--quiet")
+            settings = settings_remark(linked) + settings_line(roots, settings_at(roots, path))
     except CoreError as error:
         raise GitRefused(f"{error}; git_worktree action='remove' path={path!r} takes it back") from error
     undo = f"Undo: git_worktree action='remove' path={path!r}"
     undo += f", then git_branch action='delete' name={branch!r}" if is_new else ""
-    lines = [single_line(f"added {path}: branch {branch} at {commit[:10]}"), single_line(undo)]
+    lines = [single_line(f"added {path}: branch {branch} at {commit[:10]}"), single_line(undo), *settings]
     return answer(checkout, lines, details={"branch": branch, "commit": commit})
 
 
@@ -108,6 +110,8 @@ async def _require_free(roots: Roots, git: Git, checkout: Checkout, wanted: NewW
         raise AlreadyExists(f"branch {branch}: is checked out in a work tree; git_worktree action='list' shows where")
     if kind_at(roots, path) is not None:
         raise AlreadyExists(f"{path}: something is there; name a new directory")
+    with resolve_for_change(roots, path):
+        pass  # it may be created there
 
 
 def _link(roots: Roots, checkout: Checkout, path: str, branch: str) -> None:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 
 from coretools.errors import InvalidArguments, NotFound
+from coretools.roots.editor_settings import settings_at
 from coretools.roots.new_directory import new_directory
 from coretools.roots.read import open_directory
 from coretools.tools.git.reading.history import HEADS
@@ -17,6 +18,7 @@ from coretools.tools.git.repository.checkout import Checkout
 from coretools.tools.git.repository.commands import Git
 from coretools.tools.git.repository.open_checkout import Access, new_checkout
 from coretools.tools.git.repository.repositories import Repositories
+from coretools.tools.git.repository.results import settings_line
 
 ORIGIN = "origin"
 
@@ -60,7 +62,9 @@ async def clone(repositories: Repositories, connected: Connected, options: Clone
             else:
                 await _check_out(git, checkout, fetched.advertised, branch)
             new.keep()
+            checkout.directory.display_path = new.display_path
             outcome = _outcome(connected, fetched, options, branch, place=new.display_path)
+            outcome = replace(outcome, lines=[*outcome.lines, *settings_line(roots, settings_at(roots, path))])
             return TransferResult.of(outcome, checkout, verb="cloned", budget=git.answer_bytes)
 
 

@@ -44,6 +44,7 @@ class TransferResult(Result):
     ahead: int
     behind: int
     _text: str = PrivateAttr("")
+    _remarks: list[str] = PrivateAttr(default_factory=list)
     _tier: str = PrivateAttr("none")
 
     @classmethod
@@ -71,9 +72,15 @@ class TransferResult(Result):
             )
         if outcome.upstream:
             text.append(single_line(f"{outcome.branch}: {_distance(outcome)} {outcome.upstream}"))
-        result._text = "\n".join((*text, *extra, *remarks(checkout)))
+        result._remarks = remarks(checkout)
+        result._text = "\n".join((*text, *extra, *result._remarks))
         result._tier = checkout.tier
         return result
+
+    @property
+    def remarks(self) -> list[str]:
+        """The lines about what git did not follow, and settings of editors and agents that are new."""
+        return self._remarks
 
     def text(self) -> str:
         """Format the answer for reading: one line for each reference."""

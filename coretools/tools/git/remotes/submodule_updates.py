@@ -5,6 +5,7 @@ from contextlib import suppress
 from coretools.config.remote_policy import RemoteRule
 from coretools.errors import CoreError, GitRefused, NotFound
 from coretools.operations.call import Call
+from coretools.roots.editor_settings import settings_at
 from coretools.tools.git.changes.branches import require_own_configuration
 from coretools.tools.git.remotes.access import RemoteAccess
 from coretools.tools.git.remotes.clone import CloneOptions, clone
@@ -12,7 +13,7 @@ from coretools.tools.git.remotes.submodules import Wanted, choose, register
 from coretools.tools.git.repository.open_checkout import Access
 from coretools.tools.git.repository.porcelain import single_line
 from coretools.tools.git.repository.repositories import Repositories
-from coretools.tools.git.repository.results import TextResult
+from coretools.tools.git.repository.results import TextResult, settings_line
 
 
 class SubmoduleUpdates:
@@ -68,7 +69,9 @@ class SubmoduleUpdates:
         await self._access.ask(rule, "fetch", self._call, single_line(f"Clone {wanted.url.text}?"))
         options = CloneOptions(wanted.path, commit=wanted.submodule.commit)
         async with self._access.connected(wanted.url, rule, "fetch") as connected:
-            await clone(self._repositories, connected, options)
+            cloned = await clone(self._repositories, connected, options)
         undo = f"Undo: delete_directory path={wanted.path!r}, then create_directory path={wanted.path!r}"
         at = wanted.submodule.commit[:10]
         self._done.append(single_line(f"{wanted.path}: cloned {wanted.url.text} at {at}. {undo}"))
+        roots = self._repositories.roots
+        self._done += [*cloned.remarks, *settings_line(roots, settings_at(roots, wanted.path))]

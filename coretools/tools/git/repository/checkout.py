@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from coretools.confinement.confined_thread import ConfinedThread
 from coretools.confinement.landlock import Rule
 from coretools.errors import InvalidPath, OutsideRoot
+from coretools.roots.editor_settings import SettingsSnapshot
+from coretools.roots.git_layout import entry_exists
 from coretools.roots.path_text import check_path
 from coretools.roots.read import kind_at
-from coretools.roots.root import Directory, join_path
+from coretools.roots.root import Directory, RootedPath, join_path
 from coretools.roots.root_set import Roots, hidden_error
 from coretools.tools.git.repository.grants import RepositoryGrants
 from coretools.tools.git.repository.policy import GitPolicy
@@ -48,6 +50,8 @@ class Checkout:
     """What the operator lets git run here."""
     in_progress: str
     """The unfinished operation ("merge", "rebase", ...); usually empty."""
+    settings: SettingsSnapshot | None = None
+    """The settings of editors and agents before the call, if it may write the work tree."""
 
     @property
     def tier(self) -> str:
@@ -88,6 +92,18 @@ def git_names(roots: Roots, checkout: Checkout, paths: Sequence[str]) -> list[st
         InvalidPath: not a path, or one with `..`. OutsideRoot: a path that is not in the work tree.
     """
     return [_git_name(roots, checkout, path) for path in paths]
+
+
+def place_of(roots: Roots, checkout: Checkout, name: bytes) -> RootedPath:
+    """Return where a name in the work tree is: in a nested root, if that contains it."""
+    place = checkout.directory.place
+    path = join_path(place.root.path, checkout.to_root(name.decode("utf-8", "surrogateescape")))
+    return roots.split(path) or place
+
+
+def exists(checkout: Checkout, name: bytes) -> bool:
+    """Whether there is anything of this name in the work tree."""
+    return entry_exists(checkout.directory.fd, name.decode("utf-8", "surrogateescape"))
 
 
 def hidden_reason(roots: Roots, checkout: Checkout, name: bytes) -> str:

@@ -26,6 +26,7 @@ from coretools.confinement.landlock import (
 from coretools.errors import DeniedPath, NotFound, ReadOnly
 from coretools.process.confined_runner import ConfinedRunner
 from coretools.roots import directory_access
+from coretools.roots.editor_settings import SettingsSnapshot
 from coretools.roots.own_state import REASON
 from coretools.roots.read import open_directory
 from coretools.roots.root import Directory
@@ -198,6 +199,7 @@ class Checkouts:
                 grants=self._granted(directory, own, common),
                 hooks=installed_hooks(common, shared) if access is not Access.READ else (),
                 in_progress=next((word for name, word in _IN_PROGRESS.items() if name in entries), ""),
+                settings=SettingsSnapshot(self._roots, directory) if access is Access.WORK_TREE else None,
             )
 
     def _granted(self, directory: Directory, own: GitDirectory, common: GitDirectory) -> RepositoryGrants:

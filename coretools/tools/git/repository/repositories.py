@@ -12,7 +12,7 @@ from anyio import CapacityLimiter, move_on_after, to_thread
 
 from coretools.config.settings import Limits
 from coretools.confinement.confined_thread import ConfinedThreadPool
-from coretools.errors import GitRefused
+from coretools.errors import CoreError, GitRefused
 from coretools.process.confined_runner import ConfinedRunner
 from coretools.process.runner import Runner
 from coretools.roots.file_version import is_harmless_to_open
@@ -23,6 +23,7 @@ from coretools.tools.git.repository.git_directory import unusable
 from coretools.tools.git.repository.grants import NO_GRANTS, require_unchanged
 from coretools.tools.git.repository.open_checkout import Access, Checkouts, file_rules
 from coretools.tools.git.repository.policy import external_overrides
+from coretools.tools.git.repository.results import settings_remark
 from coretools.tools.git.repository.setup import PLAIN, GitSetup
 
 # A repository may include configuration files outside the roots; git reads them in any case. It need not be hostile:
@@ -71,7 +72,12 @@ class Repositories:
             checkout = await to_thread.run_sync(stack.enter_context, opening, limiter=self.threads)
             if checkout.grants is not NO_GRANTS:
                 checkout = await to_thread.run_sync(_with_grants, self.roots, checkout, access, limiter=self.threads)
-            yield await _with_external_includes(self.git, self._confined, checkout, self.threads)
+            try:
+                yield await _with_external_includes(self.git, self._confined, checkout, self.threads)
+            except CoreError as error:
+                # git may fail after it has written some of a work tree.
+                error.args = ("\n".join((str(error), *settings_remark(checkout))),)
+                raise
 
 
 def _with_grants(roots: Roots, checkout: Checkout, access: Access) -> Checkout:

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from coretools.operations.content import Result
+from coretools.roots.editor_settings import new_settings_note
+from coretools.roots.root_set import Roots
 from coretools.tools.git.repository.checkout import Checkout, path_of
 from coretools.tools.git.repository.porcelain import quoted, single_line
 
@@ -45,7 +47,18 @@ def remarks(checkout: Checkout, *, hooks: bool = False) -> list[str]:
         )
     if hooks and checkout.hooks:
         sentences.append(f"[hooks that did not run: {listed(checkout.hooks)}]")
-    return sentences
+    return sentences + settings_remark(checkout)
+
+
+def settings_remark(checkout: Checkout) -> list[str]:
+    """Return a line that names the settings of editors and agents that the call created or changed; usually none."""
+    before = checkout.settings
+    return settings_line(before.roots, before.changed()) if before else []
+
+
+def settings_line(roots: Roots, found: Sequence[str]) -> list[str]:
+    """Return a line about settings that a call created or changed, if there are any."""
+    return [f"[{new_settings_note(roots, [listed(found)])}]"] if found else []
 
 
 def listed(names: Sequence[str]) -> str:

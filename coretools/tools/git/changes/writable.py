@@ -1,0 +1,158 @@
+"""Which names a change may write: no hidden file, none that a filter converts, no existing setting of an editor.
+
+git writes whole trees. Before it does, the names that may change are listed, and the call is refused if it would change
+one of these. A list has to be complete: git also writes names that no difference shows, and those are found here.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from coretools.errors import DeniedPath
+from coretools.roots import directory_access
+from coretools.roots.editor_settings import WAY_OUT, existing_settings, protected_settings
+from coretools.roots.git_layout import entry_exists
+from coretools.roots.root_set import Roots
+from coretools.tools.git.changes.filters import refuse_filtered
+from coretools.tools.git.repository.checkout import Checkout, exists, hidden_reason, path_of, place_of
+from coretools.tools.git.repository.commands import Git
+from coretools.tools.git.repository.porcelain import quoted, read_names
+from coretools.tools.git.repository.results import listed
+
+NAMES = ("--name-only", "-z", "--no-renames", "--ignore-submodules=all", "--no-ext-diff")
+
+_TREES = ("diff-tree", "--stdin", "-r", "-m", "--root", *NAMES, "--no-commit-id")
+NO_RENAMES = ("-c", "merge.renames=false")
+"""Options with which git finds no renames in a merge. Before git 2.50 only its strategy `recursive` obeys."""
+
+_PATTERNS = "sparse-checkout"
+_PATTERN_BYTES = 4 * 1024 * 1024
+_CONE = re.compile(rb"(?P<negated>!?)/(?P<directory>(?:[^/*?\[\\]+/)*)(?P<rest>\*/?|)")
+"""A pattern of a sparse checkout as git writes it in cone mode: `/*`, `!/*/`, `/a/`, `!/a/*/`."""
+
+
+async def changed_names(git: Git, checkout: Checkout, *what: str, names: Sequence[str] = ()) -> list[bytes]:
+    """Return the names that differ: between two trees, or between one and the work tree."""
+    return sorted(set(read_names(await git.output(checkout, "diff", *NAMES, *what, "--", *names))))
+
+
+async def picked_names(git: Git, checkout: Checkout, commits: Iterable[str], *options: str) -> list[bytes]:
+    """Return the names that commits change, of a merge compared with each of its parents.
+
+    `COMMIT OTHER` compares with another commit than the parents.
+    """
+    stdin = "".join(f"{commit}\n" for commit in commits).encode()
+    return sorted(set(read_names(await git.output(checkout, *_TREES, *options, stdin=stdin))))
+
+
+async def require_visible_names(roots: Roots, git: Git, checkout: Checkout, names: Iterable[bytes]) -> None:
+    """Refuse to read or write hidden files, or files that a filter converts.
+
+    Raises:
+        DeniedPath, GitRefused: a name is such a file.
+    """
+    names = list(names)
+    hidden = {name: reason for name in names if (reason := hidden_reason(roots, checkout, name))}
+    if hidden:
+        files = listed([f"{quoted(path_of(checkout, name))} ({reason})" for name, reason in hidden.items()])
+        raise DeniedPath(f"would change hidden files: {files}; nothing was changed; use git itself for these files")
+    if names:
+        await refuse_filtered(git, checkout, names)
+
+
+async def require_writable_names(roots: Roots, git: Git, checkout: Checkout, names: Iterable[bytes]) -> None:
+    """Refuse a change of the work tree that writes hidden files, files that a filter converts, or existing settings.
+
+    Raises:
+        DeniedPath, GitRefused: a name is such a file.
+    """
+    names = list(names)
+    refuse_settings(settings_among(roots, checkout, [*names, *await _checked_out_again(roots, git, checkout)]))
+    await require_visible_names(roots, git, checkout, names)
+
+
+def settings_among(roots: Roots, checkout: Checkout, names: Iterable[bytes]) -> list[str]:
+    """Return the existing settings that a change of these names would change, unless the operator allows it."""
+    return protected_settings(roots, (place_of(roots, checkout, name) for name in names))
+
+
+def refuse_settings(found: Sequence[str]) -> None:
+    """Refuse a change of these existing settings.
+
+    Raises:
+        DeniedPath: there are some.
+    """
+    if found:
+        raise DeniedPath(
+            f"would change {listed(found)}, on which editors and agents act when they open the directory; no file was "
+            f"changed; {WAY_OUT}"
+        )
+
+
+async def reached_by_rename(
+    roots: Roots, git: Git, checkout: Checkout, names: Iterable[bytes], commits: Iterable[str]
+) -> list[str]:
+    """Return existing settings that git could take for the new name of a file that `commits` change.
+
+    For each name that a commit changes and the work tree lacks, git looks for a file with a similar content that HEAD
+    has and the commit has not, and changes that one. `NO_RENAMES` prevents it.
+    """
+    place = checkout.directory.place
+    has_settings = roots.are_nested or existing_settings(roots, place.root, place.relative)
+    if roots.changes_settings or not has_settings or all(exists(checkout, name) for name in names):
+        return []
+    [head] = await git.resolved(checkout, "HEAD")
+    only_here = await picked_names(git, checkout, [f"{head} {commit}" for commit in commits], "--diff-filter=A")
+    return settings_among(roots, checkout, only_here)
+
+
+async def overwritten_by_reset(roots: Roots, git: Git, checkout: Checkout) -> list[bytes]:
+    """Return names among existing settings that `git reset --hard` writes though git says that they have no changes.
+
+    `git update-index --assume-unchanged` makes every difference leave a file out, and a reset compares it all the same.
+    """
+    entries = await _index_entries(roots, git, checkout)
+    return [name for tag, name in entries if tag == b"h"]
+
+
+async def _checked_out_again(roots: Roots, git: Git, checkout: Checkout) -> list[bytes]:
+    """Return names beneath existing settings that the work tree lacks, and the patterns of a sparse checkout include.
+
+    git applies changed patterns with the next change of the work tree, whatever differs.
+    """
+    if not entry_exists(checkout.git_handle, f"info/{_PATTERNS}"):
+        return []
+    entries = await _index_entries(roots, git, checkout)
+    left_out = [name for tag, name in entries if tag in (b"S", b"s")]
+    absent = [name for name in left_out if not exists(checkout, name)]
+    if not absent:
+        return []
+    with directory_access.open_subdirectory(checkout.git_handle, "info") as directory:
+        patterns = directory_access.read_file(directory, _PATTERNS, limit_bytes=_PATTERN_BYTES)
+    return [name for name in absent if _is_included(name, patterns.splitlines())]
+
+
+async def _index_entries(roots: Roots, git: Git, checkout: Checkout) -> list[tuple[bytes, bytes]]:
+    """Return the tag (git-ls-files(1), `-v`) and name of each tracked file among the existing settings."""
+    place = checkout.directory.place
+    settings = [] if roots.changes_settings else existing_settings(roots, place.root, place.relative)
+    if not settings:
+        return []
+    names = [path.removeprefix(f"{place.relative}/") for path in settings]
+    output = await git.output(checkout, "ls-files", "-v", "-z", "--", *names)
+    return [(record[:1], record[2:]) for record in read_names(output)]
+
+
+def _is_included(name: bytes, patterns: Iterable[bytes]) -> bool:
+    """Whether a file is checked out by the patterns of a sparse checkout; true if one is not of cone mode."""
+    is_included = False
+    for line in patterns:
+        match = _CONE.fullmatch(line)
+        if match is None:
+            return True
+        directory = match["directory"]
+        is_beneath = name.startswith(directory)
+        if match["rest"] == b"*/":
+            is_beneath = is_beneath and b"/" in name[len(directory) :]
+        if is_beneath:
+            is_included = not match["negated"]
+    return is_included
