@@ -281,6 +281,9 @@ class MaskFinder:
         is_repository = node.role in (_GIT_DIRECTORY, _NESTED_GIT_DIRECTORY)
         if node.role == _NESTED_GIT_DIRECTORY and not names.isdisjoint(GIT_CONFIG_NAMES):
             _pin(node.root, node.path, listing)
+        if "commondir" in names and self._is_of_tree_elsewhere(node):
+            _pin(node.root, node.path, listing)
+            _protect(listing.read_only, node.root, node.join("commondir"), node.join("gitdir"))
         for entry in entries:
             path = node.join(entry.name)
             collector.add(entry.name)
@@ -293,6 +296,16 @@ class MaskFinder:
                 listing.children[entry.name] = SubdirectoryEntry(entry.inode(), role)
         collector.store(listing)
         return listing
+
+    def _is_of_tree_elsewhere(self, node: DirectoryNode) -> bool:
+        """Whether the linked work tree of this git directory is a root, or beneath none.
+
+        Commands can't change its `.git` file, nor remove it, so what `commondir` says need not change either.
+        """
+        text = os.fsdecode(_pointer(node.root.fd, node.join("gitdir"))).rstrip("\n")
+        tree = os.path.dirname(os.path.normpath(os.path.join(node.root.path, node.path, text)))
+        place = self._roots.split(tree) if text else None
+        return bool(text) and (place is None or place.relative == ".")
 
 
 def _record_git_entry(root: Root, path: str, entry: os.DirEntry[str], listing: ScannedDirectory) -> None:
@@ -342,16 +355,19 @@ def _is_in_worktree(top: int, path: str) -> bool:
 
     Such a worktree must stay removable: `git worktree remove` deletes the file.
     """
-    if path == ".git":
-        return False
+    return path != ".git" and _WORKTREE.match(_pointer(top, path)) is not None
+
+
+def _pointer(top: int, path: str) -> bytes:
+    """Return the content of a file that names a directory; nothing if it can't be read."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=top)
     except OSError:
-        return False
+        return b""
     try:
-        return _WORKTREE.match(os.read(handle, _POINTER_BYTES)) is not None
+        return os.read(handle, _POINTER_BYTES)
     except OSError:
-        return False
+        return b""
     finally:
         os.close(handle)
 

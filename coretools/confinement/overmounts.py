@@ -191,7 +191,10 @@ class Overmounts:
                 if found is not None:
                     if self._is_watched:
                         self._watch_parent(overmount, found[0])
-                    self._mount(overmount, found[1])
+                    try:
+                        self._mount(overmount, found[1])
+                    except FileNotFoundError as error:  # replaced since it was opened
+                        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), overmount.path) from error
 
     def close_in_child(self) -> None:
         """Release, in a child, what only the watching process needs."""

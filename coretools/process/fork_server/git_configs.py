@@ -9,7 +9,7 @@ written only while no command runs: one that is replaced loses its cover for a m
 import errno
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,6 +29,7 @@ from coretools.confinement.protected_paths import GIT_CONFIG_NAMES, ControlFiles
 from coretools.errors import GitRefused
 from coretools.process.fork_server import git_lock
 from coretools.process.fork_server.client import ForkServerClient
+from coretools.process.fork_server.config_guard import ConfigGuard
 from coretools.process.fork_server.git_includes import MAX_INCLUDED, GitIncludes, included_paths
 from coretools.process.fork_server.messages import ForkServerFailed
 from coretools.roots.git_config import NotWritable, Setting, Values, edit, parse, serialize, values_of, with_changes
@@ -85,8 +86,10 @@ class _ConfigChanges:
 class GitConfigs:
     """All git configurations of a server. Used by one thread at a time."""
 
-    def __init__(self, roots: Roots) -> None:
+    def __init__(self, roots: Roots, end_commands: Callable[[], object]) -> None:
+        """`end_commands` ends all commands at once."""
         self._roots = roots
+        self._guard = ConfigGuard(roots, end_commands)
         self._read: dict[str, _ParsedConfig] = {}
         self.credentials: dict[str, tuple[Setting, ...]] = {}
         """Files with a credential in the last masks, and its settings without it; also those that can't be searched."""
@@ -100,6 +103,8 @@ class GitConfigs:
 
     def command_started(self) -> None:
         """Record that a command is about to start."""
+        if not self._running and not self._uncertain:
+            self._guard.commands_start()
         self._running += 1
 
     def command_ended(self, uncertain: Sequence[ForkServerClient]) -> list[str]:
@@ -110,7 +115,11 @@ class GitConfigs:
         self._running -= 1
         # A process that is left may still write to its copy, so the file waits for its end.
         self._uncertain = [client for client in {*self._uncertain, *uncertain} if not client.is_gone]
-        return self._collect()
+        if self._running or self._uncertain:
+            self._guard.check()
+        else:
+            self._guard.commands_ended()
+        return [*self._collect(), *self._guard.notes()]
 
     @property
     def can_write(self) -> bool:
@@ -120,6 +129,7 @@ class GitConfigs:
     def close(self) -> None:
         """Write pending changes after the end of all commands."""
         self._collect()
+        self._guard.close()
         self.write()
 
     def apply_to(self, masks: Masks) -> Masks:
@@ -144,6 +154,7 @@ class GitConfigs:
         """How to mask each configuration, each file that may hold credentials, and what they include."""
         own = [path for path in masks.read_only if path.rpartition("/")[2] in _FILES]
         found = {path: self._inspect(path, read, is_own=True) for path in own}
+        self._guard.see(own)
         waiting = [*masks.credential_files, *self._included(read)]
         while waiting:
             path = waiting.pop()

@@ -38,6 +38,16 @@ def replace(directory: int, name: str, change: Callable[[bytes], bytes]) -> None
         _release(directory, name, handle)
 
 
+def replace_without_lock(directory: int, name: str, change: Callable[[bytes], bytes]) -> None:
+    """Replace a file by `change` of its content although somebody holds the lock, perhaps to prevent just this.
+
+    Raises:
+        OSError: the file can't be read or replaced. Exceptions of `change`.
+    """
+    data, found = read_regular_file(name, directory)
+    _write(directory, name, change(data), found)
+
+
 def remove_stale(directory: int, name: str) -> None:
     """Remove the stale lock of a killed server and its temporary file; any other lock stays."""
     with suppress(OSError):

@@ -82,7 +82,7 @@ class SandboxPool:
         self.network = ViewNetwork(policy, self._clients, gateway=gateway)
         self._confine = partial(confine, roots, policy, environment)
         self._masks = MaskFinder(roots)
-        self._configs = GitConfigs(roots)
+        self._configs = GitConfigs(roots, lambda: [client.kill_all() for client in self._clients()])
         self.refusals = CommandRefusals(roots, policy)
         self._copies: dict[ForkServerClient, ConfigCopies] = {}
         self._lock = ClosableLock()

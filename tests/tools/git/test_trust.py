@@ -9,9 +9,9 @@ import pytest
 
 from coretools.errors import InvalidArguments, NotFound
 from coretools.roots.git_config import Setting
+from coretools.roots.git_programs import kind_of
 from coretools.tools.git.extra_tools import GitExtraTools
 from coretools.tools.git.reading.trust import TrustReport
-from coretools.tools.git.reading.trust_settings import kind_of
 from tests.tools.git.world import SECRET, World
 
 TOKEN = "ghp_" + "a1B2" * 9

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from coretools.errors import CoreError, NotFound
 from coretools.roots import directory_access
 from coretools.roots.git_config import Setting, parse
+from coretools.roots.git_programs import kind_of
 from coretools.roots.read import open_directory
 from coretools.roots.root import Directory
 from coretools.roots.root_set import Roots
@@ -21,7 +22,6 @@ from coretools.tools.git.reading.trust_settings import (
     attribute_findings,
     cut,
     finding_of,
-    kind_of,
     without_secret,
 )
 from coretools.tools.git.repository.configuration import require_includable
