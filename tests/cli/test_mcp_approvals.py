@@ -89,7 +89,7 @@ def test_approvals_and_trust_are_revoked(home: Path, capsys: Captured) -> None:
     assert capsys.readouterr().err == "coretools: revoked: a: echo\ncoretools: revoked: a: x\n"
     configured(home.parent, {"theirs": misbehaving("ok")}, "project/.mcp.json")
     assert typed("trust", "theirs", "--yes") == 0
-    assert typed("ping", "theirs") == 0
+    assert typed("ping", "theirs", "--unconfined", "theirs") == 0
     assert typed("trust", "theirs", "--revoke") == 0
     assert typed("ping", "theirs") == 77
     for words in (("trust", "theirs", "--revoke"), ("approvals", "revoke", "theirs")):
