@@ -9,7 +9,7 @@ same holds for commands, where the mount namespace enforces it.
 import os
 import posixpath
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from coretools.errors import CoreError, DeniedPath
@@ -109,10 +109,14 @@ class SettingsFinder:
         own = (setting for setting in self._named(place) if entry_exists(place.root.fd, setting))
         return list(dict.fromkeys((*own, *met)))
 
+    def tops_with_settings(self, place: RootedPath) -> list[str]:
+        """The tops of which a place is or lies in a setting, existing or not."""
+        return [top for top in self._tops_above(place) if setting_of(beneath(place.relative, top))]
+
     def _named(self, place: RootedPath) -> list[str]:
         """The settings that a place is or lies in by its text, as it spells them."""
-        found = ((top, setting_of(beneath(place.relative, top))) for top in self._tops_above(place))
-        return [join_path(top, setting) for top, setting in found if setting]
+        found = self.tops_with_settings(place)
+        return [join_path(top, setting_of(beneath(place.relative, top))) for top in found]
 
     def _tops_above(self, place: RootedPath) -> tuple[str, ...]:
         """The directories above a place that people open: the root, and each one with a `.git`."""
@@ -184,33 +188,50 @@ def new_settings_note(roots: Roots, found: Iterable[str]) -> str:
 
 
 class SettingsSnapshot:
-    """The settings in a directory, and in the roots beneath it, as they are at one moment."""
+    """The settings in a directory, and in the tops beneath it that matter, as they are at one moment."""
 
     def __init__(self, roots: Roots, directory: Directory) -> None:
+        """Take the state in the directory itself and in the roots beneath it."""
         self.roots = roots
-        beneath = [root for root in roots if root.path.startswith(f"{directory.path}/")]
-        own = (RootedPath(root, ".") for root in beneath)
-        self._tops = [directory, *(Directory(place.root.fd, place, roots.display_path(place)) for place in own)]
-        self._states = [self._state(top) for top in self._tops]
+        self._directory = directory
+        self._state = self._state_at(directory.fd, ".")
+        self._beneath: dict[tuple[Root, str], dict[str, tuple[int, ...]]] = {}
+        for root in roots:
+            if root.path.startswith(f"{directory.path}/"):
+                self._beneath[root, "."] = self._state_at(root.fd, ".")
+
+    def add(self, places: Iterable[RootedPath]) -> None:
+        """Add the state at tops further down, to which settings at these places belong."""
+        finder = SettingsFinder(self.roots)
+        own = self._directory.place
+        for place in places:
+            for top in finder.tops_with_settings(place):
+                if (place.root, top) != (own.root, own.relative) and (place.root, top) not in self._beneath:
+                    self._beneath[place.root, top] = self._state_at(place.root.fd, top)
 
     def changed(self) -> list[str]:
         """What is new or changed since, as callers see it; of a new directory only the directory."""
-        found: list[str] = []
-        for top, before in zip(self._tops, self._states, strict=True):
-            now = self._state(top)
-            new = {path for path, state in now.items() if before.get(path) != state}
-            outermost = sorted(path for path in new if posixpath.dirname(path) not in new)
-            found += [join_path(top.display_path, path) for path in outermost]
+        # By its descriptor: the directory may have got another name.
+        own = _changed(self._state, self._state_at(self._directory.fd, "."))
+        found = [join_path(self._directory.display_path, path) for path in own]
+        for (root, top), before in self._beneath.items():
+            shown = self.roots.display_path(RootedPath(root, top))
+            found += [join_path(shown, path) for path in _changed(before, self._state_at(root.fd, top))]
         return found
 
-    def _state(self, top: Directory) -> dict[str, tuple[int, ...]]:
+    def _state_at(self, fd: int, top: str) -> dict[str, tuple[int, ...]]:
         with suppress(OSError):
-            fd = self.roots.resolver.open(top.fd, ".", DIRECTORY)  # its own may not permit reading
+            opened = self.roots.resolver.open(fd, top, DIRECTORY)
             try:
-                return settings_state(self.roots, fd, {*NAMES, *filter(setting_of, os.listdir(fd))})
+                return settings_state(self.roots, opened, {*NAMES, *filter(setting_of, os.listdir(opened))})
             finally:
-                os.close(fd)
+                os.close(opened)
         return {}
+
+
+def _changed(before: Mapping[str, tuple[int, ...]], now: Mapping[str, tuple[int, ...]]) -> list[str]:
+    new = {path for path, state in now.items() if before.get(path) != state}
+    return sorted(path for path in new if posixpath.dirname(path) not in new)
 
 
 def settings_state(roots: Roots, top: int, names: Iterable[str]) -> dict[str, tuple[int, ...]]:

@@ -57,14 +57,15 @@ class Repository:
         return self.git("rev-parse", name)
 
     def settings(self) -> dict[str, bytes]:
-        """Every file of the settings."""
-        return {name: data for name, data in self.state().items() if name.startswith(".vscode/")}
+        """Every file of the settings, by its name in them."""
+        found = ((name.rpartition(".vscode/"), data) for name, data in self.state().items())
+        return {name: data for (_, separator, name), data in found if separator}
 
     def state(self) -> dict[str, bytes]:
         """Every file of the work tree, and where HEAD is."""
         files = (path for path in sorted(self.path.rglob("*")) if path.is_file())
         found = {str(path.relative_to(self.path)): path.read_bytes() for path in files}
-        kept = {name: data for name, data in found.items() if not name.startswith(".git/")}
+        kept = {name: data for name, data in found.items() if ".git/" not in name}
         return {**kept, "HEAD": found.get(".git/HEAD", b"") + self.git("rev-parse", "HEAD").encode()}
 
 
@@ -107,6 +108,15 @@ def to_a_branch(repository: Repository) -> dict[str, Any]:
 @row("git_switch")
 def to_a_commit(repository: Repository) -> dict[str, Any]:
     return {"detach": "evil"}
+
+
+@row("git_switch", UNTRACKED, ABSENT)
+def in_a_repository_in_the_work_tree(repository: Repository) -> dict[str, Any]:
+    repository.git("init", "--quiet", "inner")
+    if repository.variant == UNTRACKED:
+        repository.write("inner/.vscode/settings.json", MINE)
+    repository.branch("deep", "main", {f"inner/{SETTING}": EVIL})
+    return {"branch": "deep"}
 
 
 @row("git_restore")
@@ -175,6 +185,16 @@ def with_two_merge_bases(repository: Repository) -> dict[str, Any]:
         merged = repository.git("commit-tree", tree, "-p", own, "-p", other, "-m", "merged")
         repository.git("update-ref", f"refs/heads/{name}", merged)
     repository.git("reset", "--hard", "--quiet", "ours")
+    return {"revision": "theirs"}
+
+
+@row("git_merge", TRACKED)
+def in_conflict_through_a_link(repository: Repository) -> dict[str, Any]:
+    repository.branch("start", "base", {SETTING: None, "way/tasks.json": "start\n"})
+    repository.branch("theirs", "start", {"way/tasks.json": EVIL})
+    repository.branch("main", "start", {"way/tasks.json": MINE})
+    repository.git("reset", "--hard", "--quiet", "main")
+    linked(repository)
     return {"revision": "theirs"}
 
 
@@ -412,56 +432,76 @@ RENAMED: list[Row] = []
 """Rows in which git finds the settings as the new name of a file that the other side changes."""
 
 
-def renamed(tool: str) -> Callable[[Prepare], Prepare]:
+def renamed(tool: str, *variants: str) -> Callable[[Prepare], Prepare]:
     def add(prepare: Prepare) -> Prepare:
-        RENAMED.append(Row(tool, prepare, (TRACKED,)))
+        RENAMED.append(Row(tool, prepare, variants))
         return prepare
 
     return add
 
 
-def renamed_here(repository: Repository, former: str = "notes.txt") -> None:
+def renamed_here(repository: Repository, former: str = "notes.txt", latter: str = SETTING) -> None:
     """Let HEAD have the settings by a rename of a file that the branch `other` changes."""
     repository.branch("former", "base", {SETTING: None, former: MINE})
     repository.branch("other", "former", {former: EVIL})
     repository.branch("back", "other", {former: MINE})
-    repository.branch("main", "former", {SETTING: MINE, former: None})
+    repository.branch("main", "former", {former: None, latter: MINE})
     repository.git("reset", "--hard", "--quiet", "main")
 
 
-@renamed("git_merge")
+def linked(repository: Repository) -> None:
+    """Rename a tracked directory to the settings, and let a link lead there: its file looks unchanged to git."""
+    (repository.path / "way").rename(repository.path / ".vscode")
+    (repository.path / "way").symlink_to(".vscode")
+
+
+@renamed("git_merge")  # what a rename changed there is not named
+def merged_into_a_repository_in_the_work_tree(repository: Repository) -> dict[str, Any]:
+    renamed_here(repository, latter=f"inner/{SETTING}")
+    repository.git("init", "--quiet", "inner")
+    return {"revision": "other"}
+
+
+@renamed("git_merge", TRACKED)
+def merged_through_a_link(repository: Repository) -> dict[str, Any]:
+    renamed_here(repository, latter="way/tasks.json")
+    linked(repository)
+    return {"revision": "other"}
+
+
+@renamed("git_merge", TRACKED)
 def merged(repository: Repository) -> dict[str, Any]:
     renamed_here(repository)
     return {"revision": "other"}
 
 
-@renamed("git_merge")
+@renamed("git_merge", TRACKED)
 def merged_with_a_file_in_a_renamed_directory(repository: Repository) -> dict[str, Any]:
     renamed_here(repository, "former/tasks.json")
     repository.branch("more", "former", {"former/new.json": EVIL})
     return {"revision": "more"}
 
 
-@renamed("git_cherry_pick")
+@renamed("git_cherry_pick", TRACKED)
 def picked(repository: Repository) -> dict[str, Any]:
     renamed_here(repository)
     return {"revisions": ["other"]}
 
 
-@renamed("git_revert")
+@renamed("git_revert", TRACKED)
 def reverted(repository: Repository) -> dict[str, Any]:
     renamed_here(repository)
     return {"revisions": ["back"]}
 
 
-@renamed("git_stash")
+@renamed("git_stash", TRACKED)
 def applied(repository: Repository) -> dict[str, Any]:
     renamed_here(repository)
     stashed(repository, "other", "former")
     return {"action": "apply"}
 
 
-@renamed("git_continue")
+@renamed("git_continue", TRACKED)
 def continued(repository: Repository) -> dict[str, Any]:
     renamed_here(repository)
     repository.branch("clash", "former", {"a.txt": "clash\n"})
@@ -575,7 +615,7 @@ def test_no_change_reaches_settings_by_a_rename(place: Place) -> None:
         repository = place.repository(f"renamed-{number}", TRACKED)
         arguments = one.prepare(repository)
         text = place.call(one.tool, repository, arguments)[1]
-        assert repository.settings() == {SETTING: MINE.encode()}, (one.tool, one.title, text)
+        assert repository.settings() == {"tasks.json": MINE.encode()}, (one.tool, one.title, text)
 
 
 async def test_settings_of_every_kind_stay(tmp_path: Path) -> None:

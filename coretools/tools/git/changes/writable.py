@@ -5,12 +5,15 @@ one of these. A list has to be complete: git also writes names that no differenc
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 
-from coretools.errors import DeniedPath
+from coretools.errors import CoreError, DeniedPath
 from coretools.roots import directory_access
 from coretools.roots.editor_settings import WAY_OUT, existing_settings, protected_settings
 from coretools.roots.git_layout import entry_exists
+from coretools.roots.resolve import resolve
+from coretools.roots.root import RootedPath, join_path
 from coretools.roots.root_set import Roots
 from coretools.tools.git.changes.filters import refuse_filtered
 from coretools.tools.git.repository.checkout import Checkout, exists, hidden_reason, path_of, place_of
@@ -72,7 +75,26 @@ async def require_writable_names(roots: Roots, git: Git, checkout: Checkout, nam
 
 def settings_among(roots: Roots, checkout: Checkout, names: Iterable[bytes]) -> list[str]:
     """Return the existing settings that a change of these names would change, unless the operator allows it."""
-    return protected_settings(roots, (place_of(roots, checkout, name) for name in names))
+    names = list(names)
+    places = [place_of(roots, checkout, name) for name in names]
+    places += _behind_links(roots, checkout, names)
+    if checkout.settings:
+        checkout.settings.add(places)
+    return protected_settings(roots, places)
+
+
+def _behind_links(roots: Roots, checkout: Checkout, names: Iterable[bytes]) -> Iterator[RootedPath]:
+    """Yield where names lead whose directories are links in the work tree: git's merges may write through them."""
+    is_linked = {"": False}
+    for name in names:
+        directory, _, last = name.decode("utf-8", "surrogateescape").rpartition("/")
+        parts = directory.split("/") if directory else []
+        for above in ("/".join(parts[:end]) for end in range(1, len(parts) + 1)):
+            if above not in is_linked:
+                is_linked[above] = is_linked[above.rpartition("/")[0]] or _is_link(checkout, above)
+        if is_linked[directory]:
+            with suppress(CoreError), resolve(roots, f"{checkout.directory.path}/{directory}") as resolved:
+                yield RootedPath(resolved.root, join_path(resolved.place.relative, last))
 
 
 def refuse_settings(found: Sequence[str]) -> None:
@@ -88,6 +110,13 @@ def refuse_settings(found: Sequence[str]) -> None:
         )
 
 
+def _is_link(checkout: Checkout, path: str) -> bool:
+    try:
+        return directory_access.entry_kind(checkout.directory.fd, path) == "link"
+    except CoreError:  # what is above it is a file
+        return False
+
+
 async def reached_by_rename(
     roots: Roots, git: Git, checkout: Checkout, names: Iterable[bytes], commits: Iterable[str]
 ) -> list[str]:
@@ -96,9 +125,7 @@ async def reached_by_rename(
     For each name that a commit changes and the work tree lacks, git looks for a file with a similar content that HEAD
     has and the commit has not, and changes that one. `NO_RENAMES` prevents it.
     """
-    place = checkout.directory.place
-    has_settings = roots.are_nested or existing_settings(roots, place.root, place.relative)
-    if roots.changes_settings or not has_settings or all(exists(checkout, name) for name in names):
+    if roots.changes_settings or all(exists(checkout, name) for name in names):
         return []
     [head] = await git.resolved(checkout, "HEAD")
     only_here = await picked_names(git, checkout, [f"{head} {commit}" for commit in commits], "--diff-filter=A")
