@@ -38,6 +38,8 @@ class _Mount(NamedTuple):
     """The mounted directory, as a path in its file system."""
     path: str
     """Where it is mounted."""
+    kind: str
+    """Type of the file system, such as `ext4`."""
 
 
 class Name(NamedTuple):
@@ -178,13 +180,13 @@ def is_beneath(path: str, directory: str) -> bool:
     return path == directory or path.startswith(f"{directory.rstrip('/')}/")
 
 
-def other_paths(path: str) -> Iterator[str]:
-    """Yield the paths of a directory, and of what is mounted in it, by the table of mounts: also those of bind mounts.
+def other_paths(path: str, *, with_mounts: bool = True) -> Iterator[str]:
+    """Yield the paths of a directory by the table of mounts, also those of bind mounts; looks at no file.
 
-    `path` is absolute and without links; it need not exist.
+    `path` is absolute and without links; it need not exist. `with_mounts`: also those of what is mounted in it.
     """
     mounts = _mounts()
-    for device, source in _sources_in(path, mounts):
+    for device, source in list(_sources_in(path, mounts))[: None if with_mounts else 1]:
         for mount in mounts:
             if mount.device == device and is_beneath(source, mount.source):
                 yield _moved(source, mount.source, mount.path)
@@ -226,7 +228,15 @@ def _mounts() -> list[_Mount]:
         return []
     with open(MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
         lines = [line.split(" ", 5) for line in file]
-    return [_Mount(fields[2], _unescaped(fields[3]), _unescaped(fields[4])) for fields in lines]
+    return [
+        _Mount(fields[2], _unescaped(fields[3]), _unescaped(fields[4]), fields[5].partition(" - ")[2].partition(" ")[0])
+        for fields in lines
+    ]
+
+
+def mounts_by_path() -> dict[str, str]:
+    """Return the type of the file system at each mount point. Linux only; empty elsewhere."""
+    return {mount.path: mount.kind for mount in _mounts()}
 
 
 def _unescaped(text: str) -> str:

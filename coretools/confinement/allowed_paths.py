@@ -8,7 +8,7 @@ granted of the user's home.
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -198,8 +198,13 @@ def _beneath(directory: str, paths: Iterable[str]) -> list[str]:
     return [path for path in paths if directory and f"{path}/".startswith(f"{directory.rstrip('/')}/")]
 
 
-def entry_grants(directory: str, rights: int, closed: list[str]) -> Iterator[EntryGrants]:
-    """Yield grants for the entries of a directory, and of its subdirectories, but for the closed paths."""
+def entry_grants(
+    directory: str, rights: int, closed: list[str], *, skipped: Container[str] = ()
+) -> Iterator[EntryGrants]:
+    """Yield grants for the entries of a directory, and of its subdirectories, but for the closed paths.
+
+    `skipped` are entries that are not granted because the look at one may never end.
+    """
     if directory in closed:
         return
     names: list[str] = []
@@ -213,10 +218,10 @@ def entry_grants(directory: str, rights: int, closed: list[str]) -> Iterator[Ent
         for name in listed:
             path = os.path.join(directory, name)
             inner = _beneath(path, closed)
-            if not inner:
+            if not inner and path not in skipped:
                 names.append(name)
-            elif path not in inner:
-                yield from entry_grants(path, rights, inner)
+            elif inner and path not in inner:
+                yield from entry_grants(path, rights, inner, skipped=skipped)
         yield EntryGrants(directory, rights, names, (found.st_dev, found.st_ino))
 
 

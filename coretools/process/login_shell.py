@@ -18,11 +18,13 @@ import anyio
 
 from coretools.confinement.allowed_paths import entry_grants
 from coretools.confinement.confined_thread import ConfinedThread, ConfinedThreadPool
+from coretools.confinement.inotify import LOCAL
 from coretools.confinement.landlock import CHANGE, DEVICE, RUN, EntryGrants, Rule
 from coretools.errors import CoreError
+from coretools.process.fork_server.socket_paths import KERNEL_FILESYSTEMS
 from coretools.process.run import RunOptions
 from coretools.process.runner import Runner
-from coretools.reach import Reach
+from coretools.reach import Reach, mounts_by_path
 from coretools.roots.open_beneath import HANDLE
 from coretools.roots.read import open_directory
 from coretools.roots.root_set import Roots
@@ -162,7 +164,12 @@ def _readable(reach: Reach) -> Sequence[Rule | EntryGrants]:
     of the user.
     """
     closed = [place.path for place in reach.places]
-    return list(entry_grants("/", RUN, closed)) if closed else [("/", RUN)]
+    if not closed:
+        return [("/", RUN)]
+    # To look at a file system of a network, or of a program (FUSE), may block for ever.
+    answering = LOCAL | KERNEL_FILESYSTEMS
+    skipped = {path for path, kind in mounts_by_path().items() if kind not in answering}
+    return list(entry_grants("/", RUN, closed, skipped=skipped))
 
 
 @contextmanager

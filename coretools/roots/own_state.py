@@ -105,7 +105,7 @@ def exposed(places: Iterable[OwnPlace]) -> str:
 def _paths(path: str) -> Iterator[str]:
     real = os.path.realpath(path)
     yield real
-    yield from other_paths(real)
+    yield from other_paths(real, with_mounts=False)  # to look at a foreign file system may block for ever
 
 
 def _relative(root: Root, path: str) -> str:

@@ -34,7 +34,7 @@ home, work = sys.argv[1:]
 request = {
     "do": "start", "name": "evil", "directory": work, "config": work + "/evil.json", "inputs": {}, "samples": False,
     "environment": {"HOME": home, "PATH": os.environ["PATH"]}, "connect_seconds": 5.0, "follows": False,
-    "digest": os.environ["DIGEST"], "replaces": True,
+    "digest": os.environ["DIGEST"], "replaces": True, "confined": [], "unconfined": ["evil"],
 }
 known = {b"", b"x"}
 for above, folders, files in os.walk(home):

@@ -376,6 +376,9 @@ def test_toolchains_in_a_home_that_is_a_root_replace_no_program(home: Path, tier
     program(home / "work/project/bin/tool-project", "project runs")
     with served(home, tier=tier, root=home) as client:
         said = text_of(client, "sh -c 'tool-local; tool-nvm; tool-project; sort --version'")
+        if tier == "landlock":  # which can't hide our own state in a home
+            assert "commands are refused in tier landlock" in said
+            return
         assert said.splitlines()[:2] == ["local runs", "nvm runs"]
         assert "planted" not in said
         assert "project runs" not in said

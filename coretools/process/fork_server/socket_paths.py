@@ -17,7 +17,7 @@ _PIN = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_LINKS = 40
 """The limit of the kernel (path_resolution(7))."""
 
-_KERNEL_FILESYSTEMS = frozenset(
+KERNEL_FILESYSTEMS = frozenset(
     {"proc", "sysfs", "devtmpfs", "devpts", "ramfs", "rootfs", "cgroup2", "mqueue", "hugetlbfs"}
 )
 
@@ -89,6 +89,6 @@ def _allowed_mounts(places: Sequence[str]) -> frozenset[int]:
             number, _, _, _, point, *_ = words.split(" ")
             kind = more.partition(" ")[0]
             above = f"{point.rstrip('/')}/"
-            if kind in LOCAL or kind in _KERNEL_FILESYSTEMS or any(f"{place}/".startswith(above) for place in places):
+            if kind in LOCAL or kind in KERNEL_FILESYSTEMS or any(f"{place}/".startswith(above) for place in places):
                 found.add(int(number))
     return frozenset(found)
