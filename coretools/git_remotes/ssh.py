@@ -142,7 +142,7 @@ class SshTransport:
             confined_thread=self._confined.confined_thread(program, self._rules(private), unix_sockets=True),
         )
         argv = (program, "-F", "none", *named, "-p", str(self._url.port), *user, *words)
-        with _top() as directory:
+        with top_directory() as directory:
             return await self._runner.run(argv, cwd=directory, options=run_options)
 
     def _rules(self, private: str) -> list[Rule]:
@@ -166,6 +166,7 @@ class SshTransport:
         return f"{self._url.authority}: ssh: {said[:_MESSAGE_CHARACTERS]}{hint}" if said else ""
 
 
-def _top() -> Directory:
+def top_directory() -> Directory:
+    """Open `/`, for a program that must find nothing of a repository in its working directory."""
     root = Root("/", "/", writable=False, fd=os.open("/", HANDLE), identity=(0, 0))
     return Directory(root.fd, RootedPath(root, "."), "/")

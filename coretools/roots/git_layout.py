@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
+from itertools import pairwise
 
 from coretools.roots.path_text import IGNORABLE, printable
 from coretools.roots.root import RootedPath, join_path
@@ -22,6 +23,9 @@ _DOT_GIT = re.compile(r"\.git|git~[0-9]+|gi[0-9a-f]{4}~[0-9]+")
 OBJECTS = "objects"
 """The directory with the content of all versions of all files, single and in packs."""
 
+
+_OBJECT_PART = re.compile(r"[0-9a-f]{2}|pack|info")
+"""What lies in it."""
 
 _NAME_PARTS = ("config", "credential")
 REMOTES = ("remotes", "branches")
@@ -62,9 +66,18 @@ def is_in_git_directory(place: RootedPath, *, exists: Exists = entry_exists) -> 
     only where the rest of the path has a meaning for git, since that takes system calls.
     """
     names = place.relative.split("/")
-    if any(map(is_git_name, names)) or any(map(is_git_name, place.root.path.split("/"))):
-        return OBJECTS not in map(folded, names)
+    at = max((number for number, one in enumerate(names) if is_git_name(one)), default=-1)
+    if at >= 0 or any(map(is_git_name, place.root.path.split("/"))):
+        return not _is_object([folded(one) for one in names[at + 1 :]])
     return any(is_git_directory(place.root.fd, path, exists=exists) for path in _possible_git_directories(names))
+
+
+def _is_object(names: Sequence[str]) -> bool:
+    """Whether a path in a `.git` is one of an object, of the repository or of a submodule's in it."""
+    return any(
+        one == OBJECTS and _OBJECT_PART.fullmatch(following) and (number == 0 or names[0] == "modules")
+        for number, (one, following) in enumerate(pairwise(names))
+    )
 
 
 def _possible_git_directories(names: Sequence[str]) -> Iterator[str]:

@@ -67,12 +67,23 @@ def own_places(roots: Sequence[Root], directories: Iterable[OwnDirectory]) -> li
     return found
 
 
-def require_closed(places: Sequence[OwnPlace], roots: Sequence[Root]) -> None:
+def require_closed(places: Sequence[OwnPlace], roots: Sequence[Root], directories: Iterable[OwnDirectory]) -> None:
     """Create our directories in writable roots, so that nobody else does; refuse what can't be closed.
+
+    A link in a root may lead to one of the directories wherever that lies.
 
     Raises:
         BadSetting: a link on the way lies in a writable root, git keeps files there, or it can't be created.
     """
+    beneath = {place.directory for place in places}
+    for directory in directories:
+        if directory.holds_caches or not (directory in beneath or os.path.exists(directory.path)):
+            continue  # what does not exist, or can't be reached by this user, lies behind no link
+        if link := _replaceable_link(directory.path, roots):
+            raise BadSetting(
+                f"{directory.path}, our own state, can't be closed to tools and commands: they could replace the link"
+                f" {link}; set {directory.variable} to a directory outside the roots, or name narrower roots"
+            )
     for directory, root, relative in places:
         if not root.writable or directory.pattern:
             continue
@@ -80,8 +91,6 @@ def require_closed(places: Sequence[OwnPlace], roots: Sequence[Root]) -> None:
         cannot = f"{directory.path}, our own state, can't be closed to tools and commands in the root {root.path}"
         if ".git" in relative.lower().split("/"):
             raise BadSetting(f"{cannot}: it lies in a git directory; {remedy}")
-        if not directory.holds_caches and (link := _replaceable_link(directory.path, roots)):
-            raise BadSetting(f"{cannot}: they could replace the link {link}; {remedy}")
         try:
             with suppress(PermissionError):  # commands are refused the same
                 os.makedirs(directory.path, 0o700, exist_ok=True)

@@ -56,7 +56,7 @@ class Roots:
             undo.callback(self.close)
             self.own_places = own_places(self._roots, own)
             """Our own state beneath the roots."""
-            require_closed(self.own_places, self._roots)
+            require_closed(self.own_places, self._roots, own)
             undo.pop_all()
         self._own_parents = {(place.root, path.lower()) for place in self.own_places for path in place.parents}
         self.deny = deny.with_own(list(dict.fromkeys(place.deny_glob for place in self.own_places)))

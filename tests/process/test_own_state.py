@@ -312,8 +312,16 @@ def test_a_bind_mount_of_it_in_a_root_is_closed_too(world: World) -> None:
     assert world.content() == content
 
 
+def leading_out(link: Path) -> None:
+    """A link in the home to a directory outside it, in which our own state would be."""
+    outside = link.parent.parent / f"{link.parent.name}-outside"
+    (outside / "coretools").mkdir(parents=True)
+    link.symlink_to(outside)
+
+
 PLACES = {
     "a link in the root": lambda world: (world.home / ".local").symlink_to(world.home / "work"),
+    "a link out of the root": lambda world: leading_out(world.home / ".config"),
     "a file in its place": lambda world: (world.home / ".config").write_text(""),
     "in a git directory": lambda world: world.environment.update(XDG_STATE_HOME=str(world.home / ".git")),
 }

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from coretools.client.configuration.launch import LocalLaunch
 from coretools.client.containment.launcher_words import launcher_words
+from coretools.confinement.command_path import without_links_into
 from coretools.reach import Reach, is_beneath
 
 MAX_INTERPRETERS = 4
@@ -77,7 +78,8 @@ class CodeCheck:
     def _kept(self, name: str, value: str, launch: LocalLaunch) -> str:
         is_own = name in launch.own_variables
         if name in _SEARCHED:
-            return self._searched(value, keeps_reachable=is_own and name != "PATH")
+            found = self._searched(value, keeps_reachable=is_own and name != "PATH")
+            return self._without_links(found) if name == "PATH" else found
         if is_own or name == "HOME" or not self._names_reachable(name, value, launch):
             return value
         return ""
@@ -85,6 +87,11 @@ class CodeCheck:
     def _searched(self, value: str, *, keeps_reachable: bool) -> str:
         kept = (one for one in value.split(os.pathsep) if os.path.isabs(one))
         return os.pathsep.join(one for one in kept if keeps_reachable or not self.reason(one))
+
+    def _without_links(self, path: str) -> str:
+        for reach in self.reaches:
+            path = without_links_into(path, reach)
+        return path
 
     def why(self, launch: LocalLaunch) -> str:
         """Return why agents can change what a launch runs; empty if they can't, as far as is known here."""

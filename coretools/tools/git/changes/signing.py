@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 
 from coretools.errors import CoreError, GitRefused
+from coretools.git_remotes.ssh import top_directory
 from coretools.process.run import RunOptions
 from coretools.tools.git.repository.checkout import Checkout
 from coretools.tools.git.repository.commands import Git, failure_message
@@ -76,7 +77,9 @@ async def _signature(git: Git, checkout: Checkout, data: bytes) -> bytes:
         inherit=False,
         keep_bytes=SIGNATURE_BYTES,
     )
-    completed = await git.runner.run((program, *words), cwd=checkout.directory, options=options)
+    # Not in the work tree: a program may look for modules and settings in its working directory.
+    with top_directory() as top:
+        completed = await git.runner.run((program, *words), cwd=top, options=options)
     output = completed.stdout.head + completed.stdout.tail
     if completed.timed_out:
         raise GitRefused(f"{program} gave no signature within {SIGN_SECONDS:g} s; unlock the key, and try again")
