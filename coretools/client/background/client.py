@@ -47,7 +47,7 @@ def attach(
 ) -> BackgroundLaunch | None:
     """Attach to a server that runs in the background with exactly this entry; None if there is none.
 
-    `containment` is what was said about its confinement now; None accepts what was said when it was started.
+    `containment` is the confinement chosen now; None keeps the one chosen at the start.
     """
     path = socket_path(environment)
     connection = connect(path) if os.path.lexists(path) else None

@@ -65,7 +65,7 @@ class _Running:
     follows: bool
     """Whether it was started with all servers of its configuration."""
     containment: str | None
-    """What was said about its confinement when it was started."""
+    """The confinement chosen when the server was started."""
 
     @property
     def is_alive(self) -> bool:

@@ -61,7 +61,7 @@ class Containment:
         return cls(confined=networks, unconfined=names)
 
     def choice(self, name: str) -> str | None:
-        """Return what was said about a server; None if nothing was."""
+        """Return the choice for a server; None if there is none."""
         if name in self.unconfined:
             return "unconfined"
         return f"confined={self.confined[name]}" if name in self.confined else None

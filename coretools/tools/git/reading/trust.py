@@ -29,7 +29,7 @@ class Findings:
     counts: Mapping[str, int]
     """All findings of each kind, with those that are only counted."""
     kind: str = ""
-    """The only kind of the findings, if one was asked for."""
+    """The requested kind of findings; empty for all kinds."""
     skipped: int = 0
     """Findings of this kind before the first one."""
 

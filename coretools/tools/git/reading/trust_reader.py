@@ -38,7 +38,7 @@ MAX_DIRECTORIES = 2_000
 MAX_OF_A_KIND = 20
 """Most findings of a kind; the rest is counted, so that a thousand aliases hide no hook."""
 MAX_OF_ONE_KIND = 200
-"""Most findings when one kind is asked for."""
+"""Most findings in a report about one kind."""
 FIRST_OF_A_KIND = 5
 """Findings of each kind that precede further ones of any kind."""
 
