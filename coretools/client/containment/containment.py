@@ -71,7 +71,8 @@ class Containment:
         if entry.name in self.unconfined:
             return "runs with all your rights (--unconfined)"
         network = self.confined.get(entry.name, "deny")
-        return f"runs confined to {', '.join(self._roots_for(entry, environment))}, network: {network}"
+        roots = [root.removesuffix(":rw") for root in self._roots_for(entry, environment)]
+        return f"runs confined to {', '.join(roots)}, network: {network}"
 
     def applied(self, entry: ServerEntry, launch: LocalLaunch) -> LocalLaunch:
         """Return how a server is started.
@@ -126,7 +127,8 @@ class Containment:
         if self.roots:
             return self.roots
         is_there = is_project(entry.project, environment.get("HOME", ""))
-        return (entry.project,) if is_there else (_own_directory(entry, environment),)
+        directory = entry.project if is_there else _own_directory(entry, environment)
+        return (f"{directory}:rw",)  # a directory may be named `x:ro`, which would be read as the root `x`
 
 
 NO_CHOICES = Containment()
