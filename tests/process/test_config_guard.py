@@ -99,6 +99,35 @@ async def test_a_command_that_attacks_again_and_again_is_ended(project: Path) ->
     assert is_clean(project)
 
 
+async def test_what_a_person_sets_between_two_commands_stays(project: Path) -> None:
+    """confinement-49: also a setting by which git starts a program, right after a command."""
+    async with sandboxed(project.parent) as place:
+        for number in range(10):
+            await place.run("true", directory="project")
+            git("config", "core.hooksPath", f"hooks-{number}", directory=project)
+            for _ in range(20):
+                assert await to_thread.run_sync(setting, project, "core.hooksPath") == f"hooks-{number}"
+        await place.run("true", directory="project")
+    assert setting(project, "core.hooksPath") == "hooks-9"
+
+
+async def test_a_git_that_locks_while_a_command_runs_is_checked_when_it_replaces_the_file(project: Path) -> None:
+    """confinement-49: although the command, which could have opened its file, has ended by then."""
+    config = project / ".git" / "config"
+    lock = config.with_name("config.lock")
+    async with sandboxed(project.parent) as place:
+        await place.run("true", directory="project")
+        lock.write_text(f"{config.read_text()}[user]\n\tname = n\n")
+        await place.run("sh", "-c", "printf '[core]\\n\\tfsmonitor = evil\\n' >> .git/config.lock", directory="project")
+        assert "evil" in lock.read_text()
+        lock.rename(config)
+        with anyio.fail_after(60):
+            while "# \tfsmonitor = evil\n" not in config.read_text():
+                await anyio.lowlevel.checkpoint()
+    assert is_clean(project)
+    assert setting(project, "user.name") == "n"
+
+
 REDIRECTS = """
 mkdir evil && cp -r .git/HEAD .git/objects .git/refs evil
 printf '[core]\\n\\tfsmonitor = "touch %s; false"\\n' "$1" > evil/config

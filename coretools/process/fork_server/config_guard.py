@@ -29,11 +29,9 @@ from coretools.roots.root_set import Roots
 CHECK_SECONDS = 0.25
 """Between two checks while commands run. Each costs a stat for every configuration."""
 RETRY_SECONDS = 0.02
-"""Until the next check while somebody else holds git's lock on a file that must be repaired."""
+"""Until the next check while somebody holds git's lock on a file that must be repaired or was open to commands."""
 LOCKED_SECONDS = 2.0
 """Such a lock is respected so long. git holds it for some milliseconds, a command for ever."""
-LAST_CHECKS = 8
-"""Checks after the last command has ended."""
 MAX_REPAIRS = 3
 REPAIR_SECONDS = 10.0
 """Repairs of one file in this time while commands run. One that needs another one is being attacked."""
@@ -66,6 +64,8 @@ class _Accepted:
     """When it was repaired lately, in monotonic time."""
     locked_since: float | None = None
     """When somebody else was first found to hold the lock, in monotonic time."""
+    has_lock: bool = False
+    """Whether git's lock was there at the last check."""
 
 
 class ConfigGuard:
@@ -77,7 +77,8 @@ class ConfigGuard:
         self._accepted: dict[str, _Accepted] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._are_running = False
-        self._checks_left = 0
+        self._ended = 0.0
+        """When the last command ended, in monotonic time."""
         self._notes: list[str] = []
 
     def see(self, paths: Iterable[str]) -> None:
@@ -96,14 +97,18 @@ class ConfigGuard:
             self._schedule()
 
     def commands_ended(self) -> None:
-        """Check a few times more: a git that began before carries over what it has read."""
+        """Check once more, and until each lock that is there now is released: git took it while a command ran.
+
+        What git replaces under a later lock, no command has had open.
+        """
         self._are_running = False
-        self._checks_left = LAST_CHECKS
+        self._ended = time.monotonic()
         self.check()
+        self._stop_unless_locked()
 
     def close(self) -> None:
         """Check a last time, when nothing runs any more; may be called from any thread."""
-        self._checks_left = -1
+        self._ended = 0.0
         self.check(ignores_locks=True)
 
     def check(self, *, ignores_locks: bool = False) -> None:
@@ -120,19 +125,29 @@ class ConfigGuard:
 
     @property
     def _is_locked(self) -> bool:
-        return any(known.locked_since is not None for known in self._accepted.values())
+        """Whether a file waits for a repair, or may yet be replaced by one that a command had open."""
+        waits = not self._are_running and time.monotonic() < self._ended + LOCKED_SECONDS
+        return any(known.locked_since is not None or (waits and known.has_lock) for known in self._accepted.values())
 
     def _schedule(self) -> None:
-        seconds = RETRY_SECONDS if self._is_locked else CHECK_SECONDS
+        seconds = CHECK_SECONDS if self._are_running and not self._is_locked else RETRY_SECONDS
         self._timer = asyncio.get_running_loop().call_later(seconds, self._tick)
 
     def _tick(self) -> None:
+        self._timer = None
         self.check()
-        self._checks_left -= not self._are_running
-        if self._are_running or self._checks_left > 0 or self._is_locked:
+        if self._are_running:
+            self._schedule()
+        else:
+            self._stop_unless_locked()
+
+    def _stop_unless_locked(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._is_locked:
             self._schedule()
             return
-        self._timer = None
         for known in self._accepted.values():
             known.is_replaced = False
 
@@ -167,6 +182,8 @@ class ConfigGuard:
 
     def _check(self, path: str, known: _Accepted, *, ignores_locks: bool) -> None:
         with self._directory(path) as (directory, name):
+            # The lock first: one that is released meanwhile has changed the version.
+            known.has_lock = _is_there(f"{name}.lock", directory)
             if version_of(os.stat(name, dir_fd=directory, follow_symlinks=False)) == known.version:
                 return
             before = inode_of(name, directory)
@@ -204,6 +221,14 @@ class ConfigGuard:
         for key in added:
             self._notes.append(f"{printable(key)[:120]} ({shown})")
             logger.warning("%s: %s: %s", printable(path), REMOVED, printable(key)[:120])
+
+
+def _is_there(name: str, directory: int) -> bool:
+    try:
+        os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _values(data: bytes) -> Values:

@@ -154,7 +154,6 @@ class GitConfigs:
         """How to mask each configuration, each file that may hold credentials, and what they include."""
         own = [path for path in masks.read_only if path.rpartition("/")[2] in _FILES]
         found = {path: self._inspect(path, read, is_own=True) for path in own}
-        self._guard.see(own)
         waiting = [*masks.credential_files, *self._included(read)]
         while waiting:
             path = waiting.pop()
@@ -258,6 +257,7 @@ class GitConfigs:
         except OSError as error:
             raise ForkServerFailed(f"git's configuration can't be copied: {error}", error.errno or 0) from error
         self._copies.append(copies)
+        self._guard.see(one.path for one in masks.git_configs if one.path.rpartition("/")[2] in _FILES)
         return copies
 
     def drop(self, copies: ConfigCopies | None) -> None:
