@@ -37,7 +37,7 @@ def python() -> str:
     """The Python of the reference servers."""
     if not (PYTHON / "fastmcp").exists():
         without(
-            "PyPI reference servers: run `python3 -m venv venv && venv/bin/pip install -r requirements.txt`"
+            "PyPI reference servers: run `python3 -m venv venv && venv/bin/pip install --no-deps -r requirements.txt`"
             " in tests/reference_servers/python"
         )
     if sys.platform != "linux":
