@@ -4,6 +4,7 @@ The server and the client believe what they find there, or keep secrets there, s
 (`coretools.roots.own_state`).
 """
 
+import glob
 import os
 import pwd
 import stat
@@ -104,6 +105,12 @@ def own_directories(environment: Mapping[str, str]) -> list[OwnDirectory]:
             found.append(OwnDirectory(os.path.join(runtime, NAME), "XDG_RUNTIME_DIR"))
     found += [OwnDirectory(path, "TMPDIR", _SCRATCH_PATTERN) for path in (tempfile.gettempdir(), *SCRATCH_FALLBACKS)]
     return list(dict.fromkeys(found))
+
+
+def scratch_directories() -> list[str]:
+    """Return the scratch directories of all servers that exist now, with the temporary files of their commands."""
+    patterns = (f"{glob.escape(path)}/{_SCRATCH_PATTERN}" for path in (tempfile.gettempdir(), *SCRATCH_FALLBACKS))
+    return [os.path.realpath(path) for pattern in patterns for path in glob.glob(pattern)]
 
 
 def require_private(path: str) -> None:

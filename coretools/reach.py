@@ -113,6 +113,16 @@ class Reach:
         """The places, with links resolved."""
         return self._places
 
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The paths of the places, and of their bind mounts."""
+        return tuple(self._by_path)
+
+    @property
+    def trusted(self) -> tuple[str, ...]:
+        """The paths in the places that the operator vouches for, with links resolved."""
+        return self._trusted
+
     def reason(self, path: str) -> str:
         """Return why tools or commands can change (or read) what a path leads to; "" if they can't.
 

@@ -25,6 +25,8 @@ from coretools.errors import Busy, CannotStart, InputOutput
 POOL_SIZE = 32
 """Confined threads that are kept for later calls. Each of them sleeps."""
 
+_NETWORK = frozenset({seccomp.UNIX, seccomp.INET, seccomp.INET6, seccomp.NETLINK})
+
 T = TypeVar("T")
 
 _Key = tuple[tuple[int, int, int], ...]
@@ -33,15 +35,23 @@ its inodes, so an inode number cannot be reused while the confined thread is kep
 
 
 class ConfinedThread:
-    """A thread restricted to some files. Its children open no socket and have at most one capability.
+    """A thread restricted to some files. Its children have at most one capability, and usually open no socket.
 
     The thread ends when this object is closed or no longer referenced.
     """
 
-    def __init__(self, rules: Sequence[Rule | EntryGrants], *, forks: bool = False, unix_sockets: bool = False) -> None:
+    def __init__(
+        self,
+        rules: Sequence[Rule | EntryGrants],
+        *,
+        forks: bool = False,
+        unix_sockets: bool = False,
+        network: bool = False,
+    ) -> None:
         """Create the ruleset and start the thread.
 
-        Only with `forks` can its children start processes, and only with `unix_sockets` use sockets of files.
+        Only with `forks` can its children start processes, only with `unix_sockets` use sockets of files, and only with
+        `network` those and the network.
 
         Raises:
             InputOutput: Landlock is unavailable, or no descriptor is left. Busy: no thread can be started now.
@@ -52,11 +62,12 @@ class ConfinedThread:
         self._work_items: SimpleQueue[_WorkItem[Any] | None] = SimpleQueue()
         self._affinity = _ProcessorAffinity()
         try:
-            ruleset = landlock.ruleset(rules, tcp=False)
+            ruleset = landlock.ruleset(rules, tcp=network)
         except OSError as error:
             raise InputOutput(f"cannot create a Landlock ruleset now ({error.strerror}); try again later") from error
+        families = _NETWORK if network else frozenset({seccomp.UNIX} if unix_sockets else ())
         try:
-            _thread.start_new_thread(_run_work_items, (self._work_items, ruleset, forks, unix_sockets, self._affinity))
+            _thread.start_new_thread(_run_work_items, (self._work_items, ruleset, forks, families, self._affinity))
         except RuntimeError as error:
             os.close(ruleset)
             raise Busy("the system cannot start another thread now; try again later") from error
@@ -215,24 +226,27 @@ def _run_work_items(
     work_items: "SimpleQueue[_WorkItem[Any] | None]",
     ruleset: int,
     forks: bool,
-    unix_sockets: bool,
+    families: frozenset[int],
     affinity: _ProcessorAffinity,
 ) -> None:
     """Confine the calling thread for good, then do the work. References no `ConfinedThread`, which could never end."""
-    refusal = _confine_current_thread(ruleset, forks=forks, unix_sockets=unix_sockets)
+    refusal = _confine_current_thread(ruleset, forks=forks, families=families)
     affinity.begin()
     while (item := work_items.get()) is not None:
         item.do(refusal)
         del item  # and its result
 
 
-def _confine_current_thread(ruleset: int, *, forks: bool, unix_sockets: bool) -> CannotStart | None:
-    """Apply the ruleset and a filter that refuses sockets and, unless `forks`, forks; return the error on failure."""
+def _confine_current_thread(ruleset: int, *, forks: bool, families: frozenset[int]) -> CannotStart | None:
+    """Apply the ruleset and a filter that refuses sockets of other families and, unless `forks`, forks.
+
+    Return the error on failure.
+    """
     try:
         # A server that runs as root works in repositories of other users; the ruleset says what it may touch there.
         syscalls.drop_privileges(keep=syscalls.CAP_DAC_OVERRIDE)
         landlock.restrict_thread(ruleset)
-        seccomp.install(seccomp.command_filter(frozenset({seccomp.UNIX} if unix_sockets else ()), forks=forks))
+        seccomp.install(seccomp.command_filter(families, forks=forks))
     except OSError as error:
         return CannotStart(f"the kernel refused to confine a thread: {error.strerror}")
     finally:

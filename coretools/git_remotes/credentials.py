@@ -1,24 +1,28 @@
 """Credentials of the operator for https: a token from a variable or a file, or the user's own credential helper.
 
-They stay in the server: no child but the helper itself sees them.
+They stay in the server: no child but the helper itself sees them. A helper may be shell text (gitcredentials(7)) and
+start anything, so the kernel refuses it, and git, all that agents can change.
 """
 
 import base64
 import os
 import re
 import stat
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from tempfile import TemporaryDirectory
 
 from coretools.config.remote_policy import RemoteRule
 from coretools.config.remote_urls import RemoteUrl
-from coretools.confinement.command_path import without_links_into
+from coretools.confinement.landlock import CHANGE, DEVICE, RESOLVE_UNIX, RUN
 from coretools.confinement.user_git import configuration_files
 from coretools.errors import PermissionRefused
+from coretools.git_remotes.ssh import top_directory
+from coretools.process.confined_runner import ConfinedRunner
+from coretools.process.out_of_reach import confined_out_of_reach
 from coretools.process.run import Completed, RunOptions
 from coretools.process.runner import Runner
-from coretools.roots.open_beneath import HANDLE
-from coretools.roots.root import Directory, Root, RootedPath
 
 TOKEN_BYTES = 16 * 1024
 """Longest token."""
@@ -26,15 +30,10 @@ TOKEN_BYTES = 16 * 1024
 HELPER_SECONDS = 30.0
 """Deadline of the credential helper."""
 
-
 CONFIGURATION_BYTES = 1024 * 1024
 """Largest list of the user's settings."""
 
 _INCLUDE = re.compile(r"include\.path|includeif\..*\.path")
-_HELPER = re.compile(r"credential\.(.*\.)?helper")
-_PATH = re.compile(r"""(?:~|\$HOME|\$\{HOME\})?/[^\s'";|&()<>`=]*""")
-"""A path in the command of a helper, which may be shell text (gitcredentials(7))."""
-
 _REMEDY = 'use credentials = "token" in the [[remote]], or vouch for it with --trust PATH'
 
 
@@ -47,7 +46,7 @@ class Authorization:
 
 
 async def authorization_for(
-    rule: RemoteRule, url: RemoteUrl, runner: Runner, environment: Mapping[str, str]
+    rule: RemoteRule, url: RemoteUrl, runner: Runner, confined: ConfinedRunner, environment: Mapping[str, str]
 ) -> Authorization:
     """Return the credentials of a rule for one URL.
 
@@ -57,7 +56,7 @@ async def authorization_for(
     if rule.credentials == "token":
         return _basic(rule.username, _token(rule, environment))
     if rule.credentials == "helper":
-        return _basic(*await _filled(url, runner, environment))
+        return _basic(*await _filled(url, runner, confined, environment))
     return Authorization()
 
 
@@ -93,63 +92,92 @@ def _opened(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
 
 
-async def _filled(url: RemoteUrl, runner: Runner, environment: Mapping[str, str]) -> tuple[str, str]:
+async def _filled(
+    url: RemoteUrl, runner: Runner, confined: ConfinedRunner, environment: Mapping[str, str]
+) -> tuple[str, str]:
     """Ask the helper that the user's own configuration names; it may not prompt."""
     variables = {name: text for name, text in environment.items() if not name.startswith(("GIT_", "SSH_ASKPASS"))}
     quiet = {"GIT_DIR": "/dev/null", "GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": "", "SSH_ASKPASS": ""}
-    variables = {**variables, **quiet, "PATH": without_links_into(runner.tool_path, runner.reach)}
-    await _require_own_configuration(runner, variables)
+    variables |= {**quiet, "PATH": runner.tool_path}
     lines = {"protocol": url.scheme, "host": url.text.partition("://")[2].partition("/")[0], "path": url.path[1:]}
     stdin = "".join(f"{key}={value}\n" for key, value in lines.items()).encode() + b"\n"
-    completed = await _run_git(runner, variables, "-c", "core.askPass=", "credential", "fill", stdin=stdin)
+    with _out_of_reach(runner, confined, variables) as options:
+        await _require_own_configuration(runner, options)
+        words = ("-c", "core.askPass=", "credential", "fill")
+        completed = await _run_git(runner, replace(options, stdin=stdin), *words)
     answer = dict(line.split("=", 1) for line in completed.stdout.text().split("\n") if "=" in line)
     if not completed.ok or not answer.get("password"):
-        raise PermissionRefused("the user's credential helper has nothing for this remote")
+        raise PermissionRefused(f"the user's credential helper has nothing for this remote{_confinement(runner)}")
     return answer.get("username", ""), answer["password"]
 
 
-async def _require_own_configuration(runner: Runner, variables: Mapping[str, str]) -> None:
-    """Refuse to start git with a configuration that agents can change, or with a helper that they can change.
+@contextmanager
+def _out_of_reach(runner: Runner, confined: ConfinedRunner, variables: Mapping[str, str]) -> Iterator[RunOptions]:
+    """Yield the options for git and the helper, which get nothing that agents can change, and temporary files apart.
+
+    Raises:
+        PermissionRefused: the kernel can't refuse them that.
+    """
+    if runner.reach.places and not confined.is_possible:
+        raise PermissionRefused(
+            "no credential helper is started: the kernel can't keep it from files that tools and commands can change"
+            ' (Landlock); use credentials = "token" in the [[remote]]'
+        )
+    # Beside the scratch directory: no command reaches what is there, even where /tmp is shared with commands.
+    apart = os.path.dirname(runner.scratch) or None
+    with TemporaryDirectory(prefix="coretools-helper-", dir=apart) as temporary:
+        options = RunOptions(
+            timeout_seconds=HELPER_SECONDS,
+            environment={**variables, "TMPDIR": temporary},
+            inherit=False,
+            keep_bytes=CONFIGURATION_BYTES,
+        )
+        if not runner.reach.places:
+            yield options
+            return
+        home = os.path.realpath(variables.get("HOME") or "/")
+        rights = RUN | CHANGE | DEVICE | RESOLVE_UNIX
+        more = ((temporary, rights),)
+        with confined_out_of_reach(options, runner, rights, more=more, home=home, network=True) as options:
+            yield options
+
+
+async def _require_own_configuration(runner: Runner, options: RunOptions) -> None:
+    """Refuse by name a configuration that agents can change, or of which they can change where it is.
 
     git itself lists the settings, each with its file; `git config` starts nothing.
 
     Raises:
-        PermissionRefused: names the file or program.
+        PermissionRefused: names the file.
     """
-    home = variables.get("HOME", "")
-    paths = [home, *configuration_files(variables)]
-    listed = await _run_git(runner, variables, "config", "--includes", "--list", "--show-origin", "-z")
+    home = options.environment.get("HOME", "")
+    paths = [home, *configuration_files(options.environment)]
+    _require_out_of_reach(runner, paths)
+    listed = await _run_git(runner, options, "config", "--includes", "--list", "--show-origin", "-z")
     if not listed.ok or listed.stdout.dropped_bytes:
-        raise PermissionRefused("the user's git configuration can't be read, so no credential helper is started")
+        raise PermissionRefused(f"git can't read the user's configuration{_confinement(runner)}")
     records = listed.stdout.text().split("\0")
     for origin, record in zip(records[::2], records[1::2], strict=False):
         file = origin.removeprefix("file:")
         key, _, value = record.partition("\n")
         paths.append(file)
         if _INCLUDE.fullmatch(key):
-            paths.append(os.path.join(os.path.dirname(file), _expanded(value, home)))
-        elif _HELPER.fullmatch(key):
-            paths += [_expanded(word, home) for word in _PATH.findall(value)]
-    for path in filter(os.path.isabs, paths):
+            paths.append(os.path.join(os.path.dirname(file), re.sub("^~(?=/)", lambda _: home, value)))
+    _require_out_of_reach(runner, paths)
+
+
+def _confinement(runner: Runner) -> str:
+    """Return the part of an error that says what git and the helper lack here."""
+    places = ", ".join(dict.fromkeys(place.path for place in runner.reach.places))
+    return f"; nothing is used that tools or commands can change ({places}): {_REMEDY}" if places else ""
+
+
+def _require_out_of_reach(runner: Runner, paths: Sequence[str]) -> None:
+    for path in filter(os.path.isabs, dict.fromkeys(paths)):
         if reason := runner.reach.reason(path):
             raise PermissionRefused(f"{reason}, so no credential helper is started; {_REMEDY}")
 
 
-def _expanded(path: str, home: str) -> str:
-    for name in ("~/", "$HOME/", "${HOME}/"):
-        if path.startswith(name):
-            return f"{home}/{path.removeprefix(name)}"
-    return path
-
-
-async def _run_git(runner: Runner, variables: Mapping[str, str], *words: str, stdin: bytes = b"") -> Completed:
-    options = RunOptions(
-        timeout_seconds=HELPER_SECONDS,
-        stdin=stdin,
-        environment=variables,
-        inherit=False,
-        keep_bytes=CONFIGURATION_BYTES,
-    )
-    top = Root("/", "/", writable=False, fd=os.open("/", HANDLE), identity=(0, 0))
-    with Directory(top.fd, RootedPath(top, "."), "/") as directory:
+async def _run_git(runner: Runner, options: RunOptions, *words: str) -> Completed:
+    with top_directory() as directory:
         return await runner.run(("git", *words), cwd=directory, options=options)

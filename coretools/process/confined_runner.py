@@ -110,6 +110,15 @@ class ConfinedRunner:
         self._files: dict[str, str] = {}
         self._starts: dict[str, bool] = {}
 
+    @property
+    def is_possible(self) -> bool:
+        """Whether the kernel can confine threads here.
+
+        Raises:
+            InputOutput, Busy: it cannot be tried now.
+        """
+        return self._confined_threads.is_possible
+
     def confined_thread(
         self, program: str, rules: Sequence[Rule], *, forks: bool = False, unix_sockets: bool = False
     ) -> ConfinedThread | None:

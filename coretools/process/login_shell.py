@@ -10,21 +10,18 @@ import os
 import pwd
 import secrets
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 
 import anyio
 
-from coretools.confinement.allowed_paths import entry_grants
-from coretools.confinement.confined_thread import ConfinedThread, ConfinedThreadPool
-from coretools.confinement.inotify import LOCAL
-from coretools.confinement.landlock import CHANGE, DEVICE, RUN, EntryGrants, Rule
+from coretools.confinement.confined_thread import ConfinedThreadPool
+from coretools.confinement.landlock import CHANGE, DEVICE, RUN, Rule
 from coretools.errors import CoreError
-from coretools.process.fork_server.socket_paths import KERNEL_FILESYSTEMS
+from coretools.process.out_of_reach import confined_out_of_reach
 from coretools.process.run import RunOptions
 from coretools.process.runner import Runner
-from coretools.reach import Reach, mounts_by_path
 from coretools.roots.open_beneath import HANDLE
 from coretools.roots.read import open_directory
 from coretools.roots.root_set import Roots
@@ -110,7 +107,7 @@ class LoginShell:
         with (
             open_directory(self._roots, ".") as directory,
             replace(directory, fd=os.open("/", HANDLE), display_path="/") as top,
-            self._confined(options, runner.reach, runner.scratch) as options,
+            self._confined(options, runner) as options,
         ):
             run = await runner.run((account.pw_shell, "-l", "-c", line), cwd=top, options=options)
         lines = run.stdout.text().splitlines()
@@ -122,8 +119,8 @@ class LoginShell:
         self._entries = tuple(entry for entry in printed.split(os.pathsep) if os.path.isabs(entry))
 
     @contextmanager
-    def _confined(self, options: RunOptions, reach: Reach, scratch: str) -> Iterator[RunOptions]:
-        """Add a confined thread and a temporary directory, at `scratch`; nothing where the kernel can't confine it.
+    def _confined(self, options: RunOptions, runner: Runner) -> Iterator[RunOptions]:
+        """Add a confined thread and a temporary directory; nothing where the kernel can't confine it.
 
         Raises:
             InputOutput, Busy: it can't be confined now.
@@ -131,17 +128,17 @@ class LoginShell:
         if not self._confined_threads.is_possible:
             yield options
             return
-        with _temporary_directory(scratch) as temporary:
-            rules: list[Rule | EntryGrants] = [*_readable(reach), *((path, DEVICE) for path in DEVICES)]
+        with _temporary_directory(runner.scratch) as temporary:
+            more: list[Rule] = [(path, DEVICE) for path in DEVICES]
             variables = dict(options.environment)
             if temporary:  # here-documents are files in some shells
-                rules.append((temporary, RUN | CHANGE))
+                more.append((temporary, RUN | CHANGE))
                 variables |= {"TMPDIR": temporary, "TMPPREFIX": f"{temporary}/zsh"}
-            thread = ConfinedThread(rules, forks=True)
-            try:
-                yield replace(options, confined_thread=thread, environment=variables)
-            finally:
-                thread.close()
+            # A profile would run an agent's file that it reads, and the PATH that it prints would tell commands what
+            # is in files of the user.
+            options = replace(options, environment=variables)
+            with confined_out_of_reach(options, runner, RUN, more=more) as confined:
+                yield confined
 
     def _variables(self, account: pwd.struct_passwd) -> dict[str, str]:
         given = {name: self._environment[name] for name in INHERITED if name in self._environment}
@@ -155,21 +152,6 @@ class LoginShell:
             "TERM": "dumb",
             "PYENV_REHASH_TIMEOUT": PYENV_REHASH_TIMEOUT,
         }
-
-
-def _readable(reach: Reach) -> Sequence[Rule | EntryGrants]:
-    """Return the rules to read and start everything but what agents can change.
-
-    A profile would run an agent's file that it reads, and the PATH that it prints would tell commands what is in files
-    of the user.
-    """
-    closed = [place.path for place in reach.places]
-    if not closed:
-        return [("/", RUN)]
-    # To look at a file system of a network, or of a program (FUSE), may block for ever.
-    answering = LOCAL | KERNEL_FILESYSTEMS
-    skipped = {path for path, kind in mounts_by_path().items() if kind not in answering}
-    return list(entry_grants("/", RUN, closed, skipped=skipped))
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 Each attack is judged by its effect: whether the planted program ran, or the file of the user could be read.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -16,6 +17,7 @@ import pytest
 
 from tests.docker_profile import under_profile
 from tests.protocol.peer import TREE, Peer, peer
+from tests.tools.git.git_servers import git_http_server
 
 TIERS = {"full": (), "landlock": tuple(under_profile())}
 CANARY = "canary-41d9"
@@ -163,3 +165,66 @@ def test_a_server_does_not_start_with_files_that_agents_can_change(
     assert done.returncode == 78, done.stderr
     assert f"lies in the writable root {root}" in done.stderr
     assert not marker.exists()
+
+
+def test_no_credential_helper_runs_anything_that_agents_can_change(home: Path, tmp_path: Path, tier: str) -> None:
+    """trust-4, trust-10: by any shell text, or a file of the configuration; what is vouched for is used."""
+    root, apart, marker, scratch = home / "project", tmp_path / "apart", tmp_path / "apart" / "ran", tmp_path / "tmp"
+    script = f"#!/bin/sh\necho $0 >> {marker}\necho username=git\necho password={CANARY}\n"
+    for directory in (apart, scratch, root / "a b"):
+        directory.mkdir()
+    planted = [apart / "helper", root / "helper", root / "a b" / "helper", root / "vouched"]
+    for file in planted:
+        file.write_text(script)
+        file.chmod(0o755)
+    (apart / "git-credential-linked").symlink_to(root / "helper")
+    (root / "link").symlink_to(apart / "helper")
+    (root / "include").write_text(f"[credential]\n\thelper = {apart}/helper\n")
+    shell = {
+        "a word": f"!{root}/helper",
+        "a program": str(root / "helper"),
+        "a quoted space": f"!'{root}/a b/helper'",
+        "a relative path": f"!cd {home} && ./project/helper",
+        "a variable": f"!d={home}; exec $d/project/helper",
+        "another text": f"!eval $(cat {root}/line)",
+        "a link on PATH": "linked",
+        "a file of another process": f"!p=$$; /proc/$p/root{root}/helper",
+        "the temporary files of commands": str(root / "link"),
+    }
+    (root / "line").write_text(f"{apart}/helper")
+    files = {
+        "an include": f"[include]\n\tpath = {root}/include\n",
+        "a missing include": f"[include]\n\tpath = {root}/missing\n[credential]\n\thelper = {apart}/helper\n",
+        "a condition": f'[includeIf "gitdir:/x"]\n\tpath = {root}/missing\n[credential]\n\thelper = {apart}/helper\n',
+    }
+    policy = tmp_path / "policy.toml"
+    bare = tmp_path / "srv" / "origin.git"
+    subprocess.run(["git", "init", "-q", "--bare", bare], check=True)
+    config = home / ".gitconfig"
+    with git_http_server(bare.parent, CANARY) as server:
+        policy.write_text(f'[[remote]]\nurl = "{server.url}/**"\ncredentials = "helper"\n')
+        url = f"{server.url}/origin.git"
+        subprocess.run(["git", "-C", root, "remote", "add", "origin", url], check=True)
+        words = (root, "--policy", policy, "--trust", root / "vouched")
+        environment = {"PATH": f"{apart}:{os.environ['PATH']}", "TMPDIR": str(scratch), "GIT_CONFIG_NOSYSTEM": "1"}
+        with served(home, tier, *words, **environment) as client:
+            client.call("run_command", command=["sh", "-c", f"cp {root}/helper $TMPDIR/helper"])
+            temporary = next(path for path in scratch.glob("coretools-*/*/helper"))
+            (root / "link").unlink()
+            (root / "link").symlink_to(temporary)
+            texts = {what: f"[credential]\n\thelper = {json.dumps(text)}\n" for what, text in shell.items()} | files
+            for what, text_of_file in texts.items():
+                config.write_text(text_of_file)
+                answer = text(client.call("git_fetch"))
+                assert str(root) in answer, what
+                assert "--trust" in answer, what
+                assert not marker.exists(), what
+            config.unlink()
+            config.symlink_to(root / "include")
+            assert str(root) in text(client.call("git_fetch"))
+            assert not marker.exists()
+            config.unlink()
+            for file in (apart / "helper", root / "vouched"):
+                config.write_text(f"[credential]\n\thelper = {file}\n")
+                assert "credential" not in text(client.call("git_fetch"))
+                assert str(file) in marker.read_text()

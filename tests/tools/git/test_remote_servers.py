@@ -193,45 +193,13 @@ async def test_credentials_come_from_where_the_operator_says(remote: RemoteWorld
     # A helper of the repository is never asked.
     world.git("config", "credential.helper", f"!echo password=x; touch {world.outside}/repository-helper")
     world.git("remote", "add", "origin", url)
+    world.marker.touch()  # nothing new can be created directly in a directory above a root
     environment = {"HOME": str(world.home), "PATH": os.environ["PATH"]}
     async with remote.tools(remote.rule(url=url, credentials="helper"), environment=environment) as (tools, _):
         await tools.git_fetch("work")
         assert (await tools.git_push("work", to="new")).updates != []
     assert set(world.marker.read_text().split()) == {"get"}
     assert not (world.outside / "repository-helper").exists()
-
-
-async def test_no_credential_helper_starts_that_agents_can_change(remote: RemoteWorld, server: GitHttpServer) -> None:
-    """trust-4: by its program, by a file of the configuration, empty or missing as yet, or by a link on PATH."""
-    world, url = remote.world, f"{server.url}/origin.git"
-    world.git("remote", "add", "origin", url)
-    script = f"#!/bin/sh\ntouch {world.marker}\necho username=git\necho password={TOKEN}\n"
-    planted, links, config = world.root / "helper", world.outside / "links", world.home / ".gitconfig"
-    links.mkdir()
-    (links / "git-credential-linked").symlink_to(planted)
-    path = f"{links}:{os.environ['PATH']}"
-    environment = {"HOME": str(world.home), "PATH": path}
-    rule = remote.rule(url=url, credentials="helper")
-    named = {
-        "program": f"[credential]\n\thelper = {planted}\n",
-        "shell": f'[credential "https://a.example"]\n\thelper = !sh -c "exec {planted} $@"\n',
-        "linked": "[credential]\n\thelper = linked\n",
-        "included": f"[include]\n\tpath = {world.root}/missing\n[credential]\n\thelper = !cat {world.outside}/x\n",
-        "condition": f'[includeIf "gitdir:/x"]\n\tpath = {world.root}/missing\n',
-    }
-    for text in named.values():
-        planted.write_text(script)
-        planted.chmod(0o755)
-        config.write_text(text)
-        world.environment["PATH"] = path
-        async with remote.tools(rule, environment=environment) as (tools, _):
-            assert (await error_of(tools.git_fetch("work"))).kind == "permission-refused", text
-    config.unlink()
-    config.symlink_to(world.root / "config")
-    (world.root / "config").write_text(named["program"])
-    async with remote.tools(rule, environment=environment) as (tools, _):
-        assert str(world.root) in str(await error_of(tools.git_fetch("work")))
-    assert not world.marker.exists()
 
 
 async def test_https_needs_a_certificate_that_the_operator_trusts(remote: RemoteWorld) -> None:

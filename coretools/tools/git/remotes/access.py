@@ -144,7 +144,7 @@ class RemoteAccess:
         from coretools.git_remotes.credentials import authorization_for
         from coretools.git_remotes.smart_http import SmartHttp
 
-        authorization = await authorization_for(rule, url, self._git.runner, self._environment)
+        authorization = await authorization_for(rule, url, self._git.runner, self._git.confined, self._environment)
         transport = SmartHttp(
             url,
             Connector(rule.hosts(url)),
