@@ -27,6 +27,8 @@ _CREDENTIALS = frozenset({"extraheader", "cookie", "smtppass", "pass", "pw", "pa
 """Variables that are credentials by name, besides those that `redaction.names` knows."""
 _NO_CREDENTIALS = frozenset({"signingkey", "sslkey", "sslcertpasswordprotected", "proxysslkey"})
 """Variables that only sound like credentials: names of keys and files."""
+_STORE = re.compile(r"""--file(?:=|\s++)["']?([^\s"']++)""")
+"""The file of a credential helper (git-credential-store(1))."""
 _PLAIN = frozenset({"", "true", "false", "yes", "no", "on", "off", "0", "1"})
 
 _SCHEME = r"(?P<scheme>(?<![a-z0-9+.-])[a-z0-9+.-]*+://)"
@@ -39,6 +41,19 @@ _TOKEN = re.compile(r"(?=[A-Za-z_-]*+[0-9])[A-Za-z0-9_-]{20,}+")
 """A user name that is a token: shorter ones, and those without a digit, are names of people and organisations."""
 _REFERENCE = re.compile(r"[$<{*].*", re.DOTALL)
 """A password that only stands for one."""
+_PASSWORD_OPTION = re.compile(
+    r"\bsshpass(?:\s++-(?:[evhV]++(?!\S)|[fdP]\s*+\S++)){0,9}\s++-[evhV]*+p\s*+(?P<sshpass>\S++)"
+    r"|(?i:plink)(?:\.exe)?\b[^\n]{0,500}?\s-pw\s++(?P<plink>\S++)"
+)
+"""A password on the command line of ssh programs (sshpass(1), PuTTY); -p of ssh itself is a port."""
+
+_COOKIE = re.compile(
+    r"(?m)^(?:[^\t\n]++\t(?:TRUE|FALSE)\t[^\t\n]*+\t(?:TRUE|FALSE)\t\d++\t[^\t\n]|set-cookie:)", re.IGNORECASE
+)
+"""A line of a file of cookies: of Netscape's format, or a header (CURLOPT_COOKIEFILE(3))."""
+
+_FILE_VARIABLES = frozenset({"cookiefile", "sslkey", "sslcert", "proxysslkey", "proxysslcert"})
+"""Variables of the section `http` that name a file which may hold a credential."""
 
 _REDACTOR = Redactor()
 
@@ -62,7 +77,7 @@ def without_credential(one: Setting) -> Setting | None:
     if _is_credential_name(one.variable):
         return one if one.value.lower() in _PLAIN else None
     value = without_users(one.value)
-    if _REDACTOR.text(value) != value:
+    if _REDACTOR.text(value) != value or _has_password_option(value):
         return None
     return one if value == one.value else Setting(one.key, value)
 
@@ -70,6 +85,18 @@ def without_credential(one: Setting) -> Setting | None:
 def without_users(text: str) -> str:
     """Return the text without the user parts of its URLs; of `ssh://` without the password only."""
     return _USER.sub(_without_user, _WHOLE_USER.sub(_without_user, text, count=1) if _WHOLE_USER.match(text) else text)
+
+
+def credential_files(settings: Iterable[Setting]) -> tuple[str, ...]:
+    """Return the files in which these settings let git keep credentials, seen from the directory of the configuration.
+
+    git looks for them from the top of the work tree, the directory above `.git`.
+    """
+    named = [one.value for one in settings if one.section == "http" and one.variable in _FILE_VARIABLES and one.value]
+    for one in settings:
+        if one.section == "credential" and one.variable == "helper" and one.value:
+            named += _STORE.findall(one.value)
+    return tuple(path for name in named for path in (name, f"../{name}") if path == name or name[0] not in "/~")
 
 
 def may_hold_credential(data: bytes) -> bool:
@@ -87,7 +114,8 @@ def credentials_in(data: bytes) -> tuple[Setting, ...] | None:
     try:
         settings = parse(data, "config")
     except GitRefused:
-        return () if _is_credential_in(text) or _REDACTOR.text(text) != text else None
+        is_one = _is_credential_in(text) or _COOKIE.search(text) is not None or _REDACTOR.text(text) != text
+        return () if is_one else None
     found = tuple(dict.fromkeys(_without_secret(one) for one in settings if holds_credential(one)))
     return found if found or _is_credential_in(text) else None
 
@@ -121,7 +149,8 @@ def holds_credential(one: Setting) -> bool:
 def _is_named_credential(one: Setting, value: str) -> bool:
     """Whether a value is a credential because of its name."""
     if one.section == "credential":  # a helper that prints a password: `!f() { echo password=...; }`
-        return one.variable == "helper" and "password" in value.lower()
+        is_token = one.variable == "username" and _TOKEN.fullmatch(value) is not None
+        return is_token or (one.variable == "helper" and "password" in value.lower())
     is_literal = value.lower() not in _PLAIN and _REFERENCE.fullmatch(value) is None
     return is_literal and _is_credential_name(one.variable)
 
@@ -141,12 +170,18 @@ def _is_credential_name(name: str) -> bool:
 
 
 def _may_contain_credential(text: str) -> bool:
-    return _USER.sub(_without_user, text) != text or _REDACTOR.text(text) != text
+    return _USER.sub(_without_user, text) != text or _REDACTOR.text(text) != text or _has_password_option(text)
 
 
 def _is_credential_in(text: str) -> bool:
-    """Whether a text contains a credential by its format alone, or a URL with one."""
-    return any(_is_secret_user(match["user"]) for match in _USER.finditer(text)) or bool(find_credentials(text))
+    """Whether a text contains a credential by its format alone, or a URL or command line with one."""
+    has_address = any(_is_secret_user(match["user"]) for match in _USER.finditer(text))
+    return has_address or _has_password_option(text) or bool(find_credentials(text))
+
+
+def _has_password_option(text: str) -> bool:
+    found = (match["sshpass"] or match["plink"] for match in _PASSWORD_OPTION.finditer(text))
+    return any(_REFERENCE.fullmatch(password.lstrip("\\\"'")) is None for password in found)
 
 
 def _is_secret_user(user: str) -> bool:

@@ -46,7 +46,7 @@ _ENDINGS = {
 
 _NAMES = {
     **dict.fromkeys((".npmrc", ".yarnrc", ".yarnrc.yml"), "npm"),
-    **dict.fromkeys(("pip.conf", "pip.ini", ".git-credentials"), "address"),
+    **dict.fromkeys(("pip.conf", "pip.ini"), "address"),
     **dict.fromkeys((".netrc", "_netrc"), "netrc"),
     **dict.fromkeys((".pgpass", ".htpasswd", ".vault-token"), "lines"),
     **dict.fromkeys(("settings.xml", "settings-security.xml"), "maven"),
@@ -120,6 +120,8 @@ def _by_several(lower: str) -> str:
         return "settings"
     if lower.startswith((".gitconfig", "gitconfig")):
         return GIT_FORMAT
+    if lower.startswith(".git-credentials"):
+        return "git-credentials"
     return "state" if ".tfstate." in lower else ""
 
 

@@ -320,6 +320,10 @@ def _git_credential(data: bytes) -> str:
     return "" if credentials_in(data) is None else GIT_CREDENTIAL
 
 
+def _stored_git_credential(data: bytes) -> str:
+    return GIT_CREDENTIAL if secret_in("address", data) else ""
+
+
 def _git_configuration(data: bytes) -> str:
     whole_lines = data[: data.rfind(b"\n") + 1] if len(data) >= HEAD_BYTES else data
     return GIT_CREDENTIAL if is_configuration_with_credential(whole_lines) else ""
@@ -328,6 +332,7 @@ def _git_configuration(data: bytes) -> str:
 _BYTE_FORMATS: dict[str, Callable[[bytes], str]] = {
     **dict.fromkeys(("key", "store"), _key_in),
     GIT_FORMAT: _git_credential,
+    "git-credentials": _stored_git_credential,
     ANY_CONFIGURATION: _git_configuration,
 }
 """Formats that are not recognised in text as `_text` decodes it."""

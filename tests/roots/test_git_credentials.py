@@ -40,6 +40,12 @@ CREDENTIALS = [
     f"[core]\n\0 = {ADDRESS}",
     ADDRESS,
     f"URL: {ADDRESS}\nPull: x",
+    f"[core]\nsshCommand = sshpass -v -P word -p {TOKEN} ssh -p 22",
+    f"[core]\nsshCommand = sshpass -p'{TOKEN}' ssh",
+    f"[core]\nsshCommand = TortoisePlink.exe -batch -pw {TOKEN}",
+    f"[credential]\nusername = {TOKEN}",
+    f"# Netscape HTTP Cookie File\n.host.example\tTRUE\t/\tTRUE\t0\to\t{TOKEN}",
+    f"Set-Cookie: o={TOKEN}; secure",
 ]
 NO_CREDENTIALS = [
     "",
@@ -48,6 +54,11 @@ NO_CREDENTIALS = [
     '[remote "o"]\nurl = https://my-long-organisation-name@dev.azure.com/x',
     '[remote "o"]\nurl = https://$USER:$PASSWORD@h/x\nfetch = +refs/heads/*:refs/remotes/o/*',
     '[credential "https://h"]\nhelper = store --file x\nusername = bob\nuseHttpPath = true',
+    "[core]\nsshCommand = sshpass -e ssh -p 2222",
+    "[core]\nsshCommand = sshpass -f file ssh -p 2222 -i x",
+    '[core]\nsshCommand = sshpass -p \\"$PASSWORD\\" ssh',
+    "[credential]\nusername = bob",
+    "# Netscape HTTP Cookie File\n",
     "[user]\nsigningKey = 3AA5C34371567BD2",
     "[http]\nsslKey = /home/x/key.pem\ncookieFile = /home/x/cookies\nextraheader =",
     '[branch "token"]\nremote = o\n[submodule "password"]\nurl = https://h/x',
@@ -71,7 +82,9 @@ def test_what_only_looks_like_a_credential_hides_nothing(text: str) -> None:
     assert credentials_in(text.encode()) is None
 
 
-@pytest.mark.parametrize("unit", ["a", "://", "a:", "x@", "A1-", "http://u:p", '[url "', "\\\n"])
+@pytest.mark.parametrize(
+    "unit", ["a", "://", "a:", "x@", "A1-", "http://u:p", "sshpass -f ", "plink -p ", "a\tTRUE\t", '[url "', "\\\n"]
+)
 def test_a_long_value_takes_no_long_time(unit: str) -> None:
     """secret-files-2: the work is linear; with a quadratic expression this would take minutes."""
     value = unit * (256 * 1024 // len(unit))

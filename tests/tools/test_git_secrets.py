@@ -167,6 +167,8 @@ PLACES = {
     "a helper": ("config", "credential.helper", "!f() {{ echo password={}; }}; f"),
     "a backup": ("config.bak", "remote.origin.url", "https://u:{}@host.example/x"),
     "an included file": ("../team.inc", "my.token", "{}"),
+    "a password for ssh": ("config", "core.sshCommand", "sshpass -v -p {} ssh -p 22"),
+    "a token as the user name": ("config", "credential.username", "{}"),
 }
 
 
@@ -202,6 +204,45 @@ def test_no_command_starts_in_tier_landlock_while_it_could_read_a_credential_of_
             subprocess.run(words, check=True)
         assert refused(client) == ""
         assert (project / "ran").exists()
+
+
+STORED = {
+    ".git-credentials": "https://u:{}@host.example\n",
+    ".git-credentials.bak": "https://u:{}@host.example\n",
+    "kept": "https://u:{}@host.example\n",
+    "own": "https://u:{}@host.example\n",
+    ".git/jar": "# Netscape HTTP Cookie File\n.host.example\tTRUE\t/\tTRUE\t0\to\t{}\n",
+    "headers": "Set-Cookie: o={}\n",
+}
+"""Files in which git keeps credentials: by their names, or because a configuration names them."""
+
+
+@pytest.mark.parametrize("tier", TIERS)
+def test_files_in_which_git_keeps_credentials_are_closed(project: Path, tier: str) -> None:
+    """confinement-41, confinement-47, secret-files-10: to tools and to commands, which are refused in tier landlock."""
+    git("config", "credential.https://a.example.helper", "store --file=kept", directory=project)
+    git("config", "credential.helper", f"!git credential-store --file '{project}/own'", directory=project)
+    git("config", "http.cookieFile", "jar", directory=project)
+    git("config", "http.https://a.example.cookieFile", "headers", directory=project)
+    canaries = Canaries()
+    with peer(project, before=TIERS[tier]) as client:
+        client.start_session()
+        if tier_of(client) != tier:
+            pytest.skip(f"tier {tier} is not available here")
+        assert refused(client, "cat kept; touch ran") == ""
+        for name, text in STORED.items():
+            (project / name).write_text(text.format(canaries.token(name)))
+            answer = str(client.call("run_command", command="grep -rs . . ; touch ran"))
+            shown = str(client.ask("tools/call", {"name": "read_file", "arguments": {"path": name}}))
+            assert canaries.seen_in(answer + shown) == []
+            if tier == "landlock":
+                assert f"a credential for git in {name}; " in answer
+                assert f"edit or delete {project}/{name}" in answer
+                (project / name).unlink()
+        if tier == "landlock":
+            assert refused(client) == ""
+            (project / ".git" / "config").chmod(0)
+            assert "for git in .git/config; " in refused(client, "chmod 600 .git/config")
 
 
 def test_the_operator_may_allow_commands_to_read_credentials_of_git(project: Path) -> None:

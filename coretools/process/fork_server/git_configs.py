@@ -33,12 +33,19 @@ from coretools.process.fork_server.config_guard import ConfigGuard
 from coretools.process.fork_server.git_includes import MAX_INCLUDED, GitIncludes, included_paths
 from coretools.process.fork_server.messages import ForkServerFailed
 from coretools.roots.git_config import NotWritable, Setting, Values, edit, parse, serialize, values_of, with_changes
-from coretools.roots.git_credentials import GIT_CREDENTIAL, HOLDS_CREDENTIAL, credentials_in, without_credentials
+from coretools.roots.git_credentials import (
+    GIT_CREDENTIAL,
+    HOLDS_CREDENTIAL,
+    credential_files,
+    credentials_in,
+    without_credentials,
+)
 from coretools.roots.hidden_files import GIT_FORMAT, inode_of
 from coretools.roots.path_text import printable
 from coretools.roots.root import RootedPath, identity_of
 from coretools.roots.root_set import Roots
 
+NOT_READABLE = f"it can't be read to see whether it holds {GIT_CREDENTIAL}"
 NOT_PARSABLE = "it is no configuration from which credentials can be removed"
 TOO_LONG = f"it is longer than {MAX_CONFIG_BYTES // 1024} KiB, too long to be searched for {GIT_CREDENTIAL}"
 MAX_NAMED = 10
@@ -52,6 +59,8 @@ NO_CONFIGURATION = "the command left no configuration of a repository here; noth
 
 LOCKED = "git's lock on it is there; if no git runs in this repository any more, remove that file"
 
+_REFUSED = (HOLDS_CREDENTIAL, TOO_LONG, NOT_READABLE)
+"""Why a file is hidden that tier `landlock` refuses commands for."""
 _FILES = frozenset(GIT_CONFIG_NAMES)
 _KEY_CHARACTERS = 120
 _NO_FILE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EINVAL, errno.ELOOP})
@@ -67,7 +76,8 @@ class _ParsedConfig(NamedTuple):
     """None if the file is no valid configuration."""
     credentials: tuple[Setting, ...] | None
     """The settings with a credential, without it; None if the file holds none."""
-    includes: tuple[str, ...]
+    named: tuple[str, ...]
+    """Files that it includes, or where git keeps credentials for it, as written in it."""
     gives_away: bool = False
 
 
@@ -141,7 +151,7 @@ class GitConfigs:
             self._inspect(path, read, is_own=False)
         self._read = read
         hidden = _hidden_files(masks, found)
-        self.credentials = {path: () for path, one in hidden.items() if one.reason in (HOLDS_CREDENTIAL, TOO_LONG)}
+        self.credentials = {path: () for path, one in hidden.items() if one.reason in _REFUSED}
         self.credentials |= {path: one.credentials for path, one in read.items() if one.credentials is not None}
         copied = (one for one in found.values() if isinstance(one, MaskedGitConfig))
         return masks._replace(
@@ -215,8 +225,8 @@ class GitConfigs:
         return directory, known, (found.st_ino, found.st_ctime_ns)
 
     def _included(self, read: Mapping[str, _ParsedConfig]) -> list[str]:
-        """Files in the roots that these configurations include (git-config(1), Includes)."""
-        paths = [one for path, known in read.items() for one in included_paths(path, known.includes)]
+        """Files in the roots that these configurations include (git-config(1), Includes), or keep credentials in."""
+        paths = [one for path, known in read.items() for one in included_paths(path, known.named)]
         return [path for path in paths if self._roots.split(path) is not None]
 
     def replace_links(self, links: Sequence[tuple[str, str]]) -> None:
@@ -364,7 +374,8 @@ def _hidden_files(masks: Masks, found: _Masked) -> dict[str, HiddenPath]:
 
 
 def _not_searched(path: str, error: OSError) -> HiddenPath:
-    return _hidden(path, TOO_LONG if error.errno == errno.EFBIG else NOT_PARSABLE)
+    reasons = {errno.EFBIG: TOO_LONG, errno.EACCES: NOT_READABLE, errno.EPERM: NOT_READABLE}
+    return _hidden(path, reasons.get(error.errno or 0, NOT_PARSABLE))
 
 
 def _hidden(path: str, reason: str) -> HiddenPath:
@@ -380,7 +391,7 @@ def _parse(data: bytes) -> _ParsedConfig:
             seen,
             serialize(seen),
             credentials_in(data),
-            git_copies.included_paths(settings),
+            (*git_copies.included_paths(settings), *credential_files(settings)),
             git_copies.sends_credentials_to_any_server(settings),
         )
     except (GitRefused, NotWritable):
