@@ -10,7 +10,10 @@ MERGES = "merge, rebase, cherry-pick, revert, stash apply"
 SHOWS = "diff, log -p, show, blame"
 _COMMITS = "commit, merge, rebase"
 _FILES = r"core\.(excludesfile|attributesfile)|commit\.template|mailmap\.(file|blob)|blame\.ignorerevsfile"
-_TOOLS = r"(merge|diff|gui)tool\..+\.(cmd|path)|(merge|diff)\.(gui)?tool|(man|browser)\..+\.(cmd|path)|man\.viewer"
+# The layout of vimdiff becomes part of a line that the shell evaluates (git's mergetools/vimdiff).
+_TOOLS = (
+    r"(merge|diff|gui)tool\..+\.(cmd|path|layout)|(merge|diff)\.(gui)?tool|(man|browser)\..+\.(cmd|path)|man\.viewer"
+)
 _BROWSERS = r"web\.browser|help\.(browser|htmlpath)|instaweb\..+"
 _LISTS = r"(fetch\.|receive\.)?fsck\.skiplist|format\.(signaturefile|outputdirectory)"
 _NAMED_REMOTES = r"branch\..+\.(remote|pushremote)|remote\.pushdefault|remotes\..+"
@@ -20,13 +23,16 @@ _SETTINGS: tuple[tuple[str, str, str], ...] = (
     (r"core\.fsmonitor", "program", "status, add, commit, diff and all that read the index"),
     (r"core\.hookspath", "hooks", "commit, merge, checkout, rebase, push"),
     (r"hook\..+", "hook", "what its event names"),
-    (r"core\.(sshcommand|gitproxy)", "program", _NETWORK),
+    (r"core\.(sshcommand|gitproxy)|ssh\.variant", "program", _NETWORK),
     (r"core\.askpass|credential\.(.+\.)?helper", "credential helper", f"{_NETWORK} over HTTP"),
     (r"core\.pager|pager\..+", "pager", "log, diff, show, branch on a terminal"),
     (r"core\.editor|sequence\.editor", "editor", "commit, merge, rebase --interactive"),
     (r"core\.alternaterefscommand", "program", "fetch, push"),
     (rf"{_FILES}|diff\.orderfile|gpg\.ssh\.(allowedsignersfile|revocationfile)", "file", "status, commit, log, blame"),
-    (r"core\.worktree", "location", "every command"),
+    (r"attr\.tree", "file", "checkout, diff, merge and all that read attributes"),
+    (r"extensions\.worktreeconfig", "file", "every command"),
+    (r"core\.worktree|extensions\.refstorage", "location", "every command"),
+    (r"(maintenance|scalar)\.repo", "location", "maintenance run, for-each-repo, scalar"),
     (r"alias\..+", "alias", "git with its name"),
     (r"diff\.external|diff\..+\.command", "diff driver", SHOWS),
     (r"diff\..+\.textconv", "text conversion", SHOWS),
@@ -40,7 +46,8 @@ _SETTINGS: tuple[tuple[str, str, str], ...] = (
     (_STRATEGIES, "program", "pull, merge"),
     (r"branch\..+\.mergeoptions", "program", "merge, pull"),
     (r"gc\.recentobjectshook", "program", "gc, prune, repack"),
-    (r"gitcvs\.(dbdriver|logfile)", "program", "cvsserver"),
+    (r"gitcvs\.dbdriver", "program", "cvsserver"),
+    (r"gitcvs\.(dbname|logfile)|gui\.spellingdictionary", "file", "cvsserver, gui"),
     (r"init\.templatedir", "hooks", "init, clone"),
     (_LISTS, "file", "fsck, fetch, format-patch"),
     (r"fsmonitor\.socketdir", "location", "status and all that read the index"),
@@ -53,7 +60,7 @@ _SETTINGS: tuple[tuple[str, str, str], ...] = (
     (r"(tag|push)\.gpgsign|log\.showsignature|merge\.verifysignatures", "signing", "tag, push, log, merge"),
     (r"include\.path|includeif\..+\.path", "include", "every command"),
     (
-        r"remote\..+\.(promisor|partialclonefilter)|extensions\.partialclone",
+        r"remote\..+\.(promisor|partialclonefilter)|extensions\.partialclone|promisor\.acceptfromserver",
         "promisor",
         "all that miss an object",
     ),
@@ -70,7 +77,7 @@ _SETTINGS: tuple[tuple[str, str, str], ...] = (
     (r"lfs\..+", "lfs", "git lfs, filter lfs"),
 )
 _PROGRAM = (
-    "cmd|command|program|hook|helper|editor|pager|driver|viewer|browser|clean|smudge|process|textconv|mergeoptions|update"
+    "cmd|command|program|prog|hook|helper|editor|pager|driver|viewer|browser|clean|smudge|process|textconv|mergeoptions|update"
     "|uploadpack|receivepack|vcs|x?funcname|required"
 )
 _LATER = (
@@ -82,12 +89,14 @@ _LATER = (
 _COMPILED = [(re.compile(keys), kind, commands) for keys, kind, commands in (*_SETTINGS, *_LATER)]
 
 _OFF = frozenset({"", "false", "no", "off", "0"})
-_SWITCHES = re.compile(r"core\.fsmonitor|.+\.(gpgsign|showsignature|verifysignatures|promisor)")
+_SWITCHES = re.compile(
+    r"core\.fsmonitor|extensions\.worktreeconfig|.+\.(gpgsign|showsignature|verifysignatures|promisor)"
+)
 """Settings that mean nothing if they are off."""
 _ONLY_SHELL = re.compile(r"alias\..+|submodule\..+\.update")
 """Settings that start a program only if the value begins with `!`."""
-_ONLY_URL = re.compile(_NAMED_REMOTES)
-"""Settings that name a remote, or have an address in its place."""
+_ONLY_URL = re.compile(rf"{_NAMED_REMOTES}|extensions\.refstorage")
+"""Settings that name a remote or a format, or have an address in its place."""
 _ONLY_OTHER = re.compile(_STRATEGIES)
 _BUILT_IN_STRATEGIES = frozenset({"ort", "recursive", "resolve", "octopus", "ours", "subtree"})
 _NO_NAME = re.compile(r"true|false|yes|no|on|off|[0-9]*", re.IGNORECASE)
