@@ -1,7 +1,8 @@
 """`coretools confine -- PROGRAM ...`: run any program as the commands of agents run, on its caller's own streams.
 
-The program gets the descriptors of this process as they are, so that nothing is copied. It and all that it started end
-with this process, also if that is killed.
+The program gets pipes, sockets and the terminal of this process as they are, so that nothing is copied between a client
+and its server; files are copied (`standard_files`). It and all that it started end with this process, also if that is
+killed.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import anyio
 from coretools.app.command_sandbox import open_commands
 from coretools.cli.common.global_options import OptionParser
 from coretools.cli.common.terminal import print_error
+from coretools.cli.standard_files import handed_over_streams
 from coretools.config.logs import configure_logging
 from coretools.config.options import add_options, settings_from, working_directory
 from coretools.config.settings import Settings
@@ -75,7 +77,8 @@ async def _confine(
                     # HOME, TMPDIR and the like are those of the sandbox; PATH may be that of the caller.
                     fixed = sandbox_pool.variables(cwd.place.root).keys() - {"PATH"}
                     variables = {name: value for name, value in given.items() if name not in fixed}
-                    completed = await runner.run(argv, cwd=cwd, options=_options(variables))
+                    streams = stack.enter_context(handed_over_streams())
+                    completed = await runner.run(argv, cwd=cwd, options=_options(variables, streams))
             except CoreError as error:  # raised below, where it does not become a group
                 failure = error
             finally:
@@ -93,10 +96,10 @@ async def _require_confinement(runner: Runner) -> None:
         raise Unconfined(f"programs can't be confined on this machine ({why})")
 
 
-def _options(variables: Mapping[str, str]) -> RunOptions:
+def _options(variables: Mapping[str, str], streams: tuple[int, int, int]) -> RunOptions:
     # No verdict of the command policy: the person at the keyboard, or who configured the server, chose the program.
     forever = float("inf")
-    return RunOptions(is_command=True, is_granted=True, timeout_seconds=forever, environment=variables, files=(0, 1, 2))
+    return RunOptions(is_command=True, is_granted=True, timeout_seconds=forever, environment=variables, files=streams)
 
 
 def _reported(completed: Completed) -> int:

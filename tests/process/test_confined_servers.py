@@ -286,6 +286,47 @@ def test_a_program_is_run_on_its_callers_streams(world: World) -> None:
     assert world.run("confine", "--", "no-such-program").returncode == 127
 
 
+HOLD = """
+import fcntl, os
+for number in (0, 1):
+    for change in (
+        lambda: os.fchmod(number, 0o4777),
+        lambda: os.utime(number, (1, 1)),
+        lambda: os.setxattr(number, "user.planted", b"x"),
+        lambda: fcntl.fcntl(number, fcntl.F_SETFL, 0),
+        lambda: os.ftruncate(number, 0),
+    ):
+        try:
+            change()
+        except OSError:
+            pass
+os.write(1, os.read(0, 9))
+os.write(2, b"second\\n")
+os.write(1, b"third\\n")
+"""
+
+
+def test_a_file_that_is_redirected_to_a_program_is_out_of_its_reach(world: World) -> None:
+    """cli-20: it reads and appends, and changes neither mode, times and attributes nor what is there."""
+    given, log = world.home / "given", world.home / "log"
+    given.write_text("given\n")
+    log.write_text("first\n")
+    before = [(file.stat().st_mode, file.stat().st_mtime > 1) for file in (given, log)]
+    line = [*world.before, *CLI, "confine", "--"]
+    settings: dict[str, Any] = {"cwd": world.project, "env": world.environment()}
+    with given.open() as source, log.open("a") as target:
+        subprocess.run(
+            [*line, sys.executable, "-c", HOLD], stdin=source, stdout=target, stderr=target, check=True, **settings
+        )
+    assert (given.read_text(), log.read_text()) == ("given\n", "first\ngiven\nsecond\nthird\n")
+    assert [(file.stat().st_mode, file.stat().st_mtime > 1) for file in (given, log)] == before
+    assert [name for file in (given, log) for name in os.listxattr(file)] == []
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run([*line, "echo"], stdout=full, stderr=subprocess.PIPE, **settings)
+    assert ended.returncode == 74
+    assert b"standard output can't be written: No space left" in ended.stderr
+
+
 def test_a_server_that_must_be_confined_is_not_started_without_a_sandbox(tmp_path: Path) -> None:
     """client-30: the error names the option; what the policy allows to commands does not count."""
     world = World(tmp_path, (sys.executable, "-m", "tests.confinement.without_landlock"))
