@@ -34,8 +34,12 @@ class OwnPlace(NamedTuple):
 
     @property
     def parents(self) -> Iterator[str]:
-        """The directories between it and the root, relative to the root; whoever moved one could make another."""
-        above = "" if self.directory.pattern else os.path.dirname(self.relative)
+        """The directories between it and the root, relative to the root; whoever moved one could make another.
+
+        Without the temporary directory itself what is in it would be open under another name.
+        """
+        above = self.relative if self.directory.pattern else os.path.dirname(self.relative)
+        above = "" if above == "." else above
         while above:
             yield above
             above = os.path.dirname(above)

@@ -231,6 +231,26 @@ def test_commands_neither_read_nor_change_it(world: World, tier: str, rights: st
             assert "done" in text_of(answer)
 
 
+@TIER
+def test_scratch_directories_stay_closed_when_what_is_above_them_is_renamed(world: World, tier: str) -> None:
+    """trust-20, trust-21: those of another server, whose temporary directory lies in a root, as ours does."""
+    deep, scratch = world.work / "deep", f"tmp/coretools-{'0a' * 8}"
+    (deep / scratch).mkdir(parents=True, mode=0o700)
+    (deep / scratch / "file").write_text(CANARY)
+    world.environment["TMPDIR"] = str(deep / "tmp")
+    with served(world, tier, str(world.work)) as client:
+        seen = [run(client, line, world.work) for line in ("mv deep moved", "mv deep/tmp deep/moved")]
+        for source, destination in ((deep / "tmp", deep / "moved"), (deep, world.work / "moved")):
+            client.call("move_path", source=str(source), destination=str(destination))
+        for name in (f"moved/{scratch}", f"deep/moved/{scratch[4:]}", f"deep/{scratch}"):
+            seen += [text_of(client.call("read_file", path=str(world.work / name / "file")))]
+            seen += [run(client, f"cat {name}/file", world.work)]
+        assert CANARY not in text_of({"seen": seen})
+        assert (deep / scratch / "file").exists()
+        run(client, "touch deep/tmp/mine deep/mine", world.work)
+        assert (deep / "tmp" / "mine").exists() == (deep / "mine").exists() == (tier == "full")
+
+
 @RIGHTS
 def test_no_tool_reads_or_changes_it(world: World, rights: str) -> None:
     """trust-20, trust-21: neither by its path, by a link to it, in another case nor by a search or by git."""
