@@ -154,6 +154,11 @@ def planted(world: World) -> Iterator[tuple[str, dict[str, Any]]]:
     yield "node", {"command": "node", "args": ["-e", "0"], "env": {"NODE_OPTIONS": f"--require={project}/x.js"}}
     (world.home / "link.py").symlink_to(project / "tool.py")
     yield "link", {"command": python, "args": [f"{world.home}/link.py"]}
+    links = world.home / "links"
+    links.mkdir()
+    (links / "linked-server").symlink_to(project / "planted-server")
+    for launcher in (["env"], ["timeout", "9"], ["nice"], ["sh", "-c", 'exec "$0"']):
+        yield f"{launcher[0]} on PATH", {"command": launcher[0], "args": [*launcher[1:], "linked-server"]}
     shebang = world.home / "outside"
     shebang.write_text(f"#!{project}/planted-server\n")
     shebang.chmod(0o755)
@@ -163,10 +168,10 @@ def planted(world: World) -> Iterator[tuple[str, dict[str, Any]]]:
 def test_what_agents_plant_is_not_run_outside_the_sandbox(world: World) -> None:
     """client-29, upstream-14: modules, scripts, settings and variables in the project, for servers of the user."""
     world.mine(**dict(planted(world)))
-    searched = f"{world.project}:{world.project}/node_modules/.bin:.::{os.environ['PATH']}"
+    searched = f"{world.home}/links:{world.project}:{world.project}/node_modules/.bin:.::{os.environ['PATH']}"
     found = world.run("mcp", "list", "--connect-timeout", "20", PATH=searched)
     assert found.returncode == 0, found.stderr
-    assert found.stdout.count("failed") >= 15, found.stdout
+    assert found.stdout.count("failed") >= 19, found.stdout
     assert not world.marker.exists(), found.stdout
     world.run("mcp", "ping", "script", "--unconfined", "script")
     assert world.marker.exists()  # the attack itself works

@@ -108,6 +108,23 @@ def test_git_is_configured_by_no_file_that_agents_can_change(home: Path, tmp_pat
     assert not marker.exists()
 
 
+def test_the_program_that_signs_finds_nothing_of_the_work_tree(home: Path, tmp_path: Path, tier: str) -> None:
+    """trust-3, git-user-14: Python adds its working directory to the modules of `-c` and `-m`."""
+    marker, signer = tmp_path / "marker", tmp_path / "signer"
+    (home / "project" / "planted.py").write_text(f"open({str(marker)!r}, 'w')\n")
+    signer.write_text(f'#!/bin/sh\nexec {sys.executable} -c "import planted"\n')
+    signer.chmod(0o755)
+    (home / ".gitconfig").write_text(f"[user]\n\tname = Ada\n\temail = ada@example.com\n[gpg]\n\tprogram = {signer}\n")
+    policy = tmp_path / "policy.toml"
+    policy.write_text(f'[roots."{home}/project".git]\nsigning = true\n')
+    policy.chmod(0o644)
+    with served(home, tier, home / "project", "--policy", policy) as client:
+        client.call("git_add", paths=["file"])
+        refused = text(client.call("git_commit", message="first"))
+    assert "No module named 'planted'" in refused
+    assert not marker.exists()
+
+
 def test_the_login_shell_runs_nothing_that_agents_can_change(home: Path, tmp_path: Path, tier: str) -> None:
     """trust-5: neither a profile in a root nor a file in a root that a profile reads."""
     other = tmp_path / "usual"
