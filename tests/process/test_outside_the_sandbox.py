@@ -5,6 +5,7 @@ Each attack is judged by its effect: whether the planted program ran, or the fil
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -241,7 +242,10 @@ def test_no_credential_helper_runs_anything_that_agents_can_change(home: Path, t
             assert str(root) in text(client.call("git_fetch"))
             assert not marker.exists()
             config.unlink()
-            for file in (apart / "helper", root / "vouched"):
-                config.write_text(f"[credential]\n\thelper = {file}\n")
-                assert "credential" not in text(client.call("git_fetch"))
-                assert str(file) in marker.read_text()
+            reach = f"import socket, tempfile; socket.create_connection(('127.0.0.1', {server.port}))"
+            uses = shlex.join([sys.executable, "-c", f"{reach}; tempfile.TemporaryFile()"])
+            for helper in (str(apart / "helper"), f"!{uses} && {apart}/helper", str(root / "vouched")):
+                marker.write_text("")
+                config.write_text(f"[credential]\n\thelper = {json.dumps(helper)}\n")
+                assert "credential" not in text(client.call("git_fetch")), helper
+                assert helper.rpartition("/")[2] in marker.read_text()
