@@ -353,6 +353,11 @@ def log_start(assembly: Assembly, settings: Settings, name: str = "") -> None:
         assembly.roots.resolver_name,
         missing,
     )
+    for root in assembly.roots.for_git:
+        if root.only_git:
+            logger.info("git alone uses %s, the repository of a root that is a linked work tree", root.path)
+    for path, why in assembly.roots.git_refusals.items():
+        logger.info("no git in %s: %s", path, why)
 
 
 async def require_tier(assembly: Assembly) -> None:

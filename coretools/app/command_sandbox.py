@@ -67,11 +67,15 @@ def sandbox_pool_for(
 ) -> tuple[SandboxPool, UserGit, Reach]:
     """Create the sandbox, with the caches that the policy names as further writable directories, and git's files.
 
+    Commands have the repositories of roots that are linked work trees too.
+
     The third result is what tools and commands can change.
 
     Raises:
         BadSetting: the caches would lie in a root.
     """
+    roots = roots.for_git
+    repositories = [root.path for root in roots if root.only_git and root.writable]
     policy = settings.policy.confinement
     caches = CommandCaches(
         policy.caches,
@@ -83,7 +87,7 @@ def sandbox_pool_for(
     exit_stack.callback(caches.close)
     policy = replace(policy, writable=(*policy.writable, *caches.paths))
     scratch = scratch_path(roots, policy)
-    reach = reach_of_change([settings], caches.paths)
+    reach = reach_of_change([settings], (*caches.paths, *repositories))
     user_git = open_user_git(settings, inherited, reach, scratch, exit_stack)
     confine = partial(command_confinement, caches=caches, user_git=user_git)
     if login_shell is not None:

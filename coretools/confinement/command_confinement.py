@@ -52,6 +52,10 @@ GIT_SETTINGS_FOR_MASKED_FILES = (("core.checkStat", "minimal"), ("core.trustctim
 """Settings that make git compare files by size and modification time alone. The placeholder of a masked file has both,
 but another inode: git would take a tracked file for changed and fail to read it."""
 
+GIT_SETTINGS_FOR_LINKED_ROOTS = (("gc.auto", "0"), ("maintenance.auto", "false"))
+"""Settings that leave maintenance to the user's git. In a command it fails at the entries of other work trees, and
+leaves `gc.log` in the repository, which stops the user's too."""
+
 
 @dataclass(frozen=True, slots=True)
 class ScratchDirectories:
@@ -153,10 +157,17 @@ class CommandConfinement:
         )
 
     def rules(self, scratch: ScratchDirectories, *, in_namespaces: bool) -> list[landlock.Rule | landlock.EntryGrants]:
-        """Return the Landlock rules. They grant roots by path inside namespaces and by descriptor elsewhere."""
+        """Return the Landlock rules. They grant roots by path inside namespaces and by descriptor elsewhere.
+
+        Without namespaces commands only read the repository of a linked work tree: a right to create files in it would
+        be one to create hooks (docs/adr/0048).
+        """
         full = landlock.RUN | landlock.CHANGE
         found: list[landlock.Rule] = [*self.granted, *self._operator_grants()]
-        found += [(root.path if in_namespaces else root.fd, _rights(root)) for root in self.roots]
+        found += [
+            (root.path, _rights(root)) if in_namespaces else (root.fd, landlock.RUN if root.only_git else _rights(root))
+            for root in self.roots
+        ]
         found += [Grant(f"/dev/{name}", landlock.DEVICE) for name in namespaces.DEVICES]
         if not in_namespaces:
             found += [Grant("/proc", landlock.READ), *(Grant(path, full) for path in (scratch.temporary, scratch.home))]
@@ -255,7 +266,11 @@ class CommandConfinement:
 
     def socket_directories(self, scratch: ScratchDirectories) -> tuple[str, ...]:
         """Return the directories whose Unix sockets commands may connect to without namespaces."""
-        granted = [*(root.path for root in self.roots), *self.policy.writable, *self._own_directories(scratch)]
+        granted = [
+            *(root.path for root in self.roots if not root.only_git),
+            *self.policy.writable,
+            *self._own_directories(scratch),
+        ]
         granted += [scratch.temporary, scratch.home]
         return tuple(os.path.realpath(path) for path in granted)
 
@@ -294,8 +309,11 @@ class CommandConfinement:
         if tier == "none":
             return {**path, **caches}
         tools = {**path, **self.toolchains.variables}
-        if has_masked_files:
-            tools |= _git_variables(self.environment)
+        settings = [*GIT_SETTINGS_FOR_MASKED_FILES] if has_masked_files else []
+        if any(root.only_git for root in self.roots):
+            settings += GIT_SETTINGS_FOR_LINKED_ROOTS
+        if settings:
+            tools |= _git_variables(self.environment, settings)
         tools |= {**self._cargo_variables(tier, scratch), **caches, **self._git_config_variables(tier)}
         if tier == "full":
             java = java_options() if self.has_host_list else []
@@ -326,12 +344,12 @@ class CommandConfinement:
         return {"CARGO_HOME": f"{self.home if tier == 'full' else scratch.home}/{CARGO_HOME_NAME}"}
 
 
-def _git_variables(environment: Mapping[str, str]) -> dict[str, str]:
+def _git_variables(environment: Mapping[str, str], settings: Sequence[tuple[str, str]]) -> dict[str, str]:
     """Append git settings to those in the environment (git-config(1), GIT_CONFIG_COUNT)."""
     text = environment.get("GIT_CONFIG_COUNT", "")
     first = int(text) if text.isdecimal() else 0
-    found = {"GIT_CONFIG_COUNT": str(first + len(GIT_SETTINGS_FOR_MASKED_FILES))}
-    for number, (key, value) in enumerate(GIT_SETTINGS_FOR_MASKED_FILES, first):
+    found = {"GIT_CONFIG_COUNT": str(first + len(settings))}
+    for number, (key, value) in enumerate(settings, first):
         found |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
     return found
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from coretools.confinement.inotify import LOCAL, InotifyWatches, MountTable
 from coretools.confinement.protected_paths import DirectoryNode, ScannedDirectory, SubdirectoryEntry
 from coretools.roots.file_version import version_of
-from coretools.roots.root import identity_of
+from coretools.roots.root import Root, identity_of
 from coretools.roots.root_set import Roots
 
 MAX_DIRECTORIES = 50_000
@@ -31,9 +31,14 @@ class DirectoryTree:
     """All directories beneath the roots. `close` must be called. Not thread-safe."""
 
     def __init__(
-        self, roots: Roots, read: Callable[[DirectoryNode, Iterator[os.DirEntry[str]]], ScannedDirectory]
+        self,
+        roots: Roots,
+        read: Callable[[DirectoryNode, Iterator[os.DirEntry[str]]], ScannedDirectory],
+        role_of: Callable[[Root], str],
     ) -> None:
+        """`read` lists a directory; `role_of` is what it takes a root for."""
         self._roots = roots
+        self._role_of = role_of
         self._read = read
         self._mounts: MountTable | None = None
         with suppress(OSError):
@@ -113,7 +118,9 @@ class DirectoryTree:
             self.unwatched[f"no inotify instance: {error.strerror}"] = None
         self._by_watch, self._polled, self.relevant, self.directories = {}, {}, {}, 0
         self._retry, self.is_stable = [], False
-        self._pending = [DirectoryNode(root, ".", 0, "", self._kind_of(root.path)) for root in self._roots]
+        self._pending = [
+            DirectoryNode(root, ".", 0, self._role_of(root), self._kind_of(root.path)) for root in self._roots
+        ]
         self._is_begun = self.is_changed = True
 
     def _kind_of(self, path: str) -> str:

@@ -75,7 +75,7 @@ class MaskFinder:
         """Without a classifier the rules of the roots decide which files are hidden."""
         self._roots = roots
         self._hidden = HiddenFiles(classifier or RootRules(roots), roots.hidden_inodes)
-        self._tree = DirectoryTree(roots, self._read)
+        self._tree = DirectoryTree(roots, self._read, _role_of_root)
         self._suspects: list[tuple[Root, Suspect]] = []
         self._inaccessible_paths: list[HiddenPath] = []
         self._found: Masks | None = None
@@ -279,7 +279,9 @@ class MaskFinder:
         names = {entry.name for entry in entries}
         # By role, not by content: a nested git directory can be disguised, its HEAD moved away or one put above it.
         is_repository = node.role in (_GIT_DIRECTORY, _NESTED_GIT_DIRECTORY)
-        if node.role == _NESTED_GIT_DIRECTORY and not names.isdisjoint(GIT_CONFIG_NAMES):
+        if node.root.only_git and "commondir" in names and self._is_of_tree_beyond_roots(node):
+            _protect(listing.read_only, node.root, node.path)
+        elif node.role == _NESTED_GIT_DIRECTORY and not names.isdisjoint(GIT_CONFIG_NAMES):
             _pin(node.root, node.path, listing)
         if "commondir" in names and self._is_of_tree_elsewhere(node):
             _pin(node.root, node.path, listing)
@@ -302,10 +304,20 @@ class MaskFinder:
 
         Commands can't change its `.git` file, nor remove it, so what `commondir` says need not change either.
         """
-        text = os.fsdecode(_pointer(node.root.fd, node.join("gitdir"))).rstrip("\n")
-        tree = os.path.dirname(os.path.normpath(os.path.join(node.root.path, node.path, text)))
-        place = self._roots.split(tree) if text else None
-        return bool(text) and (place is None or place.relative == ".")
+        tree = _work_tree_of(node)
+        place = self._roots.split(tree) if tree else None
+        return bool(tree) and (place is None or place.relative == ".")
+
+    def _is_of_tree_beyond_roots(self, node: DirectoryNode) -> bool:
+        """Whether the linked work tree of this git directory is not beneath the roots."""
+        place = self._roots.split(_work_tree_of(node) or "/")
+        return place is None or place.root.only_git
+
+
+def _work_tree_of(node: DirectoryNode) -> str:
+    """Return the path of the linked work tree that a git directory belongs to; "" if it names none."""
+    text = os.fsdecode(_pointer(node.root.fd, node.join("gitdir"))).rstrip("\n")
+    return os.path.dirname(os.path.normpath(os.path.join(node.root.path, node.path, text))) if text else ""
 
 
 def _record_git_entry(root: Root, path: str, entry: os.DirEntry[str], listing: ScannedDirectory) -> None:
@@ -330,6 +342,10 @@ def _pin(root: Root, path: str, listing: ScannedDirectory) -> None:
     while os.path.basename(path) not in ("", ".git"):
         _protect(listing.pinned, root, path)
         path = os.path.dirname(path)
+
+
+def _role_of_root(root: Root) -> str:
+    return _GIT_DIRECTORY if root.only_git or os.path.basename(root.path) == ".git" else _WORK_TREE
 
 
 def _role_in_git(role: str, name: str, *, has_head: bool) -> str:

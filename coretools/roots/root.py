@@ -34,6 +34,8 @@ class Root:
     """Device and inode."""
     is_on_disk: bool = False
     """Whether it lies on a local file system that no other program or machine serves, as far as known."""
+    only_git: bool = False
+    """Whether it is no root of the operator, but the repository of one, which only git may use."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,9 @@ is used in messages and to check that the root is still there, never to reach so
 
 import os
 import posixpath
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from copy import copy
 from types import TracebackType
 from typing import Self
 
@@ -15,6 +16,7 @@ from coretools.errors import BadSetting, CoreError, DeniedPath, OutsideRoot, Rea
 from coretools.own_state import OwnDirectory
 from coretools.roots.git_layout import Exists, entry_exists, is_in_git_directory
 from coretools.roots.hidden_files import ANY_CONFIGURATION, GIT_FORMAT, DenyRules, HiddenInodes
+from coretools.roots.linked_repository import find_repositories
 from coretools.roots.open_beneath import HANDLE, Resolver, is_on_disk, resolver_named
 from coretools.roots.own_state import REASON, own_places, require_closed
 from coretools.roots.path_text import check_path, printable
@@ -51,6 +53,11 @@ class Roots:
         """Whether tools and commands may change existing settings of editors and agents (`editor_settings`)."""
         self.nonblocking_from = 0.0
         """Monotonic time from which small files may be read without a thread (`read`)."""
+        self._own = own
+        self.for_git: Roots = self
+        """These roots, and the repositories outside them whose linked work trees they are."""
+        self.git_refusals: Mapping[str, str] = {}
+        """Why git has no repository in a root, by the path of the root."""
         self._roots = _open_roots(specs, self.resolver)
         with ExitStack() as undo:
             undo.callback(self.close)
@@ -68,6 +75,25 @@ class Roots:
         self.hidden_inodes = HiddenInodes()
         """Hidden files found by the last scan for commands; empty until commands are prepared."""
         self.are_nested = any(_lies_in(one.path, other.path) for one in self._roots for other in self._roots)
+
+    def open_repositories(self) -> None:
+        """Open the repositories of roots that are linked work trees, for those who use `for_git`."""
+        found = find_repositories(self._roots, self.resolver, [os.path.realpath(one.path) for one in self._own])
+        self.git_refusals = found.refusals
+        if found.directories:
+            self.for_git = copy(self)
+            self.for_git.add(found.directories)
+            # For tools too: a tracked file is known by the index, which is in the repository.
+            self.secret_check = self.for_git.secret_check
+
+    def add(self, repositories: Sequence[Root]) -> None:
+        """Add repositories that only git may use, to a copy of what the tools have."""
+        self.for_git = self
+        self._roots = [*self._roots, *repositories]
+        paths = [*self._prefixes, *((f"{one.path}/", one) for one in repositories)]
+        self._prefixes = sorted(paths, key=lambda pair: -len(pair[0]))
+        self._by_identity = {root.identity: root for root in self._roots}
+        self.secret_check = SecretCheck(self.resolver, [(root.path, root.fd) for root in self._roots])
 
     def disable_nonblocking_until(self, moment: float) -> None:
         """Read all files in threads until this monotonic time."""
@@ -96,6 +122,9 @@ class Roots:
 
     def close(self) -> None:
         """Close all descriptors. Nothing can be opened afterwards."""
+        if self.for_git is not self:
+            self.for_git.close()  # with the descriptors of these roots
+            self._roots.clear()
         while self._roots:
             os.close(self._roots.pop().fd)
 

@@ -19,6 +19,7 @@ from coretools.process.confined_runner import ConfinedRunner
 from coretools.process.run import RunOptions
 from coretools.process.runner import Runner
 from coretools.roots.read import open_directory
+from coretools.roots.root import Root
 from coretools.roots.root_set import Roots
 from coretools.tools.execution_result import plain
 from coretools.tools.failure_explanations import MAX_LISTED, NetworkPolicy, hidden_file_text
@@ -121,6 +122,11 @@ class DiagnosticsReport(Result):
         return f"{name}: missing ({meaning})" if meaning else f"{name}: missing"
 
 
+def _described(root: Root) -> str:
+    rights = "read and write" if root.writable else "read only"
+    return f"{root.path} ({rights}{', for git only: the repository of a linked work tree' if root.only_git else ''})"
+
+
 class Diagnostics:
     """Tools about the server itself."""
 
@@ -148,7 +154,7 @@ class Diagnostics:
         return DiagnosticsReport(
             versions=await self._versions(),
             platform=f"{platform.system()} {platform.release()} {platform.machine()}",
-            roots=[f"{root.path} ({'read and write' if root.writable else 'read only'})" for root in self._roots],
+            roots=[_described(root) for root in self._roots.for_git],
             resolver=self._roots.resolver_name,
             tier=holding.tier,
             network=self._network.state(holding.tier),

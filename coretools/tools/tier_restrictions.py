@@ -37,6 +37,7 @@ def _denial_near(what: str) -> re.Pattern[str]:
 _SOCKETS = re.compile(
     r"Address family not supported|Protocol not supported|\b(?:EAFNOSUPPORT|EPROTONOSUPPORT)\b", re.IGNORECASE
 )
+_READ_ONLY = re.compile("Read-only file system")
 _REFUSED = re.compile(_DENIED, re.IGNORECASE)
 _ABSOLUTE = re.compile(r"(?<![\w./-])/[^\s'\"`:,;\u2018\u2019]+")
 _UNIX_SOCKET = _denial_near(r"\.sock(?:et)?\b")
@@ -65,11 +66,14 @@ class TierRestrictions:
     """Directories in which commands can create nothing, since a read-only root is beneath them."""
     exposed: str = ""
     """Why no command runs at all; empty if they do."""
+    repositories: tuple[str, ...] = ()
+    """Repositories outside the roots that roots are linked work trees of."""
 
     @classmethod
     def of(cls, policy: ConfinementPolicy, roots: Roots) -> Self:
         """Build the restrictions of commands in these roots."""
-        return cls(policy, directories_above_read_only_roots(roots, policy), exposed(roots.own_places))
+        repositories = tuple(root.path for root in roots.for_git if root.only_git)
+        return cls(policy, directories_above_read_only_roots(roots, policy), exposed(roots.own_places), repositories)
 
     def state(self, tier: str | None) -> str:
         """List what is denied in one line; empty if nothing is."""
@@ -84,6 +88,10 @@ class TierRestrictions:
             if self.read_only_parents
             else []
         )
+        parts += [
+            f"changes of {printable(path)} (git tools make them; as a root of its own commands do too)"
+            for path in self.repositories
+        ]
         if self.policy.own_container:
             return ", ".join(parts)
         return ", ".join([*parts, "semaphores and shared memory (/dev/shm), /tmp, terminals that programs make"])
@@ -131,6 +139,7 @@ class TierRestrictions:
                 tiers=("full", "landlock"),
             ),
             self._parents_explanation,
+            self._linked_explanation,
             *_repository_explanations(),
         )
 
@@ -144,6 +153,21 @@ class TierRestrictions:
         return (
             f"in tier landlock commands can't create, delete or rename entries directly in {parents},"
             " since a read-only root lies beneath: change what is there, work elsewhere, or use the file tools"
+        )
+
+    def _linked_explanation(self, ending: CommandOutcome) -> str | None:
+        """Explain a refused change in a repository that is shared with work trees outside the roots."""
+        sign = _REFUSED if ending.tier == "landlock" else _READ_ONLY
+        refused = [line for line in ending.output.splitlines() if sign.search(line)]
+        path = next((one for one in self.repositories if any(f"{one}/" in line for line in refused)), "")
+        if not path or ending.tier not in ("full", "landlock"):
+            return None
+        if ending.tier == "full":
+            return f"commands change neither the hooks of {printable(path)} nor its entries of work trees elsewhere"
+        return (
+            f"in tier landlock commands only read {printable(path)}, the repository of this linked work tree: the git"
+            " tools change it (git_add, git_commit, git_branch, ...); for git in commands the operator adds"
+            f" {printable(path)} as another root"
         )
 
     def _may_be_in_parent(self, line: str) -> bool:

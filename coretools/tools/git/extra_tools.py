@@ -100,7 +100,7 @@ class GitExtraTools:
         upstream: Annotated[Branch, Field(description="upstream: a branch, or nothing to have none")] = "",
     ) -> TextResult:
         """Create, rename or delete one branch, or set its upstream. To list them: git_branches."""
-        async with self._opened(repository, access=Access.GIT_DIRECTORY) as checkout:
+        async with self._opened(repository, access=Access.GIT_DIRECTORY, is_shared=True) as checkout:
             match action:
                 case "create":
                     return await branches.create_branch(self._git, checkout, name, start=start)
@@ -123,7 +123,7 @@ class GitExtraTools:
     ) -> TextResult:
         """List, create or delete tags; one is never moved. What a tag names: git_show."""
         access = Access.READ if action == "list" else Access.GIT_DIRECTORY
-        async with self._opened(repository, access=access) as checkout:
+        async with self._opened(repository, access=access, is_shared=action == "delete") as checkout:
             if action == "list":
                 return await branches.list_tags(self._git, checkout, after=name)
             if not name:

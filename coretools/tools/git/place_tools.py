@@ -73,7 +73,7 @@ class GitPlaceTools:
         if action in ("add", "remove") and not path:
             raise InvalidArguments("path: is needed to add or remove a work tree")
         access = Access.READ if action == "list" else Access.WORK_TREE
-        async with self._opened(repository, access=access) as checkout:
+        async with self._opened(repository, access=access, is_shared=action != "list") as checkout:
             open_at = partial(self._opened, access=Access.WORK_TREE)
             match action:
                 case "list":

@@ -13,7 +13,7 @@ from coretools.config.settings import Limits
 from coretools.errors import DeniedRemote, GitRefused, InvalidArguments
 from coretools.operations.call import Call, SilentCall
 from coretools.operations.declare import Aliases, Effect, asks, tool
-from coretools.tools.git.changes.branches import require_own_configuration, set_upstream
+from coretools.tools.git.changes.branches import set_upstream
 from coretools.tools.git.reading.history import head
 from coretools.tools.git.reading.submodules import list_submodules
 from coretools.tools.git.remotes import manage
@@ -94,7 +94,8 @@ class GitRemoteTools:
         call: Call = _NO_CALL,
     ) -> TransferResult:
         """Fetch from a remote; no local branch moves. Merge: git_pull."""
-        async with self._used(repository, remote, "fetch", call, access=Access.GIT_DIRECTORY) as used:
+        using = self._used(repository, remote, "fetch", call, access=Access.GIT_DIRECTORY, is_shared=prune)
+        async with using as used:
             await self._access.ask(used.rule, "fetch", call, single_line(f"Fetch from {used.url.text}?"))
             async with self._access.connected(used.url, used.rule, "fetch") as connected:
                 options = FetchOptions(branch, tags, prune, depth)
@@ -152,11 +153,11 @@ class GitRemoteTools:
     ) -> TransferResult:
         """Push one branch, or tags. Behind: git_pull first."""
         options = PushOptions(branch, to, tuple(tags), delete, force, set_upstream)
-        async with self._used(repository, remote, "push", call, access=Access.GIT_DIRECTORY) as used:
+        is_shared = set_upstream or bool(delete)
+        using = self._used(repository, remote, "push", call, access=Access.GIT_DIRECTORY, is_shared=is_shared)
+        async with using as used:
             _require_force(used.rule, options)
             prepared = await plan(self._git, used.checkout, used.settings, used.remote, options)
-            if set_upstream:
-                require_own_configuration(used.checkout)
             if set_upstream and not prepared.tracking:
                 raise InvalidArguments("set_upstream: takes a branch, and a remote with a name")
             await self._access.ask(used.rule, "push", call, prepared.description(used.url.text, force=force != "no"))
@@ -228,7 +229,7 @@ class GitRemoteTools:
     ) -> TextResult:
         """List, add, rename or remove remotes, or change the URL of one. Reaches none: git_fetch."""
         access = Access.READ if action == "list" else Access.GIT_DIRECTORY
-        async with self._repositories.opened(repository, access=access) as checkout:
+        async with self._repositories.opened(repository, access=access, is_shared=action != "list") as checkout:
             git, allowed = self._git, self._access
             settings = await remote_settings(git, checkout)
             match action:
@@ -245,10 +246,10 @@ class GitRemoteTools:
 
     @asynccontextmanager
     async def _used(
-        self, repository: str, remote: str, direction: Direction, call: Call, *, access: Access
+        self, repository: str, remote: str, direction: Direction, call: Call, *, access: Access, is_shared: bool = False
     ) -> AsyncIterator[_Used]:
         """Open a checkout, and resolve the remote that a call names."""
-        async with self._repositories.opened(repository, access=access) as checkout:
+        async with self._repositories.opened(repository, access=access, is_shared=is_shared) as checkout:
             settings = await remote_settings(self._git, checkout)
             branch, _ = await head(self._git, checkout)
             found = settings.remote(remote or settings.default(branch))

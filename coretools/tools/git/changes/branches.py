@@ -87,7 +87,6 @@ async def rename_branch(git: Git, checkout: Checkout, name: str, *, new_name: st
     Raises:
         AlreadyExists: the new name is taken. InvalidArguments: not a name. NotFound: no such branch.
     """
-    require_own_configuration(checkout)
     commit = await _commit_of(git, checkout, name)
     await _require_free(git, checkout, HEADS, new_name)
     await git.output(checkout, "branch", "-m", name, new_name)
@@ -123,7 +122,6 @@ async def set_upstream(git: Git, checkout: Checkout, name: str, *, upstream: str
     Raises:
         NotFound: no such branch or upstream. InvalidArguments: not a revision.
     """
-    require_own_configuration(checkout)
     await _commit_of(git, checkout, name)
     before = await _upstream(git, checkout, name)
     if upstream:
@@ -228,18 +226,6 @@ async def _differing(git: Git, checkout: Checkout, before: Position, target: str
     if before.commit:
         return await changed_names(git, checkout, before.commit, target)
     return read_names(await git.output(checkout, "ls-tree", "-r", "-z", "--name-only", target))
-
-
-def require_own_configuration(checkout: Checkout) -> None:
-    """Refuse a change of the configuration in a linked work tree, where it belongs to the shared directory.
-
-    Raises:
-        GitRefused: this is a linked work tree.
-    """
-    if checkout.common_path != checkout.git_path:
-        raise GitRefused(
-            "a linked work tree shares its configuration, which is not written here; use the main work tree"
-        )
 
 
 def _where(here: Position) -> str:

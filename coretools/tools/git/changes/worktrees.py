@@ -70,9 +70,8 @@ async def add_worktree(
     """Create a work tree at a path for a branch; one that does not exist begins at `start`, by default at HEAD.
 
     Raises:
-        AlreadyExists: something is at the path, or the branch is checked out. GitRefused: not in the main work tree.
+        AlreadyExists: something is at the path, or the branch is checked out.
     """
-    _require_main(checkout)
     path, branch = wanted.path, wanted.branch
     await _require_free(roots, git, checkout, wanted)
     is_new = not (await git.run(checkout, "show-ref", "--verify", "--quiet", f"{HEADS}{branch}")).ok
@@ -119,14 +118,14 @@ def _link(roots: Roots, checkout: Checkout, path: str, branch: str) -> None:
     if not create_directory(roots, path):
         raise AlreadyExists(f"{path}: something is there; name a new directory")
     with open_directory(roots, path) as directory:
-        if directory_access.entry_kind(checkout.git_handle, "worktrees") is None:
-            directory_access.create_directory(checkout.git_handle, "worktrees", {})
-        with directory_access.open_subdirectory(checkout.git_handle, "worktrees") as worktrees:
+        if directory_access.entry_kind(checkout.common_handle, "worktrees") is None:
+            directory_access.create_directory(checkout.common_handle, "worktrees", {})
+        with directory_access.open_subdirectory(checkout.common_handle, "worktrees") as worktrees:
             name = _free_name(worktrees, directory.path)
             files = {"HEAD": f"ref: {HEADS}{branch}\n", "commondir": "../..\n", "gitdir": f"{directory.path}/.git\n"}
             data = {file: text.encode("utf-8", "surrogateescape") for file, text in files.items()}
             directory_access.create_directory(worktrees, name, data)
-        pointer = f"gitdir: {checkout.git_path}/worktrees/{name}\n".encode("utf-8", "surrogateescape")
+        pointer = f"gitdir: {checkout.common_path}/worktrees/{name}\n".encode("utf-8", "surrogateescape")
         directory_access.create_file(directory.fd, ".git", pointer)
 
 
@@ -144,12 +143,13 @@ async def remove_worktree(
     Raises:
         NotFound: no linked work tree is there. GitRefused: it has changes, or untracked files.
     """
-    _require_main(checkout)
     with open_directory(roots, path) as directory:
         place = directory.path
     found = next((one for one in (await _worktrees(git, checkout))[1:] if one.path == place), None)
     if found is None:
         raise NotFound(f"{path}: is no linked work tree of this repository; git_worktree action='list' shows them")
+    if place == checkout.directory.path:
+        raise GitRefused(f"{path}: is the work tree that this call runs git in; name another one as repository")
     if "locked" in found.note:
         raise GitRefused(f"{path}: is locked; unlock it with git itself")
     async with open_at(path) as linked:
@@ -167,18 +167,12 @@ async def remove_worktree(
 
 async def prune_worktrees(git: Git, checkout: Checkout) -> TextResult:
     """Forget work trees whose directories are gone."""
-    _require_main(checkout)
     completed = await git.run(checkout, "worktree", "prune", "--verbose", "--expire=now")
     output = require_success(completed, "worktree prune")
     said = (output.stdout.text() + output.stderr.text()).splitlines()
     lines = [single_line(line) for line in said if line.strip()]
     undo = ["Undo: git_worktree action='add' with the path and branch"] if lines else []
     return answer(checkout, [*lines, *undo] or ["nothing to forget"], details={"forgotten": len(lines)})
-
-
-def _require_main(checkout: Checkout) -> None:
-    if checkout.common_path != checkout.git_path:
-        raise GitRefused("this is a linked work tree; name the main one as repository")
 
 
 async def _worktrees(git: Git, checkout: Checkout) -> list[_Linked]:

@@ -5,7 +5,6 @@ import re
 from coretools.errors import NotFound
 from coretools.roots import directory_access
 from coretools.roots.git_credentials import without_users
-from coretools.roots.read import open_directory
 from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import cut_line, fitting
 from coretools.tools.git.repository.checkout import Checkout
@@ -60,10 +59,10 @@ def _refuse_links(roots: Roots, checkout: Checkout, path: str) -> None:
     Raises:
         GitRefused: names it.
     """
-    with open_directory(roots, checkout.common_path) as common:
-        handle = checkout.git_handle if path == "logs/HEAD" else common.fd
-        names = path.split("/")
-        for count in range(1, len(names) + 1):
-            part = "/".join(names[:count])
-            if directory_access.entry_kind(handle, part) == "link":
-                raise unusable(f"{common.display_path}/{part}", "is a link")
+    handle = checkout.git_handle if path == "logs/HEAD" else checkout.common_handle
+    names = path.split("/")
+    for count in range(1, len(names) + 1):
+        part = "/".join(names[:count])
+        if directory_access.entry_kind(handle, part) == "link":
+            shown = roots.for_git.display_path(roots.for_git.place(checkout.common_path))
+            raise unusable(f"{shown}/{part}", "is a link")

@@ -149,7 +149,7 @@ def examine_trust(
     """
     with ExitStack() as stack:
         directory = stack.enter_context(work_tree(roots, repository))
-        reader = TrustReader(roots, directory, stack, kind, offset)
+        reader = TrustReader(roots.for_git, directory, stack, kind, offset)
         is_own = reader.read() and directory.path == directory.place.root.path
         if kind and kind not in reader.counts:
             found = ", ".join(sorted(reader.counts)) or "none"

@@ -14,6 +14,7 @@ from coretools.errors import CoreError, NotFound
 from coretools.roots import directory_access
 from coretools.roots.git_config import Setting, parse
 from coretools.roots.git_programs import kind_of
+from coretools.roots.linked_repository import GIT
 from coretools.roots.read import open_directory
 from coretools.roots.root import Directory
 from coretools.roots.root_set import Roots
@@ -27,7 +28,6 @@ from coretools.tools.git.reading.trust_settings import (
 from coretools.tools.git.repository.configuration import require_includable
 from coretools.tools.git.repository.git_directory import read_pointer
 from coretools.tools.git.repository.grants import HOOK_BYTES, hook_hash, hooks_directory
-from coretools.tools.git.repository.open_checkout import GIT
 
 FILE_BYTES = 1024 * 1024
 """Largest file that is read."""

@@ -20,6 +20,7 @@ from coretools.git_remotes.process_transport import ProcessTransport
 from coretools.process.run import Completed
 from coretools.roots import directory_access
 from coretools.roots.hidden_files import DenyRules
+from coretools.roots.linked_repository import GIT
 from coretools.roots.read import open_directory
 from coretools.roots.root import Directory, RootSpec
 from coretools.roots.root_set import Roots
@@ -34,7 +35,7 @@ from coretools.tools.git.repository.git_directory import (
     examine_shared,
     unusable,
 )
-from coretools.tools.git.repository.open_checkout import GIT, installed_hooks, read_rules, write_rules
+from coretools.tools.git.repository.open_checkout import installed_hooks, read_rules, write_rules
 
 _DECIDING = frozenset({"pre-receive", "update", "proc-receive", "reference-transaction", "push-to-checkout"})
 """Hooks that can refuse or change a push."""

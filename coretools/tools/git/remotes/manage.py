@@ -3,7 +3,6 @@
 from coretools.config.remote_urls import RemoteUrl
 from coretools.errors import AlreadyExists, DeniedRemote, InvalidArguments, NotFound
 from coretools.tools.answer_budget import cut_line, fitting
-from coretools.tools.git.changes.branches import require_own_configuration
 from coretools.tools.git.remotes.access import RemoteAccess
 from coretools.tools.git.remotes.configured import ConfiguredRemote, RemoteSettings, checked_name, parsed_url
 from coretools.tools.git.remotes.references import TRACKING
@@ -39,7 +38,6 @@ async def add_remote(
         AlreadyExists: there is one of this name. InvalidArguments: the name or the URL is not accepted. DeniedRemote:
             the URL is a path that the policy does not name.
     """
-    require_own_configuration(checkout)
     if checked_name(name) in settings.remotes:
         raise AlreadyExists(f"remote {name}: exists; git_remote action='set-url' changes its URL")
     found = _acceptable(access, url)
@@ -57,7 +55,6 @@ async def rename_remote(git: Git, checkout: Checkout, settings: RemoteSettings, 
     Raises:
         NotFound: there is none. AlreadyExists: the new name is taken.
     """
-    require_own_configuration(checkout)
     _existing(settings, name)
     if checked_name(to) in settings.remotes:
         raise AlreadyExists(f"remote {to}: exists; choose another name")
@@ -72,7 +69,6 @@ async def remove_remote(git: Git, checkout: Checkout, settings: RemoteSettings, 
     Raises:
         NotFound: there is none.
     """
-    require_own_configuration(checkout)
     remote = _existing(settings, name)
     tracking = await local_references(git, checkout, f"{TRACKING}{name}/")
     await git.output(checkout, "remote", "remove", "--", name)
@@ -100,7 +96,6 @@ async def set_url(
     Raises:
         NotFound: there is none. InvalidArguments, DeniedRemote: as `add_remote`.
     """
-    require_own_configuration(checkout)
     remote = _existing(settings, name)
     found = _acceptable(access, url)
     before = [one.text for one in _urls(remote)]

@@ -6,7 +6,6 @@ from coretools.config.remote_policy import RemoteRule
 from coretools.errors import CoreError, GitRefused, NotFound
 from coretools.operations.call import Call
 from coretools.roots.editor_settings import settings_at
-from coretools.tools.git.changes.branches import require_own_configuration
 from coretools.tools.git.remotes.access import RemoteAccess
 from coretools.tools.git.remotes.clone import CloneOptions, clone
 from coretools.tools.git.remotes.submodules import Wanted, choose, register
@@ -41,7 +40,6 @@ class SubmoduleUpdates:
 
     async def _enter(self, repository: str, paths: list[str], depth: int) -> None:
         async with self._repositories.opened(repository, access=Access.GIT_DIRECTORY) as checkout:
-            require_own_configuration(checkout)
             chosen = await choose(self._repositories.roots, self._repositories.git, checkout, paths)
         self._failed += chosen.refused
         self._done += [f"{path}: is cloned already; git_switch there goes to another commit" for path in chosen.cloned]
@@ -60,7 +58,8 @@ class SubmoduleUpdates:
         rule = self._access.rule_for(wanted.url, "fetch", principal=self._call.principal)
         if self._clones:
             await self._clone(wanted, rule)
-        async with self._repositories.opened(repository, access=Access.GIT_DIRECTORY) as checkout:
+        opening = self._repositories.opened(repository, access=Access.GIT_DIRECTORY, is_shared=True)
+        async with opening as checkout:
             await register(self._repositories.git, checkout, wanted)
         if not self._clones:
             self._done.append(single_line(f"{wanted.path}: registered ({wanted.url.text})"))

@@ -56,12 +56,12 @@ class _ObjectStores:
 
 
 @contextmanager
-def open_target(roots: Roots, pointer: str, target: str, start: str) -> Iterator[GitDirectory]:
+def open_target(roots: Roots, pointer: str, target: str, start: str, *, remedy: str = "") -> Iterator[GitDirectory]:
     """Open the directory that the file `pointer` names, which must lie beneath a root; `start` resolves it."""
     try:
         directory = open_directory(roots, target if target.startswith("/") else f"{start}/{target}")
     except CoreError as error:
-        raise unusable(pointer, f"names a directory that can't be used ({error})") from error
+        raise unusable(pointer, f"names a directory that can't be used ({error}{remedy})") from error
     # Opened again: the handle of `open_directory` may not permit listing.
     with directory, directory_access.open_subdirectory(directory.fd, ".") as handle:
         yield GitDirectory(handle, directory.path, directory.display_path, directory.place.root)

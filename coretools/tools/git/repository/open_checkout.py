@@ -5,6 +5,7 @@ handles opened beneath a root. git then gets the locations in its environment (G
 nothing. Nothing that is read during the check is shown to the caller.
 """
 
+import posixpath
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from enum import Enum
@@ -23,10 +24,11 @@ from coretools.confinement.landlock import (
     WRITE_FILE,
     Rule,
 )
-from coretools.errors import DeniedPath, NotFound, ReadOnly
+from coretools.errors import DeniedPath, GitRefused, NotFound, ReadOnly
 from coretools.process.confined_runner import ConfinedRunner
 from coretools.roots import directory_access
 from coretools.roots.editor_settings import SettingsSnapshot
+from coretools.roots.linked_repository import GIT, WORKTREES
 from coretools.roots.own_state import REASON
 from coretools.roots.read import open_directory
 from coretools.roots.root import Directory
@@ -108,6 +110,17 @@ def write_rules(
     return rules
 
 
+def _shared_rules(common: GitDirectory, shared: Mapping[str, str], stack: ExitStack) -> list[Rule]:
+    """Return rules for changing the configuration, deleting references (`packed-refs`), and entries of work trees.
+
+    In a linked work tree only for git commands that write no message: a link could lead that into the configuration.
+    """
+    rules: list[Rule] = [(common.handle, _FILES)]
+    if shared.get(WORKTREES) == "directory":
+        rules.append((stack.enter_context(directory_access.open_subdirectory(common.handle, WORKTREES)), _TREE))
+    return rules
+
+
 def file_rules(files: Iterable[str]) -> list[Rule]:
     """Return rules for configuration files outside the roots that were found to be harmless."""
     return [(file, READ_FILE) for file in files]
@@ -125,8 +138,6 @@ def _tree_rules(directory: GitDirectory, entries: Mapping[str, str], stack: Exit
     names = [name for name in _TREES if entries.get(name) == "directory"]
     return [(stack.enter_context(directory_access.open_subdirectory(directory.handle, name)), _TREE) for name in names]
 
-
-GIT = ".git"
 
 _IN_PROGRESS = {
     "rebase-merge": "rebase",
@@ -148,14 +159,14 @@ class Checkouts:
         self._grants = setup.grants
         self._user_rules: list[Rule] = [(setup.user_git.directory, READ)] if setup.user_git.directory else []
         self._confined = confined
-        self._configurations = GitConfigurations(roots)
+        self._configurations = GitConfigurations(roots.for_git)
 
     @contextmanager
-    def opened(self, repository: str, *, access: Access = Access.READ) -> Iterator[Checkout]:
+    def opened(self, repository: str, *, access: Access = Access.READ, is_shared: bool = False) -> Iterator[Checkout]:
         """Open the work tree that contains the directory `repository`: the nearest one upwards, never above the root.
 
         For a change every reference is examined too, since git would write through a link among them, and a writable
-        root is required.
+        root is required. `is_shared`: it also changes what all work trees share besides objects and references.
 
         Raises:
             NotFound: there is no repository. GitRefused: git is not run in this one. ReadOnly: a change in a read-only
@@ -169,20 +180,24 @@ class Checkouts:
             if "commondir" in entries:
                 pointer = read_pointer(own.handle, "commondir", own.display_path)
                 common = stack.enter_context(
-                    open_target(self._roots, f"{own.display_path}/commondir", pointer, own.path)
+                    open_target(self._roots.for_git, f"{own.display_path}/commondir", pointer, own.path)
                 )
                 environment["GIT_COMMON_DIR"] = common.path
                 shared = examine(common)
-            borrowed = examine_shared(self._roots, common, shared, stack)
+            if own.root.only_git or common.root.only_git:
+                _require_own_entry(directory, own, common)
+            borrowed = examine_shared(self._roots.for_git, common, shared, stack)
             if access is not Access.READ:
                 _require_writable(self._roots, directory, own, common, access=access)
                 for place, found in {own: entries, common: shared}.items():
                     examine_changeable(place, found)
             policy = self._configurations.policy(own, common)
             handles = dict.fromkeys((directory.fd, own.handle, common.handle, *borrowed))
-            rules = [*self._user_rules, *read_rules(self._roots, handles, policy.included, stack)]
+            rules = [*self._user_rules, *read_rules(self._roots.for_git, handles, policy.included, stack)]
             if access is not Access.READ:
                 rules += write_rules(own, entries, common, shared, stack)
+            if is_shared and common is not own:
+                rules += _shared_rules(common, shared, stack)
             if access is Access.WORK_TREE:
                 rules += [(directory.fd, _WORK_TREE), (own.handle, _TREE)]
             yield Checkout(
@@ -221,8 +236,12 @@ class Checkouts:
         pointer = read_pointer(directory.fd, ".git", directory.display_path)
         if not pointer.startswith("gitdir: "):
             raise unusable(display_path, "is a file that names no git directory")
+        if refusal := self._roots.git_refusals.get(directory.path):
+            raise GitRefused(f"{display_path}: {refusal}", found=display_path)
         target = pointer.removeprefix("gitdir: ")
-        own = stack.enter_context(open_target(self._roots, display_path, target, directory.path))
+        remedy = f"; if it is the entry of a linked work tree, start the server with {directory.path} as another root"
+        opening = open_target(self._roots.for_git, display_path, target, directory.path, remedy=remedy)
+        own = stack.enter_context(opening)
         return own, {"GIT_DIR": own.path, "GIT_WORK_TREE": "."}
 
 
@@ -243,6 +262,23 @@ def new_checkout(directory: Directory) -> Checkout:
         hooks=(),
         in_progress="",
     )
+
+
+def _require_own_entry(directory: Directory, own: GitDirectory, common: GitDirectory) -> None:
+    """Refuse a repository outside the roots unless it names this work tree itself: agents can write `.git` files.
+
+    Raises:
+        GitRefused: it names another one, or none.
+    """
+    tree = ""
+    if posixpath.dirname(own.path) == f"{common.path}/{WORKTREES}" and own.root is common.root:
+        tree = posixpath.normpath(posixpath.join(own.path, read_pointer(own.handle, "gitdir", own.display_path)))
+    if tree != f"{directory.path}/{GIT}":
+        raise unusable(
+            f"{directory.display_path}/{GIT}".removeprefix("./"),
+            f"names {own.display_path}, which is not the entry of this work tree in a repository that has this path;"
+            " a moved work tree is mended by `git worktree repair`",
+        )
 
 
 @contextmanager
@@ -270,10 +306,8 @@ def work_tree(roots: Roots, repository: str) -> Iterator[Directory]:
         raise NotFound(f"{repository}: a bare repository, which has no work tree; clone it, or use git in run_command")
     if below:
         raise NotFound(f"{repository}: no git work tree here or above; name one with repository: {', '.join(below)}")
-    raise NotFound(
-        f"{repository}: no git work tree here or above, up to the root; "
-        "a repository that begins above the root can't be used"
-    )
+    why = roots.git_refusals.get(place.root.path) or "a repository that begins above the root can't be used"
+    raise NotFound(f"{repository}: no git work tree here or above, up to the root; {why}")
 
 
 def _repositories_below(roots: Roots, start: Directory) -> list[str]:

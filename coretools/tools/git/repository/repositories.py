@@ -65,10 +65,15 @@ class Repositories:
         self.threads = CapacityLimiter(limits.threads)
 
     @asynccontextmanager
-    async def opened(self, repository: str, *, access: Access = Access.READ) -> AsyncIterator[Checkout]:
-        """Open and examine a checkout in a worker thread: its file system may be slow."""
+    async def opened(
+        self, repository: str, *, access: Access = Access.READ, is_shared: bool = False
+    ) -> AsyncIterator[Checkout]:
+        """Open and examine a checkout in a worker thread: its file system may be slow.
+
+        `is_shared`: the call also changes what all work trees share besides objects and references.
+        """
         with ExitStack() as stack:
-            opening = self._checkouts.opened(repository, access=access)
+            opening = self._checkouts.opened(repository, access=access, is_shared=is_shared)
             checkout = await to_thread.run_sync(stack.enter_context, opening, limiter=self.threads)
             if checkout.grants is not NO_GRANTS:
                 checkout = await to_thread.run_sync(_with_grants, self.roots, checkout, access, limiter=self.threads)

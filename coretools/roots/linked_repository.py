@@ -1,0 +1,201 @@
+"""Find the repository of each root that is a linked work tree: a directory outside the roots, for git alone.
+
+git makes a linked work tree with a pointer in each direction: `.git` names `REPOSITORY/worktrees/NAME`, and `gitdir`
+there names that `.git`. An agent may be able to write the first, and an unpacked archive may contain one; only a person
+who ran git in the repository made the second. Both must agree, and nothing else that an agent can write decides which
+directory is opened. Done once, at the start.
+"""
+
+import os
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from coretools.errors import CoreError
+from coretools.reach import is_beneath, mounts_by_path
+from coretools.roots import directory_access
+from coretools.roots.open_beneath import HANDLE, Resolver, is_on_disk
+from coretools.roots.path_text import printable
+from coretools.roots.root import Root, identity_of
+
+GIT = ".git"
+POINTER_BYTES = 8 * 1024
+"""Largest pointer file that is read; each holds one path."""
+
+WORKTREES = "worktrees"
+
+_MAY_NOT_ANSWER = ("nfs", "cifs", "smb", "9p", "fuse", "virtiofs", "ceph", "afs", "autofs", "lustre", "gluster")
+"""Beginnings of the names of file systems that a program or another machine serves."""
+
+
+class _Unusable(Exception):
+    """Why the repository of a root can't be used."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkedRepositories:
+    """What the `.git` of the roots lead to outside the roots."""
+
+    directories: tuple[Root, ...] = ()
+    """The directories that the work trees of a repository share, open. Only git may use them."""
+    refusals: Mapping[str, str] = field(default_factory=dict)
+    """Why git has no repository in a root, by the path of the root."""
+
+
+def find_repositories(roots: Sequence[Root], resolver: Resolver, own: Sequence[str]) -> LinkedRepositories:
+    """Open the repositories of roots that are linked work trees. The caller closes them.
+
+    None may contain one of the directories `own`, which hold our own state.
+    """
+    found: dict[tuple[int, int], Root] = {}
+    refusals: dict[str, str] = {}
+    for root in roots:
+        try:
+            kind = directory_access.entry_kind(root.fd, GIT)
+            if kind is None:
+                _refuse_folder(root.path)
+            elif kind == "file":
+                _add_repository(root, roots, resolver, found, own)
+        except _Unusable as error:
+            refusals[root.path] = str(error)
+        except CoreError as error:
+            refusals[root.path] = f".git can't be read ({error})"
+    return LinkedRepositories(tuple(found.values()), refusals)
+
+
+def _add_repository(
+    root: Root,
+    roots: Sequence[Root],
+    resolver: Resolver,
+    found: dict[tuple[int, int], Root],
+    own: Sequence[str],
+) -> None:
+    """Add the repository of a linked work tree, unless it lies beneath the roots."""
+    private = _target(root.fd, GIT, "gitdir: ", root.path)
+    if any(is_beneath(private, one.path) for one in roots):
+        return
+    path = _repository_path(private)
+    _require_answering(path, root.path)
+    if any(is_beneath(one, path) for one in (*(root.path for root in roots), *own)):
+        raise _Unusable(f"its repository {printable(path)} contains a root, or what coretools keeps for itself")
+    with _opened(path, resolver) as common:
+        _require_linked(common, path, posixpath.basename(private), root)
+        identity = identity_of(os.fstat(common))
+        known = found.get(identity)
+        if known is not None and (known.writable or not root.writable):
+            return
+        if known is not None:
+            os.close(known.fd)
+        handle = os.dup(common)
+    found[identity] = Root(
+        printable(path), path, root.writable, handle, identity, is_on_disk=is_on_disk(handle), only_git=True
+    )
+
+
+def _target(handle: int, name: str, prefix: str, start: str) -> str:
+    """Return the absolute path that a pointer file names; `start` is where a relative one begins."""
+    try:
+        text = directory_access.read_file(handle, name, limit_bytes=POINTER_BYTES).decode("utf-8").rstrip("\r\n")
+    except (CoreError, UnicodeDecodeError) as error:
+        raise _Unusable(f"{name} can't be read ({error})") from error
+    target = text.removeprefix(prefix)
+    if not text.startswith(prefix) or not target or not target.isprintable():
+        raise _Unusable(f"{name} names no directory")
+    return posixpath.normpath(posixpath.join(start, target))
+
+
+def _repository_path(private: str) -> str:
+    """Return the path of the repository whose linked work tree has this git directory."""
+    above, name = posixpath.split(private)
+    repository, kind = posixpath.split(above)
+    if kind == WORKTREES and name:
+        return repository
+    before, is_module, _ = private.partition("/modules/")
+    if is_module:
+        project = before.removesuffix("/.git")
+        raise _Unusable(
+            f"this root is a submodule, whose repository is in {printable(before)}; start the server with the root"
+            f" {printable(project)}, the project that it belongs to"
+        )
+    raise _Unusable(
+        f".git names {printable(private)}, which lies outside the roots and is not the entry of a linked work tree;"
+        f" start the server with {printable(private)} as another root"
+    )
+
+
+def _require_answering(path: str, top: str) -> None:
+    """Refuse a file system that another machine or a program serves, unless the root is on one of that type."""
+    mounts = mounts_by_path()
+
+    def kind_of(directory: str) -> str:
+        return mounts[max((one for one in mounts if is_beneath(directory, one)), key=len, default="")] if mounts else ""
+
+    kind = kind_of(path)
+    if kind.startswith(_MAY_NOT_ANSWER) and kind != kind_of(top):
+        raise _Unusable(
+            f"its repository {printable(path)} is on a file system of type {kind}, which may never answer; start the"
+            f" server with {printable(path)} as another root"
+        )
+
+
+@contextmanager
+def _opened(path: str, resolver: Resolver) -> Iterator[int]:
+    """Open a directory by its absolute path, without any link on the way."""
+    top = os.open("/", HANDLE)
+    try:
+        handle = resolver.open(top, path.removeprefix("/"), HANDLE)
+    except OSError as error:
+        raise _Unusable(
+            f"its repository {printable(path)} can't be opened ({error.strerror}): it was moved or deleted, or is not"
+            " mounted here at that path. Mount it, or run `git worktree repair` with the path of this root in the"
+            " repository; then restart the server"
+        ) from error
+    finally:
+        os.close(top)
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def _require_linked(common: int, path: str, name: str, root: Root) -> None:
+    """Refuse a repository that does not name this root as its linked work tree, or belongs to somebody else."""
+    owners = {os.geteuid(), os.fstat(root.fd).st_uid}
+    owner = os.fstat(common).st_uid
+    if owner not in owners:
+        raise _Unusable(f"its repository {printable(path)} belongs to another user ({owner})")
+    entry = f"{WORKTREES}/{name}"
+    private = f"{path}/{entry}"
+    try:
+        with (
+            directory_access.open_subdirectory(common, WORKTREES) as entries,
+            directory_access.open_subdirectory(entries, name) as handle,
+        ):
+            tree = _target(handle, "gitdir", "", private)
+            shared = _target(handle, "commondir", "", private)
+    except CoreError as error:
+        raise _Unusable(
+            f"its repository {printable(path)} has no usable entry {entry} ({error}): the work tree was removed or"
+            " pruned there. Add it again with `git worktree add` in the repository; then restart the server"
+        ) from error
+    if tree != f"{root.path}/{GIT}":
+        raise _Unusable(
+            f"its repository {printable(path)} knows the work tree {name} at {printable(posixpath.dirname(tree))}, not"
+            " at this path. If it was moved here, run `git worktree repair` in it; in a container, mount it at its own"
+            " path. Then restart the server"
+        )
+    if shared != path:
+        raise _Unusable(f"commondir in {printable(private)} names {printable(shared)}, not its own repository")
+
+
+def _refuse_folder(path: str) -> None:
+    """Refuse a root without `.git` that is a folder of a repository."""
+    above = path
+    while above != "/":
+        above = posixpath.dirname(above)
+        if os.path.lexists(f"{above}/{GIT}"):
+            raise _Unusable(
+                f"this root is a folder of the repository {printable(above)}; git shows and changes a repository as a"
+                f" whole, so to use it the server has to be started with the root {printable(above)}"
+            )

@@ -1,0 +1,225 @@
+"""A linked work tree as root: the whole of git in tools and commands, and nothing else of the repository around it.
+
+The repository lies beside the root, with a token in its configuration, another linked work tree, and files of its own.
+"""
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.docker_profile import under_profile
+from tests.protocol.peer import Peer, peer
+from tests.tools.git.world import HOME_CONFIG
+
+CANARY = "canary-of-the-main-work-tree"
+TOKEN = "ghp_0123456789abcdefghijklmnopqrstuvwxyzAB"
+
+
+@dataclass
+class Trees:
+    """A repository with two linked work trees."""
+
+    top: Path
+
+    @property
+    def main(self) -> Path:
+        return self.top / "main"
+
+    @property
+    def root(self) -> Path:
+        return self.top / "feature"
+
+    @property
+    def other(self) -> Path:
+        return self.top / "other"
+
+    def git(self, directory: Path, *words: str) -> str:
+        environment = {"HOME": str(self.top / "home"), "PATH": "/usr/bin:/bin", "GIT_CONFIG_NOSYSTEM": "1"}
+        done = subprocess.run(
+            ["git", "-C", str(directory), *words], capture_output=True, text=True, check=True, env=environment
+        )
+        return done.stdout.strip()
+
+    def server(self, *words: str | Path, tier: str = "full", root: Path | None = None) -> AbstractContextManager[Peer]:
+        before = under_profile() if tier == "landlock" else ()
+        environment = {"HOME": str(self.top / "home"), "GIT_CONFIG_NOSYSTEM": "1"}
+        return peer(root or self.root, *words, "--profile", "all", before=before, environment=environment)
+
+
+def plant(top: Path) -> Trees:
+    trees = Trees(top)
+    for directory in (top / "home", trees.main):
+        directory.mkdir()
+    (top / "home" / ".gitconfig").write_text(HOME_CONFIG)
+    trees.git(trees.main, "init", "--quiet", "-b", "main")
+    (trees.main / "a.txt").write_text("one\n")
+    trees.git(trees.main, "add", ".")
+    trees.git(trees.main, "commit", "--quiet", "-m", "first")
+    (trees.main / "untracked.txt").write_text(CANARY)
+    trees.git(trees.main, "worktree", "add", "--quiet", "-b", "feature", "../feature")
+    trees.git(trees.main, "worktree", "add", "--quiet", "-b", "other", "../other")
+    (trees.other / "untracked.txt").write_text(CANARY)
+    trees.git(trees.main, "pack-refs", "--all")
+    return trees
+
+
+@dataclass
+class Session:
+    trees: Trees
+    client: Peer
+    tier: str
+
+    def answer(self, tool: str, **arguments: object) -> tuple[bool, str]:
+        result = self.client.call(tool, **arguments)
+        text = "\n".join(part.get("text", "") for part in result["content"])
+        return not result.get("isError"), text
+
+    def text(self, tool: str, **arguments: object) -> str:
+        is_done, text = self.answer(tool, **arguments)
+        assert is_done, f"{tool}: {text}"
+        return text
+
+    def run(self, line: str) -> str:
+        return self.text("run_command", command=line)
+
+
+@pytest.fixture(scope="module", params=["full", "landlock"])
+def session(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    trees = plant(tmp_path_factory.mktemp("trees"))
+    with trees.server(tier=request.param) as client:
+        client.start_session()
+        found = Session(trees, client, request.param)
+        diagnostics = found.text("get_diagnostics")
+        if f"commands are confined in tier: {request.param}" not in diagnostics:
+            pytest.skip(f"tier {request.param} is not available here")
+        assert f"{trees.main}/.git (read and write, for git only" in diagnostics
+        yield found
+
+
+def test_tools_have_the_whole_of_git(session: Session) -> None:
+    """git-51, git-changes-21: what an agent does in a work tree, judged by plain git in the main one."""
+    trees, root = session.trees, session.trees.root
+    (root / "a.txt").write_text("one\ntwo\n")
+    assert "M a.txt" in session.text("git_status")
+    session.text("git_add", paths=["a.txt"])
+    session.text("git_commit", message="second")
+    assert "+two" in session.text("git_diff", base="HEAD~1")
+    session.text("git_switch", branch="topic", create=True)
+    (root / "a.txt").write_text("one\ntwo\nthree\n")
+    session.text("git_stash", action="push")
+    session.text("git_stash", action="pop")
+    session.text("git_add", paths=["a.txt"])
+    session.text("git_commit", message="third")
+    session.text("git_switch", branch="feature")
+    (root / "b.txt").write_text("b\n")
+    session.text("git_add", paths=["b.txt"])
+    session.text("git_commit", message="fourth")
+    session.text("git_rebase", upstream="topic")
+    session.text("git_branch", action="upstream", name="feature", upstream="topic")
+    assert trees.git(trees.main, "log", "--format=%s", "feature").split() == ["fourth", "third", "second", "first"]
+    assert trees.git(trees.main, "config", "branch.feature.merge") == "refs/heads/topic"
+    session.text("git_branch", action="upstream", name="feature", upstream="")
+    session.text("git_branch", action="rename", name="topic", new_name="later")
+    session.text("git_branch", action="delete", name="later")
+    listed = session.text("git_worktree", action="list")
+    assert listed.count("[outside the roots]") == 2
+    session.text("git_worktree", action="add", path="inner", branch="inner")
+    assert "clean" in session.text("git_status", repository="inner")
+    assert str(root / "inner") in trees.git(trees.main, "worktree", "list")
+    session.text("git_worktree", action="remove", path="inner")
+    assert str(root / "inner") not in trees.git(trees.main, "worktree", "list")
+    assert "fourth" in session.text("git_reflog")
+    assert "commondir" in session.text("git_trust_report")
+
+
+def test_commands_have_git(session: Session) -> None:
+    """confinement-51: all of it in tier full; in tier landlock they read, and a root of its own gives the rest."""
+    trees = session.trees
+    assert "feature" in session.run("git status")
+    assert trees.git(trees.root, "log", "-1", "--format=%s") in session.run("git log --oneline")
+    if session.tier == "full":
+        change(session)
+    else:
+        head = trees.git(trees.root, "rev-parse", "HEAD")
+        refused = session.run("echo command >> a.txt; git commit -qam command")
+        assert "git_commit" in refused
+        assert f"{trees.main}/.git as another root" in refused
+        assert trees.git(trees.root, "rev-parse", "HEAD") == head
+        with trees.server(trees.main / ".git", tier=session.tier) as client:
+            client.start_session()
+            change(Session(trees, client, session.tier))
+    assert str(trees.other) in trees.git(trees.main, "worktree", "list")
+    assert trees.git(trees.other, "status", "--short", "--untracked-files=no") == ""
+
+
+def change(session: Session) -> None:
+    """Do in commands what changes references, configuration and entries of work trees."""
+    trees = session.trees
+    session.run("echo command >> a.txt && git commit -qam command")
+    session.run("git switch -qc by-command && echo more >> a.txt && git stash -q && git stash pop -q")
+    session.run("git commit -qam more && git switch -q feature && git commit -q --allow-empty -m empty")
+    session.run("git rebase -q by-command")
+    assert trees.git(trees.main, "log", "-3", "--format=%s", "feature").split() == ["empty", "more", "command"]
+    session.run("git branch -u by-command")
+    assert trees.git(trees.main, "config", "branch.feature.merge") == "refs/heads/by-command"
+    session.run("git branch --unset-upstream && git branch -D by-command")
+    session.run("git worktree add -q by-command-too")
+    assert "clean" in session.text("git_status", repository="by-command-too")
+    session.run("git worktree remove by-command-too && git worktree prune")
+
+
+def test_nothing_else_is_open(session: Session) -> None:
+    """git-51, confinement-51: by effect. No file of another tree is read, no hook, key or entry of one is written."""
+    trees = session.trees
+    shared = trees.main / ".git"
+    before = {path: path.read_bytes() for path in (shared / "config", shared / "worktrees/other/HEAD")}
+    config = trees.git(trees.main, "config", "--list", "--local")
+    for tool, arguments in (
+        ("read_file", {"path": f"{shared}/config"}),
+        ("list_directory", {"path": str(shared)}),
+        ("search_text", {"pattern": ".", "path": str(shared)}),
+        ("write_file", {"path": f"{shared}/hooks/pre-commit", "content": "x"}),
+        ("git_status", {"repository": str(shared)}),
+        ("git_worktree", {"action": "add", "path": f"{shared}/x", "branch": "x"}),
+    ):
+        is_done, text = session.answer(tool, **arguments)
+        assert not is_done, tool
+        assert "outside the roots" in text
+    script = (
+        f"cat {trees.main}/untracked.txt {trees.other}/untracked.txt {trees.main}/a.txt; ls {trees.main} {trees.other};"
+        f" echo x > {shared}/hooks/pre-commit; ln -s /bin/true {shared}/hooks/post-commit; rm -rf {shared}/hooks;"
+        f" mv {shared}/hooks {shared}/elsewhere;"
+        f" git config core.fsmonitor x; git config -f {shared}/config core.hooksPath /tmp;"
+        f" for n in HEAD index commondir gitdir config.worktree new; do echo x > {shared}/worktrees/other/$n; done;"
+        f" rm -rf {shared}/worktrees/other; mv {shared}/worktrees {shared}/w; git worktree prune; true"
+    )
+    seen = session.run(f"sh -c '{script}'")
+    assert CANARY not in seen
+    assert not list((shared / "hooks").glob("p*commit"))
+    assert {path: path.read_bytes() for path in before} == before
+    assert trees.git(trees.main, "config", "--list", "--local") == config
+    assert trees.git(trees.other, "log", "-1", "--format=%s") == "first"
+
+
+def test_a_pointer_of_an_agent_opens_no_other_repository(session: Session) -> None:
+    """git-52: neither in a directory of the root nor, after a new start, at its top."""
+    trees = session.trees
+    foreign = trees.top / f"foreign-{session.tier}"
+    trees.git(trees.main, "clone", "--quiet", "--no-hardlinks", str(trees.main), str(foreign))
+    trees.git(foreign, "worktree", "add", "--quiet", "-b", "theirs", str(foreign.parent / f"theirs-{session.tier}"))
+    entry = next((foreign / ".git" / "worktrees").iterdir())
+    targets = (trees.main / ".git/worktrees/other", trees.main / ".git", foreign / ".git", entry)
+    for number, target in enumerate(targets):
+        planted = trees.root / f"planted{number}"
+        planted.mkdir()
+        (planted / ".git").write_text(f"gitdir: {target}\n")
+        is_done, text = session.answer("git_log", repository=planted.name)
+        assert not is_done
+        assert "git is not run" in text
+        session.run(f"cd {planted.name} && git commit -q --allow-empty -m planted; rm -r ../{planted.name}")
+    assert trees.git(trees.other, "log", "-1", "--format=%s") == "first"
+    assert "planted" not in trees.git(foreign, "log", "--all", "--format=%s")
