@@ -31,6 +31,7 @@ from coretools.tools.failure_explanations import (
     NetworkPolicy,
     git_config_explanation,
     git_remote_explanation,
+    no_repository_explanation,
     terminal_explanation,
 )
 from coretools.tools.tier_restrictions import TierRestrictions
@@ -87,7 +88,7 @@ def sandbox_pool_for(
     exit_stack.callback(caches.close)
     policy = replace(policy, writable=(*policy.writable, *caches.paths))
     scratch = scratch_path(roots, policy)
-    reach = reach_of_change([settings], (*caches.paths, *repositories))
+    reach = reach_of_change([settings], caches.paths, repositories)
     user_git = open_user_git(settings, inherited, reach, scratch, exit_stack)
     confine = partial(command_confinement, caches=caches, user_git=user_git)
     if login_shell is not None:
@@ -126,4 +127,5 @@ def explanations_of(roots: Roots, runner: Runner, network: NetworkPolicy, closed
     hidden = HiddenFileExplanations(roots, runner.hidden)
     toolchains = ToolchainExplanations(runner.toolchains)
     causes = (network.explanation, *closed.explanations(), hidden.explanation, toolchains.explanation)
-    return Explanations(*causes, terminal_explanation, git_config_explanation, git_remote_explanation)
+    git = (git_config_explanation, git_remote_explanation, no_repository_explanation(roots.git_refusals))
+    return Explanations(*causes, terminal_explanation, *git)

@@ -34,10 +34,10 @@ def split_root(text: str) -> tuple[str, bool]:
     return (path, rights == "rw") if colon and rights in ("ro", "rw") else (text, True)
 
 
-def reach_of_change(servers: Iterable[Settings], caches: Iterable[str] = ()) -> Reach:
+def reach_of_change(servers: Iterable[Settings], caches: Iterable[str] = (), repositories: Iterable[str] = ()) -> Reach:
     """Return what tools and commands of these servers (roles of one server) can change.
 
-    `caches` are directories that commands share between runs.
+    `caches` are directories that commands share between runs, `repositories` those of roots that are linked work trees.
     """
     places, trusted = [], list[str]()
     for settings in servers:
@@ -46,6 +46,7 @@ def reach_of_change(servers: Iterable[Settings], caches: Iterable[str] = ()) -> 
         places += _granted(settings.policy.confinement)
         trusted += settings.trusted
     places += [Place(path, "the cache of commands") for path in caches]
+    places += [Place(path, "the repository of a root") for path in repositories]
     return Reach(dict.fromkeys(places), trusted=trusted)
 
 

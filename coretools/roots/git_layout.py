@@ -67,7 +67,7 @@ def is_in_git_directory(place: RootedPath, *, exists: Exists = entry_exists) -> 
     """
     names = place.relative.split("/")
     at = max((number for number, one in enumerate(names) if is_git_name(one)), default=-1)
-    if at >= 0 or any(map(is_git_name, place.root.path.split("/"))):
+    if at >= 0 or place.root.only_git or any(map(is_git_name, place.root.path.split("/"))):
         return not _is_object([folded(one) for one in names[at + 1 :]])
     return any(is_git_directory(place.root.fd, path, exists=exists) for path in _possible_git_directories(names))
 

@@ -75,7 +75,7 @@ def _add_repository(
     private = _target(root.fd, GIT, "gitdir: ", root.path)
     if any(is_beneath(private, one.path) for one in roots):
         return
-    path = _repository_path(private)
+    path = _repository_path(private, root.path)
     _require_answering(path, root.path)
     if any(is_beneath(one, path) for one in (*(root.path for root in roots), *own)):
         raise _Unusable(f"its repository {printable(path)} contains a root, or what coretools keeps for itself")
@@ -105,18 +105,17 @@ def _target(handle: int, name: str, prefix: str, start: str) -> str:
     return posixpath.normpath(posixpath.join(start, target))
 
 
-def _repository_path(private: str) -> str:
+def _repository_path(private: str, top: str) -> str:
     """Return the path of the repository whose linked work tree has this git directory."""
     above, name = posixpath.split(private)
     repository, kind = posixpath.split(above)
     if kind == WORKTREES and name:
         return repository
-    before, is_module, _ = private.partition("/modules/")
-    if is_module:
-        project = before.removesuffix("/.git")
+    project = _project_above(top)
+    if "/modules/" in private and project:
         raise _Unusable(
-            f"this root is a submodule, whose repository is in {printable(before)}; start the server with the root"
-            f" {printable(project)}, the project that it belongs to"
+            "this root is a submodule, whose repository is kept by its project; start the server with the root"
+            f" {printable(project)}"
         )
     raise _Unusable(
         f".git names {printable(private)}, which lies outside the roots and is not the entry of a linked work tree;"
@@ -191,11 +190,17 @@ def _require_linked(common: int, path: str, name: str, root: Root) -> None:
 
 def _refuse_folder(path: str) -> None:
     """Refuse a root without `.git` that is a folder of a repository."""
-    above = path
-    while above != "/":
-        above = posixpath.dirname(above)
-        if os.path.lexists(f"{above}/{GIT}"):
-            raise _Unusable(
-                f"this root is a folder of the repository {printable(above)}; git shows and changes a repository as a"
-                f" whole, so to use it the server has to be started with the root {printable(above)}"
-            )
+    if project := _project_above(path):
+        raise _Unusable(
+            f"this root is a folder of the repository {printable(project)}; git shows and changes a repository as a"
+            f" whole, so to use it the server has to be started with the root {printable(project)}"
+        )
+
+
+def _project_above(path: str) -> str:
+    """Return the nearest directory above a path with a `.git`; "" if there is none."""
+    while path != "/":
+        path = posixpath.dirname(path)
+        if os.path.lexists(f"{path}/{GIT}"):
+            return path
+    return ""

@@ -142,6 +142,19 @@ def git_remote_explanation(ending: CommandOutcome) -> str | None:
     )
 
 
+_NO_REPOSITORY = re.compile(r"fatal: (?:not a git repository|invalid gitfile)")
+
+
+def no_repository_explanation(refusals: Mapping[str, str]) -> Explanation:
+    """Explain that git finds no repository; `refusals` are the reasons by the path of the root."""
+    reason = "; ".join(f"no git in {printable(path)}: {why}" for path, why in list(refusals.items())[:MAX_LISTED])
+
+    def explanation(ending: CommandOutcome) -> str | None:
+        return reason if reason and ending.may_have_failed and _NO_REPOSITORY.search(ending.output) else None
+
+    return explanation
+
+
 # Hidden files: for the diagnostics, and for the result of a command that met one.
 #
 # A hidden file looks to programs like a file without permissions; some, such as npm, ignore it silently. Neither the

@@ -89,7 +89,7 @@ class TierRestrictions:
             else []
         )
         parts += [
-            f"changes of {printable(path)} (git tools make them; as a root of its own commands do too)"
+            f"changes of the repository {printable(path)} (git tools make them; as another root it is open to commands)"
             for path in self.repositories
         ]
         if self.policy.own_container:

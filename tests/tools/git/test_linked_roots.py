@@ -3,6 +3,7 @@
 The repository lies beside the root, with a token in its configuration, another linked work tree, and files of its own.
 """
 
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
@@ -14,6 +15,7 @@ import pytest
 from tests.docker_profile import under_profile
 from tests.protocol.peer import Peer, peer
 from tests.tools.git.world import HOME_CONFIG
+from tests.tools.git_secrets import plant as plant_credentials
 
 CANARY = "canary-of-the-main-work-tree"
 TOKEN = "ghp_0123456789abcdefghijklmnopqrstuvwxyzAB"
@@ -64,6 +66,9 @@ def plant(top: Path) -> Trees:
     trees.git(trees.main, "worktree", "add", "--quiet", "-b", "other", "../other")
     (trees.other / "untracked.txt").write_text(CANARY)
     trees.git(trees.main, "pack-refs", "--all")
+    trees.git(top, "clone", "--quiet", "main", "library")
+    trees.git(trees.root, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", "../library", "sub")
+    trees.git(trees.root, "commit", "--quiet", "-m", "sub")
     return trees
 
 
@@ -120,7 +125,13 @@ def test_tools_have_the_whole_of_git(session: Session) -> None:
     session.text("git_commit", message="fourth")
     session.text("git_rebase", upstream="topic")
     session.text("git_branch", action="upstream", name="feature", upstream="topic")
-    assert trees.git(trees.main, "log", "--format=%s", "feature").split() == ["fourth", "third", "second", "first"]
+    assert trees.git(trees.main, "log", "--format=%s", "feature").split() == [
+        "fourth",
+        "third",
+        "second",
+        "sub",
+        "first",
+    ]
     assert trees.git(trees.main, "config", "branch.feature.merge") == "refs/heads/topic"
     session.text("git_branch", action="upstream", name="feature", upstream="")
     session.text("git_branch", action="rename", name="topic", new_name="later")
@@ -134,6 +145,9 @@ def test_tools_have_the_whole_of_git(session: Session) -> None:
     assert str(root / "inner") not in trees.git(trees.main, "worktree", "list")
     assert "fourth" in session.text("git_reflog")
     assert "commondir" in session.text("git_trust_report")
+    (root / "sub" / "a.txt").write_text("changed\n")
+    session.text("git_add", repository="sub", paths=["sub/a.txt"])
+    session.text("git_commit", repository="sub", message="in the submodule")
 
 
 def test_commands_have_git(session: Session) -> None:
@@ -141,6 +155,7 @@ def test_commands_have_git(session: Session) -> None:
     trees = session.trees
     assert "feature" in session.run("git status")
     assert trees.git(trees.root, "log", "-1", "--format=%s") in session.run("git log --oneline")
+    assert "first" in session.run("git -C sub log --oneline")
     if session.tier == "full":
         change(session)
     else:
@@ -212,7 +227,11 @@ def test_a_pointer_of_an_agent_opens_no_other_repository(session: Session) -> No
     trees.git(trees.main, "clone", "--quiet", "--no-hardlinks", str(trees.main), str(foreign))
     trees.git(foreign, "worktree", "add", "--quiet", "-b", "theirs", str(foreign.parent / f"theirs-{session.tier}"))
     entry = next((foreign / ".git" / "worktrees").iterdir())
-    targets = (trees.main / ".git/worktrees/other", trees.main / ".git", foreign / ".git", entry)
+    targets: tuple[Path, ...] = (trees.main / ".git/worktrees/other", trees.main / ".git", foreign / ".git", entry)
+    module = trees.main / ".git/worktrees/feature/modules/sub"
+    (trees.main / ".git/worktrees/other/modules").mkdir(exist_ok=True)
+    shutil.copytree(module, trees.main / f".git/worktrees/other/modules/{session.tier}")
+    targets += (trees.main / f".git/worktrees/other/modules/{session.tier}",)
     for number, target in enumerate(targets):
         planted = trees.root / f"planted{number}"
         planted.mkdir()
@@ -221,5 +240,47 @@ def test_a_pointer_of_an_agent_opens_no_other_repository(session: Session) -> No
         assert not is_done
         assert "git is not run" in text
         session.run(f"cd {planted.name} && git commit -q --allow-empty -m planted; rm -r ../{planted.name}")
+        shutil.rmtree(planted, ignore_errors=True)
     assert trees.git(trees.other, "log", "-1", "--format=%s") == "first"
     assert "planted" not in trees.git(foreign, "log", "--all", "--format=%s")
+
+
+@pytest.mark.parametrize("tier", ["full", "landlock"])
+def test_commands_read_no_credential_of_the_repository(tier: str, tmp_path: Path) -> None:
+    """confinement-41, confinement-47: removed or hidden in tier full; in tier landlock commands are refused."""
+    (tmp_path / "home").mkdir()
+    canaries = plant_credentials(tmp_path)
+    trees = Trees(tmp_path)
+    with trees.server(tier=tier, root=tmp_path / "tree") as client:
+        client.start_session()
+        found = Session(trees, client, tier)
+        if f"commands are confined in tier: {tier}" not in found.text("get_diagnostics"):
+            pytest.skip(f"tier {tier} is not available here")
+        line = f"grep -ras c4n4ry {tmp_path} . --exclude-dir=logs; git config --list; git log -1 --format=%s; id"
+        is_done, text = found.answer("run_command", command=line)
+        assert canaries.seen_in(text) == []
+        assert is_done is (tier == "full")
+        assert ("uid=" in text) is (tier == "full")
+        answers = [found.answer(tool)[1] for tool in ("git_log", "git_reflog", "git_remote", "git_trust_report")]
+        assert canaries.seen_in(str(answers)) == []
+
+
+def test_a_root_without_its_repository_says_why(tmp_path: Path) -> None:
+    """git-53: a folder, a submodule and a pruned work tree, in tools and in commands."""
+    trees = plant(tmp_path)
+    folder = trees.main / "packages"
+    folder.mkdir()
+    shutil.rmtree(trees.main / ".git" / "worktrees" / "other")
+    roots = {
+        folder: f"the root {trees.main}",
+        trees.root / "sub": f"the root {trees.root}",
+        trees.other: "git worktree add",
+    }
+    with trees.server(*roots, root=tmp_path / "library") as client:
+        client.start_session()
+        session = Session(trees, client, "")
+        for root, cause in roots.items():
+            is_done, text = session.answer("git_status", repository=str(root))
+            assert not is_done
+            assert cause in text
+            assert cause in session.text("run_command", command="git status", directory=str(root))

@@ -281,7 +281,6 @@ async def test_unusual_repositories_have_clear_answers(remote: RemoteWorld) -> N
         for call, sentence in (
             (tools.git_push("unborn"), "it has no commits yet"),
             (tools.git_pull("unborn", branch="main"), "has no commits yet"),
-            (tools.git_push("linked", set_upstream=True), "a linked work tree shares its configuration"),
             (tools.git_clone(str(newer), "work"), "already exists"),
             (tools.git_clone(str(newer), "work/.git/x"), "git directory"),
             (tools.git_clone(str(newer), "missing/x"), "the directory missing does not exist"),
@@ -292,7 +291,8 @@ async def test_unusual_repositories_have_clear_answers(remote: RemoteWorld) -> N
         ):
             assert sentence in str(await error_of(call)), sentence
         assert "linked" not in world.git("branch", cwd=remote.bare)
-        assert [one["kind"] for one in (await tools.git_push("linked")).updates] == ["new"]
+        assert [one["kind"] for one in (await tools.git_push("linked", set_upstream=True)).updates] == ["new"]
+        assert world.git("config", "branch.linked.remote") == "origin"
         world.git("checkout", "-q", "--detach", cwd=root / "linked")
         assert "HEAD is detached" in str(await error_of(tools.git_push("linked")))
         assert "no commits yet" in (await tools.git_clone(str(remote.bare.parent / "long.git"), "long")).text()

@@ -185,7 +185,7 @@ class Checkouts:
                 environment["GIT_COMMON_DIR"] = common.path
                 shared = examine(common)
             if own.root.only_git or common.root.only_git:
-                _require_own_entry(directory, own, common)
+                _require_own_entry(self._roots, directory, own, common)
             borrowed = examine_shared(self._roots.for_git, common, shared, stack)
             if access is not Access.READ:
                 _require_writable(self._roots, directory, own, common, access=access)
@@ -239,7 +239,11 @@ class Checkouts:
         if refusal := self._roots.git_refusals.get(directory.path):
             raise GitRefused(f"{display_path}: {refusal}", found=display_path)
         target = pointer.removeprefix("gitdir: ")
-        remedy = f"; if it is the entry of a linked work tree, start the server with {directory.path} as another root"
+        remedy = ""
+        if directory.place.relative != ".":
+            remedy = (
+                f"; if it is the entry of a linked work tree, start the server with {directory.path} as another root"
+            )
         opening = open_target(self._roots.for_git, display_path, target, directory.path, remedy=remedy)
         own = stack.enter_context(opening)
         return own, {"GIT_DIR": own.path, "GIT_WORK_TREE": "."}
@@ -264,16 +268,24 @@ def new_checkout(directory: Directory) -> Checkout:
     )
 
 
-def _require_own_entry(directory: Directory, own: GitDirectory, common: GitDirectory) -> None:
+def _require_own_entry(roots: Roots, directory: Directory, own: GitDirectory, common: GitDirectory) -> None:
     """Refuse a repository outside the roots unless it names this work tree itself: agents can write `.git` files.
+
+    That of a submodule lies in the entry of the work tree that contains it.
 
     Raises:
         GitRefused: it names another one, or none.
     """
+    repository = own.root
+    above, is_module, _ = own.path.partition("/modules/")
+    entry = above if is_module and own is common else own.path
     tree = ""
-    if posixpath.dirname(own.path) == f"{common.path}/{WORKTREES}" and own.root is common.root:
-        tree = posixpath.normpath(posixpath.join(own.path, read_pointer(own.handle, "gitdir", own.display_path)))
-    if tree != f"{directory.path}/{GIT}":
+    if posixpath.dirname(entry) == f"{repository.path}/{WORKTREES}" and common.root is repository:
+        with open_directory(roots.for_git, entry) as found:
+            tree = posixpath.normpath(posixpath.join(entry, read_pointer(found.fd, "gitdir", entry)))
+    top = tree.removesuffix(f"/{GIT}")
+    is_within = directory.path.startswith(f"{top}/") if entry != own.path else directory.path == top
+    if not tree.endswith(f"/{GIT}") or not is_within or (entry == own.path and common.path != repository.path):
         raise unusable(
             f"{directory.display_path}/{GIT}".removeprefix("./"),
             f"names {own.display_path}, which is not the entry of this work tree in a repository that has this path;"
