@@ -11,6 +11,7 @@ from typing import Self
 from coretools.config.operator_policy import ConfinementPolicy
 from coretools.confinement.allowed_paths import directories_above_read_only_roots
 from coretools.roots.editor_settings import NAMES, WAY_OUT
+from coretools.roots.linked_repository import WORKTREES
 from coretools.roots.own_state import exposed
 from coretools.roots.path_text import printable
 from coretools.roots.root_set import Roots
@@ -157,13 +158,13 @@ class TierRestrictions:
 
     def _linked_explanation(self, ending: CommandOutcome) -> str | None:
         """Explain a refused change in a repository that is shared with work trees outside the roots."""
-        sign = _REFUSED if ending.tier == "landlock" else _READ_ONLY
+        sign, part = (_REFUSED, "") if ending.tier == "landlock" else (_READ_ONLY, f"{WORKTREES}/")
         refused = [line for line in ending.output.splitlines() if sign.search(line)]
-        path = next((one for one in self.repositories if any(f"{one}/" in line for line in refused)), "")
+        path = next((one for one in self.repositories if any(f"{one}/{part}" in line for line in refused)), "")
         if not path or ending.tier not in ("full", "landlock"):
             return None
         if ending.tier == "full":
-            return f"commands change neither the hooks of {printable(path)} nor its entries of work trees elsewhere"
+            return f"commands don't change the entries of work trees outside the roots in {printable(path)}"
         return (
             f"in tier landlock commands only read {printable(path)}, the repository of this linked work tree: the git"
             " tools change it (git_add, git_commit, git_branch, ...); for git in commands the operator adds"
