@@ -42,6 +42,7 @@ from coretools.tools.ci.tools import CiTools
 from coretools.tools.commands.tools import CommandTools
 from coretools.tools.diagnostics import Diagnostics
 from coretools.tools.failure_explanations import NetworkPolicy
+from coretools.tools.filesystem.known_files import KnownFiles
 from coretools.tools.filesystem.tools import FilesystemTools, large_read_slots
 from coretools.tools.git.place_tools import further_tools
 from coretools.tools.git.remote_tools import GitRemoteTools
@@ -69,6 +70,8 @@ class SharedResources:
     """Ids of runs and tasks."""
     large_reads: Semaphore = field(default_factory=large_read_slots)
     """Bounds the memory of reading large files. One bound per role would grow with the number of roles."""
+    known_files: KnownFiles = field(default_factory=KnownFiles)
+    """What clients have read, also before a reload."""
 
 
 @dataclass(frozen=True)
@@ -314,7 +317,9 @@ def _own_registry(resources: _Resources, settings: Settings, runs: JobTable) -> 
     registry = Registry(policy=settings.policy.tools)
     registry.context("git", summary="the git repositories beneath the roots")
     registry.context("ci", summary="build, test and restore a project by its own build system")
-    registry.add_set("filesystem", FilesystemTools(roots, limits, large_reads=resources.shared.large_reads))
+    shared = resources.shared
+    files = FilesystemTools(roots, limits, large_reads=shared.large_reads, known_files=shared.known_files)
+    registry.add_set("filesystem", files)
     registry.add_set("search", SearchTools(roots, runner, limits, confined_threads=confined_threads))
     setup = GitSetup(
         user_git=resources.user_git,

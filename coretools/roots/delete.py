@@ -15,6 +15,7 @@ from typing import NamedTuple
 from coretools.cancellation import check_cancelled
 from coretools.errors import Conflict, InvalidPath, PermissionRefused, Unsupported, WrongType
 from coretools.roots.directory_access import DIRECTORY, translate_errors
+from coretools.roots.git_directories import require_no_lost_repository
 from coretools.roots.root import ResolvedPath, RootedPath, identity_of, join_path
 from coretools.roots.root_set import Roots
 from coretools.roots.write import require_name, resolve_for_change
@@ -35,10 +36,11 @@ class DeletedDirectory:
     """Files beneath it that were hidden from commands."""
 
 
-def delete_directory(roots: Roots, path: str) -> DeletedDirectory:
+def delete_directory(roots: Roots, path: str, *, with_repositories: bool = True) -> DeletedDirectory:
     """Delete a directory and everything in it; links are not followed. A failed call can be repeated.
 
     Raises:
+        GitRefused: it is or contains a git repository, and `with_repositories` is False.
         WrongType: not a directory. DeniedPath: it is or lies in a git directory, or is denied itself.
         InvalidPath: it is or contains a root. Unsupported: something is mounted in it.
         Conflict: a hidden file in it has more than one hard link.
@@ -46,6 +48,8 @@ def delete_directory(roots: Roots, path: str) -> DeletedDirectory:
     """
     with resolve_for_change(roots, path, follow=False) as resolved:
         _require_deletable(roots, resolved)
+        if not with_repositories:
+            require_no_lost_repository(roots, resolved)
         return delete_tree(roots, resolved.place, resolved.fd, display_path=resolved.display_path)
 
 

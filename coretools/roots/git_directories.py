@@ -6,11 +6,12 @@ The git tools are exempt. So is reading, except for the objects and for resource
 """
 
 import os
+import posixpath
 import stat
 from contextlib import suppress
 
 from coretools.cancellation import check_cancelled
-from coretools.errors import DeniedPath, TooLarge
+from coretools.errors import DeniedPath, GitRefused, TooLarge
 from coretools.roots.directory_access import DIRECTORY
 from coretools.roots.git_layout import (
     OBJECTS,
@@ -21,11 +22,11 @@ from coretools.roots.git_layout import (
     is_git_name,
 )
 from coretools.roots.path_text import printable
-from coretools.roots.root import ResolvedPath, join_path
+from coretools.roots.root import ResolvedPath, RootedPath, join_path
 from coretools.roots.root_set import Roots
 
 MAX_DIRECTORIES = 50_000
-"""Directories searched for git directories when a directory is moved."""
+"""Directories searched for git directories when a directory is moved or deleted."""
 
 _TO_READ = "use the git tools (git_log, git_diff), or git in run_command"
 _WAY_OUT = "use the git tools, or git in run_command"
@@ -89,8 +90,42 @@ def require_no_repository(roots: Roots, resolved: ResolvedPath, *, most: int = M
     Raises:
         DeniedPath. TooLarge: too many directories to search.
     """
-    if not stat.S_ISDIR(resolved.require_found().st_mode):
+    found = _find_repository(roots, resolved, most=most, remedy="move it with mv in run_command")
+    if found is not None:
+        raise _move_refused(resolved, found)
+
+
+def require_no_lost_repository(roots: Roots, resolved: ResolvedPath, *, most: int = MAX_DIRECTORIES) -> None:
+    """Refuse to delete a directory that is or contains a repository: its history may be nowhere else.
+
+    Raises:
+        GitRefused. TooLarge: too many directories to search.
+    """
+    remedy = "to delete it with all repositories in it, call again with with_repositories=true"
+    found = _find_repository(roots, resolved, most=most, remedy=remedy)
+    if found is None:
         return
+    place = resolved.place.relative
+    what = "is a git directory"
+    if found != place:
+        above = posixpath.dirname(found) or "."
+        where = roots.display_path(RootedPath(resolved.root, above))
+        what = "is a git repository" if above == place else f"contains the git repository {where}"
+    raise GitRefused(
+        f"{resolved.display_path}: {what}, and with it uncommitted work, stashes and commits that were never pushed"
+        f" would be lost; git_status and git_log show them; {remedy}",
+        path=resolved.display_path,
+    )
+
+
+def _find_repository(roots: Roots, resolved: ResolvedPath, *, most: int, remedy: str) -> str | None:
+    """A git directory that this directory is or contains, relative to the root; None if there is none.
+
+    Raises:
+        TooLarge: it has more than `most` directories; `remedy` is what works then.
+    """
+    if not stat.S_ISDIR(resolved.require_found().st_mode):
+        return None
     waiting = [resolved.place.relative]
     count = 0
     while waiting:
@@ -99,13 +134,13 @@ def require_no_repository(roots: Roots, resolved: ResolvedPath, *, most: int = M
         count += 1
         if count > most:
             raise TooLarge(
-                f"{resolved.display_path}: more than {most} directories, too many to search for repositories; "
-                "move it with mv in run_command"
+                f"{resolved.display_path}: more than {most} directories, too many to search for repositories; {remedy}"
             )
         with suppress(OSError):  # unreadable directories are skipped
             found = _repository_in(roots, resolved, path, waiting)
             if found is not None:
-                raise _move_refused(resolved, found)
+                return found
+    return None
 
 
 def _repository_in(roots: Roots, resolved: ResolvedPath, path: str, waiting: list[str]) -> str | None:

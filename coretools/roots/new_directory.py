@@ -78,9 +78,7 @@ def new_directory(roots: Roots, path: str, *, replaces_empty: bool = False) -> I
             held = os.open(name, DIRECTORY, dir_fd=resolved.fd)
             fcntl.flock(held, fcntl.LOCK_SH)
         place = RootedPath(resolved.root, join_path(resolved.above, name))
-        new = NewDirectory(
-            join_path(place.root.path, place.relative), resolved.display_path, resolved, name, replaces_empty
-        )
+        new = NewDirectory(place.path, resolved.display_path, resolved, name, replaces_empty)
         try:
             yield new
         finally:

@@ -43,6 +43,8 @@ class OpenFile:
 
     fd: int
     display_path: str
+    place: RootedPath
+    """Its location, links followed."""
     version: Version
     """At the time of opening."""
     mode: int
@@ -114,6 +116,8 @@ class FileContent:
 
     data: bytes
     display_path: str
+    place: RootedPath
+    """Its location, links followed."""
     version: Version
 
 
@@ -171,7 +175,7 @@ def open_file(roots: Roots, path: str, *, is_served: bool = False) -> OpenFile:
                 found = require_file(roots, resolved)
                 refuse_secret(roots, resolved, fd)
                 undo.pop_all()
-            return OpenFile(fd, resolved.display_path, version_of(found), stat.S_IMODE(found.st_mode))
+            return OpenFile(fd, resolved.display_path, resolved.place, version_of(found), stat.S_IMODE(found.st_mode))
     raise Conflict(f"{path}: repeatedly becomes a link; try again later", path=path)
 
 
@@ -182,7 +186,7 @@ def read_bytes(roots: Roots, path: str, *, limit_bytes: int) -> FileContent:
         TooLarge, and what `open_file` raises.
     """
     with open_file(roots, path) as file:
-        return FileContent(file.read(limit_bytes), file.display_path, file.version)
+        return FileContent(file.read(limit_bytes), file.display_path, file.place, file.version)
 
 
 def file_status(roots: Roots, path: str) -> FileStatus:
@@ -292,7 +296,7 @@ def _read(roots: Roots, place: RootedPath, most: int) -> FileContent | None:
     return (
         None
         if data is None or may_be_configuration(data)
-        else FileContent(data, roots.display_path(place), version_of(seen))
+        else FileContent(data, roots.display_path(place), place, version_of(seen))
     )
 
 

@@ -45,6 +45,11 @@ class RootedPath:
     root: Root
     relative: str
 
+    @property
+    def path(self) -> str:
+        """Absolute path, for messages and comparisons only: it may name something else by now."""
+        return join_path(self.root.path, self.relative)
+
 
 def join_path(above: str, relative: str) -> str:
     """Join a directory's path and a relative path, where `.` is the directory itself."""
@@ -70,8 +75,8 @@ class Directory:
 
     @property
     def path(self) -> str:
-        """Absolute path, for messages only: it may name something else by now."""
-        return join_path(self.place.root.path, self.place.relative)
+        """Absolute path of its place."""
+        return self.place.path
 
     def __enter__(self) -> Self:
         return self

@@ -160,7 +160,7 @@ class Roots:
         """The path as callers write it: relative in the first root, else absolute."""
         if place.root is self._roots[0]:
             return printable(place.relative)
-        path = join_path(place.root.path, place.relative)
+        path = place.path
         return printable(path.removeprefix(self._first_prefix))
 
     def root_with(self, identity: tuple[int, int]) -> Root | None:
@@ -169,7 +169,7 @@ class Roots:
 
     def holds_root(self, place: RootedPath) -> bool:
         """Whether this place is a root or contains one."""
-        path = join_path(place.root.path, place.relative)
+        path = place.path
         return any(root.path == path or _lies_in(root.path, path) for root in self._roots)
 
     def holds_own_state(self, place: RootedPath) -> bool:
@@ -198,7 +198,7 @@ class Roots:
         glob = self.deny.denying_glob(place.relative)
         # A glob with directories is relative to its root, so a nested root may deny what the outer one does not.
         if glob is None and self.are_nested:
-            inner = self.split(join_path(place.root.path, place.relative))
+            inner = self.split(place.path)
             glob = None if inner is None else self.deny.denying_glob(inner.relative)
         return glob
 
@@ -234,7 +234,7 @@ class Roots:
         """The secret format for which a file at this place must be checked; "" for nearly all."""
         kind = self.deny.secret_format(place.relative)
         if not kind and self.are_nested:
-            inner = self.split(join_path(place.root.path, place.relative))
+            inner = self.split(place.path)
             kind = "" if inner is None else self.deny.secret_format(inner.relative)
         if not kind and is_in_git_directory(place, exists=exists):
             kind = self.deny.secret_format(place.relative, GIT_FORMAT)

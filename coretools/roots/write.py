@@ -31,7 +31,7 @@ from coretools.roots.replace import (
     write_all,
 )
 from coretools.roots.resolve import reopen, resolve
-from coretools.roots.root import ResolvedPath, identity_of, join_path
+from coretools.roots.root import ResolvedPath, RootedPath, identity_of, join_path
 from coretools.roots.root_set import Roots
 
 LockKey = tuple[str | int, ...]
@@ -130,6 +130,8 @@ class WrittenFile:
     """A file that was written."""
 
     display_path: str
+    place: RootedPath
+    """Its location, links followed."""
     created: bool
     size: int
 
@@ -162,7 +164,7 @@ def write_bytes(
             # Before the rename: after a crash the name must not lead to an empty file.
             os.fsync(fd)
             commit(resolved, name, overwrite=overwrite, expected=expected)
-        return WrittenFile(resolved.display_path, found is None, len(data))
+        return WrittenFile(resolved.display_path, resolved.place, found is None, len(data))
 
 
 def create_directory(roots: Roots, path: str, *, parents: bool = True) -> bool:

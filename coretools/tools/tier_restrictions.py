@@ -181,9 +181,11 @@ def _repository_explanations() -> tuple[Explanation, ...]:
     """Return the explanations in tier `full`. git exits with 0 after some (branch -u beneath a read-only root)."""
     causes = {
         _CONTROL_FILES: "commands can't replace .git/config and can't change .git/hooks of a repository, which decide"
-        " what git runs: the change was not made; git config works, and delete_directory deletes a whole repository",
+        " what git runs: the change was not made; git config works, and delete_directory with_repositories=true deletes"
+        " a whole repository",
         _SUBMODULES: "commands can't change, replace or delete the .git file of a submodule, which leads git to its"
-        " repository: the work tree of a submodule is deleted by delete_directory, and moved by the user",
+        " repository: the work tree of a submodule is deleted by delete_directory with_repositories=true, and"
+        " moved by the user",
         _SETTINGS: "commands can't change or delete existing settings on which editors and agents act when they open "
         f"the directory: {WAY_OUT}",
     }

@@ -46,7 +46,7 @@ def test_a_command_that_can_t_change_control_files_gets_a_remark(world: World) -
     for command in ("rm inner/.git/hooks/update.sample", "rm -rf inner"):
         answer = world.call("run_command", command=command)
         assert "[commands can't replace .git/config and can't change .git/hooks" in answer
-    assert "deleted inner" in world.call("delete_directory", path="inner")
+    assert "deleted inner" in world.call("delete_directory", path="inner", with_repositories=True)
 
 
 def test_a_command_that_can_t_remove_a_submodule_gets_a_remark(world: World) -> None:
@@ -58,7 +58,7 @@ def test_a_command_that_can_t_remove_a_submodule_gets_a_remark(world: World) -> 
     for command in ("rm whole/sub/.git", "git -C whole submodule deinit -f sub", "git -C whole mv sub other"):
         answer = world.call("run_command", command=command)
         assert "[commands can't change, replace or delete the .git file of a submodule" in answer, command
-    assert "deleted whole/other" in world.call("delete_directory", path="whole/other")
+    assert "deleted whole/other" in world.call("delete_directory", path="whole/other", with_repositories=True)
 
 
 def test_a_command_that_meets_a_hidden_file_reports_it(world: World) -> None:

@@ -598,3 +598,19 @@ async def test_both_eras_share_one_registry(tmp_path: Path, server: HttpServer) 
         await other.say("let_go", name=name)
         message = await (answer.body() if answer.kind == JSON else answer.message())
         assert text_of(message) == f"{name} is over"
+
+
+async def test_each_session_knows_what_it_has_read_and_the_stateless_era_what_its_principal_has(
+    server: HttpServer,
+) -> None:
+    """filesystem-41: a session is not allowed to replace what another one wrote, though both have one principal."""
+    async with session(server.url, LATEST) as one, session(server.url, LATEST) as two, stateless(server.url) as third:
+        await one.say("write_file", path="shared", content="old\n")
+        for peer in (two, third):
+            assert "old" in await peer.say("read_file", path="shared")
+        await one.say("write_file", path="shared", content="new\n")
+        for peer in (two, third):
+            answer = (await peer.post(call("write_file", path="shared", content="mine\n"))).json()["result"]
+            assert (answer["isError"], "-old\n+new\n" in answer["content"][0]["text"]) == (True, True)
+        await two.say("write_file", path="shared", content="mine\n", overwrite=True)
+        assert "edited" in await one.say("edit_file", path="shared", edits=[{"old": "mine", "new": "ours"}])

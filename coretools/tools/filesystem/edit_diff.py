@@ -23,6 +23,11 @@ SHOWN_CHARACTERS = 1_000
 """Characters shown of one line; a minified file has lines of megabytes."""
 
 
+FOREIGN_LINES = 40
+FOREIGN_CHARACTERS = 200
+"""Lines, and characters of one of them, shown of a change that somebody else made: enough to see what it was about."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Block:
     """Lines `i1` to `i2` of the text before became lines `j1` to `j2` of the text after (0-based, end excluded)."""
@@ -33,8 +38,28 @@ class _Block:
     j2: int
 
 
-def unified_diff(before: str, after: str, hunks: Sequence[Hunk], *, display_path: str) -> str:
-    """Return the diff, cut after SHOWN_LINES with the omitted lines counted. Line endings are shown unchanged."""
+def foreign_diff(before: str, after: str, *, display_path: str) -> str:
+    """Return a short diff of two texts, between which the changed regions are not known."""
+    start = _equal_characters(before, after)
+    same_end = _equal_characters(before[start:][::-1], after[start:][::-1])
+    hunk = Hunk(start, len(before) - same_end, start, len(after) - same_end)
+    most = FOREIGN_LINES, FOREIGN_CHARACTERS
+    return unified_diff(before, after, [hunk], display_path=display_path, most=most)
+
+
+def unified_diff(
+    before: str,
+    after: str,
+    hunks: Sequence[Hunk],
+    *,
+    display_path: str,
+    most: tuple[int, int] = (SHOWN_LINES, SHOWN_CHARACTERS),
+) -> str:
+    """Return the diff, cut after the most lines and characters of a line, with the rest counted.
+
+    Line endings are shown unchanged.
+    """
+    most_lines, most_characters = most
     if not hunks:
         return ""
     # Both texts are equal outside of this window, and only the window is split into lines.
@@ -47,14 +72,26 @@ def unified_diff(before: str, after: str, hunks: Sequence[Hunk], *, display_path
     out = [f"--- {display_path}\n", f"+++ {display_path}\n"]
     left_out = 0
     for group in _grouped(blocks):
-        for line in _printed(group, old, new, first_line):
-            if len(out) < SHOWN_LINES:
+        for line in _printed(group, old, new, first_line, most_characters):
+            if len(out) < most_lines:
                 out.append(line)
             else:
                 left_out += 1
     if left_out:
         out.append(f"[... {left_out} lines of the diff left out ...]\n")
     return "".join(out)
+
+
+def _equal_characters(one: str, other: str) -> int:
+    """Return how many characters at the start are the same in both, by halving: comparing slices is fast."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one[low:middle] == other[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def _back(text: str, position: int, lines: int) -> int:
@@ -137,7 +174,7 @@ def _grouped(blocks: list[_Block]) -> Iterator[list[_Block]]:
         yield group
 
 
-def _printed(group: list[_Block], old: list[str], new: list[str], first_line: int) -> Iterator[str]:
+def _printed(group: list[_Block], old: list[str], new: list[str], first_line: int, most: int) -> Iterator[str]:
     head = max(0, group[0].i1 - CONTEXT_LINES)
     tail = min(len(old), group[-1].i2 + CONTEXT_LINES)
     head_new = head + group[0].j1 - group[0].i1
@@ -145,11 +182,11 @@ def _printed(group: list[_Block], old: list[str], new: list[str], first_line: in
     yield f"@@ -{_range(head, tail, first_line)} +{_range(head_new, tail_new, first_line)} @@\n"
     at = head
     for block in group:
-        yield from _marked(" ", old[at : block.i1])
-        yield from _marked("-", old[block.i1 : block.i2])
-        yield from _marked("+", new[block.j1 : block.j2])
+        yield from _marked(" ", old[at : block.i1], most)
+        yield from _marked("-", old[block.i1 : block.i2], most)
+        yield from _marked("+", new[block.j1 : block.j2], most)
         at = block.i2
-    yield from _marked(" ", old[at:tail])
+    yield from _marked(" ", old[at:tail], most)
 
 
 def _range(start: int, end: int, first_line: int) -> str:
@@ -159,9 +196,9 @@ def _range(start: int, end: int, first_line: int) -> str:
     return str(line) if length == 1 else f"{line},{length}"
 
 
-def _marked(mark: str, lines: list[str]) -> Iterator[str]:
+def _marked(mark: str, lines: list[str], most: int) -> Iterator[str]:
     for line in lines:
         body = line.removesuffix("\n")
-        if len(body) > SHOWN_CHARACTERS:
-            body = f"{body[:SHOWN_CHARACTERS]}[... {len(body) - SHOWN_CHARACTERS} characters left out ...]"
+        if len(body) > most:
+            body = f"{body[:most]}[... {len(body) - most} characters left out ...]"
         yield f"{mark}{body}\n" if line.endswith("\n") else f"{mark}{body}\n\\ No newline at end of file\n"

@@ -47,13 +47,23 @@ class EditResult(Result):
     replaced: int
     dry_run: bool
     diff: str
+    foreign_change: str = ""
+    """What somebody else changed since the client last read the file, which the edit keeps."""
 
     def text(self) -> str:
-        """One line, then the diff."""
+        """One line, then the diff, then what somebody else changed."""
         times = "1 replacement" if self.replaced == 1 else f"{self.replaced} replacements"
         if not self.diff:
-            return f"{self.path}: {times}, but the text is unchanged; nothing written"
-        return f"{'would edit' if self.dry_run else 'edited'} {self.path}: {times}\n{self.diff}"
+            edit = f"{self.path}: {times}, but the text is unchanged; nothing written"
+        else:
+            edit = f"{'would edit' if self.dry_run else 'edited'} {self.path}: {times}\n{self.diff}"
+        if not self.foreign_change:
+            return edit
+        gap = "" if edit.endswith("\n") else "\n"
+        return (
+            f"{edit}{gap}[before this edit, {self.path} was changed since you last read it, by somebody else or by a"
+            f" command; that change is kept:]\n{self.foreign_change}"
+        )
 
     def facts(self) -> dict[str, object]:
         """Number of replaced matches."""

@@ -17,8 +17,8 @@ from pydantic import Field
 
 from coretools.cancellation import check_cancelled
 from coretools.config.settings import Limits
-from coretools.errors import InvalidArguments, NotText, TooLarge, WrongType
-from coretools.operations.call import WouldBlock, may_block
+from coretools.errors import Conflict, CoreError, EditRefused, InvalidArguments, NotText, TooLarge, WrongType
+from coretools.operations.call import Call, SilentCall, WouldBlock, may_block
 from coretools.operations.completion import MAX_VALUES, Completes
 from coretools.operations.content import Embedded
 from coretools.operations.declare import Aliases, Effect, Rare, nonblocking, resource, same_policy_as, tool
@@ -27,13 +27,14 @@ from coretools.roots.directory_listing import complete_path, list_directory
 from coretools.roots.editor_settings import new_settings_note, settings_at
 from coretools.roots.file_version import Version
 from coretools.roots.path_text import printable
-from coretools.roots.read import OpenFile, file_status, kind_at, open_file, read_bytes, read_nonblocking
+from coretools.roots.read import FileContent, OpenFile, file_status, kind_at, open_file, read_bytes, read_nonblocking
 from coretools.roots.root_set import Roots
 from coretools.roots.text import binary_error, decode, newline_of, utf8_by_start
 from coretools.roots.write import create_directory, delete_file, lock_paths, move, write_bytes
 from coretools.tools.answer_budget import content_bytes
-from coretools.tools.filesystem.edit_diff import unified_diff
+from coretools.tools.filesystem.edit_diff import foreign_diff, unified_diff
 from coretools.tools.filesystem.edits import Edit, apply_edits
+from coretools.tools.filesystem.known_files import KnownFiles
 from coretools.tools.filesystem.line_window import LineRange, count_lines, window
 from coretools.tools.filesystem.results import ChangeResult, EditResult, FileText, ListingResult
 from coretools.tools.filesystem.seek_window import CountedWindow, Cursor, seek_window
@@ -55,6 +56,8 @@ while it counts lines: one in every worker thread would take gigabytes and block
 _SHOWN_HIDDEN = 20
 """Most hidden files listed in the result of a deletion."""
 
+_TOO_LARGE_TO_SHOW = "[no diff: the file is too large, or many others were read since]\n"
+
 _POLL_SECONDS = 0.1
 """Interval of checks whether a call that waits for a slot was cancelled."""
 
@@ -73,6 +76,10 @@ FilePath = Annotated[AnyPath, Field(description="File"), _FILE_NAMES]
 DirectoryPath = Annotated[AnyPath, Field(description="Directory"), _DIRECTORY_NAMES]
 
 
+_NOBODY: Call = SilentCall()
+"""The call of a method that is called directly, without a dispatcher."""
+
+
 def large_read_slots() -> threading.Semaphore:
     """Slots for reading large files. A server has one such semaphore for all its roles, since it bounds the memory."""
     return threading.BoundedSemaphore(LARGE_READS)
@@ -81,19 +88,28 @@ def large_read_slots() -> threading.Semaphore:
 class FilesystemTools:
     """Tools that read and change files beneath the roots."""
 
-    def __init__(self, roots: Roots, limits: Limits, *, large_reads: threading.Semaphore | None = None) -> None:
-        """`large_reads` is that of the server; by default these tools have their own."""
+    def __init__(
+        self,
+        roots: Roots,
+        limits: Limits,
+        *,
+        large_reads: threading.Semaphore | None = None,
+        known_files: KnownFiles | None = None,
+    ) -> None:
+        """`large_reads` and `known_files` are those of the server; by default these tools have their own."""
         self._roots = roots
         self._limits = limits
         self._large_reads = large_reads or large_read_slots()
+        self._known_files = known_files or KnownFiles()
 
     @same_policy_as("read_file")
     @resource("coretools://files/{+path}", version="file_version")
-    def file(self, path: AnyPath) -> str | Embedded:
+    def file(self, path: AnyPath, *, call: Call = _NOBODY) -> str | Embedded:
         """The content of a file."""
         with open_file(self._roots, path, is_served=True) as opened:
             data = opened.read(self._limits.read_bytes)
             display_path = opened.display_path
+            self._known_files.record(call, opened.place, data)
         try:
             return decode(data, display_path).text
         except NotText:
@@ -129,21 +145,24 @@ class FilesystemTools:
         head: Annotated[int | None, Field(ge=1, description="First lines")] = None,
         tail: Annotated[int | None, Field(ge=1, description="Last lines")] = None,
         line_numbers: Annotated[bool, Field(description="Number lines")] = False,
+        call: Call = _NOBODY,
     ) -> FileText:
         """Read a text file, long ones in parts. Find lines: search_text."""
         lines = _lines(offset, limit=limit, head=head, tail=tail, line_numbers=line_numbers)
         if not may_block():
-            return self._in_memory(path, lines)
+            return self._in_memory(path, lines, call)
         with open_file(self._roots, path) as file:
             is_sought = lines.cursor is not None or (file.size > WHOLE_BYTES and not lines.need_counting)
             found = self._sought(file, lines) if is_sought else None
             if found is not None:
+                self._known_files.record_part(call, file.place, file.version)
                 return found
             with _turn(self._large_reads) if file.size > LARGE_BYTES else nullcontext():
                 data = file.read(self._limits.file_bytes)
+                self._known_files.record(call, file.place, data)
             return self._text(data, file.display_path, lines)
 
-    def _in_memory(self, path: str, lines: LineRange) -> FileText:
+    def _in_memory(self, path: str, lines: LineRange, call: Call) -> FileText:
         """Read a small file that is in the page cache.
 
         Raises:
@@ -152,6 +171,7 @@ class FilesystemTools:
         content = None if lines.cursor else read_nonblocking(self._roots, path, limit_bytes=self._limits.file_bytes)
         if content is None:
             raise WouldBlock
+        self._known_files.record(call, content.place, content.data)
         return self._text(content.data, content.display_path, lines)
 
     def _sought(self, file: OpenFile, lines: LineRange) -> FileText | None:
@@ -212,6 +232,10 @@ class FilesystemTools:
         ],
         *,
         create_parents: Annotated[bool, Field(description="Make its directory")] = False,
+        overwrite: Annotated[
+            bool, Field(description="Also replace what somebody else changed since you last read the file")
+        ] = False,
+        call: Call = _NOBODY,
     ) -> ChangeResult:
         """Create or replace a whole file. A part: edit_file."""
         try:
@@ -220,7 +244,10 @@ class FilesystemTools:
             raise InvalidArguments("content: must be valid Unicode text (no lone surrogates)") from None
         if len(data) > self._limits.write_bytes:
             raise TooLarge(f"{path}: content has {len(data)} bytes; the most is {self._limits.write_bytes}")
-        written = write_bytes(self._roots, path, data, parents=create_parents)
+        with lock_paths(self._roots, path):
+            expected = None if overwrite else self._require_known(path, data, call)
+            written = write_bytes(self._roots, path, data, parents=create_parents, expected=expected)
+            self._known_files.record(call, written.place, data)
         did = "created" if written.created else "replaced"
         message = f"{did} {written.display_path}, {written.size} bytes{_settings_note(self._roots, path)}"
         return ChangeResult(message=message, details={"created": written.created})
@@ -236,19 +263,27 @@ class FilesystemTools:
         ],
         *,
         dry_run: Annotated[bool, Field(description="Only show the diff"), Aliases("preview"), Rare()] = False,
+        call: Call = _NOBODY,
     ) -> EditResult:
         """Replace exact text, all or nothing. New file: write_file."""
         with nullcontext() if dry_run else lock_paths(self._roots, path):
             content = read_bytes(self._roots, path, limit_bytes=self._limits.file_bytes)
+            foreign = self._foreign_change(content, call)
             text = decode(content.data, content.display_path)
             most = self._limits.file_bytes
-            edited = apply_edits(text.text, edits, display_path=content.display_path, most_characters=most)
+            try:
+                edited = apply_edits(text.text, edits, display_path=content.display_path, most_characters=most)
+            except EditRefused as error:
+                raise EditRefused(_with_foreign_change(str(error), foreign), **error.facts) from error
             changed = edited.text != text.text
             if changed and not dry_run:
                 data = text.encode(edited.text)
                 write_bytes(self._roots, path, data, expected=content.version)
+                self._known_files.record(call, content.place, data)
         diff = unified_diff(text.text, edited.text, edited.hunks, display_path=content.display_path) if changed else ""
-        return EditResult(path=content.display_path, replaced=edited.replaced, dry_run=dry_run, diff=diff)
+        return EditResult(
+            path=content.display_path, replaced=edited.replaced, dry_run=dry_run, diff=diff, foreign_change=foreign
+        )
 
     @tool(Effect.READ, title="List directory")
     def list_directory(self, path: DirectoryPath = ".") -> ListingResult:
@@ -257,20 +292,33 @@ class FilesystemTools:
         return ListingResult.of(listing, content_bytes(self._limits))
 
     @tool(Effect.CHANGE, title="Delete file")
-    def delete_file(self, path: Annotated[AnyPath, Field(description="File or link"), _FILE_NAMES]) -> ChangeResult:
+    def delete_file(
+        self, path: Annotated[AnyPath, Field(description="File or link"), _FILE_NAMES], *, call: Call = _NOBODY
+    ) -> ChangeResult:
         """Delete one file or link. A directory: delete_directory."""
-        return ChangeResult(message=f"deleted {delete_file(self._roots, path)}")
+        deleted = delete_file(self._roots, path)
+        self._known_files.forget(call, self._roots.place(path))
+        return ChangeResult(message=f"deleted {deleted}")
 
     @same_policy_as("delete_file")
     @tool(Effect.CHANGE, title="Delete directory")
-    def delete_directory(self, path: DirectoryPath) -> ChangeResult:
+    def delete_directory(
+        self,
+        path: DirectoryPath,
+        *,
+        with_repositories: Annotated[
+            bool, Field(description="Also if it is or contains a git repository, whose history is lost with it")
+        ] = False,
+        call: Call = _NOBODY,
+    ) -> ChangeResult:
         """Delete a directory and all in it, hidden too. One file: delete_file."""
-        deleted = delete_directory(self._roots, path)
+        deleted = delete_directory(self._roots, path, with_repositories=with_repositories)
+        self._known_files.forget(call, self._roots.place(path))
         hidden = [printable(name) for name in deleted.hidden]
         message = f"deleted {deleted.display_path}, {deleted.entries} entries in it"
         if hidden:
             more = f" and {len(hidden) - _SHOWN_HIDDEN} more" if len(hidden) > _SHOWN_HIDDEN else ""
-            message += f"; of them closed: {', '.join(hidden[:_SHOWN_HIDDEN])}{more}"
+            message += f"; of them hidden: {', '.join(hidden[:_SHOWN_HIDDEN])}{more}"
         return ChangeResult(message=message, details={"entries": deleted.entries, "hidden": len(hidden)})
 
     @tool(Effect.ADD, idempotent=True, title="Create directory")
@@ -301,10 +349,52 @@ class FilesystemTools:
         ],
         *,
         overwrite: Annotated[bool, Field(description="Replace it")] = False,
+        call: Call = _NOBODY,
     ) -> ChangeResult:
         """Move or rename one path."""
         old, new = move(self._roots, source, destination, overwrite=overwrite)
+        self._known_files.rename(call, self._roots.place(source), self._roots.place(destination))
         return ChangeResult(message=f"moved {old} to {new}{_settings_note(self._roots, destination)}")
+
+    def _require_known(self, path: str, data: bytes, call: Call) -> Version | None:
+        """Refuse to replace what somebody else changed; return the version that may be replaced, None for any.
+
+        Raises:
+            Conflict: the file is known to the client and has another content now, which is not `data` either.
+        """
+        try:
+            opened = open_file(self._roots, path)
+        except CoreError:
+            return None  # nothing is there, or writing it reports what is wrong
+        with opened as file:
+            known = self._known_files.find(call, file.place)
+            if known is None or known.version == file.version:
+                return None if known is None else file.version
+            foreign = _TOO_LARGE_TO_SHOW
+            if file.size <= self._limits.file_bytes:
+                content = FileContent(file.read(self._limits.file_bytes), file.display_path, file.place, file.version)
+                foreign = "" if content.data == data else self._foreign_change(content, call)
+        if foreign:
+            message = (
+                f"{file.display_path}: changed since you last read it, by somebody else or by a command; nothing was"
+                " written. Read it again and write what keeps that change, use edit_file for a part, or call again"
+                " with overwrite=true to replace it anyway"
+            )
+            raise Conflict(_with_foreign_change(message, foreign), path=file.display_path)
+        return file.version
+
+    def _foreign_change(self, content: FileContent, call: Call) -> str:
+        """What changed since the client last read or wrote the file; "" if nothing did, or it is not known."""
+        known = self._known_files.find(call, content.place)
+        if known is None or known.is_same(content.data, content.version):
+            return ""
+        if known.content is None:
+            return _TOO_LARGE_TO_SHOW
+        try:
+            before, after = (decode(data, content.display_path).text for data in (known.content, content.data))
+        except NotText:
+            return "[no diff: the file is or was binary]\n"
+        return foreign_diff(before, after, display_path=content.display_path)
 
 
 def _lines(
@@ -328,6 +418,10 @@ def _turn(turns: threading.Semaphore) -> Iterator[None]:
         yield
     finally:
         turns.release()
+
+
+def _with_foreign_change(message: str, foreign: str) -> str:
+    return f"{message}\nChanged since you last read it:\n{foreign}" if foreign else message
 
 
 def _settings_note(roots: Roots, path: str) -> str:

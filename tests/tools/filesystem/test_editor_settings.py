@@ -125,7 +125,7 @@ def test_what_only_looks_like_settings_is_a_file_like_any_other(files: Filesyste
     for path in ("kit/.vscode/tasks.json", ".vscodium/x", "a.mcp.json", "mcp.json", ".github/workflows/x", "AGENTS.md"):
         assert "editors" not in str(files.write_file(path, "x", create_parents=True))
     assert files.create_directory(".github").message == ".github was there already"
-    assert "deleted" in files.delete_directory("repository").message
+    assert "deleted" in files.delete_directory("repository", with_repositories=True).message
     assert files.read_file(".vscode/tasks.json").content == "{}"
     assert files.edit_file(".vscode/tasks.json", [Edit(old="{}", new="[]")], dry_run=True).replaced == 1
     with pytest.raises(CoreError):

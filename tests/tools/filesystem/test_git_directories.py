@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from coretools.config.settings import Limits
-from coretools.errors import CoreError, DeniedPath, TooLarge
+from coretools.errors import CoreError, DeniedPath, GitRefused, TooLarge
 from coretools.roots.git_directories import require_no_repository
 from coretools.roots.git_layout import is_git_name
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
@@ -255,15 +255,25 @@ def test_the_plants_are_real(world: World, name: str) -> None:
 
 
 def test_what_is_no_git_directory_is_changed(world: World, files: FilesystemTools) -> None:
-    """filesystem-37, filesystem-38: similar names, single parts, a tree in a bare repository, deletion."""
+    """filesystem-37, filesystem-38, filesystem-42: similar names, single parts, a bare repository, deletion."""
     for path in (".gitignore", ".github/x", "src/.git-hooks", "src/HEAD", "src/refs", "evil/commondir", "a.git/x"):
         files.write_file(path, "x", create_parents=True)
     files.write_file("bare.git/inner/src/new", "x")
     files.write_file("nested/src/new", "x")
     files.move_path("src/a", "moved")
     assert "ref" in files.read_file(".git/HEAD").content
-    for path in ("nested", "tree", "bare.git"):
-        assert "deleted" in files.delete_directory(path).text()
+    (world.root / "above").mkdir()
+    shutil.move(world.root / "nested", world.root / "above" / "nested")
+    refusals = {
+        "above": "contains the git repository above/nested",
+        "tree": "is a git repository",
+        "bare.git": "is a git directory",
+    }
+    for path, refusal in refusals.items():
+        with pytest.raises(GitRefused, match=f"{path}: {refusal}, and with it uncommitted.*with_repositories=true"):
+            files.delete_directory(path)
+        assert (world.root / path).exists()
+        assert "deleted" in files.delete_directory(path, with_repositories=True).text()
         assert not (world.root / path).exists()
 
 

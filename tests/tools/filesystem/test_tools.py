@@ -19,6 +19,7 @@ from coretools.errors import (
     Conflict,
     CoreError,
     DeniedPath,
+    GitRefused,
     InvalidArguments,
     InvalidPath,
     NotFound,
@@ -289,9 +290,12 @@ def test_a_directory_is_deleted_with_all_in_it(files: FilesystemTools, top: Path
         (top / name / "file").write_text("stays")
     (tree / "link").symlink_to("../kept")
     (tree / "deep" / "link").symlink_to(top / "kept-too" / "file")
-    answer = files.delete_directory("tree").text()
-    assert answer.startswith("deleted tree, 13 entries in it; of them closed: ")
-    assert {".env", ".git/config", "deep/.ssh/id_rsa"} <= set(answer.partition("closed: ")[2].split(", "))
+    with pytest.raises(GitRefused, match="tree: is a git repository, and with it uncommitted work"):
+        files.delete_directory("tree")
+    assert len(list(tree.iterdir())) == 5
+    answer = files.delete_directory("tree", with_repositories=True).text()
+    assert answer.startswith("deleted tree, 13 entries in it; of them hidden: ")
+    assert {".env", ".git/config", "deep/.ssh/id_rsa"} <= set(answer.partition("hidden: ")[2].split(", "))
     assert not tree.exists()
     assert [(top / name / "file").read_text() for name in ("kept", "kept-too")] == ["stays", "stays"]
 
@@ -343,7 +347,7 @@ def test_a_tree_of_any_depth_is_deleted(files: FilesystemTools, top: Path) -> No
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     try:
-        assert files.delete_directory("d").text().startswith("deleted d, 2101 entries in it; of them closed: x/x/")
+        assert files.delete_directory("d").text().startswith("deleted d, 2101 entries in it; of them hidden: x/x/")
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
     assert not (top / "d").exists()

@@ -39,7 +39,7 @@ async def test_two_clones_work_on_one_repository(remote: RemoteWorld) -> None:
         fetched = await tools.git_fetch("work")
         assert [one["kind"] for one in fetched.facts()["updates"]] == ["new"]  # type: ignore[attr-defined]
         cloned = (await tools.git_clone(str(remote.bare), "copy")).text()
-        assert "Undo: delete_directory path='copy'" in cloned
+        assert "Undo: delete_directory path='copy' with_repositories=True" in cloned
         assert world.git("status", "-sb", cwd=root / "copy") == "## main...origin/main"
         assert world.git("symbolic-ref", "refs/remotes/origin/HEAD", cwd=root / "copy") == "refs/remotes/origin/main"
 

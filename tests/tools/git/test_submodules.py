@@ -39,7 +39,8 @@ async def test_a_submodule_is_registered_and_cloned(tmp_path: Path) -> None:
         assert os.listdir(world.repository / "sub") == []
         cloned = (await tools.git_submodule("update", "work", ["work/sub"])).text()
         assert cloned.startswith(
-            f"work/sub: cloned {remote.bare} at {commit[:10]}. Undo: delete_directory path='work/sub'"
+            f"work/sub: cloned {remote.bare} at {commit[:10]}."
+            " Undo: delete_directory path='work/sub' with_repositories=True"
         )
         assert "is cloned already" in (await tools.git_submodule("update", "work", depth=2)).text()
         assert "cloned: ../origin.git" in (await tools.git_submodule("list", "work")).text()

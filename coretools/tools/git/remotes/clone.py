@@ -76,7 +76,7 @@ def _outcome(connected: Connected, fetched: Fetched, options: CloneOptions, bran
     else:
         at = f"on branch {short}" if has_branch else "the remote has no commits yet"
     upstream = f"{TRACKING}{ORIGIN}/{short}" if short and has_branch else ""
-    lines = [f"{place}: {at}", f"Undo: delete_directory path={place!r}"]
+    lines = [f"{place}: {at}", f"Undo: delete_directory path={place!r} with_repositories=True"]
     return Outcome(ORIGIN, connected.url.text, fetched.updates, short, upstream, lines=lines)
 
 

@@ -69,7 +69,10 @@ class SubmoduleUpdates:
         options = CloneOptions(wanted.path, commit=wanted.submodule.commit)
         async with self._access.connected(wanted.url, rule, "fetch") as connected:
             cloned = await clone(self._repositories, connected, options)
-        undo = f"Undo: delete_directory path={wanted.path!r}, then create_directory path={wanted.path!r}"
+        undo = (
+            f"Undo: delete_directory path={wanted.path!r} with_repositories=True, then create_directory"
+            f" path={wanted.path!r}"
+        )
         at = wanted.submodule.commit[:10]
         self._done.append(single_line(f"{wanted.path}: cloned {wanted.url.text} at {at}. {undo}"))
         roots = self._repositories.roots

@@ -135,7 +135,7 @@ def _git_name(roots: Roots, checkout: Checkout, path: str) -> str:
     if ".." in path.split("/"):
         raise InvalidPath(f"{path}: has '..'; name the path as git_status shows it")
     place, top = roots.place(path), checkout.directory.path
-    wanted = join_path(place.root.path, place.relative)
+    wanted = place.path
     if f"{top}/".startswith(f"{wanted}/"):
         return "."  # the work tree, or a directory above it
     if wanted.startswith(f"{top}/"):
