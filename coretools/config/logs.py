@@ -72,6 +72,20 @@ def configure_logging(level: str, environment: Mapping[str, str], form: LogForma
         logging.logAsyncioTasks = False
 
 
+def redact_logging(environment: Mapping[str, str]) -> None:
+    """Configure the log of a program that has not done so; if it has, redact what its handlers write.
+
+    Only handlers of the root logger are redacted. A handler that is ours already stays as it is.
+    """
+    handlers = logging.getLogger().handlers
+    if not handlers:
+        configure_logging("info", environment)
+    redactor = Redactor(secret_values(environment))
+    for handler in handlers:
+        if not isinstance(handler.formatter, TextFormatter | JsonFormatter | RedactedFormatter):
+            handler.setFormatter(RedactedFormatter(handler.formatter or logging.Formatter(), redactor))
+
+
 class StderrHandler(logging.Handler):
     """Writes to fd 2 without blocking; records that the reader does not accept are dropped and counted.
 
@@ -138,6 +152,19 @@ class TextFormatter(logging.Formatter):
         parts = [record.message, *(f"{name}={value}" for name, value in fields.items())]
         record.message = " ".join(parts).replace("\n", "\\n")
         return super().formatMessage(record)
+
+
+class RedactedFormatter(logging.Formatter):
+    """Formats a record with another formatter, without credentials."""
+
+    def __init__(self, inner: logging.Formatter, redactor: Redactor) -> None:
+        super().__init__()
+        self._inner = inner
+        self._redactor = redactor
+
+    def format(self, record: logging.LogRecord) -> str:
+        """What the other formatter writes, its traceback included."""
+        return self._redactor.text(self._inner.format(record))
 
 
 class JsonFormatter(logging.Formatter):

@@ -4,6 +4,7 @@
 `coretools.app.assembly`.
 """
 
+import os
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from mcp.server.extension import Extension
 from mcp.server.lowlevel import Server
 
 from coretools import __version__
+from coretools.config.logs import redact_logging
 from coretools.config.settings import Asking
 from coretools.errors import BadSetting
 from coretools.operations.call import LOCAL
@@ -136,7 +138,9 @@ def serve_stdio(
 ) -> int:
     """Serve on the standard streams until the client closes its end, or SIGTERM or SIGINT arrives. POSIX only.
 
-    Meanwhile fd 1 is the log: what a command prints does not reach the client. Configuring logging is up to the caller.
+    Meanwhile fd 1 is the log: what a command prints does not reach the client. Log records have no credentials: if the
+    caller has not configured logging, they go to standard error as those of `coretools serve`; otherwise the handlers
+    of the root logger redact them.
     `upstreams` gives further registries, whose commands are merged as long as it is open.
 
     Returns:
@@ -147,6 +151,7 @@ def serve_stdio(
     """
     ensure_standard_error()
     require_standard_streams()
+    redact_logging(os.environ)
     process_exit = ProcessExit()
     try:
         anyio.run(_on_stdio, registry, options or ServeOptions(), process_exit, upstreams)

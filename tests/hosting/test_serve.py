@@ -435,7 +435,7 @@ async def test_another_store_of_services_can_be_given() -> None:
 
 
 SCRIPT = """
-import sys
+import logging, os, sys
 from pathlib import Path
 import anyio
 from coretools.operations.declare import Effect
@@ -444,6 +444,12 @@ from coretools.hosting.serve import serve_stdio
 
 registry = Registry()
 place = Path(sys.argv[1])
+
+@registry.tool(Effect.READ)
+def fail() -> str:
+    'Fail with a secret.'
+    logging.getLogger("own").warning("PASSWORD=%s", os.environ["DB_PASSWORD"])
+    raise RuntimeError(f"refused: ghp_{'a1B2' * 9}")
 
 @registry.tool(Effect.READ)
 async def wait() -> str:
@@ -455,6 +461,8 @@ async def wait() -> str:
     finally:
         (place / "cleaned").write_text("up")
 
+if "configured" in sys.argv:
+    logging.basicConfig(format="mine: %(message)s")
 exit_code = serve_stdio(registry)
 (place / "after").write_text(str(exit_code))
 print("printed after the end")
@@ -497,3 +505,29 @@ def test_on_stdio_the_end_of_the_server_cancels_calls_and_the_process_goes_on(
             process.kill()
     assert (tmp_path / "cleaned").read_text() == "up"
     assert (tmp_path / "after").read_text() == str(exit_code)
+
+
+@pytest.mark.parametrize("words", [("default",), ("configured",)], ids=lambda words: words[0])
+def test_the_log_of_a_program_of_its_own_has_no_credentials(words: tuple[str, ...], tmp_path: Path) -> None:
+    """api-27, redaction-10: values of the environment and tokens, in messages and tracebacks."""
+    environment = {**os.environ, "PYTHONPATH": str(TREE), "DB_PASSWORD": "hunter2-hunter2"}
+    words = (sys.executable, "-c", SCRIPT, str(tmp_path), *words)
+    process = subprocess.Popen(
+        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    )
+    with process:
+        assert process.stdin is not None
+        assert process.stderr is not None
+        try:
+            peer = Peer(process)
+            peer.start_session()
+            assert peer.call("fail")["isError"]
+            process.stdin.close()
+            assert process.wait(ANSWER_SECONDS) == 0
+            log = process.stderr.read().decode()
+        finally:
+            process.kill()
+    assert "hunter2" not in log
+    assert "ghp_" not in log
+    assert log.count("[redacted:") >= 2
+    assert ("mine: " in log) == ("configured" in words)
