@@ -138,6 +138,24 @@ RESOURCE_NOT_FOUND = -32002
 """Error code of the revisions up to 2025-11-25; later ones do not use it."""
 
 
+class Discovery:
+    """Answers `server/discover` with the revisions of both eras; the SDK's handler names only those without a session.
+
+    A client that learns the eras of a server from the answer sees what it is offered, whichever way it asks.
+    """
+
+    def __init__(self, server: Server[Any]) -> None:
+        self._server = server
+
+    async def answer(self, ctx: ServerRequestContext[Any], _: types.RequestParams | None) -> types.DiscoverResult:
+        """Handle one request."""
+        return types.DiscoverResult(
+            supported_versions=[*MODERN_PROTOCOL_VERSIONS, *reversed(HANDSHAKE_PROTOCOL_VERSIONS)],
+            capabilities=self._server.get_capabilities(protocol_version=ctx.protocol_version),
+            instructions=self._server.instructions,
+        )
+
+
 class HandshakeRules:
     """Middleware for what the handshake revisions do differently from 2026-07-28; other requests pass unchanged.
 
@@ -145,8 +163,8 @@ class HandshakeRules:
     Handling"), and `server/discover`, which those revisions lack: a client of both eras may send it in any session.
     """
 
-    def __init__(self, server: Server[Any]) -> None:
-        self._server = server
+    def __init__(self, discovery: Discovery) -> None:
+        self._discovery = discovery
 
     async def __call__(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
         """Handle one message."""
@@ -157,18 +175,11 @@ class HandshakeRules:
                 message = "this connection is already initialized; open another one to negotiate again"
                 raise MCPError(code=types.INVALID_REQUEST, message=message)
             if ctx.method == "server/discover":
-                return self._discover(ctx)
+                found = await self._discovery.answer(ctx, None)
+                return found.model_dump(by_alias=True, mode="json", exclude_none=True)
         try:
             return await call_next(ctx)
         except NoResource as error:
             if not ctx.method.startswith("resources/"):
                 raise
             raise MCPError(code=RESOURCE_NOT_FOUND, message=error.message, data=error.data) from error
-
-    def _discover(self, ctx: ServerRequestContext[Any]) -> dict[str, Any]:
-        found = types.DiscoverResult(
-            supported_versions=[*MODERN_PROTOCOL_VERSIONS, *reversed(HANDSHAKE_PROTOCOL_VERSIONS)],
-            capabilities=self._server.get_capabilities(protocol_version=ctx.protocol_version),
-            instructions=self._server.instructions,
-        )
-        return found.model_dump(by_alias=True, mode="json", exclude_none=True)

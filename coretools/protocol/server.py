@@ -31,7 +31,7 @@ from coretools.operations.route import template_variables
 from coretools.protocol.call_adapter import ClientCall, principal_of
 from coretools.protocol.change_notifications import ChangeNotifications
 from coretools.protocol.extensions import attach_extensions
-from coretools.protocol.handshake import HandshakeConnections, HandshakeRules
+from coretools.protocol.handshake import Discovery, HandshakeConnections, HandshakeRules
 from coretools.protocol.listing import LIST_TTL_SECONDS, CatalogListing, CatalogListings, page, tools_for
 from coretools.protocol.process_exit import Draining
 from coretools.protocol.resource_addresses import MAX_SHOWN_URI, NoResource, find_resource, no_resource
@@ -180,8 +180,10 @@ def build_server(
     if not options.is_traced:
         server.middleware.clear()  # holds only the SDK's OpenTelemetry middleware
     server.middleware.append(RequestStateBoundary(_request_state_security(options), default_audience=info.name))
-    server.middleware.append(HandshakeRules(server))
+    discovery = Discovery(server)
+    server.middleware.append(HandshakeRules(discovery))
     server.middleware.extend(options.middleware)
+    server.add_request_handler("server/discover", types.RequestParams, discovery.answer)
     # Not `on_set_logging_level`: the SDK logs a deprecation warning for it.
     server.add_request_handler("logging/setLevel", types.SetLevelRequestParams, changes.set_level)
     server.add_notification_handler(

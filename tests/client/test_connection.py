@@ -262,3 +262,14 @@ async def test_a_result_is_checked_in_bounded_time(tmp_path: Path) -> None:
                 await slow.call("echo", {"text": text})
             assert str(refused.value) == f"server 'slow': call echo: {error}"
         assert (await slow.call("echo", {"text": "aa"})).structured_content == {"aa": 1}
+
+
+async def test_what_a_server_requires_and_endless_questions_are_named(tmp_path: Path) -> None:
+    """client-10: in words of ours, with the exit code of a refusal or a broken rule."""
+    server = {"command": sys.executable, "args": [str(Path(__file__).with_name("stateless_faults.py"))]}
+    async with hub(tmp_path, {"it": server}) as connections:
+        assert await connections["it"].wait_settled() == State.READY, connections["it"].error
+        with pytest.raises(ProtocolViolation, match=r"Not like this \(-32021\).*: sampling, com\.example/maps$"):
+            await connections["it"].call("needs", {})
+        with pytest.raises(ProtocolViolation, match=r"asked again after each of 10 answers to one request; given up$"):
+            await connections["it"].call("endless", {})

@@ -354,7 +354,7 @@ async def test_the_server_describes_itself_without_a_session(server: HttpServer)
     assert (answer.status_code, answer.headers["content-type"]) == (200, JSON)
     assert "mcp-session-id" not in answer.headers
     found = answer.json()["result"]
-    assert STATELESS in found["supportedVersions"]
+    assert found["supportedVersions"] == [STATELESS, *reversed(HANDSHAKES)]
     assert found["_meta"][META + "serverInfo"]["name"] == "coretools"
 
 
@@ -444,13 +444,13 @@ async def test_different_revisions_in_header_and_body_are_refused(server: HttpSe
 
 @pytest.mark.parametrize("revision", ["2027-01-01", "1.0", "2024-11-5", "latest"])
 async def test_an_unknown_revision_is_refused_with_the_supported_ones(server: HttpServer, revision: str) -> None:
-    """http-1: with -32022, for any method; in a handshake the server proposes one of its own."""
+    """http-1: with -32022 and the revisions with which the request can be repeated; a handshake proposes its own."""
     body = call("state", name="x")
     async with httpx2.AsyncClient(timeout=SECONDS) as http:
         answer = await Peer(http, server.url).post(enveloped(body, revision=revision), routing(body, revision))
         assert error_of(answer) == (400, UNSUPPORTED)
         data = answer.json()["error"]["data"]
-        assert (data["requested"], STATELESS in data["supported"]) == (revision, True)
+        assert data == {"requested": revision, "supported": [STATELESS]}
         opened = await Peer(http, server.url).post(handshake(revision))
         assert opened.json()["result"]["protocolVersion"] == LATEST
         await as_session(server.url, http, LATEST, opened.headers["mcp-session-id"]).delete()

@@ -1,11 +1,12 @@
 """What can fail at a server, as errors with a kind and a sentence. Pure."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import anyio
 import httpx2
 import mcp_types as types
-from mcp import MCPError
+from mcp import InputRequiredRoundsExceededError, MCPError
 from pydantic import ValidationError
 
 from coretools.client.common.errors import AuthenticationRequired, ProtocolViolation, SchemaMismatch
@@ -14,6 +15,11 @@ from coretools.errors import CoreError, DeadlinePassed, Unreachable
 LOST = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError)
 FAULTS = (CoreError, MCPError, OSError, TimeoutError, RuntimeError, ValidationError, httpx2.HTTPError, *LOST)
 """What a server, its program or the network can cause. Anything else is a bug of ours and ends the process."""
+
+
+_MOST_NAMES = 10
+_NAME_CHARACTERS = 100
+"""Capabilities shown of those that a server requires, and characters of one."""
 
 
 def origin_of(url: str) -> str:
@@ -34,8 +40,10 @@ def explained(error: BaseException, status: int) -> tuple[type[CoreError], str]:
         return AuthenticationRequired, f"refuses the credentials (HTTP {status}); set `headers` in its entry"
     if isinstance(error, CoreError):
         return type(error), str(error)
+    if isinstance(error, InputRequiredRoundsExceededError):
+        return ProtocolViolation, f"asked again after each of {error.max_rounds} answers to one request; given up"
     if isinstance(error, MCPError):
-        refused = (ProtocolViolation, f"refused the request: {error.message} ({error.code})")
+        refused = (ProtocolViolation, f"refused the request: {error.message} ({error.code}){_needed(error)}")
         return _BY_CODE.get(error.code, refused)
     if isinstance(error, ValidationError):
         fault = error.errors()[0]
@@ -45,6 +53,20 @@ def explained(error: BaseException, status: int) -> tuple[type[CoreError], str]:
         return SchemaMismatch, str(error).splitlines()[0][:500]
     text = "the connection was lost" if isinstance(error, LOST) else str(error).strip() or type(error).__name__
     return Unreachable, text
+
+
+def _needed(error: MCPError) -> str:
+    """Name the capabilities that an error requires and its message does not name."""
+    if error.code != types.MISSING_REQUIRED_CLIENT_CAPABILITY or not isinstance(error.data, Mapping):
+        return ""
+    required = error.data.get("requiredCapabilities")
+    if not isinstance(required, Mapping):
+        return ""
+    names = [name for name in required if name != "extensions"]
+    extensions = required.get("extensions")
+    names += list(extensions) if isinstance(extensions, Mapping) else []
+    missing = [str(name)[:_NAME_CHARACTERS] for name in names[:_MOST_NAMES] if str(name) not in error.message]
+    return f"; it requires of this client: {', '.join(missing)}" if missing else ""
 
 
 def first_leaf(group: BaseExceptionGroup[Any]) -> BaseException:
