@@ -28,7 +28,7 @@ async def candidates(context: CommandContext, before: Sequence[str], current: st
     found = routes.at(words)
     following = []
     if len(words) == len(before) and not current.startswith("-"):
-        within = found.command.route if found is not None and found.count == len(words) else ()
+        within = found.command.route[: found.count] if found is not None and found.count == len(words) else ()
         following = await _word_candidates(context, routes.below(words, within=within), words, current)
     if found is None:
         return following

@@ -319,7 +319,11 @@ def _command(command: CommandPage) -> list[str]:
 def usage(command: CommandPage) -> str:
     """The usage line: its words, the required arguments in order, and `[options]`."""
     in_route = {word[1:-1] for word in command.route if word.startswith("{")}
-    words = [word[1:-1].upper() if word.startswith("{") else word for word in command.route]
+    optional = {parameter.name for parameter in command.parameters if not parameter.is_required}
+    words = []
+    for word in command.route:
+        name = word[1:-1].upper() if word.startswith("{") else word
+        words.append(f"[{name}]" if word.startswith("{") and word[1:-1] in optional else name)
     for parameter in command.parameters:
         if parameter.is_required and parameter.name not in in_route:
             many = " ..." if parameter.schema.get("type") == "array" else ""

@@ -138,7 +138,7 @@ class AskChoice(Question[str]):
         return _form({"type": "string", "enum": list(self.choices)})
 
     def accept(self, raw: Any) -> str:
-        """A choice, or an unambiguous prefix of one, ignoring case."""
+        """A choice, else one that differs in case only, else an unambiguous prefix of one, ignoring case."""
         return _chosen(self, _answer(raw), self.choices)
 
 
@@ -298,7 +298,9 @@ def _answer(raw: Any) -> Any:
 def _chosen(question: Question[Any], raw: Any, choices: Sequence[str]) -> str:
     if raw in choices:
         return str(raw)
-    meant = [choice for choice in choices if isinstance(raw, str) and raw and choice.lower().startswith(raw.lower())]
+    typed = raw.lower() if isinstance(raw, str) else ""
+    whole = [choice for choice in choices if typed and choice.lower() == typed]
+    meant = whole or [choice for choice in choices if typed and choice.lower().startswith(typed)]
     if len(meant) == 1:
         return meant[0]
     problem = f"{raw!r:.60} fits {', '.join(meant)}" if meant else f"{raw!r:.60} is not one of them"

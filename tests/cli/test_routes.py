@@ -6,6 +6,7 @@ from coretools.cli.common.routes import Routes, leading_words
 from coretools.errors import UnknownTool
 from coretools.operations.catalog import Selection
 from coretools.operations.declare import Effect, at, prompt, tool
+from coretools.operations.documentation import document_command, usage
 from coretools.operations.registry import Registry
 
 EVERYTHING = Selection(profile="all")
@@ -32,6 +33,20 @@ def show_all() -> str:
     return ""
 
 
+@tool(Effect.READ)
+@at("report", "{year}", "{month}")
+def report(year: int, month: int = 0) -> str:
+    """Report."""
+    return f"{year} {month}"
+
+
+@tool(Effect.READ)
+@at("report", "{year}", "all")
+def report_all(year: int) -> str:
+    """Report all."""
+    return str(year)
+
+
 @prompt()
 def summary() -> str:
     """Sum up."""
@@ -48,7 +63,7 @@ def another_summary() -> str:
 @pytest.fixture
 def routes() -> Routes:
     registry = Registry()
-    for function in (note, show, show_all, summary):
+    for function in (note, show, show_all, report, report_all, summary):
         registry.add(function)
     registry.add(another_summary, overrides=True)
     return Routes(registry, EVERYTHING)
@@ -63,12 +78,15 @@ def routes() -> Routes:
         ("note all", "note", {}, 1),
         ("note 5 show more", "note_show", {"id": "5"}, 3),
         ("summary", "summary", {}, 1),
+        ("report 2026", "report", {"year": "2026"}, 2),
+        ("report 2026 5", "report", {"year": "2026", "month": "5"}, 3),
+        ("report 2026 all", "report_all", {"year": "2026"}, 3),
     ],
 )
 def test_the_longest_route_wins_and_literal_words_precede_parameters(
     routes: Routes, line: str, name: str, values: dict[str, str], count: int
 ) -> None:
-    """cli-12: a word of a route precedes a parameter in it."""
+    """cli-12: a word of a route precedes a parameter in it; optional ones at its end can be left out."""
     found = routes.at(line.split())
     assert found is not None
     assert (found.command.name, found.route_values, found.count) == (name, values, count)
@@ -95,3 +113,11 @@ def test_unknown_words_are_refused(routes: Routes, line: str, expected: str) -> 
 def test_the_words_before_the_first_option_are_the_route(line: str, words: str) -> None:
     """cli-12: `-` alone is a value."""
     assert leading_words(line.split()) == words.split()
+
+
+def test_a_required_parameter_of_a_route_is_demanded(routes: Routes) -> None:
+    """cli-12: and the usage shows which ones are optional."""
+    with pytest.raises(UnknownTool, match="report: continue with YEAR"):
+        routes.get(["report"])
+    command = routes.get(["report", "2026"]).command
+    assert usage(document_command(command)) == "report YEAR [MONTH] [options]"

@@ -61,6 +61,8 @@ def test_a_valid_answer_is_accepted() -> None:
         (CHOICE, "R", "red"),
         (CHOICE, "b", "Blue"),
         (CHOICE, {"answer": "gree"}, "green"),
+        (AskChoice(key="k", message="m", choices=("bluegreen", "blue")), "BLUE", "blue"),
+        (AskChoices(key="k", message="m", choices=("bluegreen", "blue")), "Blue", ("blue",)),
         (SOME, ["grey", "red"], ("red", "grey")),
         (SOME, "red, b", ("red", "Blue")),
         (SOME, ["red", "r"], ("red",)),

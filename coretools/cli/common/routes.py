@@ -16,7 +16,10 @@ from coretools.operations.route import VARIABLE, Context
 
 @dataclass(frozen=True, slots=True)
 class RouteMatch:
-    """A command, the values in its route, and the number of words that it matched."""
+    """A command, the values in its route, and the number of words that it matched.
+
+    Optional words at the end of a route can be left out; then `count` is smaller than its length.
+    """
 
     command: Command
     route_values: dict[str, str]
@@ -42,15 +45,16 @@ class Routes:
         return self._contexts.get(tuple(map(normalize, words)))
 
     def at(self, words: Sequence[str]) -> RouteMatch | None:
-        """Return the command with the longest route that the words begin with; fixed words win over variables."""
+        """Return the command whose route matches most words; fixed words win over variables, then whole routes."""
         best: RouteMatch | None = None
-        best_rank = (0, 0)
+        best_rank = (0, 0, False)
         for command in self._commands:
             values = _values(command.route, words)
-            if values is not None and len(words) >= len(command.route):
-                rank = (len(command.route), len(command.route) - len(values))
+            if values is not None and len(words) >= _required_length(command):
+                count = min(len(words), len(command.route))
+                rank = (count, count - len(values), count == len(command.route))
                 if rank > best_rank:
-                    best, best_rank = RouteMatch(command, values, len(command.route)), rank
+                    best, best_rank = RouteMatch(command, values, count), rank
         return best
 
     def below(self, words: Sequence[str], *, within: Sequence[str] = ()) -> list[Command]:
@@ -125,6 +129,16 @@ def _values(route: Sequence[str], words: Sequence[str]) -> dict[str, str] | None
         elif normalize(word) != normalize(expected):
             return None
     return values
+
+
+def _required_length(command: Command) -> int:
+    """Return the number of words in a route without the parameters at its end that have a default."""
+    length = len(command.route)
+    while (variable := VARIABLE.fullmatch(command.route[length - 1])) and (
+        variable[1] not in command.arguments.required
+    ):
+        length -= 1
+    return length
 
 
 def _unique_by_route(commands: Iterable[Command]) -> list[Command]:
