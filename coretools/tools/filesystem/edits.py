@@ -134,17 +134,19 @@ class Edit(BaseModel):
 
     old: Annotated[
         str,
-        Field(description="Exact text, found once"),
+        Field(
+            description="The exact text to replace, with its spaces and line breaks, and enough around it to occur once"
+        ),
         Aliases("old_string", "old_str", "old_text"),
     ]
     new: Annotated[
         str,
-        Field(description="Replacement"),
+        Field(description="The text to put there; empty to delete"),
         Aliases("new_string", "new_str", "new_text"),
     ]
     all: Annotated[
         bool,
-        Field(description="Every match"),
+        Field(description="Replace every match of `old`; otherwise it must occur exactly once"),
         Aliases("replace_all", "allow_multiple", hints=("expected_replacements",)),
     ] = False
 

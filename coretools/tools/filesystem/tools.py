@@ -72,8 +72,10 @@ _DIRECTORY_NAMES = Aliases(
 )
 
 AnyPath = Annotated[str, Completes("paths")]
-FilePath = Annotated[AnyPath, Field(description="File"), _FILE_NAMES]
-DirectoryPath = Annotated[AnyPath, Field(description="Directory"), _DIRECTORY_NAMES]
+FilePath = Annotated[AnyPath, Field(description="Path of the file, relative to the root or absolute"), _FILE_NAMES]
+DirectoryPath = Annotated[
+    AnyPath, Field(description="Path of the directory, relative to the root or absolute"), _DIRECTORY_NAMES
+]
 
 
 _NOBODY: Call = SilentCall()
@@ -134,20 +136,29 @@ class FilesystemTools:
         *,
         offset: Annotated[
             Annotated[int, Field(ge=1)] | str | None,
-            Field(description="First line, or LINE@BYTE"),
+            Field(
+                description="Number of the first line to return, from 1. To read on in a large file or a long line,"
+                ' pass what the previous answer named, such as "812@65536"'
+            ),
             Aliases("start_line", "start_line_one_indexed"),
         ] = None,
         limit: Annotated[
             int | None,
-            Field(ge=1, description="Lines from there"),
+            Field(ge=1, description="How many lines to return from `offset`, or from the start"),
             Aliases("max_lines", "num_lines", hints=("end_line", "end_line_one_indexed_inclusive", "view_range")),
         ] = None,
-        head: Annotated[int | None, Field(ge=1, description="First lines")] = None,
-        tail: Annotated[int | None, Field(ge=1, description="Last lines")] = None,
-        line_numbers: Annotated[bool, Field(description="Number lines")] = False,
+        head: Annotated[int | None, Field(ge=1, description="Return only this many lines from the start")] = None,
+        tail: Annotated[int | None, Field(ge=1, description="Return only this many lines from the end")] = None,
+        line_numbers: Annotated[bool, Field(description="Put its number and a tab before each line")] = False,
         call: Call = _NOBODY,
     ) -> FileText:
-        """Read a text file, long ones in parts. Find lines: search_text."""
+        """Read a text file, whole or in part.
+
+        Returns the text exactly as it is in the file; remarks in brackets are not part of it. If a file does not fit
+        into one answer, its start and end come back, and a remark names the `offset` at which to read on. Give `offset`
+        with `limit`, or `head`, or `tail`. Binary files are refused. To find where something is, use search_text; to
+        see what a directory contains, use list_directory.
+        """
         lines = _lines(offset, limit=limit, head=head, tail=tail, line_numbers=line_numbers)
         if not may_block():
             return self._in_memory(path, lines, call)
@@ -228,16 +239,24 @@ class FilesystemTools:
         self,
         path: FilePath,
         content: Annotated[
-            str, Field(description="Whole text"), Aliases("contents", "text", "file_text", "file_content")
+            str,
+            Field(description="The whole new text of the file"),
+            Aliases("contents", "text", "file_text", "file_content"),
         ],
         *,
-        create_parents: Annotated[bool, Field(description="Make its directory")] = False,
+        create_parents: Annotated[bool, Field(description="Create missing parent directories too")] = False,
         overwrite: Annotated[
-            bool, Field(description="Also replace what somebody else changed since you last read the file")
+            bool,
+            Field(description="Replace the file even if it changed after you last read it; that change is then lost"),
         ] = False,
         call: Call = _NOBODY,
     ) -> ChangeResult:
-        """Create or replace a whole file. A part: edit_file."""
+        """Create a file, or replace the whole content of one.
+
+        Returns whether it was created or replaced, and its size. An existing file needs no flag, but if somebody else
+        or a command changed it after you last read or wrote it, the call is refused and shows the change. To change a
+        part of a file, use edit_file.
+        """
         try:
             data = content.encode()
         except UnicodeEncodeError:
@@ -258,14 +277,25 @@ class FilesystemTools:
         path: FilePath,
         edits: Annotated[
             list[Edit],
-            Field(min_length=1, description="Applied in order"),
+            Field(
+                min_length=1,
+                description="Replacements, applied in order; each one sees the text that the ones before it left",
+            ),
             Aliases(item_fields=True, ignored=("instruction",), hints=("content", "diff", "code_edit")),
         ],
         *,
-        dry_run: Annotated[bool, Field(description="Only show the diff"), Aliases("preview"), Rare()] = False,
+        dry_run: Annotated[
+            bool, Field(description="Return the diff and change nothing"), Aliases("preview"), Rare()
+        ] = False,
         call: Call = _NOBODY,
     ) -> EditResult:
-        """Replace exact text, all or nothing. New file: write_file."""
+        """Replace exact pieces of text in one file.
+
+        Returns a diff of what changed. Each `old` must occur exactly once, unless `all` is set; otherwise the call is
+        refused with the closest text or the lines of all matches, and nothing is written: all edits are applied, or
+        none. Changes that others made elsewhere in the file are kept, and shown. To create a file or rewrite all of it,
+        use write_file.
+        """
         with nullcontext() if dry_run else lock_paths(self._roots, path):
             content = read_bytes(self._roots, path, limit_bytes=self._limits.file_bytes)
             foreign = self._foreign_change(content, call)
@@ -287,15 +317,27 @@ class FilesystemTools:
 
     @tool(Effect.READ, title="List directory")
     def list_directory(self, path: DirectoryPath = ".") -> ListingResult:
-        """List one directory. A tree: search_files."""
+        """List the entries of one directory.
+
+        Returns one name per line, sorted, hidden ones too: directories end with `/`, links with `@`, files are followed
+        by their size in bytes. Entries beyond one answer are counted. It does not descend: to find files in a whole
+        tree, use search_files.
+        """
         listing = list_directory(self._roots, path, limit=self._limits.list_entries)
         return ListingResult.of(listing, content_bytes(self._limits))
 
     @tool(Effect.CHANGE, title="Delete file")
     def delete_file(
-        self, path: Annotated[AnyPath, Field(description="File or link"), _FILE_NAMES], *, call: Call = _NOBODY
+        self,
+        path: Annotated[AnyPath, Field(description="Path of the file or link"), _FILE_NAMES],
+        *,
+        call: Call = _NOBODY,
     ) -> ChangeResult:
-        """Delete one file or link. A directory: delete_directory."""
+        """Delete one file, or a link itself and not what it leads to.
+
+        Returns the path. There is no trash: git_restore brings back only what git knows. For a directory, use
+        delete_directory.
+        """
         deleted = delete_file(self._roots, path)
         self._known_files.forget(call, self._roots.place(path))
         return ChangeResult(message=f"deleted {deleted}")
@@ -307,11 +349,19 @@ class FilesystemTools:
         path: DirectoryPath,
         *,
         with_repositories: Annotated[
-            bool, Field(description="Also if it is or contains a git repository, whose history is lost with it")
+            bool,
+            Field(
+                description="Delete git repositories too, with all commits that were never pushed. Without it, a"
+                " directory that is or contains a repository is refused"
+            ),
         ] = False,
         call: Call = _NOBODY,
     ) -> ChangeResult:
-        """Delete a directory and all in it, hidden too. One file: delete_file."""
+        """Delete a directory with everything in it, also files that are hidden from commands.
+
+        Returns the number of entries deleted, and the names of the hidden ones. There is no trash. Links in it are
+        deleted, not what they lead to. For one file, use delete_file.
+        """
         deleted = delete_directory(self._roots, path, with_repositories=with_repositories)
         self._known_files.forget(call, self._roots.place(path))
         hidden = [printable(name) for name in deleted.hidden]
@@ -323,35 +373,52 @@ class FilesystemTools:
 
     @tool(Effect.ADD, idempotent=True, title="Create directory")
     def create_directory(self, path: DirectoryPath) -> ChangeResult:
-        """Create a directory and missing parents."""
+        """Create a directory, and its parents where they are missing.
+
+        Returns whether it was created or existed already, which is no error. write_file with `create_parents` creates a
+        file and its directories in one call.
+        """
         created = create_directory(self._roots, path)
         message = f"created {path}{_settings_note(self._roots, path)}" if created else f"{path} was there already"
         return ChangeResult(message=message, details={"created": created})
 
     @tool(Effect.READ, structured=False, title="File exists")
-    def file_exists(self, path: Annotated[AnyPath, Field(description="Path"), _FILE_NAMES]) -> str:
-        """Tell if a file is there."""
+    def file_exists(self, path: Annotated[AnyPath, Field(description="Path to check"), _FILE_NAMES]) -> str:
+        """Check whether a path is a file; links are followed.
+
+        Returns `true` or `false`; `false` for a directory too. A path outside the roots is an error. read_file reports
+        a missing file by itself: there is no need to check first.
+        """
         return "true" if kind_at(self._roots, path) == "file" else "false"
 
     @tool(Effect.READ, structured=False, title="Directory exists")
-    def directory_exists(self, path: Annotated[AnyPath, Field(description="Path"), _DIRECTORY_NAMES]) -> str:
-        """Tell if a directory is there."""
+    def directory_exists(self, path: Annotated[AnyPath, Field(description="Path to check"), _DIRECTORY_NAMES]) -> str:
+        """Check whether a path is a directory; links are followed.
+
+        Returns `true` or `false`; `false` for a file too. A path outside the roots is an error.
+        """
         return "true" if kind_at(self._roots, path) == "directory" else "false"
 
     @tool(Effect.CHANGE, title="Move")
     def move_path(
         self,
-        source: Annotated[AnyPath, Field(description="From"), Aliases("source_path", "src", "from", "old_path")],
+        source: Annotated[
+            AnyPath, Field(description="What to move"), Aliases("source_path", "src", "from", "old_path")
+        ],
         destination: Annotated[
             AnyPath,
-            Field(description="To, with its name"),
+            Field(description="Its new path, with the name: not a directory to put it in"),
             Aliases("destination_path", "dest", "dst", "to", "new_path"),
         ],
         *,
-        overwrite: Annotated[bool, Field(description="Replace it")] = False,
+        overwrite: Annotated[bool, Field(description="Replace a file at the destination; never a directory")] = False,
         call: Call = _NOBODY,
     ) -> ChangeResult:
-        """Move or rename one path."""
+        """Move or rename one file or directory.
+
+        Returns both paths. The directory of the destination must exist, and nothing is replaced unless `overwrite` is
+        set. A directory that contains a git repository is refused: use `mv` in run_command.
+        """
         old, new = move(self._roots, source, destination, overwrite=overwrite)
         self._known_files.rename(call, self._roots.place(source), self._roots.place(destination))
         return ChangeResult(message=f"moved {old} to {new}{_settings_note(self._roots, destination)}")

@@ -7,6 +7,7 @@ import codecs
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Literal
 
 from coretools.cancellation import check_cancelled
 from coretools.config.settings import Limits
@@ -162,6 +163,10 @@ def cut(line: str, column: int, limit_bytes: int) -> str:
     return before + line[start : start + characters] + after
 
 
+Output = Literal["matches", "files", "counts"]
+"""What a search returns: matching lines, files with a match, or files with their number of matching lines."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
     """What to search for, and where. Paths are relative to `top`, the directory searched."""
@@ -172,7 +177,9 @@ class Query:
     wanted: Callable[[str], bool]
     """The glob as a predicate on paths relative to `top`."""
     context: int
+    output: Output = "matches"
     limit: int
+    """Most matching lines, or files."""
     include_ignored: bool
     deadline: float
     """On the monotonic clock."""
@@ -188,6 +195,8 @@ class FileFindings:
 
     path: str
     groups: list[list[MatchedLine]]
+    matches: int = 0
+    """Matching lines; 1 if only files are wanted."""
 
 
 @dataclass(slots=True)
@@ -245,14 +254,31 @@ class Findings:
             return decode_text(file.read(self.limits.file_bytes))
 
     def _match(self, path: str, file: SearchedText) -> None:
+        matches = matching_lines(file, self.query.pattern, deadline=self.query.deadline, display_path=path)
+        if self.query.output != "matches":
+            self._count(path, matches)
+            return
         found: list[Match] = []
-        for match in matching_lines(file, self.query.pattern, deadline=self.query.deadline, display_path=path):
+        for match in matches:
             if self.matches + len(found) == self.query.limit:
                 self.more = True
                 break
             found.append(match)
         if found:
             self._add(path, file, found)
+        self._check_deadline()
+
+    def _count(self, path: str, matches: Iterator[Match]) -> None:
+        """Add the file if a line matches, with the number of its matching lines if they are to be counted."""
+        if next(matches, None) is not None:
+            line_bytes = len(escaped_name(path).encode("utf-8", "replace")) + len(":1000000\n")
+            if len(self.files) == self.query.limit or self._bytes + line_bytes > content_bytes(self.limits):
+                self.more = True
+                return
+            self._bytes += line_bytes
+            count = 1 if self.query.output == "files" else 1 + sum(1 for _ in matches)
+            self.files.append(FileFindings(path, [], count))
+            self.matches += count
         self._check_deadline()
 
     def _add(self, path: str, file: SearchedText, found: list[Match]) -> None:
@@ -269,11 +295,12 @@ class Findings:
                     self.more = is_full = True
                     break
                 lines.append(MatchedLine(line.number, text, line.column))
-            self.matches += sum(line.column is not None for line in lines)
+            kept.matches += sum(line.column is not None for line in lines)
             if lines:
                 kept.groups.append(lines)
             if is_full:
                 break
+        self.matches += kept.matches
         if kept.groups:
             self.files.append(kept)
 

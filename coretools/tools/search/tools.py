@@ -22,31 +22,59 @@ from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import content_bytes, fitting
 from coretools.tools.execution_result import escaped_name
 from coretools.tools.search.engines import RipgrepEngine, SearchEngine, WalkEngine
-from coretools.tools.search.file_matches import Findings, MatchedLine, Query
+from coretools.tools.search.file_matches import Findings, MatchedLine, Output, Query
 from coretools.tools.search.globs import glob_matcher, name_matcher
 from coretools.tools.search.ignore import beneath, runs_beneath
 from coretools.tools.search.pattern import parse_pattern
 
 _PLACES = Aliases("directory", "dir_path", "search_path", "target_directory", "cwd", ignored=("explanation",))
 _LIMITS = Aliases("head_limit", "max_results", "total_max_matches")
-_Pattern = Annotated[str, Field(description="Regex"), Aliases("query", "regex", ignored=("-n",))]
+_Pattern = Annotated[
+    str,
+    Field(
+        description="Regular expression that a line must contain, as in ripgrep: no look-around, no back-references, no"
+        " line breaks"
+    ),
+    Aliases("query", "regex", ignored=("-n",)),
+]
 _FileGlob = Annotated[
     str,
-    Field(description="Files, as src/**/*.py"),
-    Aliases("include", "include_pattern", "file_pattern", hints=("type", "exclude_pattern", "output_mode")),
+    Field(
+        description="Search only files that match, such as *.py, src/**/*.{js,ts} or !*.lock; with a / it is matched"
+        " from `path` on"
+    ),
+    Aliases("include", "include_pattern", "file_pattern", hints=("type", "exclude_pattern")),
 ]
 _AnyCase = Annotated[
     bool,
-    Field(description="Either case"),
+    Field(description="Match letters in upper and lower case"),
     Aliases("-i", "case_insensitive", switches={"case_sensitive": {False: True}}),
 ]
 _Context = Annotated[
     int,
-    Field(ge=0, le=50, description="Lines around"),
+    Field(ge=0, le=50, description="Lines to show before and after each match"),
     Aliases("-C", "context_lines", hints=("-A", "-B", "before", "after")),
 ]
 _Ignored = Annotated[
-    bool, Field(description="Ignored ones too"), Aliases("no_ignore", switches={"respect_git_ignore": {False: True}})
+    bool,
+    Field(description="Include what .gitignore and .ignore files exclude"),
+    Aliases("no_ignore", switches={"respect_git_ignore": {False: True}}),
+]
+_Output = Annotated[
+    Output,
+    Field(
+        description="`matches` returns the matching lines, `files` only the paths of files with a match, `counts` each"
+        " path with its number of matching lines"
+    ),
+    Aliases(
+        "output_mode",
+        switches={
+            "-l": {True: "files"},
+            "files_with_matches": {True: "files"},
+            "-c": {True: "counts"},
+            "count": {True: "counts"},
+        },
+    ),
 ]
 
 
@@ -59,10 +87,12 @@ class FoundLine(BaseModel):
 
 
 class FoundFile(BaseModel):
-    """The lines of one file, in groups of adjacent lines."""
+    """The lines of one file, in groups of adjacent lines; none if only files or counts are wanted."""
 
     path: str
     groups: list[list[FoundLine]]
+    matches: int
+    """Matching lines; 1 if only files are wanted."""
 
 
 class FoundText(Result):
@@ -72,9 +102,17 @@ class FoundText(Result):
     matches: int
     notes: list[str]
     engine: str
+    output: Output = "matches"
 
     def text(self) -> str:
-        """`path:line:text` for a match, `path-line-text` for a line of context, `--` between groups."""
+        """`path:line:text` for a match, `path-line-text` for a line of context, `--` between groups.
+
+        Or a path per line, with its count.
+        """
+        if self.output != "matches":
+            ends = [f":{file.matches}" if self.output == "counts" else "" for file in self.files]
+            lines = [f"{escaped_name(file.path)}{end}" for file, end in zip(self.files, ends, strict=True)]
+            return "\n".join([*lines, *(f"[{note}]" for note in self.notes)])
         groups = [self._group(file.path, group) for file in self.files for group in file.groups]
         around = any(not line.match for file in self.files for group in file.groups for line in group)
         body = ("\n--\n" if around else "\n").join(groups)
@@ -134,17 +172,27 @@ class SearchTools:
         self,
         pattern: _Pattern,
         *,
-        path: Annotated[str, Field(description="Directory or file"), _PLACES] = ".",
+        path: Annotated[str, Field(description="Directory to search, or one file"), _PLACES] = ".",
         glob: _FileGlob = "",
         literal: Annotated[
-            bool, Field(description="Plain text"), Aliases("fixed_strings", switches={"is_regexp": {False: True}})
+            bool,
+            Field(description="Take `pattern` as plain text, not as an expression"),
+            Aliases("fixed_strings", switches={"is_regexp": {False: True}}),
         ] = False,
         ignore_case: _AnyCase = False,
         context: _Context = 0,
-        limit: Annotated[int, Field(ge=1, description="Matches, up to 500"), _LIMITS] = 100,
+        output: _Output = "matches",
+        limit: Annotated[
+            int, Field(ge=1, description="Most matching lines to return, or files; up to 500"), _LIMITS
+        ] = 100,
         include_ignored: _Ignored = False,
     ) -> FoundText:
-        """Find lines in files git does not ignore. Names: search_files."""
+        """Find lines in the files of a directory tree by a regular expression.
+
+        Returns `path:line:text` for each match, sorted by path, and a remark if there are more; with `context`,
+        `path-line-text` for the lines around it. Hidden files are searched; `.git`, binary files and what .gitignore
+        excludes are not. To find files by name, use search_files; to read one, read_file.
+        """
         matcher = parse_pattern(pattern, literal=literal, ignore_case=ignore_case)
         wanted = glob_matcher(glob or "*")
         top = await anyio.to_thread.run_sync(self._top, path, limiter=self._limiter)
@@ -154,6 +202,7 @@ class SearchTools:
             glob=glob or "*",
             wanted=wanted,
             context=context,
+            output=output,
             limit=min(limit, self._limits.search_results),
             include_ignored=include_ignored,
             deadline=time.monotonic() + self._limits.search_seconds,
@@ -165,15 +214,23 @@ class SearchTools:
         self,
         glob: Annotated[
             str,
-            Field(description="As *.py, src/**/*.{js,ts}"),
+            Field(
+                description="What the path must match: *.py matches names in any directory, src/**/*.{js,ts} paths from"
+                " `path` on, test/ directories only"
+            ),
             Aliases("pattern", "glob_pattern", hints=("query", "name")),
         ],
         *,
-        path: Annotated[str, Field(description="Directory"), _PLACES] = ".",
-        limit: Annotated[int, Field(ge=1, description="Paths, up to 500"), _LIMITS] = 500,
+        path: Annotated[str, Field(description="Directory to search"), _PLACES] = ".",
+        limit: Annotated[int, Field(ge=1, description="Most paths to return, up to 500"), _LIMITS] = 500,
         include_ignored: Annotated[_Ignored, Rare()] = False,
     ) -> FoundNames:
-        """Find paths git does not ignore by name. Content: search_text."""
+        """Find files and directories in a tree by name.
+
+        Returns one path per line, sorted; directories end with `/`, and paths beyond `limit` are counted. Hidden files
+        are included; `.git` and what .gitignore excludes are not. To find files by what they contain, use search_text;
+        to list one directory with sizes, use list_directory.
+        """
         wanted = _wanted(glob)
         with open_directory(self._roots, path) as directory:
             top = directory.place
@@ -218,17 +275,24 @@ class SearchTools:
 
     def _found(self, findings: Findings, engine: str) -> FoundText:
         notes = []
+        output = findings.query.output
         if findings.more:
+            shown = f"{findings.matches} matches" if output == "matches" else f"{len(findings.files)} files"
             notes.append(
-                f"{findings.matches} matches shown, more exist; narrow pattern, path or glob, "
+                f"{shown} shown, more exist; narrow pattern, path or glob, "
                 f"or raise limit (at most {self._limits.search_results})"
             )
         if findings.timed_out:
             notes.append(f"stopped after {self._limits.search_seconds:g} s; there may be more")
         if not findings.matches and not notes:
             notes.append("no line matches")
-        files = [FoundFile(path=file.path, groups=[_lines(group) for group in file.groups]) for file in findings.files]
-        return FoundText(files=files, matches=findings.matches, notes=notes, engine=engine)
+        if output == "counts" and findings.files and not findings.more:
+            notes.append(f"{findings.matches} matching lines in all")
+        files = [
+            FoundFile(path=file.path, groups=[_lines(group) for group in file.groups], matches=file.matches)
+            for file in findings.files
+        ]
+        return FoundText(files=files, matches=findings.matches, notes=notes, engine=engine, output=output)
 
 
 def _wanted(glob: str) -> Callable[[str, list[WalkEntry]], list[WalkEntry]]:

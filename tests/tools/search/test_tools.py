@@ -95,6 +95,25 @@ async def test_every_limit_is_filled_however_far_apart_the_matches_are(tmp_path:
 
 
 @engines
+async def test_files_with_a_match_are_listed_or_counted(tmp_path: Path, engine: str) -> None:
+    """search-25: each file once, in the order of the paths; the limit is one of files."""
+    planted(tmp_path, {"b": "x\ny\nx x\n", "a/c": "x\n" * 3, "none": "y\n", ".gitignore": "ignored\n", "ignored": "x"})
+    assert await lines(tmp_path, engine, "x", output="files") == ["a/c", "b"]
+    counted = ["a/c:3", "b:2"]
+    assert await lines(tmp_path, engine, "x", output="counts") == [*counted, "[5 matching lines in all]"]
+    assert await lines(tmp_path, engine, "x", output="counts", path="b") == ["b:2", "[2 matching lines in all]"]
+    assert await lines(tmp_path, engine, "x", output="files", limit=2) == ["a/c", "b"]
+    for output, shown in (("files", "a/c"), ("counts", "a/c:3")):
+        first, remark = await lines(tmp_path, engine, "x", output=output, limit=1)
+        assert (first, remark.partition(";")[0]) == (shown, "[1 files shown, more exist")
+    assert await lines(tmp_path, engine, "z", output="counts") == ["[no line matches]"]
+    planted(tmp_path, {f"{'long' * 40}{number}": "x" for number in range(300)})
+    found = await lines(tmp_path, engine, "x", output="files", limit=500)
+    assert len("\n".join(found)) <= LIMITS.answer_bytes
+    assert "more exist" in found[-1]
+
+
+@engines
 async def test_an_answer_stays_inside_its_bytes(tmp_path: Path, engine: str) -> None:
     """search-8, search-9."""
     planted(tmp_path, {"a": "x" * 10_000 + "\n" + "x\n" * 1_000})
