@@ -20,7 +20,7 @@ from coretools.cli.common.terminal import TerminalCapabilities, colour_result, e
 from coretools.config.settings import AskMode, Settings
 from coretools.errors import CoreError, InvalidArguments
 from coretools.operations.arguments import ANSWERS
-from coretools.operations.call import LOCAL
+from coretools.operations.call import LOCAL, Channel
 from coretools.operations.catalog import Selection
 from coretools.operations.command import Command
 from coretools.operations.content import escape_surrogates
@@ -78,8 +78,10 @@ class CommandRunner:
         *,
         stdin: Callable[[], str] | None = None,
         program: str = "coretools",
+        channel: Channel = "command-line",
     ) -> None:
         """`stdin` reads standard input, if it holds data; `program` precedes commands in help."""
+        self._channel: Channel = channel
         self.context = context
         self._terminal = terminal
         self._stdin = stdin
@@ -154,7 +156,7 @@ class CommandRunner:
 
     async def _dispatch(self, command: Command, arguments: Mapping[str, Any], *, as_json: bool) -> int:
         context = self.context
-        call = CliCall(self._terminal, context.ask, context.roots)
+        call = CliCall(self._terminal, context.ask, context.roots, channel=self._channel)
         try:
             command = context.catalog.require_registered(command)
             outcome = await context.dispatcher.dispatch(command, arguments, call)

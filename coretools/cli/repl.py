@@ -50,7 +50,7 @@ async def repl(settings: Settings, registries: Sequence[Registry]) -> int:
         _servers(assembly, settings, environment) as servers,
     ):
         terminal = TerminalCapabilities.of(os.environ)
-        runner = CommandRunner(CommandContext.of(assembly, settings), terminal, program="")
+        runner = CommandRunner(CommandContext.of(assembly, settings), terminal, program="", channel="repl")
         if terminal.can_ask:
             lines = PromptedLines(runner, os.environ, servers)
             await _ReadLoop(runner, lines, servers).run_interrupted()

@@ -15,6 +15,9 @@ LOCAL = "local"
 
 Level = Literal["debug", "info", "warning", "error"]
 
+Channel = Literal["mcp", "command-line", "repl", "none"]
+"""How a call came: from an MCP client (an agent), typed in a shell or in the REPL, or from code."""
+
 Capability = str
 """A capability of the client: `elicitation` (asks its user), `sampling` (asks its model), `roots` (lists its
 directories), or the identifier of an extension, which contains a slash."""
@@ -26,6 +29,11 @@ class Call(Protocol):
     @property
     def principal(self) -> str:
         """The identity of the caller."""
+        ...
+
+    @property
+    def channel(self) -> Channel:
+        """How the call came. For the form of an answer only: who may call a command is decided by its declaration."""
         ...
 
     @property
@@ -97,6 +105,11 @@ class SilentCall:
     def principal(self) -> str:
         """The identity of the caller."""
         return self._principal
+
+    @property
+    def channel(self) -> Channel:
+        """No channel."""
+        return "none"
 
     @property
     def author(self) -> Author | None:

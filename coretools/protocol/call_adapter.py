@@ -19,7 +19,7 @@ from mcp.server.connection import allowed_log_levels
 from mcp.server.context import ServerRequestContext
 
 from coretools.config.commit_author import Author
-from coretools.operations.call import LOCAL, Capability, Level, SilentCall
+from coretools.operations.call import LOCAL, Capability, Channel, Level, SilentCall
 from coretools.operations.content import escape_surrogates
 from coretools.protocol.extensions import has_capability
 from coretools.protocol.live_questions import CallQuestions
@@ -239,6 +239,11 @@ class ClientCall:
     def principal(self) -> str:
         """The caller."""
         return self._principal
+
+    @property
+    def channel(self) -> Channel:
+        """An MCP client."""
+        return "mcp"
 
     def prefill(self, answers: Mapping[str, Any], asks: Sequence[str] | None = None) -> None:
         """Keep these answers for the questions of this call."""

@@ -86,6 +86,31 @@ def test_an_inserted_value_is_quoted() -> None:
         split_at_cursor("git log | he")
 
 
+CHANNEL = """
+from coretools.operations.call import Call
+from coretools.operations.declare import Effect
+from coretools.operations.registry import Registry
+
+registry = Registry()
+
+@registry.tool(Effect.READ)
+async def where(call: Call) -> str:
+    'How the call came.'
+    return call.channel
+"""
+
+
+def test_a_command_sees_where_it_was_typed(tmp_path: Path) -> None:
+    """api-28: in a shell, or in the REPL."""
+    (tmp_path / "own.py").write_text(CHANNEL)
+    root = tmp_path / "root"
+    root.mkdir()
+    own = {"HOME": str(tmp_path), "XDG_CONFIG_HOME": str(tmp_path / "c"), "XDG_STATE_HOME": str(tmp_path / "s")}
+    for words, stdin, channel in ((("where",), "", "command-line"), (("repl",), "where", "repl")):
+        done = coretools("--with", "../own.py:registry", *words, cwd=root, stdin=stdin, **own)
+        assert channel in done.stdout.splitlines(), done
+
+
 def test_piped_lines_run_without_a_prompt(tmp_path: Path) -> None:
     """cli-16: multi-line input, comments, errors that do not end it; the exit code of the last failure."""
     lines = [

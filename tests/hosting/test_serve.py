@@ -56,9 +56,9 @@ def commands() -> Registry:
         return f"visit {count}"
 
     @registry.tool(Effect.CHANGE)
-    def forget(name: str) -> str:
+    def forget(name: str, call: Call) -> str:
         """Forget somebody."""
-        return f"{name} who?"
+        return f"{name} who? (by {call.channel})"
 
     return registry
 
@@ -123,7 +123,7 @@ async def test_a_registry_is_served_as_declared(mode: str) -> None:
         assert [one.name for one in listed.tools] == ["walk", "visit", "forget"]
         assert (client.server_info.name, client.server_info.version) == ("walks", "7")
         assert client.instructions == "walk on"
-        assert text_of(await client.call_tool("forget", {"name": "Eve"})) == "Eve who?"
+        assert text_of(await client.call_tool("forget", {"name": "Eve"})) == "Eve who? (by mcp)"
 
 
 @pytest.mark.parametrize("mode", ERAS)

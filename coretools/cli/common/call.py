@@ -9,7 +9,7 @@ from coretools.cli.common.terminal import TerminalCapabilities, escape_controls,
 from coretools.config.commit_author import Author
 from coretools.config.settings import AskMode
 from coretools.errors import AnswerNeeded, InvalidArguments
-from coretools.operations.call import LOCAL, Capability, Level
+from coretools.operations.call import LOCAL, Capability, Channel, Level
 from coretools.questions.answer_resolution import AnswerResolution, AskChannel, ResolvedAnswer, declined_error
 from coretools.questions.kinds import AskChoice, AskChoices, AskConfirmation, AskForm, AskSecret, Missing, Question
 
@@ -73,8 +73,17 @@ MAX_ATTEMPTS = 3
 class CliCall:
     """The call of one command typed in a shell or in the REPL."""
 
-    def __init__(self, terminal: TerminalCapabilities, ask: AskMode = "elicitation", roots: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        terminal: TerminalCapabilities,
+        ask: AskMode = "elicitation",
+        roots: Sequence[str] = (),
+        *,
+        channel: Channel = "command-line",
+    ) -> None:
         """`ask` limits how questions may be asked; `roots` are the root directories, as file URIs."""
+        self.channel = channel
+        """Where it was typed."""
         self._terminal = terminal
         self._roots = list(roots)
         self._resolution = AnswerResolution(ask, trusts_answers=True)

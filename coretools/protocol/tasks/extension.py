@@ -22,7 +22,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from coretools.config.commit_author import Author
 from coretools.config.settings import Limits
 from coretools.errors import CoreError, InputNeeded, InvalidArguments, RequestError, UnknownTool
-from coretools.operations.call import Capability, Level
+from coretools.operations.call import Capability, Channel, Level
 from coretools.operations.command import Command
 from coretools.operations.content import escape_surrogates
 from coretools.operations.dispatch import Dispatcher
@@ -73,6 +73,11 @@ class TaskCall:
     def principal(self) -> str:
         """The caller."""
         return self._task.principal
+
+    @property
+    def channel(self) -> Channel:
+        """An MCP client."""
+        return "mcp"
 
     @property
     def address(self) -> str:

@@ -9,9 +9,13 @@ import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 
+from coretools.errors import NotText
 from coretools.operations.call import Call
 from coretools.roots.file_version import Version
+from coretools.roots.read import FileContent
 from coretools.roots.root import RootedPath
+from coretools.roots.text import decode
+from coretools.tools.filesystem.edit_diff import foreign_diff
 
 MAX_FILES = 4_000
 """Files remembered, of all clients together: some 40 clients with 100 files each."""
@@ -21,6 +25,8 @@ MAX_COPIES_BYTES = 16 * 1024 * 1024
 
 MAX_COPY_BYTES = 256 * 1024
 """Largest file of which a copy is kept; source files are smaller."""
+
+NO_DIFF = "[no diff: the file is too large, or many others were read since]\n"
 
 _Key = tuple[str, str, str]
 """Principal, session and path."""
@@ -68,6 +74,19 @@ class KnownFiles:
         """The file as this client knows it; None if it is not known."""
         with self._lock:
             return self._known.get(_key(call, place))
+
+    def change_since(self, call: Call, content: FileContent) -> str:
+        """The diff of what changed since this client last read or wrote the file; "" if nothing, or it is unknown."""
+        known = self.find(call, content.place)
+        if known is None or known.is_same(content.data, content.version):
+            return ""
+        if known.content is None:
+            return NO_DIFF
+        try:
+            before, after = (decode(data, content.display_path).text for data in (known.content, content.data))
+        except NotText:
+            return "[no diff: the file is or was binary]\n"
+        return foreign_diff(before, after, display_path=content.display_path)
 
     def record(self, call: Call, place: RootedPath, data: bytes) -> None:
         """This client now knows this content, which it read or wrote."""

@@ -32,9 +32,9 @@ from coretools.roots.root_set import Roots
 from coretools.roots.text import binary_error, decode, newline_of, utf8_by_start
 from coretools.roots.write import create_directory, delete_file, lock_paths, move, write_bytes
 from coretools.tools.answer_budget import content_bytes
-from coretools.tools.filesystem.edit_diff import foreign_diff, unified_diff
+from coretools.tools.filesystem.edit_diff import unified_diff
 from coretools.tools.filesystem.edits import Edit, apply_edits
-from coretools.tools.filesystem.known_files import KnownFiles
+from coretools.tools.filesystem.known_files import NO_DIFF, KnownFiles
 from coretools.tools.filesystem.line_window import LineRange, count_lines, window
 from coretools.tools.filesystem.results import ChangeResult, EditResult, FileText, ListingResult
 from coretools.tools.filesystem.seek_window import CountedWindow, Cursor, seek_window
@@ -55,8 +55,6 @@ while it counts lines: one in every worker thread would take gigabytes and block
 
 _SHOWN_HIDDEN = 20
 """Most hidden files listed in the result of a deletion."""
-
-_TOO_LARGE_TO_SHOW = "[no diff: the file is too large, or many others were read since]\n"
 
 _POLL_SECONDS = 0.1
 """Interval of checks whether a call that waits for a slot was cancelled."""
@@ -298,7 +296,7 @@ class FilesystemTools:
         """
         with nullcontext() if dry_run else lock_paths(self._roots, path):
             content = read_bytes(self._roots, path, limit_bytes=self._limits.file_bytes)
-            foreign = self._foreign_change(content, call)
+            foreign = self._known_files.change_since(call, content)
             text = decode(content.data, content.display_path)
             most = self._limits.file_bytes
             try:
@@ -437,10 +435,10 @@ class FilesystemTools:
             known = self._known_files.find(call, file.place)
             if known is None or known.version == file.version:
                 return None if known is None else file.version
-            foreign = _TOO_LARGE_TO_SHOW
+            foreign = NO_DIFF
             if file.size <= self._limits.file_bytes:
                 content = FileContent(file.read(self._limits.file_bytes), file.display_path, file.place, file.version)
-                foreign = "" if content.data == data else self._foreign_change(content, call)
+                foreign = "" if content.data == data else self._known_files.change_since(call, content)
         if foreign:
             message = (
                 f"{file.display_path}: changed since you last read it, by somebody else or by a command; nothing was"
@@ -449,19 +447,6 @@ class FilesystemTools:
             )
             raise Conflict(_with_foreign_change(message, foreign), path=file.display_path)
         return file.version
-
-    def _foreign_change(self, content: FileContent, call: Call) -> str:
-        """What changed since the client last read or wrote the file; "" if nothing did, or it is not known."""
-        known = self._known_files.find(call, content.place)
-        if known is None or known.is_same(content.data, content.version):
-            return ""
-        if known.content is None:
-            return _TOO_LARGE_TO_SHOW
-        try:
-            before, after = (decode(data, content.display_path).text for data in (known.content, content.data))
-        except NotText:
-            return "[no diff: the file is or was binary]\n"
-        return foreign_diff(before, after, display_path=content.display_path)
 
 
 def _lines(
