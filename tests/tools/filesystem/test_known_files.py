@@ -99,7 +99,7 @@ def test_an_edit_keeps_what_somebody_else_changed_and_shows_it(files: Filesystem
     (tmp_path / "f").write_text(OLD)
     files.read_file("f", call=ME)
     (tmp_path / "f").write_text(NEW)
-    with pytest.raises(EditRefused, match="Changed since you last read it") as refused:
+    with pytest.raises(EditRefused, match="Changed since you last read or wrote it") as refused:
         files.edit_file("f", [Edit(old="line 5\n", new="mine\n")], call=ME)
     assert "\n-line 5\n+line five, by somebody else\n" in str(refused.value)
     for is_first in (True, False):
