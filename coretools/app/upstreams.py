@@ -71,7 +71,7 @@ def containment_of(settings: Settings, environment: Mapping[str, str], roles: Se
 
     chosen = Containment.of(settings.confine, settings.unconfined, environment)
     offered = {text.partition(":")[0] for text in settings.upstream}
-    unknown = sorted({text.partition("=")[0] for text in (*settings.confine, *settings.unconfined)} - offered)
+    unknown = sorted(chosen.named_by_options - offered)
     if unknown and offered:
         raise BadSetting(f"--confine or --unconfined {unknown[0]}: no --upstream has this name: {', '.join(offered)}")
     specs = {spec.path: spec for role in roles for spec in root_specs(role)}.values()

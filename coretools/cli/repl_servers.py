@@ -247,12 +247,13 @@ async def open_repl_servers(
     """Yield the servers of the configuration, not connected yet; at the end every one is gone.
 
     Raises:
-        BadSetting: the call policy can't be used.
+        BadSetting: the call policy can't be used. InvalidArguments: a server that an option confines is not configured.
     """
     options = parse_line(["list"])
     assert options is not None
     line = Line.of(options, environment)
     line.containment = containment_of(settings, environment, (settings,))
+    line.require_servers()
     async with anyio.create_task_group() as tasks:
         servers = ReplServers(line, tasks, assembly, settings)
         try:

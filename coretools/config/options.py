@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import TypeVar
 
-from coretools.config.agent_reach import files_of_policy, require_out_of_reach
+from coretools.config.agent_reach import files_of_policy, require_out_of_reach, split_root
 from coretools.config.commit_author import Author, read_author
 from coretools.config.operator_policy import (
     ACCESSES,
@@ -155,7 +155,7 @@ def add_containment_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NAME",
-        help="let a server run with all your rights although the project names or contains it (repeatable)",
+        help="let a server run with all your rights although the project names it, or it the project (repeatable)",
     )
 
 
@@ -283,7 +283,8 @@ def _default_root(directory: str, environment: Mapping[str, str]) -> str:
         raise BadSetting(
             "no root named, and the server was started in the home directory; name the project's directory"
         )
-    return directory
+    # A directory may be named `x:rw`, which would be read as the root `x`.
+    return directory if split_root(directory)[0] == directory else f"{directory}:rw"
 
 
 def _listed(environment: Mapping[str, str], name: str, flags: Sequence[str] | None = None) -> tuple[str, ...]:

@@ -64,8 +64,8 @@ for line in sys.stdin:
 class World:
     """A home with a canary, and a project that agents can write."""
 
-    def __init__(self, top: Path, before: tuple[str, ...]) -> None:
-        self.home, self.project = top / "home", top / "project"
+    def __init__(self, top: Path, before: tuple[str, ...], project: str = "my project") -> None:
+        self.home, self.project = top / "home", top / project
         self.marker = self.home / "marker"
         self.before = before
         self.home.mkdir()
@@ -73,11 +73,6 @@ class World:
         (self.home / "canary").write_text("canary")
         (self.project / "data").write_text("of the root")
         (self.project / "server.py").write_text(SERVER)
-
-    @property
-    def plant(self) -> str:
-        """Python that leaves the marker."""
-        return f"open({str(self.marker)!r}, 'w').write('ran')\n"
 
     def environment(self, **more: str) -> dict[str, str]:
         fixed = {"HOME": str(self.home), "PATH": os.environ["PATH"], "PYTHONPATH": str(TREE)}
@@ -91,10 +86,10 @@ class World:
     def theirs(self, **servers: Any) -> None:
         (self.project / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
 
-    def run(self, *words: str, stdin: str = "", **more: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *words: str, stdin: str = "", at: str = ".", **more: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [*self.before, *CLI, *words],
-            cwd=self.project,
+            cwd=self.project / at,
             env=self.environment(**more),
             input=stdin,
             capture_output=True,
@@ -123,73 +118,159 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     return found
 
 
-def planted(world: World) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield entries of the user that looked for code in the project in earlier versions."""
-    project = world.project
+PLANT = "import os\nopen(os.environ['MARKER'], 'w').close()\n"
+
+
+def plant(world: World) -> None:
+    """Write code into the project, and what leads there from the home. It creates the file that MARKER names."""
+    project, home = world.project, world.home
     for name in ("planted_module.py", "sitecustomize.py", "json.py", "tool.py", "__main__.py"):
-        (project / name).write_text(world.plant)
+        (project / name).write_text(PLANT)
     scripts = project / "node_modules" / ".bin"
     scripts.mkdir(parents=True)
     for path in (scripts / "planted-server", project / "planted-server"):
-        path.write_text(f"#!{sys.executable}\n{world.plant}")
-        path.chmod(0o755)
-    (project / "package.json").write_text(json.dumps({"name": "p", "scripts": {"start": f"touch {world.marker}"}}))
+        executable(path, f"#!{sys.executable}\n{PLANT}")
+    (project / "package.json").write_text(json.dumps({"name": "p", "scripts": {"start": 'touch "$MARKER"'}}))
+    (project / "Makefile").write_text('start:\n\ttouch "$(MARKER)"\n')
+    subprocess.run(["git", "init", "-q", project], check=True)
+    with (project / ".git" / "config").open("a") as file:
+        file.write('[alias]\n\tplanted = "!touch \\"$MARKER\\""\n')
     (project / "env").write_text(f"PYTHONPATH={project}\nBASH_ENV={project}/env.sh\n")
-    (project / "env.sh").write_text(f"touch {world.marker}\n")
-    (project / "x.js").write_text(f"require('fs').writeFileSync({str(world.marker)!r}, 'ran')\n")
-    python = sys.executable
-    yield "module", {"command": python, "args": ["-m", "planted_module"]}
-    yield "script", {"command": python, "args": [f"{project}/tool.py"]}
-    yield "directory", {"command": python, "args": [str(project)]}
-    yield "startup", {"command": python, "args": ["-c", "0"], "env": {"PYTHONPATH": "${workspaceFolder}"}}
-    yield "cwd", {"command": python, "args": ["-c", "import planted_module"], "cwd": "${workspaceFolder}"}
-    yield "variables", {"command": python, "args": ["-c", "0"], "envFile": "${workspaceFolder}/env"}
-    yield "bash", {"command": "bash", "args": ["-c", "true"], "env": {"BASH_ENV": f"{project}/env.sh"}}
-    yield "text", {"command": "sh", "args": ["-c", f"cd {project} && ./planted-server"]}
-    yield "expanded", {"command": "sh", "args": ["-c", "cd $WHERE; ./planted-server"], "env": {"WHERE": str(project)}}
-    yield "search", {"command": "planted-server"}
-    yield "wrapped", {"command": "env", "args": ["A=b", f"{project}/planted-server"]}
-    yield "npx", {"command": "npx", "args": ["--no-install", "planted-server"]}
-    yield "npm", {"command": "npm", "args": ["--prefix", str(project), "start"]}
-    yield "node", {"command": "node", "args": ["-e", "0"], "env": {"NODE_OPTIONS": f"--require={project}/x.js"}}
-    (world.home / "link.py").symlink_to(project / "tool.py")
-    yield "link", {"command": python, "args": [f"{world.home}/link.py"]}
-    links = world.home / "links"
-    links.mkdir()
-    (links / "linked-server").symlink_to(project / "planted-server")
+    (project / "env.sh").write_text('touch "$MARKER"\n')
+    (project / "x.js").write_text("require('fs').writeFileSync(process.env.MARKER, 'ran')\n")
+    (project / "sub" / ".git").mkdir(parents=True)
+    (home / "link.py").symlink_to(project / "tool.py")
+    (home / "linked").symlink_to(project)
+    (home / "links").mkdir()
+    (home / "links" / "linked-server").symlink_to(project / "planted-server")
+    (home / "tools").mkdir()
+    (home / "tools" / "helpers").symlink_to(project)
+    (home / "tools" / "server.py").write_text("import helpers.planted_module\n")
+    executable(home / "interpreter", f"#!{home}/linked/planted-server\n")
+    executable(home / "options", f"#!/usr/bin/env -S -u FOO {home}/linked/planted-server\n")
+    executable(home / "browser", '#!/bin/sh\n"$PLAYWRIGHT_BROWSERS_PATH"/planted-server\n')
+
+
+def executable(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+def planted(world: World) -> dict[str, Any]:
+    """Return entries of the user that run the planted code when they are not confined."""
+    project, home, python = str(world.project), str(world.home), sys.executable
+    escaped = project.replace(" ", "\\ ")
+
+    def shell(text: str, **env: str) -> dict[str, Any]:
+        return {"command": "sh", "args": ["-c", text], "env": env}
+
+    entries: dict[str, dict[str, Any]] = {
+        "script": {"command": python, "args": [f"{project}/tool.py"]},
+        "directory": {"command": python, "args": [project]},
+        "startup": {"command": python, "args": ["-c", "0"], "env": {"PYTHONPATH": "${workspaceFolder}"}},
+        "cwd": {"command": python, "args": ["-c", "import planted_module"], "cwd": "${workspaceFolder}"},
+        "variables": {"command": python, "args": ["-c", "0"], "envFile": "${workspaceFolder}/env"},
+        "bash": {"command": "bash", "args": ["-c", "true"], "env": {"BASH_ENV": f"{project}/env.sh"}},
+        "quoted": shell(f"'{project}/planted-server'"),
+        "escaped": shell(f"{escaped}/planted-server"),
+        "concatenated": shell(f"cd {escaped[:-2]}'ct' && ./planted-server"),
+        "relative": shell("cd; cd ..; cd 'my project'; ./planted-server"),
+        "nested": shell(f"sh -c \"cd '{project}' && ./planted-server\""),
+        "expanded": shell('cd "$WHERE"; ./planted-server', WHERE=project),
+        "home": shell("cd ~/linked && ./planted-server"),
+        "wrapped": {"command": "env", "args": ["A=b", f"{project}/planted-server"]},
+        "one-word": {"command": "env", "args": ["-S", f"{python} '{project}/tool.py'"]},
+        "npm": {"command": "npm", "args": ["--prefix", project, "start"]},
+        "ionice": {"command": "ionice", "args": ["-c3", python, project]},
+        "flock": {"command": "flock", "args": [f"{home}/lock", python, project]},
+        "setpriv": {"command": "setpriv", "args": ["--no-new-privs", python, project]},
+        "make": {"command": "make", "args": ["-sC", project, "start"]},
+        "make-in-one": {"command": "make", "args": [f"-sC{home}/linked", "start"]},
+        "git": {"command": "git", "args": ["-C", project, "planted"]},
+        "node": {"command": "node", "args": ["-e", "0"], "env": {"NODE_OPTIONS": f"--require={home}/linked/x.js"}},
+        "browser": {"command": f"{home}/browser", "env": {"PLAYWRIGHT_BROWSERS_PATH": project}},
+        "link": {"command": python, "args": [f"{home}/link.py"]},
+        "beside": {"command": python, "args": [f"{home}/tools/server.py"]},
+        "interpreter": {"command": f"{home}/interpreter"},
+        "options": {"command": f"{home}/options"},
+        "module": {"command": python, "args": ["-m", "linked"]},
+        "submodule": {"command": python, "args": ["-m", "linked.planted_module"]},
+        "search": {"command": "planted-server"},
+    }
     for launcher in (["env"], ["timeout", "9"], ["nice"], ["sh", "-c", 'exec "$0"']):
-        yield f"{launcher[0]} on PATH", {"command": launcher[0], "args": [*launcher[1:], "linked-server"]}
-    shebang = world.home / "outside"
-    shebang.write_text(f"#!{project}/planted-server\n")
-    shebang.chmod(0o755)
-    yield "interpreter", {"command": str(shebang)}
+        entries[f"{launcher[0]}-on-path"] = {"command": launcher[0], "args": [*launcher[1:], "linked-server"]}
+    return {
+        name: {**entry, "env": {**entry.get("env", {}), "MARKER": f"{home}/marker-{name}"}}
+        for name, entry in entries.items()
+    }
+
+
+def ran(world: World) -> set[str]:
+    """Return the names of the entries whose planted code ran outside the sandbox."""
+    return {path.name.removeprefix("marker-") for path in world.home.glob("marker-*")}
 
 
 def test_what_agents_plant_is_not_run_outside_the_sandbox(world: World) -> None:
-    """client-29, upstream-14: modules, scripts, settings and variables in the project, for servers of the user."""
-    world.mine(**dict(planted(world)))
+    """client-29: whatever way an entry of the user leads to the project; each attack works without confinement."""
+    plant(world)
+    entries = planted(world)
+    world.mine(**entries)
     searched = f"{world.home}/links:{world.project}:{world.project}/node_modules/.bin:.::{os.environ['PATH']}"
-    found = world.run("mcp", "list", "--connect-timeout", "20", PATH=searched)
+    line = ("mcp", "list", "--connect-timeout", "60")
+    found = world.run(*line, PATH=searched)
     assert found.returncode == 0, found.stderr
-    assert found.stdout.count("failed") >= 19, found.stdout
-    assert not world.marker.exists(), found.stdout
-    world.run("mcp", "ping", "script", "--unconfined", "script")
-    assert world.marker.exists()  # the attack itself works
+    assert found.stdout.count("failed") == len(entries), found.stdout
+    assert ran(world) == set()
+    world.run("mcp", "ping", "script", at="sub")  # where a planted .git makes the project appear smaller
+    assert ran(world) == set()
+    world.run(*line, PATH=searched, CORETOOLS_UNCONFINED=";".join(entries))
+    assert ran(world) == entries.keys()
 
 
 def test_our_own_server_and_the_repl_run_no_planted_code(world: World) -> None:
     """client-29, upstream-14: `--upstream`, at the start and when the server is started again."""
-    chosen = ("module", "script", "search", "cwd")
-    entries = {name: entry for name, entry in planted(world) if name in chosen}
+    plant(world)
+    entries = {name: entry for name, entry in planted(world).items() if name in ("module", "script", "search", "cwd")}
     world.mine(**entries)
-    words = [word for name in chosen for word in ("--upstream", name)]
+    words = [word for name in entries for word in ("--upstream", name)]
     process = world.serve(*words, PATH=f"{world.project}:{os.environ['PATH']}")
     with ended(process) as peer:
         peer.start_session()
         peer.ask("tools/list")
         assert peer.end() == 0
     world.run("repl", stdin="/mcp\n")
-    assert not world.marker.exists()
+    assert ran(world) == set()
+
+
+USUAL = ("mcp", "call", "--yes", "--output", "text")
+
+
+def test_usual_servers_of_the_user_work(world: World) -> None:
+    """client-29: in the home with all rights, unless the project is named; then the error says what gives them."""
+    server = world.home / "server.py"
+    server.write_text(SERVER)
+    script = "import os, sys; os.chdir(sys.argv[1]); exec(open(sys.argv[2]).read())"
+    env = {"CANARY": str(world.home / "canary")}
+    world.mine(
+        mine={"command": sys.executable, "args": ["server.py"], "env": env},
+        data={"command": sys.executable, "args": ["-c", script, str(world.project), str(server)], "env": env},
+    )
+    assert world.run(*USUAL, "mine", "look", "kind=home").stdout.strip() == "canary"
+    refused = world.run(*USUAL, "data", "look", "kind=root")
+    assert f"{world.project} can be changed by tools or commands" in refused.stderr
+    assert "--unconfined data gives it all your rights" in refused.stderr
+    assert world.run(*USUAL, "data", "look", "kind=root", "--unconfined", "data").stdout.strip() == "of the root"
+
+
+def test_a_name_of_no_server_is_refused(tmp_path: Path) -> None:
+    """client-30, upstream-14: in the REPL as elsewhere; a variable serves all lines, and may name others."""
+    world = World(tmp_path, ())
+    world.mine(it={"command": "true"})
+    for line in (("mcp", "list", "--confine", "tpyo=npm"), ("repl", "--unconfined", "tpyo")):
+        found = world.run(*line)
+        assert found.returncode != 0
+        assert "no server 'tpyo' is configured" in found.stderr
+    assert world.run("repl", CORETOOLS_UNCONFINED="another").returncode == 0
 
 
 @contextmanager
@@ -278,6 +359,18 @@ def with_words(*words: str) -> list[int]:
             except OSError:
                 continue
     return found
+
+
+def test_a_project_may_be_named_like_a_root_with_rights(tmp_path: Path) -> None:
+    """client-30: `x:rw` is the project's name here, and no right to its neighbour `x`."""
+    world = World(tmp_path, (), "x:rw")
+    (tmp_path / "x").mkdir()
+    script = "cat data; touch written; touch ../x/written"
+    assert world.run("confine", "--", "sh", "-c", script).stdout == "of the root"
+    world.theirs(it={"command": "sh", "args": ["-c", script]})
+    world.run("mcp", "ping", "it", "--trust-project")
+    assert [path.name for path in tmp_path.glob("*/written")] == ["written"]
+    assert (world.project / "written").exists()
 
 
 def test_a_program_is_run_on_its_callers_streams(world: World) -> None:

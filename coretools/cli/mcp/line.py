@@ -65,8 +65,7 @@ class Line:
             screen=Screen(terminal, logs_events=options.pipeline.output == "ndjson"),
             containment=Containment.of(options.confined, options.unconfined, environment),
         )
-        for text in (*options.confined, *options.unconfined):
-            line.entry(text.partition("=")[0])  # raises the error that names similar ones
+        line.require_servers()
         return line
 
     @property
@@ -87,6 +86,15 @@ class Line:
             meant = f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(names[:20]) or 'none'}"
             raise InvalidArguments(f"no server {name!r} is configured{meant}")
         return found
+
+    def require_servers(self) -> None:
+        """Check that each server is configured whose confinement the line chooses.
+
+        Raises:
+            InvalidArguments: one is not; names similar ones.
+        """
+        for name in self.containment.named_by_options:
+            self.entry(name)
 
     def startable(self, name: str) -> ServerEntry:
         """Return the entry if it may be started.

@@ -173,8 +173,9 @@ def _sampling_command(argv: tuple[str, ...], environment: Mapping[str, str], tra
         secrets=(),
         user_environment=environment,
     )
-    safe = NO_CHOICES.check(project_of(working_directory(), environment.get("HOME", "")), environment)
-    return SamplingCommand(launch.argv, safe.without_reachable(launch).environment, tracker, launch.cwd)
+    check = NO_CHOICES.check(project_of(working_directory(), environment.get("HOME", "")), environment)
+    safe = check.without_reachable(check.outside(launch))
+    return SamplingCommand(launch.argv, safe.environment, tracker, safe.cwd)
 
 
 def roots_of(paths: Sequence[str]) -> list[types.Root]:

@@ -38,6 +38,18 @@ def project_of(directory: str, home: str) -> str:
     return at
 
 
+def widest_project(directory: str, home: str) -> str:
+    """Return the outermost directory with a `.git` around `directory`, else `directory`.
+
+    What somebody may write in a project includes a `.git` further in, which would make the project appear smaller.
+    """
+    at = found = os.path.realpath(directory)
+    while is_project(at, home):
+        found = at if os.path.lexists(os.path.join(at, ".git")) else found
+        at = os.path.dirname(at)
+    return found
+
+
 def usual_places(project: str, environment: Mapping[str, str]) -> Iterator[Place]:
     """Yield the usual files, those that take precedence first."""
     home = environment.get("HOME", "")
@@ -80,7 +92,7 @@ def _user_places(home: str, environment: Mapping[str, str]) -> Iterator[Place]:
 
 def named_place(path: str, project: str, home: str) -> Place:
     """Return the place of a file that the user named. One beneath the project belongs to the project."""
-    above = os.path.realpath(project)
+    above = widest_project(project, home)
     # By its place and by what it links to: a link in a project may lead to another file that somebody prepared.
     here = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
     is_beneath = is_project(project, home) and (_is_beneath(here, above) or _is_beneath(os.path.realpath(path), above))

@@ -12,13 +12,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from coretools.client.configuration.launch import LocalLaunch
-from coretools.client.configuration.places import is_project
+from coretools.client.configuration.places import is_project, widest_project
 from coretools.client.configuration.server_entries import ServerEntry
 from coretools.client.containment.reachable_code import CodeCheck, program_of
+from coretools.config.agent_reach import split_root
 from coretools.config.operator_policy import network_access
 from coretools.errors import BadSetting, InputOutput
 from coretools.own_state import server_directory
-from coretools.process.environment import HANDED_ON, NAMES
+from coretools.process.environment import HANDED_ON, NAMES, OFFLINE_ENVIRONMENT
 from coretools.reach import NO_REACH, Place, Reach
 
 CONFINE_VARIABLE = "CORETOOLS_CONFINE"
@@ -44,6 +45,8 @@ class Containment:
     """What confined servers may use, each as `--root` takes it; none: the project."""
     options: tuple[str, ...] = ()
     """Further options of `coretools confine`."""
+    named_by_options: frozenset[str] = frozenset()
+    """Servers that a line names, all of which must be there; a variable may name those of other lines."""
 
     @classmethod
     def of(
@@ -54,11 +57,13 @@ class Containment:
         Raises:
             BadSetting: a network is none, or a server is named by both.
         """
-        networks = dict(_network_of(text) for text in confined or _listed(environment, CONFINE_VARIABLE))
-        names = frozenset(unconfined or _listed(environment, UNCONFINED_VARIABLE))
+        by_variables = _listed(environment, CONFINE_VARIABLE), _listed(environment, UNCONFINED_VARIABLE)
+        networks = dict(_network_of(text) for text in confined or by_variables[0])
+        names = frozenset(unconfined or by_variables[1])
         if both := sorted(names & networks.keys()):
             raise BadSetting(f"--confine {both[0]} and --unconfined {both[0]} (or their variables): keep one")
-        return cls(confined=networks, unconfined=names)
+        named = {text.partition("=")[0] for text in {*(confined or ()), *(unconfined or ())}.difference(*by_variables)}
+        return cls(confined=networks, unconfined=names, named_by_options=frozenset(named))
 
     def choice(self, name: str) -> str | None:
         """Return the choice for a server; None if there is none."""
@@ -87,40 +92,38 @@ class Containment:
         if entry.place.scope == "project":
             return self._confined(entry, launch, f"because {entry.place.path} belongs to the project")
         check = self.check(entry.project, launch.user_environment)
-        safe = check.without_reachable(launch)
+        safe = check.without_reachable(launch if _names_directory(entry) else check.outside(launch))
         program = program_of(safe)
-        passed_over = None if program else program_of(launch)
-        files = (entry.place.path, *([os.path.abspath(passed_over)] if passed_over else []))
-        if reason := check.why(safe) or next(filter(None, map(check.reason, files)), ""):
-            return self._confined(entry, launch, f"because tools or commands could change what it runs: {reason}")
+        if reason := check.why(safe) or check.reason(entry.place.path) or check.why_passed_over(safe, launch):
+            return self._confined(entry, launch, f"because tools or commands could change what it names: {reason}")
         return replace(safe, argv=(program or safe.argv[0], *safe.argv[1:]))
 
     def check(self, project: str, environment: Mapping[str, str]) -> CodeCheck:
         """Return what examines programs that are started outside the sandbox; a home is no project."""
-        is_there = is_project(project, environment.get("HOME", ""))
-        places = [Place(project, "the project")] if is_there else []
+        home = environment.get("HOME", "")
+        places = [Place(widest_project(project, home), "the project")] if is_project(project, home) else []
         return CodeCheck((self.reach, Reach(places, trusted=self.trusted)))
 
     def _confined(self, entry: ServerEntry, launch: LocalLaunch, why: str) -> LocalLaunch:
         network = self.confined.get(entry.name, "deny")
         roots = self._roots_for(entry, launch.user_environment)
-        at = launch.cwd if entry.place.scope == "project" or _names_directory(entry) else _directory_of(roots[0])
+        at = launch.cwd if entry.place.scope == "project" or _names_directory(entry) else split_root(roots[0])[0]
         words = [word for root in roots for word in ("--root", root)]
         options = (*words, "--directory", at, "--network", network, *self.options)
         argv = (sys.executable, "-P", "-m", "coretools.cli.main", "confine", *options, "--", *launch.argv)
         inherited = launch.user_environment
         # Not as variables of that process, which is not confined: one could load code into it.
-        added = {
+        given = {
             name: value
             for name, value in launch.environment.items()
             if name not in NAMES or inherited.get(name) != value
         }
+        offline = OFFLINE_ENVIRONMENT if network == "deny" else {}
         remark = (
-            f"it runs confined, {why}; network: {network}. If it needs more of the network, give --confine"
-            f" {entry.name}=ACCESS (hosts, such as npm or pypi, or allow); --unconfined {entry.name} gives it all your"
-            " rights"
+            f"it runs confined, {why}; it can't use your home, network: {network}. --unconfined {entry.name} gives it"
+            f" all your rights; --confine {entry.name}=ACCESS gives it a network (hosts, such as npm or pypi, or allow)"
         )
-        environment = {**inherited, HANDED_ON: json.dumps(added)}
+        environment = {**inherited, HANDED_ON: json.dumps({**offline, **given})}
         return replace(launch, argv=argv, environment=environment, cwd="/", confinement=remark)
 
     def _roots_for(self, entry: ServerEntry, environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -148,10 +151,6 @@ def _own_directory(entry: ServerEntry, environment: Mapping[str, str]) -> str:
     except OSError as error:
         raise InputOutput(f"{path}: cannot be made: {error.strerror}") from error
     return path
-
-
-def _directory_of(root: str) -> str:
-    return re.sub(r":r[ow]$", "", root)
 
 
 def _names_directory(entry: ServerEntry) -> bool:

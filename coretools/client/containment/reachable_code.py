@@ -1,147 +1,158 @@
-"""Whether tools or commands can change what a local server runs, as far as its words and variables name it.
+"""Whether a local server of the user may run what tools or commands can change.
 
-Interpreters look for code in the working directory and above it, in search paths and in the user's settings. These are
-examined or kept away; what a program outside loads by its own configuration is not known here
-(docs/specs/client.md, "Confinement").
+An entry that names a place of agents counts, whatever for: which word of which launcher stands for code, and which for
+data, no list can tell. So each word and variable is read as a path in every way that is known, and looked up where the
+server starts, in the home, and in each directory that the entry names (docs/specs/client.md, "Confinement").
 """
 
 import os
 import re
+import shlex
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from urllib.parse import unquote
 
 from coretools.client.configuration.launch import LocalLaunch
-from coretools.client.containment.launcher_words import launcher_words
 from coretools.confinement.command_path import without_links_into
-from coretools.reach import Reach, is_beneath
+from coretools.reach import Place, Reach, is_beneath
 
-MAX_INTERPRETERS = 4
-"""Scripts that are interpreters of each other (execve(2))."""
+MAX_DIRECTORIES = 32
+"""Directories that an entry may name; every word is looked up in all of them."""
 
-_SEARCHED = frozenset(
-    {
-        *("PATH", "PYTHONPATH", "NODE_PATH", "LD_LIBRARY_PATH", "LD_PRELOAD", "LD_AUDIT", "DYLD_LIBRARY_PATH"),
-        *("DYLD_INSERT_LIBRARIES", "PERL5LIB", "PERLLIB", "RUBYLIB", "GEM_PATH", "CLASSPATH", "GOPATH", "LUA_PATH"),
-        *("LUA_CPATH", "PHP_INI_SCAN_DIR", "XDG_DATA_DIRS", "XDG_CONFIG_DIRS", "GCONV_PATH"),
-    }
-)
-"""Lists of places, in which an empty or relative one means the working directory."""
+FIRST_LINE_BYTES = 256
+"""Of a script, for the programs that its first line names (execve(2))."""
 
-_NAMES_CODE = re.compile(
-    r"HOME|ENV|PREFIX|SHELL|CLASSPATH|GCONV_PATH|"
-    r"(?:XDG|LD|DYLD|PYTHON|PIP|UV|VIRTUAL_ENV|CONDA|PIPX|POETRY|PYENV|NODE|NPM|npm_config|YARN|PNPM|BUN|DENO|NVM|VOLTA"
-    r"|PERL|PERL5|RUBY|GEM|BUNDLE|JAVA|JDK|_JAVA|MAVEN|GRADLE|GO|CARGO|RUST|RUSTUP|DOTNET|PHP|COMPOSER|LUA|BASH|ZDOTDIR"
-    r"|MISE|ASDF|PATH|GIT_SSH|GIT_EXEC|GIT_CONFIG|GIT_TEMPLATE|GIT_ASKPASS)(?:_?[A-Za-z].*|[0-9].*)?",
-    re.IGNORECASE,
-)
-"""Variables by which programs find code, or settings that name some; here a directory counts too."""
+OUTSIDE = "/usr"
+"""Where a server starts when a place of agents lies in the home. Every system has it, and only root writes there."""
+
+_SCRIPTS = (".py", ".js", ".mjs", ".cjs", ".ts")
+"""Endings of scripts that are named to an interpreter."""
 
 _USER_CODE = (
     *(".local/bin", ".local/lib", ".local/share/uv", ".local/share/pipx", ".config/uv", ".config/pip", ".config/git"),
-    *(".npm", ".npmrc", ".cache/uv", ".cache/deno", ".bun", ".bunfig.toml", ".deno", ".nvm", ".volta", ".yarnrc"),
-    *(".yarnrc.yml", ".pyenv", ".rbenv", ".asdf", ".cargo/bin", ".cargo/config.toml", ".rustup", ".gem", ".m2"),
-    *(".gradle", ".nuget", ".dotnet", "go/bin", "node_modules", "package.json", "bin"),
+    *(".npm", ".npmrc", ".cache/uv", ".cache/deno", ".cache/ms-playwright", ".bun", ".bunfig.toml", ".deno", ".nvm"),
+    *(".volta", ".yarnrc", ".yarnrc.yml", ".pyenv", ".rbenv", ".asdf", ".cargo/bin", ".cargo/config.toml", ".rustup"),
+    *(".gem", ".m2", ".gradle", ".nuget", ".dotnet", "go/bin", "node_modules", "package.json", "bin"),
 )
 """Where launchers keep what they run, and their settings, in the home."""
 
-_SEPARATORS = re.compile(r"[\s;|&()<>'\"`=:,@]+")
+_QUOTES = str.maketrans("", "", "\\'\"")
+_SEPARATORS = re.compile(r"[\s;|&()<>{}\[\]'\"`=:,@]+")
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
-
-Reason = Callable[[str], str]
-"""Why tools or commands can change what a path leads to; empty if they can't."""
 
 
 @dataclass(frozen=True, slots=True)
 class CodeCheck:
-    """Examines the programs of servers."""
+    """Examines what is started outside the sandbox."""
 
     reaches: tuple[Reach, ...]
+
+    @property
+    def _places(self) -> list[Place]:
+        return [place for reach in self.reaches for place in reach.places]
 
     def reason(self, path: str) -> str:
         """Return why tools or commands can change what a path leads to; empty if they can't."""
         return next(filter(None, (reach.reason(path) for reach in self.reaches)), "")
 
-    def without_reachable(self, launch: LocalLaunch) -> LocalLaunch:
-        """Leave out what only the surroundings contribute: places of search paths, inherited directories in reach.
+    def holds(self, directory: str) -> str:
+        """Return why tools or commands can change an entry of a directory, from which Python imports by name."""
+        try:
+            with os.scandir(directory) as entries:
+                inner = (entry.path for entry in entries if entry.is_symlink() or entry.is_dir())
+                return next(filter(None, map(self.reason, inner)), "")
+        except OSError:
+            return ""
 
-        Python searches the directory of its script, if there is one, and no other.
-        """
+    def outside(self, launch: LocalLaunch) -> LocalLaunch:
+        """Start elsewhere what would start in a directory that holds a place of agents, or a link to one."""
+        return replace(launch, cwd=OUTSIDE) if self.holds(launch.cwd) else launch
+
+    def without_reachable(self, launch: LocalLaunch) -> LocalLaunch:
+        """Leave out what only the surroundings contribute: places of agents in PATH and in inherited variables."""
         kept = {name: self._kept(name, value, launch) for name, value in launch.environment.items()}
         variables = {name: value for name, value in kept.items() if value or name in launch.own_variables}
-        script = _script_of(launch)
-        # The directory of a script is searched for its modules. So would be the working directory, without this.
-        if script is None or self._holds_place(os.path.dirname(script)):
-            variables = {"PYTHONSAFEPATH": "1", **variables}
         return replace(launch, environment=variables)
 
+    def why(self, launch: LocalLaunch) -> str:
+        """Return why tools or commands may change what a launch runs; empty if they can't."""
+        environment = launch.environment
+        own = [environment.get(name, "") for name in sorted(launch.own_variables - {"PATH"})]
+        named = [program_of(launch) or "", launch.cwd, *launch.argv[1:], launch.environment_file or "", *own]
+        return self._why_named(named, launch) or self.holds(launch.cwd) or self._why_home(environment.get("HOME", ""))
+
+    def why_passed_over(self, safe: LocalLaunch, launch: LocalLaunch) -> str:
+        """Return why the program of a launch is in none of the directories that its PATH has kept."""
+        program = None if program_of(safe) else program_of(launch)
+        if program is None:
+            return ""
+        return self.reason(os.path.abspath(program)) or self.holds(os.path.dirname(os.path.abspath(program)))
+
     def _kept(self, name: str, value: str, launch: LocalLaunch) -> str:
-        is_own = name in launch.own_variables
-        if name in _SEARCHED:
-            found = self._searched(value, keeps_reachable=is_own and name != "PATH")
-            return self._without_links(found) if name == "PATH" else found
-        if is_own or name == "HOME" or not self._names_reachable(name, value, launch):
+        if name == "HOME" or (name in launch.own_variables and name != "PATH"):
             return value
-        return ""
-
-    def _searched(self, value: str, *, keeps_reachable: bool) -> str:
-        kept = (one for one in value.split(os.pathsep) if os.path.isabs(one))
-        return os.pathsep.join(one for one in kept if keeps_reachable or not self.reason(one))
-
-    def _without_links(self, path: str) -> str:
+        kept = [part for part in value.split(os.pathsep) if not self._why_named([part], launch)]
+        if name != "PATH":
+            return os.pathsep.join(kept)
+        path = os.pathsep.join(filter(os.path.isabs, kept))
         for reach in self.reaches:
             path = without_links_into(path, reach)
         return path
 
-    def why(self, launch: LocalLaunch) -> str:
-        """Return why agents can change what a launch runs; empty if they can't, as far as is known here."""
-        return next(filter(None, self._reasons(launch)), "")
-
-    def _reasons(self, launch: LocalLaunch) -> Iterator[str]:
-        yield from self._of_program(program_of(launch), launch)
-        yield _prefixed("its working directory", self.reason(launch.cwd))
-        if launch.environment_file:
-            yield _prefixed("its envFile", self.reason(launch.environment_file))
-        of_launcher = launcher_words(launch.argv)
-        for at, word in enumerate(launch.argv[1:], 1):
-            yield self._of_text(word, launch, counts_directories=at < of_launcher)
-        for name in launch.own_variables & launch.environment.keys():
-            counts = _NAMES_CODE.fullmatch(name) is not None
-            yield _prefixed(name, self._of_text(launch.environment[name], launch, counts_directories=counts))
-        yield from self._of_home(launch.environment.get("HOME", ""))
-
-    def _of_program(self, program: str | None, launch: LocalLaunch) -> Iterator[str]:
-        for _ in range(MAX_INTERPRETERS):
-            if program is None:
-                return
-            yield self.reason(program)
-            program = _interpreter(program, launch.environment)
-
-    def _of_text(self, text: str, launch: LocalLaunch, *, counts_directories: bool) -> str:
-        for path in _paths_in(text, launch):
-            if (counts_directories or not os.path.isdir(path)) and (reason := self.reason(path)):
-                return reason
+    def _why_named(self, texts: Iterable[str], launch: LocalLaunch) -> str:
+        """Return why something that texts name, or the scripts among it, is within reach; empty if nothing is."""
+        words = {word for text in texts for word in self._words(text, launch.environment)}
+        directories = [launch.cwd, launch.environment.get("HOME") or "/"]
+        looked_up = set[str]()
+        while paths := {path for word in words for path in _paths(word, directories)} - looked_up:
+            looked_up |= paths
+            for path in sorted(paths):
+                if reason := self.reason(path) or self._why_beside(path):
+                    return reason
+                words.update(self._words(_first_line(path), launch.environment))
+                real = os.path.realpath(path)
+                if os.path.isdir(real) and real not in directories:
+                    directories.append(real)
+            if len(directories) > MAX_DIRECTORIES:
+                return f"it names more than {MAX_DIRECTORIES} directories, too many to examine"
         return ""
 
-    def _of_home(self, home: str) -> Iterator[str]:
-        if not os.path.isabs(home):
-            return
-        yield self.reason(home)
-        places = [place for reach in self.reaches for place in reach.places]
-        for name in _USER_CODE:
-            path = os.path.join(home, name)
-            yield self.reason(path)
-            inside = next((one for one in places if is_beneath(one.path, os.path.realpath(path))), None)
-            if inside is not None:
-                yield f"{inside.path} can be changed by tools or commands ({inside.kind}), and programs load code there"
-
-    def _names_reachable(self, name: str, value: str, launch: LocalLaunch) -> bool:
-        return _NAMES_CODE.fullmatch(name) is not None and bool(self._of_text(value, launch, counts_directories=True))
-
-    def _holds_place(self, path: str) -> bool:
-        """Whether an entry of a directory is a place of agents, which Python would import under its name."""
+    def _why_beside(self, path: str) -> str:
+        """Return why what a script may load from its directory is within reach; empty if it is not."""
         real = os.path.realpath(path)
-        return any(os.path.dirname(place.path) == real for reach in self.reaches for place in reach.places)
+        is_script = os.path.isfile(real) and (real.endswith(_SCRIPTS) or _first_line(real))
+        reason = self.holds(os.path.dirname(real)) if is_script else ""
+        return f"{path} may load what lies beside it: {reason}" if reason else ""
+
+    def _words(self, text: str, environment: Mapping[str, str]) -> Iterator[str]:
+        """Yield each part of a text that may be a path or a program on PATH."""
+        text = _VARIABLE.sub(lambda found: environment.get(found[1] or found[2], ""), text)
+        parts = {text, *_SEPARATORS.split(text), *_shell_words(text)}
+        for place in self._places:  # anywhere in a word, and with spaces
+            parts.update(re.findall(rf"{re.escape(place.path)}[^\s;|&()<>,]*", text.translate(_QUOTES)))
+        parts |= {part.partition("=")[2] for part in parts}
+        parts |= {part[letters:] for part in parts if part.startswith("-") for letters in (2, 3)}  # -CPATH, -sCPATH
+        home = environment.get("HOME", "")
+        for part in {*parts, *map(unquote, parts)}:
+            word = home + part[1:] if part == "~" or part.startswith("~/") else os.path.expanduser(part)
+            if _is_path(word):
+                program = None if "/" in word else shutil.which(word, path=environment.get("PATH", os.defpath))
+                yield from filter(None, [word, program])
+
+    def _why_home(self, home: str) -> str:
+        """Return why the home, or what launchers run from it, is within reach."""
+        if not os.path.isabs(home):
+            return ""
+        paths = [home, *(os.path.join(home, name) for name in _USER_CODE)]
+        inside = (
+            f"{place.path} can be changed by tools or commands ({place.kind}), and programs load code there"
+            for path in paths[1:]
+            for place in self._places
+            if is_beneath(place.path, os.path.realpath(path))
+        )
+        return next(filter(None, map(self.reason, paths)), "") or next(inside, "")
 
 
 def program_of(launch: LocalLaunch) -> str | None:
@@ -151,50 +162,39 @@ def program_of(launch: LocalLaunch) -> str | None:
     return shutil.which(launch.argv[0], path=launch.environment.get("PATH", os.defpath))
 
 
-def _script_of(launch: LocalLaunch) -> str | None:
-    """Return the Python file that a launch runs, if it names one."""
-    for word in launch.argv[: launcher_words(launch.argv)]:
-        path = os.path.join(launch.cwd, word)
-        if word in ("-m", "-c"):  # which search the working directory
-            return None
-        if word.endswith(".py") and os.path.isfile(path):
-            return path
-    return None
+def _shell_words(text: str) -> Iterator[str]:
+    """Yield the words of shell text, also of text in the quotes of another."""
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=True)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    with suppress(ValueError):  # a quote is not closed
+        for word in lexer:
+            yield word
+            if word != text and re.search(r"[\s'\"\\]", word):
+                yield from _shell_words(word)
 
 
-def _interpreter(program: str, environment: Mapping[str, str]) -> str | None:
-    """Return what the first line of a script starts; None for another program."""
+def _paths(word: str, directories: Iterable[str]) -> Iterator[str]:
+    """Yield where a word leads from each directory, if it leads anywhere; an absolute one also if nothing is there."""
+    if os.path.isabs(word):
+        yield word
+        return
+    for directory in directories:
+        if os.path.lexists(os.path.join(directory, word.partition("/")[0])):
+            yield os.path.join(directory, word)
+
+
+def _first_line(path: str) -> str:
+    """Return what follows `#!` in a script: its interpreter, with arguments; empty for another file."""
+    if not os.path.isfile(path):
+        return ""
     try:
-        with open(program, "rb") as file:
-            line = file.readline(256)
+        with open(path, "rb") as file:
+            line = file.readline(FIRST_LINE_BYTES)
     except OSError:
-        return None
-    words = os.fsdecode(line[2:]).split() if line.startswith(b"#!") else []
-    if words and os.path.basename(words[0]) == "env":
-        named = next((word for word in words[1:] if not word.startswith("-") and "=" not in word), "")
-        return shutil.which(named, path=environment.get("PATH", os.defpath)) if named else None
-    return words[0] if words and os.path.isabs(words[0]) else None
-
-
-def _paths_in(text: str, launch: LocalLaunch) -> Iterator[str]:
-    """Yield every path that a text may name: the whole, after an option's `=`, and each piece of code or of a list."""
-    text = _VARIABLE.sub(lambda found: launch.environment.get(found[1] or found[2], ""), text)
-    pieces = {text, text.partition("=")[2], *_SEPARATORS.split(text)}
-    pieces |= {piece[2:] for piece in pieces if re.match(r"-[A-Za-z][/~.]", piece)}
-    home = launch.environment.get("HOME", "")
-    for piece in sorted(pieces):
-        path = home + piece[1:] if piece == "~" or piece.startswith("~/") else piece
-        path = path.removeprefix("file://")
-        at = os.path.join(launch.cwd, path)
-        # Most words are no paths. A missing name counts only if it is written as one: somebody may create it.
-        if _is_path(path) and ("/" in path or os.path.lexists(at)):
-            yield at
+        return ""
+    return os.fsdecode(line[2:]).strip() if line.startswith(b"#!") else ""
 
 
 def _is_path(text: str) -> bool:
     """Whether a file system could have a path of this text (limits.h)."""
     return 0 < len(text) < 4096 and "\0" not in text and max(map(len, text.split("/"))) <= 255
-
-
-def _prefixed(what: str, reason: str) -> str:
-    return f"{what}: {reason}" if reason else ""

@@ -8,21 +8,6 @@ from coretools.tools.ci.build_system import Argv, Steps
 RESTORE_ENVIRONMENT = {"NODE_ENV": "development", "npm_config_include": "dev"}
 """Installs development dependencies too, whatever other variables or configuration say: tests need them."""
 
-OFFLINE_ENVIRONMENT = {
-    "PIP_RETRIES": "0",
-    "UV_OFFLINE": "1",
-    "POETRY_REQUESTS_MAX_RETRIES": "0",
-    "npm_config_offline": "true",
-    "YARN_ENABLE_NETWORK": "false",
-    "CARGO_NET_OFFLINE": "true",
-    "GOPROXY": "off",
-    "MAVEN_ARGS": "--offline",
-}
-"""Set if the network is denied: each tool uses what is available locally (vendored, cached) or fails at once.
-
-Only the tool knows whether it needs the network. Without these variables it would retry for 10 to 60 s before it fails.
-"""
-
 _FOLDERS = (".venv", "node_modules")
 
 _FILES = (

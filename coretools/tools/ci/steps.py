@@ -6,11 +6,12 @@ from dataclasses import replace
 import anyio
 
 from coretools.errors import CannotStart
+from coretools.process.environment import OFFLINE_ENVIRONMENT
 from coretools.process.run import Completed, RunOptions
 from coretools.process.runner import Runner
 from coretools.roots.root import Directory
 from coretools.tools.ci.build_system import Argv, Steps
-from coretools.tools.ci.restore import OFFLINE_ENVIRONMENT, is_new_environment
+from coretools.tools.ci.restore import is_new_environment
 from coretools.tools.failure_explanations import Explanations, NetworkPolicy
 
 
