@@ -103,7 +103,8 @@ class Hub:
         `policy` names a policy file; without it the user's is read, if there is one. Without `approve`, only tools can
         be called that it allows, or that were approved for good (`coretools mcp call`).
 
-        Servers that files of the project name are confined unless `options` says otherwise (`containment`).
+        Servers that files of the project name, or whose entry names it, are confined unless `options` says otherwise
+        (`containment`).
 
         Raises:
             BadSetting: the file or the policy can't be used.

@@ -151,6 +151,9 @@ def plant(world: World) -> None:
     executable(home / "browser", '#!/bin/sh\n"$PLAYWRIGHT_BROWSERS_PATH"/planted-server\n')
 
 
+COMPUTED = "import os; os.chdir('/'); os.execl(os.environ['HOME'] + '/linked/planted-server', 'x')"
+
+
 def executable(path: Path, text: str) -> None:
     path.write_text(text)
     path.chmod(0o755)
@@ -177,6 +180,8 @@ def planted(world: World) -> dict[str, Any]:
         "relative": shell("cd; cd ..; cd 'my project'; ./planted-server"),
         "nested": shell(f"sh -c \"cd '{project}' && ./planted-server\""),
         "expanded": shell('cd "$WHERE"; ./planted-server', WHERE=project),
+        "computed": {"command": python, "args": ["-c", COMPUTED]},
+        "alias": {"command": "git", "args": ["-c", "alias.x=!~/linked/planted-server", "x"]},
         "home": shell("cd ~/linked && ./planted-server"),
         "wrapped": {"command": "env", "args": ["A=b", f"{project}/planted-server"]},
         "one-word": {"command": "env", "args": ["-S", f"{python} '{project}/tool.py'"]},
@@ -245,7 +250,7 @@ def test_our_own_server_and_the_repl_run_no_planted_code(world: World) -> None:
 USUAL = ("mcp", "call", "--yes", "--output", "text")
 
 
-def test_usual_servers_of_the_user_work(world: World) -> None:
+def test_usual_servers_of_the_user_work(world: World, tmp_path: Path) -> None:
     """client-29: in the home with all rights, unless the project is named; then the error says what gives them."""
     server = world.home / "server.py"
     server.write_text(SERVER)
@@ -254,8 +259,15 @@ def test_usual_servers_of_the_user_work(world: World) -> None:
     world.mine(
         mine={"command": sys.executable, "args": ["server.py"], "env": env},
         data={"command": sys.executable, "args": ["-c", script, str(world.project), str(server)], "env": env},
+        above={
+            "command": sys.executable,
+            "args": [f"{world.project}/server.py"],
+            "cwd": str(tmp_path),
+            "env": env,
+        },
     )
     assert world.run(*USUAL, "mine", "look", "kind=home").stdout.strip() == "canary"
+    assert world.run(*USUAL, "above", "look", "kind=root").stdout.strip() == "of the root"
     refused = world.run(*USUAL, "data", "look", "kind=root")
     assert f"{world.project} can be changed by tools or commands" in refused.stderr
     assert "--unconfined data gives it all your rights" in refused.stderr

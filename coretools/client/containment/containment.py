@@ -20,7 +20,7 @@ from coretools.config.operator_policy import network_access
 from coretools.errors import BadSetting, InputOutput
 from coretools.own_state import server_directory
 from coretools.process.environment import HANDED_ON, NAMES, OFFLINE_ENVIRONMENT
-from coretools.reach import NO_REACH, Place, Reach
+from coretools.reach import NO_REACH, Place, Reach, is_beneath
 
 CONFINE_VARIABLE = "CORETOOLS_CONFINE"
 """`NAME` or `NAME=ACCESS`, separated by semicolons, as for the option."""
@@ -107,7 +107,9 @@ class Containment:
     def _confined(self, entry: ServerEntry, launch: LocalLaunch, why: str) -> LocalLaunch:
         network = self.confined.get(entry.name, "deny")
         roots = self._roots_for(entry, launch.user_environment)
-        at = launch.cwd if entry.place.scope == "project" or _names_directory(entry) else split_root(roots[0])[0]
+        first, *_ = directories = [split_root(root)[0] for root in roots]
+        is_inside = any(is_beneath(os.path.realpath(launch.cwd), os.path.realpath(one)) for one in directories)
+        at = launch.cwd if entry.place.scope == "project" or is_inside else first
         words = [word for root in roots for word in ("--root", root)]
         options = (*words, "--directory", at, "--network", network, *self.options)
         argv = (sys.executable, "-P", "-m", "coretools.cli.main", "confine", *options, "--", *launch.argv)

@@ -39,7 +39,8 @@ _USER_CODE = (
 """Where launchers keep what they run, and their settings, in the home."""
 
 _QUOTES = str.maketrans("", "", "\\'\"")
-_SEPARATORS = re.compile(r"[\s;|&()<>{}\[\]'\"`=:,@]+")
+_QUOTED = re.compile(r"['\"`]")
+_SEPARATORS = re.compile(r"[\s!;|&()<>{}\[\]'\"`=:,@]+")
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z_][A-Za-z0-9_]*)\}|([A-Za-z_][A-Za-z0-9_]*))")
 
 
@@ -129,11 +130,12 @@ class CodeCheck:
     def _words(self, text: str, environment: Mapping[str, str]) -> Iterator[str]:
         """Yield each part of a text that may be a path or a program on PATH."""
         text = _VARIABLE.sub(lambda found: environment.get(found[1] or found[2], ""), text)
-        parts = {text, *_SEPARATORS.split(text), *_shell_words(text)}
+        parts = {text, *_SEPARATORS.split(text), *_QUOTED.split(text), *_shell_words(text)}
         for place in self._places:  # anywhere in a word, and with spaces
             parts.update(re.findall(rf"{re.escape(place.path)}[^\s;|&()<>,]*", text.translate(_QUOTES)))
         parts |= {part.partition("=")[2] for part in parts}
-        parts |= {part[letters:] for part in parts if part.startswith("-") for letters in (2, 3)}  # -CPATH, -sCPATH
+        # -CPATH, -sCPATH, and ${NAME:-PATH}
+        parts |= {part[letters:] for part in parts if part.startswith("-") for letters in (1, 2, 3)}
         home = environment.get("HOME", "")
         for part in {*parts, *map(unquote, parts)}:
             word = home + part[1:] if part == "~" or part.startswith("~/") else os.path.expanduser(part)
@@ -177,10 +179,10 @@ def _paths(word: str, directories: Iterable[str]) -> Iterator[str]:
     """Yield where a word leads from each directory, if it leads anywhere; an absolute one also if nothing is there."""
     if os.path.isabs(word):
         yield word
-        return
+    name = word.lstrip("/")  # it may be the end of a path: process.env.HOME + "/x"
     for directory in directories:
-        if os.path.lexists(os.path.join(directory, word.partition("/")[0])):
-            yield os.path.join(directory, word)
+        if os.path.lexists(os.path.join(directory, name.partition("/")[0])):
+            yield os.path.join(directory, name)
 
 
 def _first_line(path: str) -> str:
