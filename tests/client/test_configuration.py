@@ -203,6 +203,8 @@ def test_files_are_layered_and_each_entry_knows_its_file(project: Path, home: Pa
     alone = loaded(project, home, file=str(theirs))
     assert [one.place.scope for one in alone.entries] == ["user"]
     assert loaded(project, home, file=".mcp.json").entries[0].place.scope == "project"
+    (project / "sub" / ".git").mkdir(parents=True)  # an agent makes the project appear smaller
+    assert loaded(project / "sub", home, file="../.mcp.json").entries[0].place.scope == "project"
 
 
 def test_the_home_directory_is_no_project(home: Path) -> None:
