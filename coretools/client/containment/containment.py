@@ -95,7 +95,7 @@ class Containment:
         safe = check.without_reachable(launch if _names_directory(entry) else check.outside(launch))
         program = program_of(safe)
         if reason := check.why(safe) or check.reason(entry.place.path) or check.why_passed_over(safe, launch):
-            return self._confined(entry, launch, f"because tools or commands could change what it names: {reason}")
+            return self._confined(entry, launch, f"because of what its entry names: {reason}")
         return replace(safe, argv=(program or safe.argv[0], *safe.argv[1:]))
 
     def check(self, project: str, environment: Mapping[str, str]) -> CodeCheck:
@@ -123,7 +123,8 @@ class Containment:
         offline = OFFLINE_ENVIRONMENT if network == "deny" else {}
         remark = (
             f"it runs confined, {why}; it can't use your home, network: {network}. --unconfined {entry.name} gives it"
-            f" all your rights; --confine {entry.name}=ACCESS gives it a network (hosts, such as npm or pypi, or allow)"
+            f" all your rights (for every line: {UNCONFINED_VARIABLE}); --confine {entry.name}=ACCESS gives it a"
+            " network (hosts, such as npm or pypi, or allow)"
         )
         environment = {**inherited, HANDED_ON: json.dumps({**offline, **given})}
         return replace(launch, argv=argv, environment=environment, cwd="/", confinement=remark)
