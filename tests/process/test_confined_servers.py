@@ -207,6 +207,7 @@ def planted(world: World) -> dict[str, Any]:
     return {
         name: {**entry, "env": {**entry.get("env", {}), "MARKER": f"{home}/marker-{name}"}}
         for name, entry in entries.items()
+        if name == "search" or shutil.which(entry["command"])
     }
 
 
