@@ -225,7 +225,7 @@ def test_what_agents_plant_is_not_run_outside_the_sandbox(world: World) -> None:
     line = ("mcp", "list", "--connect-timeout", "60")
     found = world.run(*line, PATH=searched)
     assert found.returncode == 0, found.stderr
-    assert found.stdout.count("failed") == len(entries), found.stdout
+    assert found.stdout.count(" failed  stdio ") == len(entries), found.stdout
     assert ran(world) == set()
     world.run("mcp", "ping", "script", at="sub")  # where a planted .git makes the project appear smaller
     assert ran(world) == set()
