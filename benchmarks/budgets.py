@@ -118,6 +118,10 @@ def _git_servers() -> tuple[Row, ...]:
         if name != "blame":  # it has none
             baseline = f"{name} by mcp-server-git"
             rows.append(Row(name=f"git/{name}/mcp-server-git", subject=own, baseline=baseline, bar=most, target=aim))
+    for name in ("copied-status", "copied-diff"):
+        own = f"{name} by coretools"
+        rows.append(Row(name=f"git/{name}", subject=own, baseline=f"{name} by git", bar=2.5, target=1.5))
+        rows.append(Row(name=f"git/{name}/mcp-server-git", subject=own, baseline=f"{name} by mcp-server-git", bar=1.3))
     return tuple(rows)
 
 

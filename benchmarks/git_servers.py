@@ -6,6 +6,7 @@ The other servers are optional. In the checkout, these commands install them:
     npm install --prefix benchmarks/peers/npm @cyanheads/git-mcp-server
 """
 
+import os
 import shutil
 import subprocess
 import sys
@@ -30,6 +31,11 @@ LOGGED = 50
 INSTALLED = CHECKOUT / "benchmarks" / "peers"
 OFFICIAL, OTHER = "mcp-server-git", "git-mcp-server"
 FILE = "part0/file1.py"
+
+COPIED = ("status", "diff")
+"""Rows that are also measured right after the checkout was copied."""
+COPIED_CALLS = 10
+"""Calls after a copy; the first one, in which git reads every file, is not counted."""
 
 Call = tuple[str, Mapping[str, object]]
 
@@ -128,9 +134,15 @@ def git_servers(place: Workspace, stack: ExitStack, *, is_smoke: bool) -> list[C
         contenders += [
             _calls(f"{row} by {server.name}", peer, calls, repository) for row, calls in server.calls.items()
         ]
+        contenders += [
+            _copied(_calls(f"copied-{row} by {server.name}", peer, server.calls[row], repository), repository)
+            for row in COPIED
+        ]
     bare = place.beside / "of-git"
     _copy(top, bare)
-    contenders += [_processes(f"{row} by git", words, bare) for row, words in _words().items()]
+    words = _words()
+    contenders += [_processes(f"{row} by git", commands, bare) for row, commands in words.items()]
+    contenders += [_copied(_processes(f"copied-{row} by git", words[row], bare), bare) for row in COPIED]
     return contenders
 
 
@@ -169,6 +181,19 @@ def _processes(figure: str, commands: Sequence[Sequence[str]], repository: Path)
         return (1000 * (time.perf_counter() - started),)
 
     return Contender(figures=(figure,), once=once)
+
+
+def _copied(calls: Contender, repository: Path) -> Contender:
+    """The mean of the second to the tenth call after every file got another time, as by `cp -r`."""
+
+    def once() -> tuple[float, ...]:
+        second = next(_changes)
+        for path in repository.glob("part*/*.py"):
+            os.utime(path, (second, second))
+        taken = [calls.once()[0] for _ in range(COPIED_CALLS)]
+        return (sum(taken[1:]) / (COPIED_CALLS - 1),)
+
+    return Contender(figures=calls.figures, once=once)
 
 
 def _copy(top: Path, repository: Path) -> None:

@@ -91,6 +91,8 @@ def test_the_bars_of_the_project_are_in_the_rows() -> None:
         **{f"git/{name}/mcp-server-git": (1.0, None) for name in GIT_CALLS - {"blame", "branches", "diff"}},
         "git/branches/mcp-server-git": (1.6, 1.0),
         "git/diff/mcp-server-git": (1.3, 1.0),
+        **{f"git/copied-{name}": (2.5, 1.5) for name in ("status", "diff")},
+        **{f"git/copied-{name}/mcp-server-git": (1.3, None) for name in ("status", "diff")},
         "client/call": (1.15, None),
         "client/call/processor": (1.15, None),
         **{f"http/{era}/{form}": (1.176, None) for era in ("handshake", "stateless") for form in ("json", "stream")},

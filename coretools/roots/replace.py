@@ -39,7 +39,7 @@ def temporary_file(resolved: ResolvedPath, model: os.stat_result | None) -> Iter
     fd = os.open(name, _CREATE, 0o666 if model is None else 0o600, dir_fd=resolved.fd)
     try:
         if model is not None:
-            _copy_owner_and_mode(fd, model)
+            copy_owner_and_mode(fd, model)
         yield fd, name
     finally:
         os.close(fd)
@@ -124,7 +124,7 @@ def rename_without_flags(source_directory: int, source: str, directory: int, nam
         raise
 
 
-def _copy_owner_and_mode(fd: int, model: os.stat_result) -> None:
+def copy_owner_and_mode(fd: int, model: os.stat_result) -> None:
     """Give a new file the owner, group and permissions of another, as far as the system allows.
 
     The set-user-ID and set-group-ID bits are dropped, as by write(2).

@@ -60,7 +60,7 @@ class GitTools:
     @tool(Effect.READ, structured=True, title="Git status")
     async def git_status(self, repository: Repository = ".") -> StatusResult:
         """Show branch, changed paths, open work only. Content: git_diff."""
-        async with self._opened(repository) as checkout:
+        async with self._opened(repository, refreshes=True) as checkout:
             status = read_status(await self._git.output(checkout, *STATUS))
             lock = await index_lock(checkout)
             return StatusResult.of(status, checkout, budget=self._git.answer_bytes, lock=str(lock or ""))
@@ -124,7 +124,7 @@ class GitTools:
         skip: Annotated[int, Field(ge=0, description="Hunks to leave out first"), Rare()] = 0,
     ) -> DiffResult:
         """Show changes by hunk, by default unstaged. New files: git_status."""
-        async with self._opened(repository) as checkout:
+        async with self._opened(repository, refreshes=True) as checkout:
             options = DiffOptions(
                 names=git_names(self._roots, checkout, paths),
                 most_bytes=self._git.answer_bytes,

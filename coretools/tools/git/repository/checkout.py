@@ -12,6 +12,7 @@ from coretools.confinement.landlock import Rule
 from coretools.errors import InvalidPath, OutsideRoot
 from coretools.roots.editor_settings import SettingsSnapshot
 from coretools.roots.git_layout import entry_exists
+from coretools.roots.index_copy import IndexCopy
 from coretools.roots.path_text import check_path
 from coretools.roots.read import kind_at
 from coretools.roots.root import Directory, RootedPath, join_path
@@ -52,6 +53,8 @@ class Checkout:
     """The unfinished operation ("merge", "rebase", ...); usually empty."""
     settings: SettingsSnapshot | None = None
     """The settings of editors and agents before the call, if it may write the work tree."""
+    index_copy: IndexCopy | None = None
+    """The copy of the index that git uses and refreshes, in a call that compares it with the work tree."""
 
     @property
     def tier(self) -> str:

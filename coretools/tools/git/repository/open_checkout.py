@@ -28,6 +28,7 @@ from coretools.errors import DeniedPath, GitRefused, NotFound, ReadOnly
 from coretools.process.confined_runner import ConfinedRunner
 from coretools.roots import directory_access
 from coretools.roots.editor_settings import SettingsSnapshot
+from coretools.roots.index_copy import IndexCopy, copy_index, directory_of_copies
 from coretools.roots.linked_repository import GIT, WORKTREES
 from coretools.roots.own_state import REASON
 from coretools.roots.read import open_directory
@@ -157,16 +158,20 @@ class Checkouts:
     def __init__(self, roots: Roots, confined: ConfinedRunner, setup: GitSetup = PLAIN) -> None:
         self._roots = roots
         self._grants = setup.grants
+        self._private = setup.user_git.directory
         self._user_rules: list[Rule] = [(setup.user_git.directory, READ)] if setup.user_git.directory else []
         self._confined = confined
         self._configurations = GitConfigurations(roots.for_git)
 
     @contextmanager
-    def opened(self, repository: str, *, access: Access = Access.READ, is_shared: bool = False) -> Iterator[Checkout]:
+    def opened(
+        self, repository: str, *, access: Access = Access.READ, refreshes: bool = False, is_shared: bool = False
+    ) -> Iterator[Checkout]:
         """Open the work tree that contains the directory `repository`: the nearest one upwards, never above the root.
 
         For a change every reference is examined too, since git would write through a link among them, and a writable
-        root is required. `is_shared`: it also changes what all work trees share besides objects and references.
+        root is required. With `refreshes` git gets a copy of the index that it may refresh, except in a read-only root.
+        `is_shared`: it also changes what all work trees share besides objects and references.
 
         Raises:
             NotFound: there is no repository. GitRefused: git is not run in this one. ReadOnly: a change in a read-only
@@ -200,6 +205,13 @@ class Checkouts:
                 rules += _shared_rules(common, shared, stack)
             if access is Access.WORK_TREE:
                 rules += [(directory.fd, _WORK_TREE), (own.handle, _TREE)]
+            grants = self._granted(directory, own, common)
+            index_copy = None
+            if refreshes and _is_writable(self._roots, directory, own, common):
+                if grants.filters:  # git runs as a command, which may write the index itself
+                    environment["GIT_OPTIONAL_LOCKS"] = "1"
+                else:
+                    index_copy = self._index_copy(own, rules, environment, stack)
             yield Checkout(
                 directory=directory,
                 rules=tuple(rules),
@@ -211,11 +223,25 @@ class Checkouts:
                 common_handle=common.handle,
                 common_path=common.path,
                 policy=policy,
-                grants=self._granted(directory, own, common),
+                grants=grants,
                 hooks=installed_hooks(common, shared) if access is not Access.READ else (),
                 in_progress=next((word for name, word in _IN_PROGRESS.items() if name in entries), ""),
                 settings=SettingsSnapshot(self._roots, directory) if access is Access.WORK_TREE else None,
+                index_copy=index_copy,
             )
+
+    def _index_copy(
+        self, own: GitDirectory, rules: list[Rule], environment: dict[str, str], stack: ExitStack
+    ) -> IndexCopy | None:
+        """Copy the index, and let git use and write the copy; beneath the git directory it may write nothing."""
+        copies = directory_of_copies(self._private, own.path) if self._private else ""
+        copy = copy_index(own.handle, copies) if copies else None
+        if copy is None:
+            return None
+        stack.callback(copy.remove)
+        rules.append((copies, READ | _FILES))
+        environment |= {"GIT_INDEX_FILE": copy.path, "GIT_OPTIONAL_LOCKS": "1"}
+        return copy
 
     def _granted(self, directory: Directory, own: GitDirectory, common: GitDirectory) -> RepositoryGrants:
         """Return the grants of the root if this is its own repository, not a nested one or a linked work tree."""
@@ -355,6 +381,14 @@ def _require_writable(roots: Roots, directory: Directory, *places: GitDirectory,
     for root in found:
         if not root.writable:
             raise ReadOnly(f"{directory.display_path}: the root {root.name} is read-only, so nothing is changed")
+
+
+def _is_writable(roots: Roots, directory: Directory, *places: GitDirectory) -> bool:
+    try:
+        _require_writable(roots, directory, *places, access=Access.GIT_DIRECTORY)
+    except ReadOnly:
+        return False
+    return True
 
 
 def installed_hooks(common: GitDirectory, entries: Mapping[str, str]) -> tuple[str, ...]:

@@ -66,14 +66,15 @@ class Repositories:
 
     @asynccontextmanager
     async def opened(
-        self, repository: str, *, access: Access = Access.READ, is_shared: bool = False
+        self, repository: str, *, access: Access = Access.READ, refreshes: bool = False, is_shared: bool = False
     ) -> AsyncIterator[Checkout]:
         """Open and examine a checkout in a worker thread: its file system may be slow.
 
-        `is_shared`: the call also changes what all work trees share besides objects and references.
+        With `refreshes` git refreshes the index, where it may be written, as plain `git status` does. `is_shared`: the
+        call also changes what all work trees share besides objects and references.
         """
         with ExitStack() as stack:
-            opening = self._checkouts.opened(repository, access=access, is_shared=is_shared)
+            opening = self._checkouts.opened(repository, access=access, refreshes=refreshes, is_shared=is_shared)
             checkout = await to_thread.run_sync(stack.enter_context, opening, limiter=self.threads)
             if checkout.grants is not NO_GRANTS:
                 checkout = await to_thread.run_sync(_with_grants, self.roots, checkout, access, limiter=self.threads)
@@ -83,6 +84,9 @@ class Repositories:
                 # git may fail after it has written some of a work tree.
                 error.args = ("\n".join((str(error), *settings_remark(checkout))),)
                 raise
+            if checkout.index_copy is not None and checkout.index_copy.is_refreshed:
+                put_in_place = partial(checkout.index_copy.put_in_place, checkout.git_handle)
+                await to_thread.run_sync(put_in_place, limiter=self.threads)
 
 
 def _with_grants(roots: Roots, checkout: Checkout, access: Access) -> Checkout:

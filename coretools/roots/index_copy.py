@@ -1,0 +1,131 @@
+"""Let a git that may not write a repository refresh its index: in a copy, which then takes the index's place.
+
+git compares the size and times of each file with those in its index, and reads the files for which they differ. After
+`cp -r`, or in a restored cache, they differ for all; plain `git status` then writes the new times to the index.
+"""
+
+import os
+import stat
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from secrets import token_hex
+
+from coretools.errors import CoreError
+from coretools.roots.directory_access import read_file
+from coretools.roots.replace import copy_owner_and_mode, write_all
+from coretools.roots.secret_check import MAX_INDEX_BYTES
+
+_NAME = "index"
+_LOCK = "index.lock"
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE_SYSTEM_MONITOR = b"FSMN"
+"""Extension of an index that a file system monitor keeps up to date. git drops it where it may start no monitor."""
+
+
+def directory_of_copies(above: str, git_path: str) -> str:
+    """Create the directory for copies of one repository's index, and return its path; "" if that fails.
+
+    Each repository has its own: a git that reads one of them can't change the copies of another.
+    """
+    path = f"{above}/index-{sha256(git_path.encode('utf-8', 'surrogateescape')).hexdigest()[:16]}"
+    try:
+        os.mkdir(path, 0o700)
+    except FileExistsError:
+        pass
+    except OSError:
+        return ""
+    return path
+
+
+@dataclass(frozen=True, slots=True)
+class IndexCopy:
+    """A copy of an index, and which state of the index it is a copy of."""
+
+    path: str
+    written: tuple[int, int]
+    """Inode and modification time of the copy before git ran; git replaces a file that it changes."""
+    original: os.stat_result
+
+    @property
+    def is_refreshed(self) -> bool:
+        """Whether git has written the copy."""
+        return _state(self.path) not in (None, self.written)
+
+    def remove(self) -> None:
+        """Remove the copy, and the lock of a git that was stopped."""
+        for path in (self.path, f"{self.path}.lock"):
+            with suppress(OSError):
+                os.unlink(path)
+
+    def put_in_place(self, directory: int) -> None:
+        """Replace the index of a git directory by the refreshed copy, as git does: under `index.lock`.
+
+        Nothing happens if another process holds the lock, if the index was changed meanwhile, or if its owner can't
+        be kept. The next call refreshes again.
+        """
+        with suppress(OSError, CoreError):
+            data, times = _refreshed(self.path)
+            lock = os.open(_LOCK, _NEW, 0o600, dir_fd=directory)
+            try:
+                self._write(lock, data, times)
+                self._require_same(lock, directory)
+                os.rename(_LOCK, _NAME, src_dir_fd=directory, dst_dir_fd=directory)
+            except BaseException:
+                os.unlink(_LOCK, dir_fd=directory)
+                raise
+            finally:
+                os.close(lock)
+
+    def _write(self, lock: int, data: bytes, times: tuple[int, int]) -> None:
+        write_all(lock, data)
+        copy_owner_and_mode(lock, self.original)
+        # git reads a file again if it changed as late as the index did: the copy was written before this file.
+        os.utime(lock, ns=times)
+
+    def _require_same(self, lock: int, directory: int) -> None:
+        now = os.stat(_NAME, dir_fd=directory, follow_symlinks=False)
+        if _identity(now) != _identity(self.original) or os.fstat(lock).st_uid != now.st_uid:
+            raise PermissionError
+
+
+def copy_index(directory: int, copies: str) -> IndexCopy | None:
+    """Copy the index of a git directory; None if there is none, or git must not change it."""
+    try:
+        original = os.stat(_NAME, dir_fd=directory, follow_symlinks=False)
+        data = read_file(directory, _NAME, limit_bytes=MAX_INDEX_BYTES)
+        after = os.stat(_NAME, dir_fd=directory, follow_symlinks=False)
+        if _identity(after) != _identity(original) or _FILE_SYSTEM_MONITOR in data:
+            return None
+        path = f"{copies}/{token_hex(8)}"
+        file = os.open(path, _NEW, 0o600)
+        try:
+            write_all(file, data)
+            os.utime(file, ns=(original.st_mtime_ns, original.st_mtime_ns))
+        finally:
+            os.close(file)
+    except (OSError, CoreError):
+        return None
+    state = _state(path)
+    return None if state is None else IndexCopy(path, state, original)
+
+
+def _refreshed(path: str) -> tuple[bytes, tuple[int, int]]:
+    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    with open(file, "rb") as stream:
+        found = os.fstat(file)
+        if not stat.S_ISREG(found.st_mode) or found.st_size > 2 * MAX_INDEX_BYTES:
+            raise PermissionError
+        return stream.read(2 * MAX_INDEX_BYTES), (found.st_mtime_ns, found.st_mtime_ns)
+
+
+def _state(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path, follow_symlinks=False)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
+def _identity(found: os.stat_result) -> tuple[int, int, int, int]:
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns
