@@ -174,9 +174,11 @@ async def test_a_conflict_is_data_and_is_resolved(tmp_path: Path) -> None:
         sides = {"ours": "two\n", "theirs": "other\n"}
         assert found.conflicts == [
             {"path": "work/a.txt", "kind": "deleted by them", "base": "one\n", "ours": "changed\n"},
-            {"path": "work/b.txt", "kind": "both modified", "base": "one\n", **sides}
-            | {"regions": [{"lines": "1-5", **sides}]},
+            {"path": "work/b.txt", "kind": "both modified"}
+            | {"regions": [{"lines": "1-5", "before": "", **sides, "after": ""}]},
         ]
+        [alone] = (await more(tools).git_conflicts("work", ["work/b.txt"])).conflicts
+        assert alone.items() >= {"base": "one\n", **sides}.items()
         with pytest.raises(GitRefused, match=r"not resolved: work/a\.txt, work/b\.txt"):
             await more(tools).git_continue("continue", "work")
         await more(tools).git_restore(["work"], "work", side="theirs")

@@ -159,6 +159,73 @@ async def test_conflicts_are_answered_in_one_call(tmp_path: Path) -> None:
     assert world.git("status", "--short") == ""
 
 
+async def test_a_conflict_of_one_line_in_a_large_file_is_small(tmp_path: Path) -> None:
+    """git-changes-8, git-changes-16: the region with some lines around it; the path alone gives more."""
+    world = World(tmp_path).created()
+    lines = [f"line {number} of a file that is rather large\n" for number in range(4_000)]
+    world.write("large", "".join(lines))
+    world.git("add", ".")
+    world.git("commit", "--quiet", "-m", "base")
+    world.git("branch", "theirs")
+    for branch in ("theirs", "main"):
+        world.git("switch", "--quiet", branch)
+        world.write("large", "".join([*lines[:2_000], f"by {branch}\n", *lines[2_001:]]))
+        world.git("commit", "--quiet", "-a", "-m", branch)
+    async with world.tools() as tools:
+        await more(tools).git_merge("theirs", "work")
+        found = await more(tools).git_conflicts("work")
+        alone = await more(tools).git_conflicts("work", ["work/large"])
+        [region] = found.conflicts[0]["regions"]
+        assert (region["ours"], region["theirs"], region["lines"]) == ("by main\n", "by theirs\n", "2001-2005")
+        assert region["before"] == "".join(lines[1_997:2_000])
+        assert region["after"] == "".join(lines[2_001:2_004])
+        assert max(len(found.text()), len(found.model_dump_json())) <= 1_500
+        assert 2 * len(found.text()) < len(alone.text()) <= 20_000
+        assert alone.conflicts[0]["base"].startswith(lines[0])
+        await more(tools).git_continue("continue", "work", resolutions={"work/large": [{"text": "by both\n"}]})
+    assert (world.repository / "large").read_text() == "".join([*lines[:2_000], "by both\n", *lines[2_001:]])
+
+
+@pytest.mark.parametrize(
+    ("operation", "ours", "theirs"),
+    [
+        ("merge", "main (", "topic ("),
+        ("rebase", "the new base, topic (", "the commit that is moved, main ("),
+        ("cherry-pick", "main (", "the picked commit topic ("),
+        ("revert", "main (", "the state before the reverted commit "),
+        ("stash", "main (", "stash@{1} (On main: mine"),
+    ],
+)
+async def test_sides_are_named_by_branch_or_commit(tmp_path: Path, operation: str, ours: str, theirs: str) -> None:
+    """git-changes-8: in every operation, whoever began it."""
+    world = World(tmp_path).created()
+    for branch, text in (("main", "base\n"), ("topic", "topic\n"), ("main", "main\n")):
+        world.git("switch", "--quiet", *(() if text == "base\n" or branch == "main" else ("-c",)), branch, check=False)
+        world.write("file", text)
+        world.git("add", ".")
+        world.git("commit", "--quiet", "-m", f"{branch} {text}")
+    words = {
+        "merge": ("merge", "topic"),
+        "rebase": ("rebase", "topic"),
+        "cherry-pick": ("cherry-pick", "topic"),
+        "revert": ("revert", "HEAD~1"),
+        "stash": ("stash", "apply", "stash@{1}"),
+    }[operation]
+    if operation == "stash":
+        for text in ("mine", "other"):
+            world.write("file", f"{text}\n")
+            world.git("stash", "push", "--quiet", "-m", text)
+        world.write("file", "committed\n")
+        world.git("commit", "--quiet", "-a", "-m", "committed")
+    world.git(*words, check=False)
+    async with world.tools() as tools:
+        found = await more(tools).git_conflicts("work")
+    assert found.sides["ours"].startswith(ours)
+    assert found.sides["theirs"].startswith(theirs)
+    assert f"theirs is {found.sides['theirs']}" in found.text()
+    assert operation != "rebase" or found.sides["theirs"].endswith(", of main")
+
+
 @pytest.mark.parametrize(
     "answers",
     [

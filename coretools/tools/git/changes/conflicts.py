@@ -1,8 +1,9 @@
-"""Conflicts as data: for each path its kind, the versions that git keeps in the index, and the regions of the file."""
+"""Conflicts as data: for each path its kind and the regions in conflict, or the versions that are in git's index."""
 
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any
 
@@ -10,12 +11,13 @@ from anyio import to_thread
 from pydantic import PrivateAttr
 
 from coretools.errors import CoreError
-from coretools.operations.content import Result
+from coretools.operations.content import Result, compact_json
 from coretools.roots.read import read_bytes
 from coretools.roots.root_set import Roots
-from coretools.tools.answer_budget import cut_lines, fitting, fitting_values
+from coretools.tools.answer_budget import cut_line, cut_lines, fitting, fitting_values
 from coretools.tools.git.changes.conflict_answers import MAX_BYTES, SIDES, Stages, stages
 from coretools.tools.git.changes.conflict_regions import Region, read_regions
+from coretools.tools.git.changes.conflict_sides import sides
 from coretools.tools.git.repository.checkout import Checkout, hidden_reason, path_of, refuse_hidden
 from coretools.tools.git.repository.commands import Git, require_success
 from coretools.tools.git.repository.porcelain import as_text, quoted
@@ -35,71 +37,79 @@ KINDS = {
 MAX_PATHS = 10
 """Paths whose content one answer has; the rest are listed by name."""
 
+CONTEXT_LINES = 3
+"""Lines shown before and after a region; more if the call names one path alone."""
+CONTEXT_LINES_ALONE = 20
+_CONTEXT_CHARACTERS = 160
+"""Most characters shown of a line of context."""
+
+SIDE_BYTES = 1_200
+"""Most bytes of a side, of a region or of a file without regions, in a call that names no single path."""
+
 _ANSWER = (
-    "Answer: git_continue resolutions={path: 'ours', 'theirs', 'base', {'text': ...}, or a list, one for each region}"
+    "Answer with git_continue resolutions={path: answer}: 'ours', 'theirs', 'base' or 'delete' for the whole file, or a"
+    " list with 'ours', 'theirs', 'both' or {'text': ...} for each region in order"
 )
+_NO_REGIONS = "no regions between markers in the file of the work tree; if it is resolved, git_add it"
 
 
 class ConflictsResult(Result):
-    """Paths in conflict, with bounded content of each side; a side that is not there is left out."""
+    """Paths in conflict: the regions with some lines around them, or where there are none the content of each side."""
 
     operation: str
+    sides: dict[str, str]
+    """What `ours` and `theirs` are, by branch or commit."""
     conflicts: list[dict[str, Any]]
     omitted: list[str]
     _text: str = PrivateAttr("")
     _facts: Mapping[str, object] = PrivateAttr({})
 
-    @classmethod
-    def of(
-        cls,
-        operation: str,
-        conflicts: list[dict[str, Any]],
-        omitted: list[str],
-        *,
-        body: str,
-        facts: Mapping[str, object],
-    ) -> "ConflictsResult":
-        """Build the result with its text and facts."""
-        result = cls(operation=operation, conflicts=conflicts, omitted=omitted)
-        result._text, result._facts = body, facts
-        return result
-
     def text(self) -> str:
-        """Each path with its versions."""
+        """Each path with its regions."""
         return self._text
 
     def facts(self) -> dict[str, object]:
         """Counts, and the tier in which git was confined."""
         return dict(self._facts)
 
+    def with_text(self, body: str, facts: Mapping[str, object]) -> "ConflictsResult":
+        """Return the result with its text and facts."""
+        self._text, self._facts = body, facts
+        return self
+
 
 async def conflicts(roots: Roots, git: Git, checkout: Checkout, *, names: Sequence[str]) -> ConflictsResult:
-    """Return the conflicts at or beneath the names (all without any).
+    """Return the conflicts at or beneath the names (all without any). One path that is named alone gets more.
 
     Raises:
         DeniedPath: a name is hidden.
     """
     refuse_hidden(roots, checkout, names)
     found = await stages(git, checkout, names)
+    named_sides = await sides(git, checkout, found) if found else {}
     shown = list(found)[:MAX_PATHS]
+    is_alone = bool(names) and len(found) == 1
+    most_bytes = git.answer_bytes * 8 // 10 // max(len(shown), 1)
     reasons = {name: hidden_reason(roots, checkout, name) for name in shown}
-    objects = [version[1] for name in shown if not reasons[name] for version in found[name].values()]
-    contents = await _contents(git, checkout, objects)
-    budget = git.answer_bytes * 7 // 10 // (5 * len(shown)) - 100 if shown else 0
+    files = {name: await _file(roots, checkout, name) for name in shown if not reasons[name]}
+    wanted = [name for name, file in files.items() if is_alone or not file.regions]
+    contents = await _contents(git, checkout, [version[1] for name in wanted for version in found[name].values()])
     lines: list[str] = [] if found else ["no conflicts"]
+    lines += [f"{side} is {text}" for side, text in named_sides.items()]
     records: list[dict[str, Any]] = []
     for name in shown:
         path, kind = path_of(checkout, name), KINDS[tuple(sorted(found[name]))]
+        options = _PathOptions(quoted(path), kind, most_bytes, is_alone=is_alone)
+        content = _content(files[name], found[name], contents, options) if name in files else {}
         lines.append(f"{quoted(path)}: {kind}{f' [hidden: {reasons[name]}]' if reasons[name] else ''}")
-        texts = {} if reasons[name] else await _texts(roots, checkout, name, found[name], contents, budget)
-        lines += _lines(texts)
-        records.append({"path": as_text(path), "kind": kind, **texts})
+        lines += _lines(content)
+        records.append({"path": as_text(path), "kind": kind, **content})
     records = fitting_values(records, git.answer_bytes * 9 // 10)
     rest = [quoted(path_of(checkout, name)) for name in list(found)[len(records) :]]
     omitted = fitting(rest, git.answer_bytes // 10)
     body = _body(checkout, fitting(lines, git.answer_bytes * 9 // 10), rest, omitted, is_any=bool(found))
-    facts = {"conflicts": len(found), "tier": checkout.tier}
-    return ConflictsResult.of(checkout.in_progress, records, omitted, body=body, facts=facts)
+    result = ConflictsResult(operation=checkout.in_progress, sides=named_sides, conflicts=records, omitted=omitted)
+    return result.with_text(body, {"conflicts": len(found), "tier": checkout.tier})
 
 
 def _body(
@@ -107,6 +117,38 @@ def _body(
 ) -> str:
     more = [f"[{len(rest)} more; name paths: {', '.join(omitted)}]"] if rest else []
     return "\n".join([*lines, *more, *([_ANSWER] if is_any else []), *remarks(checkout)])
+
+
+@dataclass(frozen=True, slots=True)
+class _PathOptions:
+    """How the conflict of one path is shown."""
+
+    path: str
+    kind: str
+    most_bytes: int
+    _: KW_ONLY
+    is_alone: bool
+
+    @property
+    def way(self) -> str:
+        """How to see what is left out."""
+        return f"read_file path={self.path!r}" if self.is_alone else "name this path alone"
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A file of the work tree, and its regions in conflict."""
+
+    data: bytes
+    regions: Sequence[Region]
+
+
+async def _file(roots: Roots, checkout: Checkout, name: bytes) -> _File:
+    path = f"{checkout.directory.path}/{name.decode('utf-8', 'surrogateescape')}"
+    with suppress(CoreError):  # there need not be a file
+        data = (await to_thread.run_sync(partial(read_bytes, roots, path, limit_bytes=MAX_BYTES))).data
+        return _File(data, read_regions(data))
+    return _File(b"", ())
 
 
 async def _contents(git: Git, checkout: Checkout, objects: Sequence[str]) -> dict[str, Excerpt]:
@@ -130,41 +172,78 @@ async def _contents(git: Git, checkout: Checkout, objects: Sequence[str]) -> dic
     return found
 
 
-async def _texts(
-    roots: Roots, checkout: Checkout, name: bytes, versions: Stages, contents: Mapping[str, Excerpt], budget: int
-) -> dict[str, Any]:
-    """Return the versions of a path, and the regions of the file in the work tree if it has any."""
-    texts: dict[str, Any] = {
-        side: _excerpt(contents[versions[stage][1]], budget) for side, stage in SIDES.items() if stage in versions
-    }
-    path = f"{checkout.directory.path}/{name.decode('utf-8', 'surrogateescape')}"
-    regions: list[Region] = []
-    with suppress(CoreError):  # there need not be a file
-        content = await to_thread.run_sync(partial(read_bytes, roots, path, limit_bytes=MAX_BYTES))
-        regions = read_regions(content.data)
-    if regions:
-        texts["regions"] = [_region(region, budget // (2 * len(regions))) for region in regions]
-    return texts
+def _content(file: _File, versions: Stages, contents: Mapping[str, Excerpt], options: _PathOptions) -> dict[str, Any]:
+    """Return the regions of the file in the work tree; without any, or if the path is alone, its versions too."""
+    content: dict[str, Any] = {}
+    left = options.most_bytes
+    if file.regions:
+        content = _shown_regions(file, options)
+        left -= len(compact_json(content))
+    elif {2, 3} <= versions.keys():
+        content["note"] = _NO_REGIONS
+    if file.regions and (not options.is_alone or left < SIDE_BYTES):
+        return content
+    most = left // (2 * len(versions)) if options.is_alone else min(left // (2 * len(versions)), SIDE_BYTES)
+    way = f"git_show path={options.path!r} with the revision of that side" if options.is_alone else options.way
+    for side, stage in SIDES.items():
+        if stage in versions:
+            content[side] = _excerpt(contents[versions[stage][1]], most, way)
+    return content
 
 
-def _region(region: Region, budget: int) -> dict[str, str]:
-    texts = {side: _excerpt(Excerpt(text, b"", 0), budget) for side, text in region.texts.items()}
-    return {"lines": f"{region.first}-{region.last}", **texts}
+def _shown_regions(file: _File, options: _PathOptions) -> dict[str, Any]:
+    """Return the regions that fit, each with lines around it."""
+    lines, regions = file.data.splitlines(keepends=True), file.regions
+    most_bytes = options.most_bytes // 2 if options.is_alone else SIDE_BYTES
+    context = CONTEXT_LINES_ALONE if options.is_alone else CONTEXT_LINES
+    ends = [0, *(region.last for region in regions)]
+    starts = [*(region.first for region in regions[1:]), len(lines) + 1]
+    records = []
+    for region, end_before, start_after in zip(regions, ends, starts, strict=False):
+        before = lines[max(end_before, region.first - 1 - context) : region.first - 1]
+        after = lines[region.last : min(region.last + context, start_after - 1)]
+        way = f"read_file path={options.path!r} offset={region.first}" if options.is_alone else options.way
+        texts = {side: _excerpt(Excerpt(text, b"", 0), most_bytes, way) for side, text in region.texts.items()}
+        records.append(
+            {"lines": f"{region.first}-{region.last}", "before": _context(before), **texts, "after": _context(after)}
+        )
+    shown = fitting_values(records, options.most_bytes)
+    content: dict[str, Any] = {"regions": shown}
+    if len(shown) < len(records):
+        line = regions[len(shown)].first
+        content["note"] = (
+            f"{len(records) - len(shown)} more of {len(records)} regions;"
+            f" {f'read_file path={options.path!r} offset={line}' if options.is_alone else options.way}"
+        )
+    return content
 
 
-def _lines(texts: Mapping[str, Any]) -> list[str]:
-    lines = _side_lines(texts)
-    for number, region in enumerate(texts.get("regions", ()), 1):
-        lines += [f"region {number}, lines {region['lines']} of the file:", *_side_lines(region)]
-    return lines
+def _context(lines: Sequence[bytes]) -> str:
+    texts = (line.decode("utf-8", "replace").rstrip("\r\n") for line in lines)
+    return "".join(f"{cut_line(text, longest=_CONTEXT_CHARACTERS)}\n" for text in texts)
+
+
+def _lines(content: Mapping[str, Any]) -> list[str]:
+    lines = []
+    for number, region in enumerate(content.get("regions", ()), 1):
+        lines.append(f"region {number}, lines {region['lines']} of the file:")
+        lines += _indented(region["before"]) + _side_lines(region) + _indented(region["after"])
+    lines += [f"[{content['note']}]"] if "note" in content else []
+    if content.get("regions") and "ours" in content:
+        lines.append("the whole file on each side:")
+    return lines + _side_lines(content)
+
+
+def _indented(text: str) -> list[str]:
+    return [f"  {line}" for line in text.splitlines()]
 
 
 def _side_lines(texts: Mapping[str, Any]) -> list[str]:
-    sides = [side for side in SIDES if side in texts]
-    return [line for side in sides for line in (f"<<< {side}", cut_lines(texts[side].removesuffix("\n")), ">>>")]
+    found = [side for side in SIDES if side in texts]
+    return [line for side in found for line in (f"<<< {side}", cut_lines(texts[side].removesuffix("\n")), ">>>")]
 
 
-def _excerpt(content: Excerpt, budget: int) -> str:
+def _excerpt(content: Excerpt, budget: int, way: str) -> str:
     """Return the content, head and tail of a long one, in at most about `budget` bytes, also as JSON."""
     if b"\0" in content.head[:8000]:
         return f"[binary, {content.total_bytes} bytes]"
@@ -172,8 +251,7 @@ def _excerpt(content: Excerpt, budget: int) -> str:
     size = len(json.dumps(short.text(), ensure_ascii=False).encode("utf-8", "replace"))
     if size > budget:  # newlines, quotes and control characters take more there
         short = _shortened(content, budget * budget // size)
-    more = f"[{short.dropped_bytes} bytes left out; name this path alone, or git_show path=]"
-    return short.text() + (more if short.dropped_bytes else "")
+    return short.text() + (f"[{short.dropped_bytes} bytes left out; {way}]" if short.dropped_bytes else "")
 
 
 def _shortened(content: Excerpt, most_bytes: int) -> Excerpt:

@@ -104,7 +104,7 @@ async def _store(git: Git, checkout: Checkout, commit: str, message: str) -> Non
 
 async def list_stashes(git: Git, checkout: Checkout) -> TextResult:
     """List stashes, newest first."""
-    records = await _stashes(git, checkout)
+    records = await stash_list(git, checkout)
     lines = [single_line(" ".join([place, commit[:10], date, text])) for place, commit, date, text in records]
     shown = fitting(map(cut_line, lines), git.answer_bytes)
     more = [f"[{len(lines) - len(shown)} older stashes; action='show' takes their number]"] if shown < lines else []
@@ -210,7 +210,7 @@ async def drop_stash(git: Git, checkout: Checkout, *, stash: str) -> TextResult:
     return answer(checkout, lines, details={"stash": found.commit})
 
 
-async def _stashes(git: Git, checkout: Checkout) -> list[list[str]]:
+async def stash_list(git: Git, checkout: Checkout) -> list[list[str]]:
     """Return place, commit, date and message of each stash, newest first."""
     if not (await git.run(checkout, "show-ref", "--verify", "--quiet", _REFERENCE)).ok:
         return []
@@ -225,7 +225,7 @@ async def _named(git: Git, checkout: Checkout, stash: str) -> Stash:
         InvalidArguments: none of these. NotFound: there is none.
     """
     number = stash.removeprefix("stash@{").removesuffix("}") or "0"
-    records = await _stashes(git, checkout)
+    records = await stash_list(git, checkout)
     if _NUMBER.fullmatch(number):
         if int(number) >= len(records):
             raise NotFound(f"stash {number}: there are {len(records)}; git_stash action='list' shows them")
