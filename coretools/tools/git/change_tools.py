@@ -52,7 +52,7 @@ class GitChangeTools:
         skip: Annotated[int, Field(ge=0, description="Hunks to leave out first"), Rare()] = 0,
     ) -> TextResult:
         """Show one commit, tag or old file. Lists: git_log."""
-        async with self._opened(repository) as checkout:
+        async with self._opened(repository, [path] if path else paths) as checkout:
             if path:
                 [name] = git_names(self._roots, checkout, [path])
                 return await show_file(self._roots, self._git, checkout, revision=revision, name=name, offset=offset)
@@ -99,7 +99,7 @@ class GitChangeTools:
         ] = "",
     ) -> TextResult:
         """Restore or unstage only these files. All: git_reset."""
-        async with self._opened(repository, access=Access.WORK_TREE) as checkout:
+        async with self._opened(repository, paths, access=Access.WORK_TREE) as checkout:
             if hunks:
                 return await self._restore_hunks(checkout, paths, hunks, what=what, is_plain=not (revision or side))
             commit = (await self._git.resolved(checkout, revision))[0] if revision else ""
@@ -131,7 +131,7 @@ class GitChangeTools:
     ) -> TextResult:
         """Move the branch, by default no file. Files: git_restore."""
         access = Access.WORK_TREE if mode in ("keep", "hard") else Access.GIT_DIRECTORY
-        async with self._opened(repository, access=access) as checkout:
+        async with self._opened(repository, paths, access=access) as checkout:
             names = git_names(self._roots, checkout, paths)
             return await reset(self._roots, self._git, checkout, revision=revision, mode=mode, names=names)
 
@@ -152,7 +152,7 @@ class GitChangeTools:
     ) -> TextResult:
         """Stash all changes, or bring them back. For good: git_commit."""
         access = Access.READ if action in ("list", "show") else Access.WORK_TREE
-        async with self._opened(repository, access=access) as checkout:
+        async with self._opened(repository, paths, access=access) as checkout:
             names = git_names(self._roots, checkout, paths)
             match action:
                 case "push":
@@ -218,7 +218,7 @@ class GitChangeTools:
         message: Annotated[str, Field(description="continue: instead of the commit's own message"), Rare()] = "",
     ) -> TextResult:
         """End what stopped, only without conflicts: git_conflicts."""
-        async with self._opened(repository, access=Access.WORK_TREE) as checkout:
+        async with self._opened(repository, list(resolutions), access=Access.WORK_TREE) as checkout:
             options = resume.ResumeOptions(action=action, message=message, resolutions=resolutions)
             return await resume.resume(self._roots, self._git, checkout, options)
 
@@ -229,6 +229,6 @@ class GitChangeTools:
         paths: Annotated[Paths, Field(description="Only these"), Rare()] = [],  # noqa: B006
     ) -> ConflictsResult:
         """Show all conflicts, both sides. Then: git_continue."""
-        async with self._opened(repository) as checkout:
+        async with self._opened(repository, paths) as checkout:
             names = git_names(self._roots, checkout, paths)
             return await conflicts(self._roots, self._git, checkout, names=names)

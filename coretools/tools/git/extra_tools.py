@@ -72,7 +72,7 @@ class GitExtraTools:
         ] = "",
     ) -> TextResult:
         """Show which commit last changed each line of one file. What a commit did: git_show."""
-        async with self._opened(repository) as checkout:
+        async with self._opened(repository, [path]) as checkout:
             [name] = git_names(self._roots, checkout, [path])
             options = BlameOptions(
                 name=name,

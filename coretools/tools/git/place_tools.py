@@ -97,7 +97,7 @@ class GitPlaceTools:
     ) -> TextResult:
         """Report or set which directories are checked out, or check out all (disable). Files: git_restore."""
         access = Access.READ if action == "list" else Access.WORK_TREE
-        async with self._opened(repository, access=access) as checkout:
+        async with self._opened(repository, paths, access=access) as checkout:
             names = git_names(self._roots, checkout, paths)
             return await sparse.sparse_checkout(self._roots, self._git, checkout, action=action, names=names)
 

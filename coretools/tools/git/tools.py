@@ -88,7 +88,7 @@ class GitTools:
         body: Annotated[bool, Field(description="With the whole message"), Rare()] = False,
     ) -> LogResult:
         """List commits, newest first; by grep, changed, since too. One: git_show."""
-        async with self._opened(repository) as checkout:
+        async with self._opened(repository, [path] if path else []) as checkout:
             options = LogOptions(
                 revision=revision,
                 names=git_names(self._roots, checkout, [path] if path else []),
@@ -124,7 +124,7 @@ class GitTools:
         skip: Annotated[int, Field(ge=0, description="Hunks to leave out first"), Rare()] = 0,
     ) -> DiffResult:
         """Show changes by hunk, by default unstaged. New files: git_status."""
-        async with self._opened(repository, refreshes=True) as checkout:
+        async with self._opened(repository, paths, refreshes=True) as checkout:
             options = DiffOptions(
                 names=git_names(self._roots, checkout, paths),
                 most_bytes=self._git.answer_bytes,
@@ -189,7 +189,7 @@ class GitTools:
         ] = False,
     ) -> TextResult:
         """Stage changes for git_commit; never ignored files."""
-        async with self._opened(repository, access=Access.GIT_DIRECTORY) as checkout:
+        async with self._opened(repository, paths, access=Access.GIT_DIRECTORY) as checkout:
             names = git_names(self._roots, checkout, paths)
             if hunks and (update or intent):
                 raise InvalidArguments("hunks: go without update and intent")
@@ -213,7 +213,7 @@ class GitTools:
         ] = [],  # noqa: B006
     ) -> TextResult:
         """Commit what git_add staged; only granted hooks run."""
-        async with self._opened(repository, access=Access.GIT_DIRECTORY) as checkout:
+        async with self._opened(repository, paths, access=Access.GIT_DIRECTORY) as checkout:
             names = git_names(self._roots, checkout, paths)
             options = CommitOptions(message, amend=amend, author=by, fixup=fixup, signoff=signoff, names=names)
             return await commit(self._roots, self._git, checkout, options)

@@ -58,12 +58,12 @@ async def test_a_denied_path_that_is_named_is_refused(tmp_path: Path) -> None:
     ("path", "error"),
     [
         ("work/nowhere", NotFound),
-        ("a.txt", OutsideRoot),
+        ("nowhere.txt", NotFound),
         ("../work/a.txt", InvalidPath),
         ("/etc/passwd", OutsideRoot),
         ("", InvalidPath),
         ("work/--all", NotFound),
-        ("--all", OutsideRoot),
+        ("--all", NotFound),
         ("work/-A", NotFound),
         ("work/:/", NotFound),
         ("work/*", NotFound),
@@ -211,11 +211,9 @@ async def test_only_some_paths_are_committed_and_signed_off(tmp_path: Path) -> N
             *("Signed-off-by: Ada Lovelace <ada@example.org>", "", "", "a.txt")
         ]
         assert world.git("status", "--short").splitlines() == ["M  b.txt", "?? new.txt"]
-        for paths in (["work/new.txt"], ["work/a.txt"], ["work/folder"]):
+        for paths in (["work/new.txt"], ["work/a.txt"], ["work/folder"], ["--all"]):
             with pytest.raises(GitRefused, match="nothing that git tracks has changed"):
                 await tools.git_commit("x", "work", paths=paths)
-        with pytest.raises(OutsideRoot):
-            await tools.git_commit("x", "work", paths=["--all"])
 
 
 async def test_nothing_staged_is_an_error_that_says_what_to_do(tmp_path: Path) -> None:

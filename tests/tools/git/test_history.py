@@ -8,7 +8,7 @@ import pytest
 from coretools.config.settings import Limits
 from coretools.errors import DeniedPath, GitRefused, InvalidArguments, InvalidPath, NotFound, OutsideRoot
 from coretools.roots.root import RootSpec
-from tests.tools.git.world import World
+from tests.tools.git.world import World, more
 
 
 async def test_the_log_is_newest_first_and_says_who_when_and_what(tmp_path: Path) -> None:
@@ -266,10 +266,9 @@ async def test_no_path_leads_out_of_the_work_tree(tmp_path: Path) -> None:
             with pytest.raises(InvalidPath):
                 await tools.git_diff("work", [path])
         for path in (":(top)", ":/", ":!a.txt", "*", "--output=x", "-"):
-            with pytest.raises(OutsideRoot):
-                await tools.git_diff("work", [path])
-            with pytest.raises(NotFound, match="matches nothing"):
-                await tools.git_diff("work", [f"work/{path}"])
+            for written in (path, f"work/{path}"):
+                with pytest.raises(NotFound, match="matches nothing"):
+                    await tools.git_diff("work", [written])
 
 
 async def test_git_s_own_reason_is_reported(tmp_path: Path) -> None:
@@ -290,6 +289,7 @@ async def test_a_path_means_the_same_as_in_the_file_tools(tmp_path: Path) -> Non
     (beside / "copy" / "b.txt").write_text("changed\n")
     (world.repository / "folder" / "a.txt").write_text("untracked\n")
     async with world.tools(roots=(RootSpec(str(beside)),)) as tools:
+        (world.root / "b.txt").write_text("beside the repository\n")
         with pytest.raises(OutsideRoot, match=r"paths are relative to the root, as in every tool: name work/b\.txt$"):
             await tools.git_log("work", path="b.txt")
         inner = (await tools.git_diff("work/folder", ["work/a.txt"])).text()
@@ -304,6 +304,27 @@ async def test_a_path_means_the_same_as_in_the_file_tools(tmp_path: Path) -> Non
             f"+++ {paths[0]}",
         ]
         assert "second" in (await tools.git_log(str(beside / "copy"), path=paths[0])).text()
+
+
+async def test_paths_are_understood_with_and_without_the_repository(tmp_path: Path) -> None:
+    """git-36: a path of the work tree, if the root has none of that name; and a path names the repository."""
+    world = World(tmp_path).filled()
+    for number in range(11):
+        (world.root / f"other{number:02}" / ".git").mkdir(parents=True)
+    (world.root / "other00" / "c.txt").write_text("of another repository\n")
+    async with world.tools() as tools:
+        for repository, path in (("work", "folder/c.txt"), ("work", "./folder//c.txt"), (".", "work/folder/c.txt")):
+            assert "first" in (await tools.git_log(repository, path=path)).text(), (repository, path)
+            assert "1: one" in (await more(tools).git_blame(path, repository)).text(), (repository, path)
+        assert "+unstaged" in (await tools.git_diff(paths=["work/a.txt"])).text()
+        assert "A work/new.txt" in (await tools.git_add(["work/new.txt"])).text()
+        assert "work/new.txt" in (await more(tools).git_restore(["new.txt"], "work", what="staged")).text()
+        (world.repository / "folder" / "c.txt").unlink()
+        assert "first" in (await tools.git_log(path="work/folder/c.txt")).text(), "a path that is only in git"
+        with pytest.raises(OutsideRoot, match=r"^other00/c\.txt: not in the work tree work"):
+            await tools.git_add(["work/a.txt", "other00/c.txt"])
+        with pytest.raises(NotFound, match=r"other09 and 2 more$"):
+            await tools.git_log(path="folder/c.txt")
 
 
 async def test_a_path_that_matches_nothing_is_an_error(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ class SubmoduleUpdates:
         return TextResult(body="\n".join(lines), details={"submodules": len(self._done)})
 
     async def _enter(self, repository: str, paths: list[str], depth: int) -> None:
-        async with self._repositories.opened(repository, access=Access.GIT_DIRECTORY) as checkout:
+        async with self._repositories.opened(repository, paths, access=Access.GIT_DIRECTORY) as checkout:
             chosen = await choose(self._repositories.roots, self._repositories.git, checkout, paths)
         self._failed += chosen.refused
         self._done += [f"{path}: is cloned already; git_switch there goes to another commit" for path in chosen.cloned]

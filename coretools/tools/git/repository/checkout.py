@@ -1,7 +1,7 @@
 """A work tree whose repository was examined, and its names: as git knows them, and as callers write them.
 
 A path means the same in every tool: it is relative to the first root, or absolute. git's own names are relative to the
-work tree.
+work tree; one of them is understood too where nothing at or beneath the root has that path.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from coretools.confinement.confined_thread import ConfinedThread
 from coretools.confinement.landlock import Rule
-from coretools.errors import InvalidPath, OutsideRoot
+from coretools.errors import CoreError, InvalidPath, OutsideRoot
 from coretools.roots.editor_settings import SettingsSnapshot
 from coretools.roots.git_layout import entry_exists
 from coretools.roots.index_copy import IndexCopy
@@ -143,14 +143,25 @@ def _git_name(roots: Roots, checkout: Checkout, path: str) -> str:
         return "."  # the work tree, or a directory above it
     if wanted.startswith(f"{top}/"):
         return wanted.removeprefix(f"{top}/")
+    if not path.startswith("/") and _is_absent(roots, path):
+        name = "/".join(part for part in path.split("/") if part not in ("", "."))
+        if not _is_absent(roots, f"{top}/{name}") or _is_absent(roots, name.partition("/")[0]):
+            return name
     raise OutsideRoot(
         f"{path}: not in the work tree {checkout.directory.display_path}; paths are relative to the root, as in every"
         f" tool{_hint(roots, checkout, path)}"
     )
 
 
+def _is_absent(roots: Roots, path: str) -> bool:
+    try:
+        return kind_at(roots, path) is None
+    except CoreError:
+        return False
+
+
 def _hint(roots: Roots, checkout: Checkout, path: str) -> str:
-    """Return the path that was meant if the caller wrote one relative to the work tree."""
+    """Return the path that was meant if the caller wrote one relative to the work tree, and the root has it too."""
     if path.startswith("/") or kind_at(roots, f"{checkout.directory.path}/{path}") is None:
         return ""
     return f": name {prefix(checkout)}{path}"

@@ -6,7 +6,7 @@ nothing. Nothing that is read during the check is shown to the caller.
 """
 
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from enum import Enum
 from functools import partial
@@ -24,7 +24,7 @@ from coretools.confinement.landlock import (
     WRITE_FILE,
     Rule,
 )
-from coretools.errors import DeniedPath, GitRefused, NotFound, ReadOnly
+from coretools.errors import CoreError, DeniedPath, GitRefused, NotFound, ReadOnly
 from coretools.process.confined_runner import ConfinedRunner
 from coretools.roots import directory_access
 from coretools.roots.editor_settings import SettingsSnapshot
@@ -48,6 +48,7 @@ from coretools.tools.git.repository.git_directory import (
 from coretools.tools.git.repository.grants import NO_GRANTS, RepositoryGrants
 from coretools.tools.git.repository.policy import GitPolicy
 from coretools.tools.git.repository.porcelain import single_line
+from coretools.tools.git.repository.results import listed
 from coretools.tools.git.repository.setup import PLAIN, GitSetup
 
 # Landlock rules for one checkout: what git may access, given as the examined handles and not as paths.
@@ -67,10 +68,6 @@ _WORK_TREE = _TREE | MAKE_LINK
 
 _TREES = ("objects", "refs", "logs", "reftable")
 """Directories of a git directory in which a commit creates files."""
-
-
-MAX_NAMED = 5
-"""Repositories beneath a directory that is none itself which its error names."""
 
 
 class Access(Enum):
@@ -165,9 +162,17 @@ class Checkouts:
 
     @contextmanager
     def opened(
-        self, repository: str, *, access: Access = Access.READ, refreshes: bool = False, is_shared: bool = False
+        self,
+        repository: str,
+        paths: Sequence[str] = (),
+        *,
+        access: Access = Access.READ,
+        refreshes: bool = False,
+        is_shared: bool = False,
     ) -> Iterator[Checkout]:
         """Open the work tree that contains the directory `repository`: the nearest one upwards, never above the root.
+
+        If that is the root by default, and no work tree, the work tree of the first of the paths is opened.
 
         For a change every reference is examined too, since git would write through a link among them, and a writable
         root is required. With `refreshes` git gets a copy of the index that it may refresh, except in a read-only root.
@@ -178,7 +183,7 @@ class Checkouts:
                 root.
         """
         with ExitStack() as stack:
-            directory = stack.enter_context(work_tree(self._roots, repository))
+            directory = stack.enter_context(work_tree(self._roots, _named(self._roots, repository, paths)))
             own, environment = self._git_directory(stack, directory)
             entries = shared = examine(own)
             common = own
@@ -343,18 +348,35 @@ def work_tree(roots: Roots, repository: str) -> Iterator[Directory]:
     if is_bare:
         raise NotFound(f"{repository}: a bare repository, which has no work tree; clone it, or use git in run_command")
     if below:
-        raise NotFound(f"{repository}: no git work tree here or above; name one with repository: {', '.join(below)}")
+        raise NotFound(f"{repository}: no git work tree here or above; name one with repository: {listed(below)}")
     why = roots.git_refusals.get(place.root.path) or "a repository that begins above the root can't be used"
     raise NotFound(f"{repository}: no git work tree here or above, up to the root; {why}")
 
 
+def _named(roots: Roots, repository: str, paths: Sequence[str]) -> str:
+    """Return `repository`; if it is the default, and the root no work tree, the nearest directory of the first path."""
+    if repository != "." or not paths:
+        return repository
+    with open_directory(roots, ".") as top:
+        if directory_access.entry_kind(top.fd, GIT) is not None:
+            return repository
+    path = paths[0]
+    while path not in ("", "/"):
+        try:
+            with open_directory(roots, path):
+                return path
+        except CoreError:
+            path = path.rpartition("/")[0]
+    return repository
+
+
 def _repositories_below(roots: Roots, start: Directory) -> list[str]:
-    """Return some work trees directly in a directory, as a caller names them."""
+    """Return the work trees directly in a directory, as a caller names them."""
     with directory_access.open_subdirectory(start.fd, ".") as readable:
         names = sorted(name for name, kind in directory_access.entry_kinds(readable).items() if kind == "directory")
     found = [name for name in names if directory_access.entry_kind(start.fd, f"{name}/{GIT}") is not None]
     prefix = roots.display_path(start.place)
-    return [single_line(name if prefix == "." else f"{prefix}/{name}") for name in found[:MAX_NAMED]]
+    return [single_line(name if prefix == "." else f"{prefix}/{name}") for name in found]
 
 
 def _require_writable(roots: Roots, directory: Directory, *places: GitDirectory, access: Access) -> None:

@@ -66,15 +66,24 @@ class Repositories:
 
     @asynccontextmanager
     async def opened(
-        self, repository: str, *, access: Access = Access.READ, refreshes: bool = False, is_shared: bool = False
+        self,
+        repository: str,
+        paths: Sequence[str] = (),
+        *,
+        access: Access = Access.READ,
+        refreshes: bool = False,
+        is_shared: bool = False,
     ) -> AsyncIterator[Checkout]:
         """Open and examine a checkout in a worker thread: its file system may be slow.
 
-        With `refreshes` git refreshes the index, where it may be written, as plain `git status` does. `is_shared`: the
-        call also changes what all work trees share besides objects and references.
+        `paths` are those of the call: they may name the repository where the root holds several. With `refreshes` git
+        refreshes the index, where it may be written, as plain `git status` does. `is_shared`: the call also changes
+        what all work trees share besides objects and references.
         """
         with ExitStack() as stack:
-            opening = self._checkouts.opened(repository, access=access, refreshes=refreshes, is_shared=is_shared)
+            opening = self._checkouts.opened(
+                repository, paths, access=access, refreshes=refreshes, is_shared=is_shared
+            )
             checkout = await to_thread.run_sync(stack.enter_context, opening, limiter=self.threads)
             if checkout.grants is not NO_GRANTS:
                 checkout = await to_thread.run_sync(_with_grants, self.roots, checkout, access, limiter=self.threads)
