@@ -49,13 +49,20 @@ _TERMINALS = re.compile(r"out of pty devices|pseudo-?terminal|/dev/ptmx|\b(?:ope
 _SIGNALS = re.compile(
     r"kill: [^\n]*Operation not permitted|\bkill EPERM\b|os\.kill[\s\S]{0,200}Errno 1\b", re.IGNORECASE
 )
-_FIXED = r"(?:Device or resource busy|Read-only file system)"
-_CONTROL_FILES = re.compile(rf"(?:could not (?:write|lock) config file|\.git/(?:config|hooks)\b)[^\n]{{0,160}}{_FIXED}")
+_FIXED = r"(?:Device or resource busy|Read-only file system|\bE(?:ROFS|BUSY)\b|Errno (?:30|16)\b|os error (?:30|16)\b)"
+
+
+def _fixed(what: str) -> re.Pattern[str]:
+    """Match a subject and a refused change of it in one line: git names the file first, Python last."""
+    return re.compile(f"(?:{what}){_ON_THE_LINE}{_FIXED}|{_FIXED}{_ON_THE_LINE}(?:{what})", re.IGNORECASE)
+
+
+_CONTROL_FILES = _fixed(r"could not (?:write|lock) config file|\.git/(?:config|hooks)\b")
 _SUBMODULES = re.compile(
     r"Could not remove submodule work tree"
     rf"|(?:cannot (?:remove|move|overwrite)|could not open) '(?:[^\n']+/)?\.git'[^\n]{{0,20}}{_FIXED}"
 )
-_SETTINGS = re.compile(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, sorted(NAMES)))})(?![\w-])[^\n]{{0,160}}{_FIXED}")
+_SETTINGS = _fixed(rf"(?<![\w.-])(?:{'|'.join(map(re.escape, sorted(NAMES)))})(?![\w-])")
 
 
 @dataclass(frozen=True, slots=True)

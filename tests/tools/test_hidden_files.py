@@ -1,6 +1,7 @@
 """Reports of hidden files: in results of commands that met one, in the diagnostics, and in both git statuses."""
 
 import shlex
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -43,9 +44,20 @@ def test_a_command_that_can_t_change_control_files_gets_a_remark(world: World) -
     world.git("init", "-q", "-b", "main", "inner")
     world.git("-C", "inner", "commit", "-q", "--allow-empty", "-m", "x")
     world.git("-C", "inner", "branch", "other")
-    for command in ("rm inner/.git/hooks/update.sample", "rm -rf inner"):
+    write = "open('inner/.git/hooks/pre-commit', 'w')"
+    node = "require('fs').writeFileSync('inner/.git/hooks/pre-commit', '')"
+    for command in (
+        "rm inner/.git/hooks/update.sample",
+        "rm -rf inner",
+        "printf x > inner/.git/hooks/pre-commit",
+        shlex.join(["python3", "-c", write]),
+        shlex.join(["python3", "-c", f"try: {write}\nexcept OSError as error: print('Error:', error)"]),
+        shlex.join(["node", "-e", node]),
+    ):
+        if command.startswith("node") and shutil.which("node") is None:
+            continue
         answer = world.call("run_command", command=command)
-        assert "[commands can't replace .git/config and can't change .git/hooks" in answer
+        assert "[commands can't replace .git/config and can't change .git/hooks" in answer, command
     assert "deleted inner" in world.call("delete_directory", path="inner", with_repositories=True)
 
 

@@ -314,3 +314,21 @@ async def test_a_read_only_root_in_the_work_tree_takes_no_change(tmp_path: Path,
         with pytest.raises(ReadOnly, match="read-only"):
             await tools.git_commit("message", "work")
     assert world.git("count-objects", "-v") == objects
+
+
+async def test_hooks_that_did_not_run_are_listed_with_what_runs_them(tmp_path: Path) -> None:
+    """git-15: those that plain git would have run, wherever they are, and no samples or hooks of a push."""
+    world = World(tmp_path).filled()
+    for name in ("pre-commit", "pre-push", "update", "commit-msg.sample"):
+        (world.git_dir / "hooks" / name).write_text("#!/bin/sh\nexit 1\n")
+    async with world.tools() as tools:
+        text = (await tools.git_commit("x", "work")).text()
+        assert text.endswith(
+            "[hooks that did not run: pre-commit; git tools run only hooks that the operator grants;"
+            " `git commit` in run_command runs those of git commit]"
+        )
+        world.git("switch", "--quiet", "-c", "side", "HEAD~1")
+        assert "[hooks that did not run: pre-commit;" in (await more(tools).git_merge("main", "work")).text()
+        world.git("config", "core.hooksPath", ".husky")
+        await tools.git_add(["work/new.txt"], "work")
+        assert "[hooks that did not run: those of core.hooksPath;" in (await tools.git_commit("y", "work")).text()

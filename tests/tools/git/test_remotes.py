@@ -67,7 +67,8 @@ async def test_branches_that_diverged_are_never_overwritten_unseen(remote: Remot
         await tools.git_remote("add", "origin", "work", url=str(remote.bare))
         await tools.git_fetch("work")
         world.git("commit", "-q", "-a", "-m", "ours")
-        await tools.git_push("work")
+        (world.git_dir / "hooks" / "pre-push").write_text("#!/bin/sh\nexit 1\n")
+        assert "[hooks that did not run: pre-push; git_push runs none;" in (await tools.git_push("work")).text()
         for name, text in (("d.txt", "theirs\n"), ("a.txt", "theirs\n")):
             (copy / name).write_text(text)
             world.git("add", name, cwd=copy)

@@ -81,7 +81,7 @@ async def commit(roots: Roots, git: Git, checkout: Checkout, options: CommitOpti
     rest = _not_committed(status, chosen)
     lines += [f"not committed: {listed(display_paths(checkout, rest))}"] if rest else []
     details = {"commit": made.commit, "branch": made.branch, "not_committed": len(rest)}
-    return answer(checkout, filter(None, lines), details=details, hooks=True)
+    return answer(checkout, filter(None, lines), details=details, hooks="commit")
 
 
 async def _chosen(roots: Roots, git: Git, checkout: Checkout, status: GitStatus, names: Sequence[str]) -> list[str]:

@@ -74,7 +74,8 @@ async def ended(git: Git, checkout: Checkout, before: Position, what: str) -> Te
     lines = [single_line(f"{what}: {where} is at {now.commit[:10]}")]
     if now.branch and before.commit != now.commit:
         lines.append(f"Undo: git_reset revision={before.commit!r} mode='keep'")
-    return answer(checkout, lines, details={"branch": now.branch, "commit": now.commit, "before": before.commit})
+    details = {"branch": now.branch, "commit": now.commit, "before": before.commit}
+    return answer(checkout, lines, details=details, hooks="commit")
 
 
 def failure(completed: Completed, name: str, then: str = "") -> GitRefused:

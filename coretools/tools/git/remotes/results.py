@@ -72,7 +72,7 @@ class TransferResult(Result):
             )
         if outcome.upstream:
             text.append(single_line(f"{outcome.branch}: {_distance(outcome)} {outcome.upstream}"))
-        result._remarks = remarks(checkout)
+        result._remarks = remarks(checkout, hooks="push" if verb == "pushed" else "")
         result._text = "\n".join((*text, *extra, *result._remarks))
         result._tier = checkout.tier
         return result

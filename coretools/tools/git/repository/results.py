@@ -1,6 +1,7 @@
 """Results of the git tools, and their text."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
 
 from coretools.operations.content import Result
 from coretools.roots.editor_settings import new_settings_note
@@ -10,6 +11,21 @@ from coretools.tools.git.repository.porcelain import quoted, single_line
 
 MAX_LISTED = 10
 """Settings, hooks or files listed in a remark; the rest is counted."""
+
+Hooked = Literal["", "commit", "push"]
+"""What a call did for which plain git runs hooks: nothing, a change of commits or the work tree, or a push."""
+
+_OF_A_PUSH = frozenset({"pre-push"})
+_OF_OTHERS = frozenset(
+    {"pre-receive", "update", "proc-receive", "post-receive", "post-update", "push-to-checkout", "sendemail-validate"}
+    | {"applypatch-msg", "pre-applypatch", "post-applypatch", "fsmonitor-watchman", "pre-auto-gc"}
+)
+"""Hooks for what no git tool does."""
+
+_WAYS = {
+    "commit": "git tools run only hooks that the operator grants; `git commit` in run_command runs those of git commit",
+    "push": "git_push runs none; `git hook run pre-push` in run_command does",
+}
 
 
 class TextResult(Result):
@@ -28,7 +44,7 @@ class TextResult(Result):
 
 
 def answer(
-    checkout: Checkout, lines: Iterable[str], *, details: Mapping[str, object], hooks: bool = False
+    checkout: Checkout, lines: Iterable[str], *, details: Mapping[str, object], hooks: Hooked = ""
 ) -> TextResult:
     """Build a result, with remarks on what the repository requested and git did not do."""
     not_used = {"not_used": list(checkout.policy.not_used)} if checkout.policy.not_used else {}
@@ -36,7 +52,7 @@ def answer(
     return TextResult(body="\n".join((*lines, *remarks(checkout, hooks=hooks))), details=facts)
 
 
-def remarks(checkout: Checkout, *, hooks: bool = False) -> list[str]:
+def remarks(checkout: Checkout, *, hooks: Hooked = "") -> list[str]:
     """Return one line for each kind of request of the repository that git did not follow."""
     sentences = []
     if checkout.policy.not_used:
@@ -45,9 +61,18 @@ def remarks(checkout: Checkout, *, hooks: bool = False) -> list[str]:
         sentences.append(
             "[included configuration outside the roots: only the names of its keys were checked; it is not used]"
         )
-    if hooks and checkout.hooks:
-        sentences.append(f"[hooks that did not run: {listed(checkout.hooks)}]")
+    if hooks and (names := _skipped_hooks(checkout, hooks)):
+        sentences.append(f"[hooks that did not run: {listed(names)}; {_WAYS[hooks]}]")
     return sentences + settings_remark(checkout)
+
+
+def _skipped_hooks(checkout: Checkout, hooks: Hooked) -> list[str]:
+    """Return the hooks that plain git would have run, without those that were granted."""
+    if any(key.lower() == "core.hookspath" for key in checkout.policy.not_used):
+        return ["those of core.hooksPath"]
+    if hooks == "push":
+        return [name for name in checkout.hooks if name in _OF_A_PUSH]
+    return [name for name in checkout.hooks if name not in _OF_A_PUSH | _OF_OTHERS]
 
 
 def settings_remark(checkout: Checkout) -> list[str]:
