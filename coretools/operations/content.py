@@ -5,9 +5,10 @@ Content is plain data; `coretools.protocol` converts it to content blocks, and t
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from operator import not_
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 from pydantic_core import PydanticSerializationError, to_json
 
 
@@ -139,6 +140,12 @@ def _escaped(value: Any) -> Any:
 
 # The text of a `Result` is for models, its fields are for programs. A surface sends one of the two, never the same
 # payload twice.
+
+
+_Value = TypeVar("_Value")
+
+UnlessEmpty = Annotated[_Value, Field(exclude_if=not_)]
+"""A field of a result that is sent only if it is not empty, zero or false: what is missing has that value."""
 
 
 class Result(BaseModel):

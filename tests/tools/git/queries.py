@@ -71,7 +71,7 @@ class Queries:
             index += 2 if letters[0] in "RC" else 1
             states[f"work/{path_text}"] = letters
         words = {" ": "", "M": "modified", "A": "added", "D": "deleted", "R": "renamed", "T": "type changed"}
-        found = {entry["path"]: (entry["staged"], entry["unstaged"]) for entry in result.entries}
+        found = {entry["path"]: (entry.get("staged", ""), entry.get("unstaged", "")) for entry in result.entries}
         wanted = {
             name: ("", "untracked") if letters == "??" else (words[letters[0]], words[letters[1]])
             for name, letters in states.items()
@@ -84,6 +84,7 @@ class Queries:
     async def log(self) -> None:
         rng, arguments, words = self.rng, {}, []
         arguments["limit"] = rng.randrange(1, 60)
+        arguments["body"] = rng.random() < 0.5
         if rng.random() < 0.3:
             arguments["skip"] = rng.randrange(50)
         arguments_of: list[Callable[[], tuple[dict[str, Any], list[str]]]] = [
@@ -109,11 +110,14 @@ class Queries:
             words.insert(0, arguments["revision"])
         counts = [f"--max-count={arguments['limit']}", f"--skip={arguments.get('skip', 0)}"]
         result = await self.call("git_log", **arguments)
-        lines = self.git("log", "--format=%H|%P|%an|%ae|%aI|%s", *counts, *words).split("\n")
-        wanted = [line for line in lines if line]
+        address = "%ae" if arguments["body"] else ""
+        lines = self.git("log", f"--format=%H|%P|%an|{address}|%aI|%s", *counts, *words).split("\n")
+        # Of a commit that is no merge the parent is not shown.
+        wanted = [re.sub(r"^(\w+)\|\w*\|", r"\1||", line) for line in lines if line]
         found = [
             "|".join((
-                one["commit"], " ".join(one["parents"]), one["author"], one["email"], one["date"], one["summary"]
+                one["commit"], " ".join(one.get("parents", ())), one["author"], one.get("email", ""), one["date"],
+                one["summary"],
             ))
             for one in result.commits
         ]  # fmt: skip

@@ -15,20 +15,19 @@ from tests.variables import variables
 
 
 async def test_status_shows_branch_and_changes(tmp_path: Path) -> None:
-    """git-1: staged, unstaged and untracked, each path once."""
+    """git-1, git-46: staged, unstaged and untracked, each path once; what is empty is not sent."""
     world = World(tmp_path).filled()
     async with world.tools() as tools:
         status = await tools.git_status("work")
     assert status.text().splitlines() == ["branch main", " M work/a.txt", "M  work/b.txt", "?? work/new.txt"]
-    assert status.model_dump(include={"branch", "head", "clean", "entries", "omitted"}) == {
+    assert status.model_dump() == {
         "branch": "main",
         "head": world.git("rev-parse", "HEAD"),
         "clean": False,
-        "omitted": 0,
         "entries": [
-            {"path": "work/a.txt", "staged": "", "unstaged": "modified"},
-            {"path": "work/b.txt", "staged": "modified", "unstaged": ""},
-            {"path": "work/new.txt", "staged": "", "unstaged": "untracked"},
+            {"path": "work/a.txt", "unstaged": "modified"},
+            {"path": "work/b.txt", "staged": "modified"},
+            {"path": "work/new.txt", "unstaged": "untracked"},
         ],
     }
 

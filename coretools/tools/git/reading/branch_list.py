@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pydantic import PrivateAttr
 
 from coretools.errors import InvalidArguments
-from coretools.operations.content import Result
+from coretools.operations.content import Result, UnlessEmpty
 from coretools.tools.answer_budget import cut_line, fitting, fitting_values
 from coretools.tools.git.reading.revisions import commit_argument, require_known
 from coretools.tools.git.repository.checkout import Checkout
@@ -44,7 +44,7 @@ class BranchesResult(Result):
     """Branches, the last used first."""
 
     branches: list[dict[str, object]]
-    more: bool
+    more: UnlessEmpty[bool]
     _text: str = PrivateAttr("")
     _facts: Mapping[str, object] = PrivateAttr({})
 
@@ -118,5 +118,6 @@ def _record(row: Sequence[str]) -> dict[str, object]:
     record |= {"summary": summary}
     record |= {"current": True} if mark == "*" else {}
     record |= {"remote": True} if name.startswith("refs/remotes/") else {}
-    record |= {"upstream": upstream, "track": track} if upstream else {}
+    record |= {"upstream": upstream} if upstream else {}
+    record |= {"track": track} if track else {}
     return record

@@ -15,7 +15,7 @@ from anyio import to_thread
 from pydantic import PrivateAttr
 
 from coretools.errors import CoreError, GitRefused, InvalidArguments, TooLarge
-from coretools.operations.content import Result
+from coretools.operations.content import Result, UnlessEmpty
 from coretools.roots.directory_access import read_file
 from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import cut_line, fitting, fitting_values
@@ -79,7 +79,7 @@ class DiffResult(Result):
     """Changed files with their hunks."""
 
     files: list[dict[str, object]]
-    next_skip: int
+    next_skip: UnlessEmpty[int]
     """The `skip` that continues; 0 at the end."""
     _text: str = PrivateAttr("")
     _facts: Mapping[str, object] = PrivateAttr({})

@@ -13,7 +13,7 @@ from secrets import token_hex
 from pydantic import PrivateAttr
 
 from coretools.errors import InvalidArguments
-from coretools.operations.content import Result
+from coretools.operations.content import Result, UnlessEmpty
 from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import cut_line, fitting_values
 from coretools.tools.git.reading.history import head_commit, refuse_unknown
@@ -96,12 +96,12 @@ class Commit:
         return [cut_line(line) for line in lines]
 
     def record(self, checkout: Checkout, *, body: bool) -> dict[str, object]:
-        """The commit as structured content."""
+        """The commit as structured content: `parents` of a merge alone, and the address only with the message."""
         commit, _, date, author, address, names, parents, summary, message = self.fields
-        record: dict[str, object] = {"commit": commit, "parents": parents.split(), "date": date, "author": author}
-        record |= {"email": address, "summary": summary}
+        record: dict[str, object] = {"commit": commit, "date": date, "author": author, "summary": summary}
+        record |= {"parents": parents.split()} if " " in parents else {}
         record |= {"refs": names.split(", ")} if names else {}
-        record |= {"body": message.strip("\n")} if body else {}
+        record |= {"email": address, "body": message.strip("\n")} if body else {}
         if self.files:
             record["files"] = [
                 {"path": as_text(path_of(checkout, name)), "added": more, "removed": less}
@@ -114,7 +114,7 @@ class LogResult(Result):
     """Commits, newest first."""
 
     commits: list[dict[str, object]]
-    next_skip: int
+    next_skip: UnlessEmpty[int]
     """The `skip` that continues; 0 at the end."""
     _text: str = PrivateAttr("")
     _facts: Mapping[str, object] = PrivateAttr({})

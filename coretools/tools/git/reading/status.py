@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from pydantic import PrivateAttr
 
-from coretools.operations.content import Result
+from coretools.operations.content import Result, UnlessEmpty
 from coretools.roots import directory_access
 from coretools.tools.answer_budget import fitting, fitting_values
 from coretools.tools.git.repository.checkout import Checkout, path_of
@@ -34,20 +34,20 @@ class StatusResult(Result):
 
     branch: str
     head: str
-    upstream: str
-    ahead: int
-    behind: int
+    upstream: UnlessEmpty[str]
+    ahead: UnlessEmpty[int]
+    behind: UnlessEmpty[int]
     clean: bool
     entries: list[dict[str, str]]
-    omitted: int
-    stashes: int
-    operation: str
+    omitted: UnlessEmpty[int]
+    stashes: UnlessEmpty[int]
+    operation: UnlessEmpty[str]
     """The unfinished operation, or ""."""
-    end_with: str
+    end_with: UnlessEmpty[str]
     """The calls that end it."""
-    lock: str
+    lock: UnlessEmpty[str]
     """The lock of the index with its age and owner, or ""."""
-    not_used: list[str]
+    not_used: UnlessEmpty[list[str]]
     _text: str = PrivateAttr("")
     _tier: str = PrivateAttr("none")
 
@@ -119,8 +119,9 @@ def _where(status: GitStatus, checkout: Checkout) -> str:
 
 
 def _fields(entry: StatusEntry, checkout: Checkout) -> dict[str, str]:
-    fields = {"path": as_text(path_of(checkout, entry.path)), "staged": entry.staged, "unstaged": entry.unstaged}
-    return fields if entry.origin is None else {**fields, "from": as_text(path_of(checkout, entry.origin))}
+    origin = "" if entry.origin is None else as_text(path_of(checkout, entry.origin))
+    fields = {"staged": entry.staged, "unstaged": entry.unstaged, "from": origin}
+    return {"path": as_text(path_of(checkout, entry.path)), **{name: text for name, text in fields.items() if text}}
 
 
 def _short(entry: StatusEntry, checkout: Checkout) -> str:
