@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from coretools.errors import InvalidArguments
-from coretools.operations.completion import Completes
-from coretools.operations.declare import Aliases, Effect, Rare, tool
+from coretools.operations.declare import Aliases, Effect, tool
 from coretools.tools.git.changes import branches, combine, rebase, resume
 from coretools.tools.git.changes import hunks as hunk_changes
 from coretools.tools.git.changes import stash as stashes
 from coretools.tools.git.changes.conflicts import ConflictsResult, conflicts
 from coretools.tools.git.changes.restore import RestoreOptions, reset, restore
+from coretools.tools.git.parameters import Branch, Paths, Repository
 from coretools.tools.git.reading.differences import DiffOptions
 from coretools.tools.git.reading.show import show, show_file
 from coretools.tools.git.repository.checkout import Checkout, git_names
@@ -22,13 +22,6 @@ from coretools.tools.git.repository.habits import rebase_autosquash
 from coretools.tools.git.repository.open_checkout import Access
 from coretools.tools.git.repository.repositories import Repositories
 from coretools.tools.git.repository.results import TextResult
-from coretools.tools.git.tools import Repository
-
-Branch = Annotated[str, Completes("branches")]
-RareRepository = Annotated[Repository, Rare()]
-"""Models know it from the tools that list it: `git_status`, `git_log`, `git_diff`, `git_add`, `git_commit`."""
-
-Paths = Annotated[list[str], Aliases("files", hints=("path", "file_path"))]
 
 
 class GitChangeTools:
@@ -42,16 +35,32 @@ class GitChangeTools:
     @tool(Effect.READ, title="Git show")
     async def git_show(
         self,
-        revision: Annotated[Branch, Field(description="Commit or tag"), Aliases("rev", "ref", "commit")] = "HEAD",
-        repository: RareRepository = ".",
-        path: Annotated[str, Field(description="As it was there"), Aliases("file", "file_path")] = "",
+        revision: Annotated[
+            Branch, Field(description="commit, branch or tag to show, HEAD by default"), Aliases("rev", "ref", "commit")
+        ] = "HEAD",
+        repository: Repository = ".",
+        path: Annotated[
+            str,
+            Field(description="return this file, or list this directory, as it was in the revision"),
+            Aliases("file", "file_path"),
+        ] = "",
         *,
-        offset: Annotated[int, Field(ge=1, description="First line of the file"), Rare()] = 1,
-        paths: Annotated[Paths, Field(description="Limit the difference to these"), Rare()] = [],  # noqa: B006
-        stat: Annotated[bool, Field(description="Only counts instead of the difference"), Rare()] = False,
-        skip: Annotated[int, Field(ge=0, description="Hunks to leave out first"), Rare()] = 0,
+        offset: Annotated[int, Field(ge=1, description="with path: number of the first line to return")] = 1,
+        paths: Annotated[
+            Paths, Field(description="limit the changes of the commit to these files and directories")
+        ] = [],  # noqa: B006
+        stat: Annotated[
+            bool, Field(description="list the changed files with counts of lines instead of the patch")
+        ] = False,
+        skip: Annotated[
+            int, Field(ge=0, description="number of hunks to leave out at the start, to go on with a longer patch")
+        ] = 0,
     ) -> TextResult:
-        """Show one commit, tag or old file. Lists: git_log."""
+        """Show one commit with its message and changes, a tag, or a file as it was in a commit.
+
+        Returns the patch against the first parent in whole hunks, with the skip that goes on if it does not fit. With
+        path it returns the content of that file there instead, or the names in that directory. git_log lists commits.
+        """
         async with self._opened(repository, [path] if path else paths) as checkout:
             if path:
                 [name] = git_names(self._roots, checkout, [path])
@@ -67,14 +76,27 @@ class GitChangeTools:
     @tool(Effect.CHANGE, title="Git switch")
     async def git_switch(
         self,
-        branch: Annotated[Branch, Field(description="Its name"), Aliases("name", "branch_name")] = "",
-        repository: RareRepository = ".",
+        branch: Annotated[
+            Branch,
+            Field(description="name of the branch; a branch that only a remote has gets a local one"),
+            Aliases("name", "branch_name"),
+        ] = "",
+        repository: Repository = ".",
         *,
-        create: Annotated[bool, Field(description="As a new one")] = False,
-        start: Annotated[Branch, Field(description="create: from here"), Aliases("base"), Rare()] = "",
-        detach: Annotated[Branch, Field(description="Revision to check out without a branch"), Rare()] = "",
+        create: Annotated[bool, Field(description="create the branch; it must not exist yet")] = False,
+        start: Annotated[
+            Branch, Field(description="with create: commit or branch where it begins, HEAD by default"), Aliases("base")
+        ] = "",
+        detach: Annotated[
+            Branch, Field(description="commit or tag to check out without a branch, instead of branch")
+        ] = "",
     ) -> TextResult:
-        """Switch to one branch. List: git_branches."""
+        """Switch to another branch, create one, or check out a commit without a branch.
+
+        Returns the branch, its commit and the call that switches back. Uncommitted changes are kept; where the switch
+        would overwrite one it is refused, and nothing changes. git_branches lists the branches; git_restore takes
+        single files from another commit.
+        """
         async with self._opened(repository, access=Access.WORK_TREE) as checkout:
             options = branches.SwitchOptions(branch=branch, create=create, start=start, detach=detach)
             return await branches.switch(self._roots, self._git, checkout, options)
@@ -82,23 +104,45 @@ class GitChangeTools:
     @tool(Effect.CHANGE, title="Git restore")
     async def git_restore(
         self,
-        paths: Annotated[Paths, Field(min_length=1, description=". for all")],
-        repository: RareRepository = ".",
+        paths: Annotated[Paths, Field(min_length=1, description="files and directories to restore; . for everything")],
+        repository: Repository = ".",
         *,
         what: Annotated[
             Literal["worktree", "staged", "both"],
-            Field(description="staged: unstage"),
+            Field(
+                description=(
+                    "worktree: discard unstaged changes; staged: unstage, files stay as they are; both: "
+                    "discard staged changes too"
+                )
+            ),
             Aliases(switches={"staged": {True: "staged"}}),
         ] = "worktree",
-        revision: Annotated[Branch, Field(description="Take them from this commit"), Aliases("source"), Rare()] = "",
-        hunks: Annotated[list[str], Field(description="Only these hunks or lines, as in git_add"), Rare()] = [],  # noqa: B006
+        revision: Annotated[
+            Branch,
+            Field(
+                description=(
+                    "take the content from this commit; by default from the index, or from HEAD if what is "
+                    "staged or both"
+                )
+            ),
+            Aliases("source"),
+        ] = "",
+        hunks: Annotated[
+            list[str], Field(description="only these hunks or lines, written as for git_add; without revision and side")
+        ] = [],  # noqa: B006
         side: Annotated[
             Literal["", "ours", "theirs", "conflict"],
-            Field(description="Resolve conflicts: take this side, and stage it; conflict: as it was"),
-            Rare(),
+            Field(
+                description=("files in conflict: take ours or theirs and stage it; conflict: bring the conflict back")
+            ),
         ] = "",
     ) -> TextResult:
-        """Restore or unstage only these files. All: git_reset."""
+        """Restore files from the index or a commit: discard changes, unstage, or take one side of a conflict.
+
+        By default it discards unstaged changes of the paths. Returns the restored paths and how to undo it; discarded
+        content is kept in a stash commit that the answer names, but not that of files in conflict. Only the named
+        files change; git_reset moves the branch.
+        """
         async with self._opened(repository, paths, access=Access.WORK_TREE) as checkout:
             if hunks:
                 return await self._restore_hunks(checkout, paths, hunks, what=what, is_plain=not (revision or side))
@@ -119,17 +163,41 @@ class GitChangeTools:
     @tool(Effect.CHANGE, title="Git reset")
     async def git_reset(
         self,
-        revision: Annotated[Branch, Field(description="Go there"), Aliases("rev", "ref", "commit")] = "HEAD",
-        repository: RareRepository = ".",
+        revision: Annotated[
+            Branch,
+            Field(
+                description=("commit or branch to which the current branch moves; HEAD by default, which moves nothing")
+            ),
+            Aliases("rev", "ref", "commit"),
+        ] = "HEAD",
+        repository: Repository = ".",
         *,
         mode: Annotated[
             Literal["soft", "mixed", "keep", "hard"],
-            Field(description="hard: files too"),
+            Field(
+                description=(
+                    "soft: index and files stay; mixed: unstage everything, files stay; keep: update files, "
+                    "refuse if that would overwrite changes; hard: discard all changes of tracked files"
+                )
+            ),
             Aliases(switches={"hard": {True: "hard"}, "soft": {True: "soft"}}),
         ] = "mixed",
-        paths: Annotated[Paths, Field(description="Only the index, of these paths"), Rare()] = [],  # noqa: B006
+        paths: Annotated[
+            Paths,
+            Field(
+                description=(
+                    "unstage only these, or set them in the index as in the revision, without moving the "
+                    "branch; mode mixed only"
+                )
+            ),
+        ] = [],  # noqa: B006
     ) -> TextResult:
-        """Move the branch, by default no file. Files: git_restore."""
+        """Move the current branch to another commit, or unstage everything.
+
+        By default HEAD stays and everything is unstaged; files do not change. Returns the new position and the call
+        that undoes it. Mode hard keeps discarded changes of tracked files in a stash commit that the answer names.
+        git_restore changes single files.
+        """
         access = Access.WORK_TREE if mode in ("keep", "hard") else Access.GIT_DIRECTORY
         async with self._opened(repository, paths, access=access) as checkout:
             names = git_names(self._roots, checkout, paths)
@@ -140,17 +208,36 @@ class GitChangeTools:
         self,
         action: Annotated[
             Literal["push", "list", "show", "apply", "pop", "drop"],
-            Field(description="Do this"),
+            Field(
+                description=(
+                    "push: put changes away; list: all stashes; show: the changes of one; apply, pop: bring "
+                    "one back; drop: delete one"
+                )
+            ),
         ] = "push",
-        repository: RareRepository = ".",
+        repository: Repository = ".",
         *,
-        stash: Annotated[str, Field(description="Number"), Aliases("index")] = "0",
-        paths: Annotated[Paths, Field(description="push, show: only these"), Rare()] = [],  # noqa: B006
-        message: Annotated[str, Field(description="push: what it is"), Rare()] = "",
-        untracked: Annotated[bool, Field(description="Too"), Aliases("include_untracked")] = False,
-        with_index: Annotated[bool, Field(description="apply, pop: stage again what was staged"), Rare()] = False,
+        stash: Annotated[
+            str,
+            Field(description="number of the stash in the list, 0 for the newest, or its commit id"),
+            Aliases("index"),
+        ] = "0",
+        paths: Annotated[Paths, Field(description="push, show: only these files and directories")] = [],  # noqa: B006
+        message: Annotated[str, Field(description="push: a line that says what is stashed")] = "",
+        untracked: Annotated[
+            bool, Field(description="push: stash untracked files too, ignored ones never"), Aliases("include_untracked")
+        ] = False,
+        with_index: Annotated[
+            bool,
+            Field(description=("apply, pop: stage again what was staged; by default everything comes back unstaged")),
+        ] = False,
     ) -> TextResult:
-        """Stash all changes, or bring them back. For good: git_commit."""
+        """Stash uncommitted changes, list stashes, or apply one.
+
+        Push takes the changes of tracked files away and keeps them as a stash; pop brings them back and removes the
+        stash, apply keeps it. Returns the paths and the call that undoes it. A file that has changed meanwhile can
+        end in conflict; then the stash stays and git_conflicts shows the regions. For a lasting state use git_commit.
+        """
         access = Access.READ if action in ("list", "show") else Access.WORK_TREE
         async with self._opened(repository, paths, access=access) as checkout:
             names = git_names(self._roots, checkout, paths)
@@ -174,15 +261,28 @@ class GitChangeTools:
     @tool(Effect.CHANGE, title="Git merge")
     async def git_merge(
         self,
-        revision: Annotated[Branch, Field(description="Another branch"), Aliases("branch", "rev", "ref")],
-        repository: RareRepository = ".",
+        revision: Annotated[
+            Branch, Field(description="branch, tag or commit to merge"), Aliases("branch", "rev", "ref")
+        ],
+        repository: Repository = ".",
         *,
-        message: Annotated[str, Field(description="Of the merge commit, by default as git writes it"), Rare()] = "",
+        message: Annotated[
+            str, Field(description="message of the merge commit, by default the one that git writes")
+        ] = "",
         fast_forward: Annotated[
-            bool, Field(description="No merge commit if HEAD is behind"), Aliases("ff"), Rare()
+            bool,
+            Field(
+                description=("only move the branch if it has no commits of its own; false: always make a merge commit")
+            ),
+            Aliases("ff"),
         ] = True,
     ) -> TextResult:
-        """Merge one branch into this. Conflicts: git_conflicts."""
+        """Merge another branch or commit into the current branch.
+
+        Returns the new commit and the call that undoes it. If both sides changed the same lines it stops, and the
+        answer names the files: git_conflicts shows them, git_continue resolves them and goes on or aborts.
+        Uncommitted changes that would be overwritten refuse it. Only one revision can be merged at a time.
+        """
         async with self._opened(repository, access=Access.WORK_TREE) as checkout:
             return await combine.merge(
                 self._roots, self._git, checkout, revision=revision, message=message, fast_forward=fast_forward
@@ -191,18 +291,39 @@ class GitChangeTools:
     @tool(Effect.CHANGE, title="Git rebase")
     async def git_rebase(
         self,
-        upstream: Annotated[Branch, Field(description="New base"), Aliases("branch", "base")],
-        repository: RareRepository = ".",
+        upstream: Annotated[
+            Branch,
+            Field(description="branch or commit that becomes the base; its commits are not moved"),
+            Aliases("branch", "base"),
+        ],
+        repository: Repository = ".",
         *,
-        onto: Annotated[Branch, Field(description="Where they go, by default onto upstream"), Rare()] = "",
-        steps: Annotated[list[str], Field(description="pick ID, reword ID TEXT, drop ID")] = [],  # noqa: B006
+        onto: Annotated[Branch, Field(description="put the commits onto this commit instead of onto upstream")] = "",
+        steps: Annotated[
+            list[str],
+            Field(
+                description=(
+                    "what happens to each commit, oldest first: pick ID, reword ID TEXT, squash ID [TEXT], "
+                    "fixup ID, edit ID or drop ID; every commit needs one"
+                )
+            ),
+        ] = [],  # noqa: B006
         autosquash: Annotated[
             bool | None,
-            Field(description="Join fixup! commits with theirs; default: git's configuration"),
-            Rare(),
+            Field(
+                description=(
+                    "join fixup! and squash! commits with those that they name; by default as in git's configuration"
+                )
+            ),
         ] = None,
     ) -> TextResult:
-        """Move all commits of the branch. Conflicts: git_conflicts."""
+        """Move the commits of the current branch onto another base, or change, join, reorder or drop them by steps.
+
+        Applies all commits that upstream lacks anew, oldest first; their ids change. Returns the new position and the
+        call that undoes it. At a conflict it stops: git_conflicts shows the regions, git_continue goes on, skips or
+        aborts. Merges among the commits and uncommitted changes refuse it; 200 commits at most. git_merge keeps the
+        commits as they are.
+        """
         async with self._opened(repository, access=Access.WORK_TREE) as checkout:
             is_joined = not steps and await rebase_autosquash(self._git, checkout) if autosquash is None else autosquash
             options = rebase.RebaseOptions(upstream=upstream, onto=onto, autosquash=is_joined, steps=steps)
@@ -211,13 +332,36 @@ class GitChangeTools:
     @tool(Effect.CHANGE, title="Git continue")
     async def git_continue(
         self,
-        action: Annotated[Literal["continue", "skip", "abort", "resolve"], Field(description="How")] = "continue",
-        repository: RareRepository = ".",
+        action: Annotated[
+            Literal["continue", "skip", "abort", "resolve"],
+            Field(
+                description=(
+                    "continue: commit what is resolved and go on; skip: leave out the commit that stopped; "
+                    "abort: back to the state before the operation; resolve: only apply resolutions"
+                )
+            ),
+        ] = "continue",
+        repository: Repository = ".",
         *,
-        resolutions: Annotated[dict[str, Any], Field(description="Path: ours, theirs, {text}")] = {},  # noqa: B006
-        message: Annotated[str, Field(description="continue: instead of the commit's own message"), Rare()] = "",
+        resolutions: Annotated[
+            dict[str, Any],
+            Field(
+                description=(
+                    "answer for each path in conflict: 'ours', 'theirs', 'base', 'delete', {'text': the whole"
+                    " file}, or a list with one of 'ours', 'theirs', 'base', 'both', {'text': ...} for each "
+                    "region"
+                )
+            ),
+        ] = {},  # noqa: B006
+        message: Annotated[str, Field(description="continue: message of the commit, instead of its own")] = "",
     ) -> TextResult:
-        """End what stopped, only without conflicts: git_conflicts."""
+        """Resolve conflicts, then continue, skip or abort the merge, rebase, cherry-pick or revert that stopped.
+
+        Returns what was resolved, what is still in conflict, and where the operation ended or stopped again. It
+        continues only when no conflict is left; all resolutions are checked before a file is written. Files can also
+        be edited and staged with git_add first. git_conflicts shows what is to be resolved; git_status says whether
+        an operation is in progress.
+        """
         async with self._opened(repository, list(resolutions), access=Access.WORK_TREE) as checkout:
             options = resume.ResumeOptions(action=action, message=message, resolutions=resolutions)
             return await resume.resume(self._roots, self._git, checkout, options)
@@ -225,10 +369,18 @@ class GitChangeTools:
     @tool(Effect.READ, structured=True, profiles=("dev",), title="Git conflicts")
     async def git_conflicts(
         self,
-        repository: RareRepository = ".",
-        paths: Annotated[Paths, Field(description="Only these"), Rare()] = [],  # noqa: B006
+        repository: Repository = ".",
+        paths: Annotated[
+            Paths, Field(description="only these files and directories; a single file is shown with more lines around")
+        ] = [],  # noqa: B006
     ) -> ConflictsResult:
-        """Show all conflicts, both sides. Then: git_continue."""
+        """Show the conflicts of a merge, rebase, cherry-pick, revert or stash, region by region.
+
+        Returns what ours and theirs are (branch, commit or stash), and for each path its kind and the regions between
+        git's markers, with some lines around each. A file without regions (deleted on one side, binary) has its
+        versions, shortened. At most 10 files have content, the rest is listed; one path named alone has more lines
+        and whole versions. git_continue takes the answers.
+        """
         async with self._opened(repository, paths) as checkout:
             names = git_names(self._roots, checkout, paths)
             return await conflicts(self._roots, self._git, checkout, names=names)

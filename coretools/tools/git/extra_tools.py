@@ -7,20 +7,17 @@ from anyio import to_thread
 from pydantic import Field
 
 from coretools.errors import GitRefused, InvalidArguments
-from coretools.operations.completion import Completes
 from coretools.operations.declare import Aliases, Effect, tool
 from coretools.tools.git.changes import branches, combine
+from coretools.tools.git.parameters import Branch, Repository
 from coretools.tools.git.reading.blame import BLAME_LINES, BlameOptions, blame
 from coretools.tools.git.reading.trust import TrustReport, examine_trust
 from coretools.tools.git.repository.checkout import git_names
 from coretools.tools.git.repository.open_checkout import Access
 from coretools.tools.git.repository.repositories import Repositories
 from coretools.tools.git.repository.results import TextResult
-from coretools.tools.git.tools import Repository
 
 ALL = ("all",)
-
-Branch = Annotated[str, Completes("branches")]
 
 
 class GitExtraTools:
@@ -36,10 +33,14 @@ class GitExtraTools:
     async def git_trust_report(
         self,
         repository: Repository = ".",
-        kind: Annotated[str, Field(description="Only findings of this kind, such as alias: all of them")] = "",
-        offset: Annotated[int, Field(ge=0, description="Leave out the first findings of the kind")] = 0,
+        kind: Annotated[str, Field(description="only findings of this kind, such as alias, and all of them")] = "",
+        offset: Annotated[int, Field(ge=0, description="with kind: number of findings to leave out at the start")] = 0,
     ) -> TrustReport:
-        """List what plain git would run or reach here (hooks, remotes); runs nothing. Changed files: git_status."""
+        """List what plain git would run or reach in this repository: hooks, filters, aliases, remotes, includes.
+
+        Returns the findings by kind with their files, and whether the git tools refuse the repository; nothing of it
+        is run. git_status lists changed files.
+        """
         if offset and not kind:
             raise InvalidArguments("offset: goes with a kind; name one with kind")
         examine = partial(examine_trust, self._roots, repository, self._git.setup.grants, kind=kind, offset=offset)
@@ -57,21 +58,35 @@ class GitExtraTools:
     @tool(Effect.READ, profiles=ALL, title="Git blame")
     async def git_blame(
         self,
-        path: Annotated[str, Field(description="One file"), Aliases("file_path", "file")],
+        path: Annotated[str, Field(description="the file"), Aliases("file_path", "file")],
         repository: Repository = ".",
-        revision: Annotated[Branch, Field(description="As of this commit, not the work tree"), Aliases("rev")] = "",
+        revision: Annotated[
+            Branch,
+            Field(description="blame the file as it was in this commit, instead of in the work tree"),
+            Aliases("rev"),
+        ] = "",
         *,
-        start: Annotated[int, Field(ge=1, description="First line"), Aliases("start_line")] = 1,
-        count: Annotated[int, Field(ge=1, le=2000, description="Lines at most")] = BLAME_LINES,
-        ignore_whitespace: Annotated[bool, Field(description="Skip commits that changed only whitespace")] = False,
-        ignore: Annotated[list[str], Field(description="Skip these commits"), Aliases("ignore_revs")] = [],  # noqa: B006
+        start: Annotated[int, Field(ge=1, description="number of the first line"), Aliases("start_line")] = 1,
+        count: Annotated[int, Field(ge=1, le=2000, description="number of lines at most")] = BLAME_LINES,
+        ignore_whitespace: Annotated[
+            bool, Field(description="pass over commits that changed only whitespace in a line")
+        ] = False,
+        ignore: Annotated[
+            list[str],
+            Field(description="pass over these commits, such as those that only reformatted"),
+            Aliases("ignore_revs"),
+        ] = [],  # noqa: B006
         ignore_file: Annotated[
             str,
-            Field(description="Skip those listed in this file, such as .git-blame-ignore-revs"),
+            Field(description="pass over the commits listed in this file, such as .git-blame-ignore-revs"),
             Aliases("ignore_revs_file"),
         ] = "",
     ) -> TextResult:
-        """Show which commit last changed each line of one file. What a commit did: git_show."""
+        """Show for each line of one file which commit last changed it.
+
+        Returns commit, date, author, number and text of each line, 200 lines by default. git_show shows what such a
+        commit changed, and why.
+        """
         async with self._opened(repository, [path]) as checkout:
             [name] = git_names(self._roots, checkout, [path])
             options = BlameOptions(
@@ -89,17 +104,24 @@ class GitExtraTools:
     async def git_branch(
         self,
         action: Annotated[
-            Literal["create", "rename", "delete", "upstream"], Field(description="What to do with the branch")
+            Literal["create", "rename", "delete", "upstream"],
+            Field(description="what to do with the branch; upstream: set the remote branch that it follows"),
         ],
-        name: Annotated[Branch, Field(description="The branch"), Aliases("branch", "branch_name")],
+        name: Annotated[Branch, Field(description="name of the branch"), Aliases("branch", "branch_name")],
         repository: Repository = ".",
         *,
-        start: Annotated[Branch, Field(description="create: revision at which it begins, HEAD by default")] = "",
+        start: Annotated[Branch, Field(description="create: commit or branch where it begins, HEAD by default")] = "",
         new_name: Annotated[str, Field(description="rename: the name that it gets")] = "",
         force: Annotated[bool, Field(description="delete: even if its commits are in no other branch")] = False,
-        upstream: Annotated[Branch, Field(description="upstream: a branch, or nothing to have none")] = "",
+        upstream: Annotated[
+            Branch, Field(description="upstream: branch to follow, such as origin/main; empty: follow none")
+        ] = "",
     ) -> TextResult:
-        """Create, rename or delete one branch, or set its upstream. To list them: git_branches."""
+        """Create, rename or delete one branch, or set its upstream, without switching.
+
+        Returns the branch, its commit and the call that undoes it. Nothing is replaced: a name that is taken is an
+        error. The current branch is not deleted. git_branches lists branches, git_switch switches to one.
+        """
         async with self._opened(repository, access=Access.GIT_DIRECTORY, is_shared=True) as checkout:
             match action:
                 case "create":
@@ -114,14 +136,24 @@ class GitExtraTools:
     @tool(Effect.CHANGE, profiles=ALL, title="Git tag")
     async def git_tag(
         self,
-        action: Annotated[Literal["list", "create", "delete"], Field(description="What to do")] = "list",
-        name: Annotated[str, Field(description="The tag; list: only those after it"), Aliases("tag")] = "",
+        action: Annotated[Literal["list", "create", "delete"], Field(description="what to do")] = "list",
+        name: Annotated[
+            str,
+            Field(description="name of the tag; list: only tags after this name, to go on with a longer list"),
+            Aliases("tag"),
+        ] = "",
         repository: Repository = ".",
         *,
-        revision: Annotated[Branch, Field(description="create: what it names, HEAD by default")] = "",
-        message: Annotated[str, Field(description="create: an annotated tag with this text")] = "",
+        revision: Annotated[Branch, Field(description="create: commit that the tag names, HEAD by default")] = "",
+        message: Annotated[
+            str, Field(description="create: text of an annotated tag; without it the tag is a plain name")
+        ] = "",
     ) -> TextResult:
-        """List, create or delete tags; one is never moved. What a tag names: git_show."""
+        """List, create or delete tags; a tag is never moved.
+
+        Returns the tags with commit, date and summary, or the changed tag and the call that undoes it. git_show shows
+        the commit and the message of a tag.
+        """
         access = Access.READ if action == "list" else Access.GIT_DIRECTORY
         async with self._opened(repository, access=access, is_shared=action == "delete") as checkout:
             if action == "list":
@@ -137,14 +169,27 @@ class GitExtraTools:
         self,
         revisions: Annotated[
             list[str],
-            Field(min_length=1, description="Commits in the order to apply, or ranges a..b"),
+            Field(min_length=1, description="commits in the order in which they are applied, or ranges a..b"),
             Aliases("commits"),
         ],
         repository: Repository = ".",
         *,
-        mainline: Annotated[int, Field(ge=0, le=9, description="Of a merge: number of the parent to compare to")] = 0,
+        mainline: Annotated[
+            int,
+            Field(
+                ge=0,
+                le=9,
+                description=(
+                    "for a merge commit: number of the parent to compare it with, 1 or 2; 0 for ordinary commits"
+                ),
+            ),
+        ] = 0,
     ) -> TextResult:
-        """Apply commits to the current branch, up to 200. Stops at conflicts. To take them back: git_revert."""
+        """Apply the changes of commits of another branch to the current branch, as new commits, up to 200.
+
+        Returns the new position and the call that undoes it. At a conflict it stops: git_conflicts shows it,
+        git_continue goes on, skips or aborts. git_revert does the opposite of a commit.
+        """
         return await self._pick(repository, revisions, mainline, revert=False)
 
     @tool(Effect.CHANGE, profiles=ALL, title="Git revert")
@@ -152,14 +197,28 @@ class GitExtraTools:
         self,
         revisions: Annotated[
             list[str],
-            Field(min_length=1, description="Commits in the order to revert, newest first, or ranges a..b"),
+            Field(
+                min_length=1,
+                description="commits in the order in which they are reverted, newest first, or ranges a..b",
+            ),
             Aliases("commits"),
         ],
         repository: Repository = ".",
         *,
-        mainline: Annotated[int, Field(ge=0, le=9, description="Of a merge: number of the parent to return to")] = 0,
+        mainline: Annotated[
+            int,
+            Field(
+                ge=0,
+                le=9,
+                description=("for a merge commit: number of the parent to return to, 1 or 2; 0 for ordinary commits"),
+            ),
+        ] = 0,
     ) -> TextResult:
-        """Commit the opposite of commits, up to 200. Stops at conflicts. To move the branch instead: git_reset."""
+        """Commit the opposite of commits, up to 200; the history stays as it is.
+
+        Returns the new position and the call that undoes it. At a conflict it stops: git_conflicts shows it,
+        git_continue goes on, skips or aborts. git_reset removes the last commits from the branch instead.
+        """
         return await self._pick(repository, revisions, mainline, revert=True)
 
     async def _pick(self, repository: str, revisions: list[str], mainline: int, *, revert: bool) -> TextResult:

@@ -7,22 +7,20 @@ from pydantic import Field
 
 from coretools.errors import InvalidArguments
 from coretools.operations.call import Call, SilentCall
-from coretools.operations.completion import Completes
 from coretools.operations.content import Result
 from coretools.operations.declare import Aliases, Effect, same_policy_as, tool
 from coretools.tools.git.change_tools import GitChangeTools
 from coretools.tools.git.changes import bisect, sparse, worktrees
 from coretools.tools.git.extra_tools import GitExtraTools
+from coretools.tools.git.parameters import Branch, Repository
 from coretools.tools.git.reading.reflog import reflog
 from coretools.tools.git.repository.checkout import git_names
 from coretools.tools.git.repository.open_checkout import Access
 from coretools.tools.git.repository.repositories import Repositories
 from coretools.tools.git.repository.results import TextResult, settings_remark
-from coretools.tools.git.tools import Repository
 
 ALL = ("all",)
 
-Branch = Annotated[str, Completes("branches")]
 
 _NO_CALL = SilentCall()
 
@@ -49,27 +47,47 @@ class GitPlaceTools:
     @tool(Effect.READ, profiles=ALL, title="Git reflog")
     async def git_reflog(
         self,
-        branch: Annotated[Branch, Field(description="HEAD, or a branch"), Aliases("ref", "revision")] = "HEAD",
+        branch: Annotated[
+            Branch, Field(description="HEAD, or the name of a branch"), Aliases("ref", "revision")
+        ] = "HEAD",
         repository: Repository = ".",
         *,
-        limit: Annotated[int, Field(ge=1, le=200, description="Entries at most"), Aliases("max_count", "n")] = 30,
-        skip: Annotated[int, Field(ge=0, description="Entries left out first")] = 0,
+        limit: Annotated[
+            int, Field(ge=1, le=200, description="number of entries at most"), Aliases("max_count", "n")
+        ] = 30,
+        skip: Annotated[int, Field(ge=0, description="number of entries to leave out at the start")] = 0,
     ) -> TextResult:
-        """List where HEAD or one branch was, newest first. Commits: git_log."""
+        """List where HEAD or a branch was before, newest first.
+
+        Returns for each move the commit, the date, what moved it, and the call that goes back; commits that no branch
+        has any more are found here. 30 entries by default. git_log lists the commits of a branch.
+        """
         async with self._opened(repository) as checkout:
             return await reflog(self._roots, self._git, checkout, branch=branch, limit=limit, skip=skip)
 
     @tool(Effect.CHANGE, profiles=ALL, title="Git worktree")
     async def git_worktree(
         self,
-        action: Annotated[Literal["list", "add", "remove", "prune"], Field(description="What to do")] = "list",
-        path: Annotated[str, Field(description="add, remove: its directory")] = "",
+        action: Annotated[
+            Literal["list", "add", "remove", "prune"],
+            Field(description="what to do; prune: forget work trees whose directory is gone"),
+        ] = "list",
+        path: Annotated[str, Field(description="add, remove: directory of the work tree, relative to the root")] = "",
         repository: Repository = ".",
         *,
-        branch: Annotated[Branch, Field(description="add: branch to check out, made if there is none")] = "",
-        start: Annotated[Branch, Field(description="add: where a new branch begins, HEAD by default")] = "",
+        branch: Annotated[
+            Branch, Field(description="add: branch to check out there; created if there is none of that name")
+        ] = "",
+        start: Annotated[
+            Branch, Field(description="add: commit or branch where a new branch begins, HEAD by default")
+        ] = "",
     ) -> TextResult:
-        """List linked work trees, add or remove one, or forget those that are gone. One tree: git_switch."""
+        """List the work trees of a repository, add or remove a linked one, or forget those that are gone.
+
+        A linked work tree is a second directory with another branch checked out. Returns its path, branch and the
+        call that undoes it. It is made beneath a writable root only; one with changes is not removed. git_switch
+        changes the branch in the same directory.
+        """
         if action in ("add", "remove") and not path:
             raise InvalidArguments("path: is needed to add or remove a work tree")
         access = Access.READ if action == "list" else Access.WORK_TREE
@@ -89,13 +107,20 @@ class GitPlaceTools:
     @tool(Effect.CHANGE, profiles=ALL, title="Git sparse checkout")
     async def git_sparse_checkout(
         self,
-        action: Annotated[Literal["list", "set", "add", "disable"], Field(description="What to do")] = "list",
+        action: Annotated[
+            Literal["list", "set", "add", "disable"],
+            Field(description="list; set: only these directories; add: these too; disable: check out everything"),
+        ] = "list",
         paths: Annotated[
             list[str], Field(description="set, add: directories to check out"), Aliases("directories")
         ] = [],  # noqa: B006
         repository: Repository = ".",
     ) -> TextResult:
-        """Report or set which directories are checked out, or check out all (disable). Files: git_restore."""
+        """Report or set which directories of the repository are checked out.
+
+        Files at the top are always there; other directories that are not set are removed from the work tree, but not
+        from the repository. Returns the directories. git_restore brings back single files.
+        """
         access = Access.READ if action == "list" else Access.WORK_TREE
         async with self._opened(repository, paths, access=access) as checkout:
             names = git_names(self._roots, checkout, paths)
@@ -104,16 +129,31 @@ class GitPlaceTools:
     @tool(Effect.CHANGE, profiles=ALL, title="Git bisect")
     async def git_bisect(
         self,
-        action: Annotated[Literal["start", "good", "bad", "skip", "reset", "log"], Field(description="What to do")],
+        action: Annotated[
+            Literal["start", "good", "bad", "skip", "reset", "log"],
+            Field(
+                description=(
+                    "start; good, bad: mark the commit that is checked out; skip: it can't be tested; reset: "
+                    "end, and back to the branch; log: the steps so far"
+                )
+            ),
+        ],
         repository: Repository = ".",
         *,
         bad: Annotated[Branch, Field(description="start: commit with the change, HEAD by default")] = "",
-        good: Annotated[list[str], Field(description="start: commits without it")] = [],  # noqa: B006
+        good: Annotated[list[str], Field(description="start: commits without the change, older than the bad one")] = [],  # noqa: B006
         revision: Annotated[
-            Branch, Field(description="good, bad, skip: HEAD by default"), Aliases("rev", "commit")
+            Branch,
+            Field(description="good, bad, skip: commit to mark, by default the one that is checked out"),
+            Aliases("rev", "commit"),
         ] = "",
     ) -> TextResult:
-        """Find the commit that brought a change, one step at a time. With a command: git_bisect_run."""
+        """Find the commit that brought a change by checking out commits between a good and a bad one, step by step.
+
+        Start with a good and a bad commit, test what is checked out, and mark it; about log2 of the number of commits
+        are tested. Returns the next commit to test, or the first bad one. Uncommitted changes that a checkout would
+        overwrite refuse it. git_bisect_run does the steps with a command.
+        """
         access = Access.READ if action == "log" else Access.WORK_TREE
         async with self._opened(repository, access=access) as checkout:
             match action:
@@ -130,13 +170,18 @@ class GitPlaceTools:
     @same_policy_as("run_command")
     async def git_bisect_run(
         self,
-        command: Annotated[str | list[str], Field(description="Bash line or argv: 0 is good, 125 skips")],
+        command: Annotated[str | list[str], Field(description="line for bash, or list of words without a shell")],
         repository: Repository = ".",
         *,
-        timeout_seconds: Annotated[int | None, Field(ge=1, description="For each commit, 120 by default")] = None,
+        timeout_seconds: Annotated[int | None, Field(ge=1, description="time for each commit, 120 by default")] = None,
         call: Call = _NO_CALL,
     ) -> TextResult:
-        """Run one command at each commit of a bisect, up to 60, until the first bad one is found. Begin: git_bisect."""
+        """Run one command at each commit of a bisect until the first bad one is found, up to 60 times.
+
+        Returns the steps and the first bad commit. The command is confined and judged as in run_command; exit code 0
+        means good, 125 can't be tested, any other up to 127 bad, and anything else stops the bisect where it is.
+        Begin with git_bisect.
+        """
 
         async def run() -> int | None:
             result = await self._run_command(command, repository, timeout_seconds=timeout_seconds, call=call)

@@ -14,6 +14,7 @@ from coretools.errors import DeniedRemote, GitRefused, InvalidArguments
 from coretools.operations.call import Call, SilentCall
 from coretools.operations.declare import Aliases, Effect, asks, tool
 from coretools.tools.git.changes.branches import set_upstream
+from coretools.tools.git.parameters import Repository
 from coretools.tools.git.reading.history import head
 from coretools.tools.git.reading.submodules import list_submodules
 from coretools.tools.git.remotes import manage
@@ -38,15 +39,18 @@ from coretools.tools.git.repository.open_checkout import Access
 from coretools.tools.git.repository.porcelain import single_line
 from coretools.tools.git.repository.repositories import Repositories
 from coretools.tools.git.repository.results import TextResult
-from coretools.tools.git.tools import Repository
 
 _NO_CALL = SilentCall(trusts_answers=False)
 
 DEV = ("dev",)
 ALL = ("all",)
 
-RemoteName = Annotated[str, Field(description="Name or URL")]
-RemoteBranch = Annotated[str, Field(description="One")]
+RemoteName = Annotated[
+    str, Field(description="name of the remote, or a URL; by default that of the upstream, else origin")
+]
+RemoteBranch = Annotated[
+    str, Field(description="only this branch of the remote, by default all that its configuration names")
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +92,22 @@ class GitRemoteTools:
         remote: RemoteName = "",
         branch: RemoteBranch = "",
         *,
-        prune: Annotated[bool, Field(description="Drop stale")] = False,
-        tags: Annotated[TagMode, Field(description="Tags")] = "follow",
-        depth: Annotated[int, Field(ge=0, description="Commits")] = 0,
+        prune: Annotated[
+            bool, Field(description="delete remote branches here (origin/x) that the remote does not have any more")
+        ] = False,
+        tags: Annotated[
+            TagMode, Field(description="follow: tags of fetched commits; all: every tag; none: no tag")
+        ] = "follow",
+        depth: Annotated[
+            int, Field(ge=0, description="number of newest commits of each branch to fetch; 0 for all")
+        ] = 0,
         call: Call = _NO_CALL,
     ) -> TransferResult:
-        """Fetch from a remote; no local branch moves. Merge: git_pull."""
+        """Fetch commits, branches and tags from a remote; local branches and files do not change.
+
+        Returns the branches of the remote that moved and the distance of the current branch to its upstream. Only
+        remotes that the operator allows can be reached. git_pull also brings the commits into the current branch.
+        """
         using = self._used(repository, remote, "fetch", call, access=Access.GIT_DIRECTORY, is_shared=prune)
         async with using as used:
             await self._access.ask(used.rule, "fetch", call, single_line(f"Fetch from {used.url.text}?"))
@@ -109,13 +123,29 @@ class GitRemoteTools:
     async def git_pull(
         self,
         repository: Repository = ".",
-        mode: Annotated[PullMode | None, Field(description="How; default: as configured, else ff-only")] = None,
+        mode: Annotated[
+            PullMode | None,
+            Field(
+                description=(
+                    "ff-only: move the branch only if it has no commits of its own; merge: with a merge "
+                    "commit; rebase: its own commits on top; by default as in git's configuration, else "
+                    "ff-only"
+                )
+            ),
+        ] = None,
         *,
         remote: RemoteName = "",
-        branch: Annotated[str, Field(description="There")] = "",
+        branch: Annotated[
+            str, Field(description="branch of the remote to pull, by default the upstream of the current branch")
+        ] = "",
         call: Call = _NO_CALL,
     ) -> TextResult:
-        """Fetch and merge one branch. Without merge: git_fetch."""
+        """Fetch one branch of a remote and merge it into, or rebase, the current branch.
+
+        Returns what was fetched, the new position and the call that undoes it. It stops at conflicts: git_conflicts
+        shows them, git_continue goes on or aborts. Uncommitted changes that would be overwritten refuse it. git_fetch
+        only fetches.
+        """
         async with self._used(repository, remote, "fetch", call, access=Access.WORK_TREE) as used:
             require_pullable(used.checkout)
             local, _ = await head(self._git, used.checkout)
@@ -142,16 +172,38 @@ class GitRemoteTools:
         self,
         repository: Repository = ".",
         remote: RemoteName = "",
-        branch: Annotated[str, Field(description="Default: current")] = "",
+        branch: Annotated[str, Field(description="local branch to push, by default the current one")] = "",
         *,
-        to: Annotated[str, Field(description="Name there")] = "",
-        tags: Annotated[list[str], Field(description="These")] = [],  # noqa: B006
-        delete: Annotated[str, Field(description="Delete")] = "",
-        set_upstream: Annotated[bool, Field(description="Track")] = False,
-        force: Annotated[ForceMode, Field(description="lease: seen commits")] = "no",
+        to: Annotated[
+            str,
+            Field(description=("name of the branch at the remote, by default that of its upstream, or the same name")),
+        ] = "",
+        tags: Annotated[
+            list[str], Field(description="names of tags to push, with the branch if one is named, else alone")
+        ] = [],  # noqa: B006
+        delete: Annotated[
+            str, Field(description="branch or tag to delete at the remote; alone, without other arguments")
+        ] = "",
+        set_upstream: Annotated[
+            bool, Field(description="make the pushed branch the upstream, which git_status and git_pull then use")
+        ] = False,
+        force: Annotated[
+            ForceMode,
+            Field(
+                description=(
+                    "lease: overwrite the remote branch only if it is still where it was last seen here; "
+                    "plain: overwrite whatever is there, if the operator allows that"
+                )
+            ),
+        ] = "no",
         call: Call = _NO_CALL,
     ) -> TransferResult:
-        """Push one branch, or tags. Behind: git_pull first."""
+        """Push one branch, or tags, to a remote, or delete one there.
+
+        Returns what moved at the remote, or why it was rejected and what to do. Only remotes that the operator allows
+        for pushing can be reached; nothing there is overwritten without force. Hooks of the repository (pre-push) do
+        not run. If the remote has commits that the branch lacks, git_pull first.
+        """
         options = PushOptions(branch, to, tuple(tags), delete, force, set_upstream)
         is_shared = set_upstream or bool(delete)
         using = self._used(repository, remote, "push", call, access=Access.GIT_DIRECTORY, is_shared=is_shared)
@@ -177,16 +229,24 @@ class GitRemoteTools:
     @asks(CONFIRM, is_listed=False)
     async def git_clone(
         self,
-        url: Annotated[str, Field(description="URL or absolute path of a repository that the operator allows")],
-        path: Annotated[str, Field(description="New directory, by default named like the repository")] = "",
+        url: Annotated[str, Field(description="URL, or absolute path, of the repository")],
+        path: Annotated[
+            str, Field(description="new directory, relative to the root; by default named like the repository")
+        ] = "",
         *,
-        branch: Annotated[str, Field(description="To check out, instead of the default one")] = "",
-        single_branch: Annotated[bool, Field(description="Fetch only this branch")] = False,
-        depth: Annotated[int, Field(ge=0, description="Commits of each branch; 0 for all")] = 0,
-        tags: Annotated[TagMode, Field(description="follow: those of commits that are fetched")] = "follow",
+        branch: Annotated[str, Field(description="branch to check out, instead of the default one of the remote")] = "",
+        single_branch: Annotated[bool, Field(description="fetch only this branch")] = False,
+        depth: Annotated[int, Field(ge=0, description="number of newest commits to fetch; 0 for all")] = 0,
+        tags: Annotated[
+            TagMode, Field(description="follow: tags of the fetched commits; all: every tag; none: no tag")
+        ] = "follow",
         call: Call = _NO_CALL,
     ) -> TransferResult:
-        """Clone a remote repository into a new directory, or leave nothing. Later changes: git_fetch."""
+        """Clone a remote repository into a new directory beneath a root.
+
+        Returns its path, the branch and the call that undoes it; if it fails, nothing is left. Only remotes that the
+        operator allows can be cloned. git_fetch and git_pull bring later changes.
+        """
         found = parsed_url(url)
         rule = self._access.rule_for(found, "fetch", principal=call.principal)
         await self._access.ask(rule, "fetch", call, single_line(f"Clone {found.text}?"))
@@ -200,15 +260,32 @@ class GitRemoteTools:
         self,
         action: Annotated[
             Literal["list", "status", "init", "update"],
-            Field(description="list; init: register those in paths; update: also clone their commits"),
+            Field(
+                description=(
+                    "list; status: the same; init: register those in paths; update: register and clone them "
+                    "at their commits"
+                )
+            ),
         ] = "list",
         repository: Repository = ".",
-        paths: Annotated[list[str], Field(description="init, update: only these")] = [],  # noqa: B006
+        paths: Annotated[
+            list[str], Field(description="init, update: only these submodules, by their directories")
+        ] = [],  # noqa: B006
         *,
-        depth: Annotated[int, Field(ge=0, le=MAX_DEPTH, description="update: levels of submodules in submodules")] = 0,
+        depth: Annotated[
+            int,
+            Field(
+                ge=0, le=MAX_DEPTH, description="update: how many levels of submodules within submodules to clone too"
+            ),
+        ] = 0,
         call: Call = _NO_CALL,
     ) -> TextResult:
-        """List submodules, or clone them from remotes that the operator allows. Other repositories: git_clone."""
+        """List the submodules of a repository, or clone them.
+
+        Returns path, commit and URL of each. Submodules are cloned only from remotes that the operator allows; they
+        are other repositories, which the other git tools take by their own directory. git_clone clones an independent
+        repository.
+        """
         if action in ("list", "status"):
             async with self._repositories.opened(repository) as checkout:
                 return await list_submodules(self._roots, self._git, checkout)
@@ -219,15 +296,19 @@ class GitRemoteTools:
     async def git_remote(
         self,
         action: Annotated[
-            Literal["list", "add", "rename", "remove", "set-url"], Field(description="What to do")
+            Literal["list", "add", "rename", "remove", "set-url"], Field(description="what to do")
         ] = "list",
-        name: Annotated[str, Field(description="The remote"), Aliases("remote")] = "",
+        name: Annotated[str, Field(description="name of the remote"), Aliases("remote")] = "",
         repository: Repository = ".",
         *,
-        url: Annotated[str, Field(description="add, set-url: where it is, without credentials")] = "",
+        url: Annotated[str, Field(description="add, set-url: where the remote is, without user and password")] = "",
         new_name: Annotated[str, Field(description="rename: the name that it gets")] = "",
     ) -> TextResult:
-        """List, add, rename or remove remotes, or change the URL of one. Reaches none: git_fetch."""
+        """List the remotes of a repository, add, rename or remove one, or change its URL.
+
+        Returns each remote with its URL and what the operator allows with it (fetch, push, nothing); no remote is
+        reached. git_fetch and git_push use them.
+        """
         access = Access.READ if action == "list" else Access.GIT_DIRECTORY
         async with self._repositories.opened(repository, access=access, is_shared=action != "list") as checkout:
             git, allowed = self._git, self._access

@@ -12,13 +12,29 @@ from pydantic import Field
 from coretools.config.settings import Limits
 from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.errors import InvalidArguments
-from coretools.operations.completion import MAX_VALUES, Completes
-from coretools.operations.declare import Aliases, Effect, Rare, tool
+from coretools.operations.completion import MAX_VALUES
+from coretools.operations.declare import Aliases, Effect, tool
 from coretools.process.runner import Runner
 from coretools.roots.root_set import Roots
 from coretools.tools.git.changes.commit import CommitOptions, commit
 from coretools.tools.git.changes.hunks import STAGE, change_hunks
 from coretools.tools.git.changes.stage import StagingOptions, add
+from coretools.tools.git.parameters import (
+    AllBranches,
+    AuthorText,
+    Branch,
+    ChangedText,
+    Follow,
+    InLines,
+    LogLimit,
+    LogPath,
+    LogRevision,
+    MessageText,
+    Paths,
+    Repository,
+    Since,
+    Until,
+)
 from coretools.tools.git.reading.branch_list import BranchesResult, BranchOptions, list_branches
 from coretools.tools.git.reading.differences import DiffOptions, DiffResult, compared, diff
 from coretools.tools.git.reading.history import head
@@ -31,13 +47,6 @@ from coretools.tools.git.repository.porcelain import read_status, single_line
 from coretools.tools.git.repository.repositories import Repositories
 from coretools.tools.git.repository.results import TextResult, answer
 from coretools.tools.git.repository.setup import PLAIN, GitSetup
-
-Branch = Annotated[str, Completes("branches")]
-Repository = Annotated[
-    str,
-    Field(description="Path"),
-    Aliases("repo_path", "repo", "repository_path", "cwd", "workdir", "directory", "working_directory"),
-]
 
 
 class GitTools:
@@ -59,7 +68,13 @@ class GitTools:
 
     @tool(Effect.READ, structured=True, title="Git status")
     async def git_status(self, repository: Repository = ".") -> StatusResult:
-        """Show branch, changed paths, open work only. Content: git_diff."""
+        """Show the branch, its distance to the upstream, and every path that differs from the last commit.
+
+        Returns one line for each path as git status --short does: staged letter, unstaged letter, path; also the
+        number of stashes, an unfinished merge or rebase with the calls that end it, and a lock of the index. It
+        contains no content: git_diff shows what changed. An untracked directory is one line, and ignored files are
+        not listed.
+        """
         async with self._opened(repository, refreshes=True) as checkout:
             status = read_status(await self._git.output(checkout, *STATUS))
             lock = await index_lock(checkout)
@@ -69,25 +84,37 @@ class GitTools:
     async def git_log(
         self,
         repository: Repository = ".",
-        revision: Annotated[Branch, Field(description="Revision or a..b"), Aliases("rev", "ref", "branch")] = "",
+        revision: LogRevision = "",
         *,
-        path: Annotated[str, Field(description="Of this path"), Aliases("file_path", "file")] = "",
-        limit: Annotated[int, Field(ge=1, le=200, description="At most"), Aliases("max_count", "n")] = 20,
-        skip: Annotated[int, Field(ge=0, le=MAX_SKIP, description="Commits to leave out first"), Rare()] = 0,
-        by: Annotated[str, Field(description="Text in the author's name or address"), Aliases("author"), Rare()] = "",
-        since: Annotated[str, Field(description="2026-11-01, or '2 weeks ago'"), Aliases("after"), Rare()] = "",
-        until: Annotated[str, Field(description="The same; a day counts to its end"), Aliases("before"), Rare()] = "",
-        grep: Annotated[str, Field(description="Text in the message"), Aliases("message", "query"), Rare()] = "",
-        changed: Annotated[str, Field(description="Text that was added or removed"), Aliases("pickaxe"), Rare()] = "",
-        in_lines: Annotated[
-            bool, Field(description="changed: in any changed line (-G), not by number (-S)"), Rare()
+        path: LogPath = "",
+        limit: LogLimit = 20,
+        skip: Annotated[
+            int,
+            Field(
+                ge=0,
+                le=MAX_SKIP,
+                description="number of commits to leave out at the start, to go on with a longer list",
+            ),
+        ] = 0,
+        by: AuthorText = "",
+        since: Since = "",
+        until: Until = "",
+        grep: MessageText = "",
+        changed: ChangedText = "",
+        in_lines: InLines = False,
+        all_branches: AllBranches = False,
+        follow: Follow = False,
+        stat: Annotated[
+            bool, Field(description="add the changed files of each commit, with the lines added and removed")
         ] = False,
-        all_branches: Annotated[bool, Field(description="Tags and remote ones too"), Aliases("all"), Rare()] = False,
-        follow: Annotated[bool, Field(description="Also from before the file of path was renamed"), Rare()] = False,
-        stat: Annotated[bool, Field(description="With the changed files and counts"), Rare()] = False,
-        body: Annotated[bool, Field(description="With the whole message"), Rare()] = False,
+        body: Annotated[bool, Field(description="add the whole message and the author's address")] = False,
     ) -> LogResult:
-        """List commits, newest first; by grep, changed, since too. One: git_show."""
+        """List commits, newest first, by default the last 20 of the current branch.
+
+        Returns one line for each commit (short id, date, author, summary, branches and tags that are there) and, if
+        there are more, the skip that goes on. Commits are selected by path, author, date, text of the message or text
+        that they changed; texts are taken literally, not as patterns. git_show shows the changes of one commit.
+        """
         async with self._opened(repository, [path] if path else []) as checkout:
             options = LogOptions(
                 revision=revision,
@@ -111,19 +138,42 @@ class GitTools:
     async def git_diff(
         self,
         repository: Repository = ".",
-        paths: Annotated[  # the default is never changed; a tuple would be another schema
-            list[str], Field(description="Only these"), Aliases("files", hints=("path", "file_path"))
-        ] = [],  # noqa: B006
+        # The default is never changed; a tuple would be another schema.
+        paths: Annotated[Paths, Field(description="only these files and directories")] = [],  # noqa: B006
         *,
-        staged: Annotated[bool, Field(description="Staged ones"), Aliases("cached")] = False,
-        base: Annotated[Branch, Field(description="Since this; or a..b, a...b")] = "",
-        target: Annotated[Branch, Field(description="Up to this"), Rare()] = "",
-        stat: Annotated[bool, Field(description="Only counts")] = False,
-        names: Annotated[bool, Field(description="Only the files"), Aliases("name_only"), Rare()] = False,
-        word: Annotated[bool, Field(description="Word by word"), Aliases("word_diff"), Rare()] = False,
-        skip: Annotated[int, Field(ge=0, description="Hunks to leave out first"), Rare()] = 0,
+        staged: Annotated[
+            bool,
+            Field(description="show what is staged, compared with the last commit (or with base)"),
+            Aliases("cached"),
+        ] = False,
+        base: Annotated[
+            Branch,
+            Field(
+                description=(
+                    "compare with this commit or branch, or a range: a..b, or a...b for the changes of b "
+                    "since both parted"
+                )
+            ),
+        ] = "",
+        target: Annotated[
+            Branch, Field(description="compare base with this commit instead of with the work tree")
+        ] = "",
+        stat: Annotated[bool, Field(description="only the files, with the lines added and removed in each")] = False,
+        names: Annotated[bool, Field(description="only the files and how each changed"), Aliases("name_only")] = False,
+        word: Annotated[
+            bool, Field(description="mark changed words in the lines: [-old-]{+new+}"), Aliases("word_diff")
+        ] = False,
+        skip: Annotated[
+            int, Field(ge=0, description="number of hunks to leave out at the start, to go on with a longer difference")
+        ] = 0,
     ) -> DiffResult:
-        """Show changes by hunk, by default unstaged. New files: git_status."""
+        """Show changed lines of tracked files, by default those that are not staged.
+
+        Returns a patch in whole hunks, each with a number and an id that git_add and git_restore take in hunks, and,
+        if it does not fit, the skip that goes on. Of lock files, generated, minified and very large files it has only
+        the counts until the path is named. New files that are not tracked have no difference: git_status lists them.
+        One commit: git_show.
+        """
         async with self._opened(repository, paths, refreshes=True) as checkout:
             options = DiffOptions(
                 names=git_names(self._roots, checkout, paths),
@@ -140,14 +190,24 @@ class GitTools:
     async def git_branches(
         self,
         repository: Repository = ".",
-        remote: Annotated[bool, Field(description="Remote ones too"), Aliases(hints=("branch_type",))] = False,
+        remote: Annotated[
+            bool,
+            Field(description="list the branches of remotes too, as they were at the last fetch"),
+            Aliases(hints=("branch_type",)),
+        ] = False,
         *,
-        pattern: Annotated[str, Field(description="Names, with *"), Rare()] = "",
-        merged: Annotated[Branch, Field(description="Only those merged into this revision"), Rare()] = "",
-        no_merged: Annotated[Branch, Field(description="Only those not merged into it"), Rare()] = "",
-        contains: Annotated[Branch, Field(description="Only those with this commit"), Rare()] = "",
+        pattern: Annotated[
+            str, Field(description="only names that match, with * for any text, such as feature/*")
+        ] = "",
+        merged: Annotated[Branch, Field(description="only branches whose commits are all in this revision")] = "",
+        no_merged: Annotated[Branch, Field(description="only branches with commits that this revision lacks")] = "",
+        contains: Annotated[Branch, Field(description="only branches that contain this commit")] = "",
     ) -> BranchesResult:
-        """List local branches, newest first. Change: git_switch."""
+        """List branches, the last used first, with the last commit of each.
+
+        Returns one line for each branch: * at the current one, name, short commit, date, upstream with the distance
+        to it, and summary; 500 at most. git_switch switches to one or creates one.
+        """
         async with self._opened(repository) as checkout:
             options = BranchOptions(
                 remote=remote, pattern=pattern, merged=merged, no_merged=no_merged, contains=contains
@@ -163,7 +223,10 @@ class GitTools:
 
     @tool(Effect.READ, title="Current branch")
     async def git_current_branch(self, repository: Repository = ".") -> TextResult:
-        """Name the current branch. More: git_status."""
+        """Name the current branch, or the commit if HEAD is detached.
+
+        Returns the name alone. git_status shows the upstream and the changes too.
+        """
         async with self._opened(repository) as checkout:
             branch, commit = await head(self._git, checkout)
             if not branch:
@@ -177,18 +240,36 @@ class GitTools:
         self,
         paths: Annotated[
             list[str],
-            Field(min_length=1, description="Paths, . for all"),
+            Field(min_length=1, description="files and directories to stage; . for everything"),
             Aliases("files", hints=("path", "file_path"), switches={"all": {True: ["."]}}),
         ],
         repository: Repository = ".",
         *,
-        hunks: Annotated[list[str], Field(description="Only 2, ID, or lines +5-9, -3")] = [],  # noqa: B006
-        update: Annotated[bool, Field(description="Tracked files only"), Rare()] = False,
+        hunks: Annotated[
+            list[str],
+            Field(
+                description=(
+                    "only these hunks of one file, by number (2, or 1-3) or id as git_diff shows them, or "
+                    "lines by number: +5-9 added ones, -3 a removed one"
+                )
+            ),
+        ] = [],  # noqa: B006
+        update: Annotated[
+            bool, Field(description="stage changes and deletions of tracked files only, no new files")
+        ] = False,
         intent: Annotated[
-            bool, Field(description="Note new files without their content"), Aliases("intent_to_add"), Rare()
+            bool,
+            Field(description=("record new files as known without staging their content, so that git_diff shows it")),
+            Aliases("intent_to_add"),
         ] = False,
     ) -> TextResult:
-        """Stage changes for git_commit; never ignored files."""
+        """Stage changes, new files and deletions for git_commit.
+
+        Returns the staged paths and the call that undoes it. Ignored files, hidden files (with secrets) and
+        repositories within the work tree are not staged, and listed if they were covered by a directory. It also
+        marks a conflict in a file as resolved. With hunks it stages only parts of files: get their numbers and ids
+        from git_diff.
+        """
         async with self._opened(repository, paths, access=Access.GIT_DIRECTORY) as checkout:
             names = git_names(self._roots, checkout, paths)
             if hunks and (update or intent):
@@ -201,18 +282,50 @@ class GitTools:
     @tool(Effect.CHANGE, title="Git commit")
     async def git_commit(
         self,
-        message: Annotated[str, Field(description="Message"), Aliases("commit_message")] = "",
+        message: Annotated[
+            str,
+            Field(description=("message of the commit: a summary line, then optionally an empty line and more text")),
+            Aliases("commit_message"),
+        ] = "",
         repository: Repository = ".",
         *,
-        amend: Annotated[bool, Field(description="Replace the last")] = False,
-        by: Annotated[str, Field(description="Author, if another"), Aliases("author"), Rare()] = "",
-        fixup: Annotated[str, Field(description="Of this"), Rare()] = "",
-        signoff: Annotated[bool, Field(description="Add Signed-off-by"), Rare()] = False,
+        amend: Annotated[
+            bool,
+            Field(
+                description=("replace the last commit by one with what is staged; without a message its message stays")
+            ),
+        ] = False,
+        by: Annotated[
+            str, Field(description="author, if not the usual one, as Ada Lovelace <ada@example.com>"), Aliases("author")
+        ] = "",
+        fixup: Annotated[
+            str,
+            Field(
+                description=(
+                    "commit that this one corrects: the message becomes fixup! with its summary, and "
+                    "git_rebase with autosquash joins them"
+                )
+            ),
+        ] = "",
+        signoff: Annotated[
+            bool, Field(description="end the message with Signed-off-by and the committer's name")
+        ] = False,
         paths: Annotated[
-            list[str], Field(description="Only these tracked files, with their unstaged changes"), Rare()
+            list[str],
+            Field(
+                description=(
+                    "commit only these tracked files as they are in the work tree; what else is staged stays staged"
+                )
+            ),
         ] = [],  # noqa: B006
     ) -> TextResult:
-        """Commit what git_add staged; only granted hooks run."""
+        """Commit what git_add staged.
+
+        Returns the new commit, the branch, what changed, what is left uncommitted, and the call that undoes it. The
+        author comes from git's configuration or from the operator. Hooks of the repository do not run unless the
+        operator grants them; the answer names those that were skipped (git commit in run_command runs them). An empty
+        commit is refused.
+        """
         async with self._opened(repository, paths, access=Access.GIT_DIRECTORY) as checkout:
             names = git_names(self._roots, checkout, paths)
             options = CommitOptions(message, amend=amend, author=by, fixup=fixup, signoff=signoff, names=names)
