@@ -78,7 +78,9 @@ class GitChangeTools:
         self,
         branch: Annotated[
             Branch,
-            Field(description="name of the branch; a branch that only a remote has gets a local one"),
+            Field(
+                description="name of a local branch; for one that only a remote has: create, with start='origin/NAME'"
+            ),
             Aliases("name", "branch_name"),
         ] = "",
         repository: Repository = ".",

@@ -46,7 +46,7 @@ DEV = ("dev",)
 ALL = ("all",)
 
 RemoteName = Annotated[
-    str, Field(description="name of the remote, or a URL; by default that of the upstream, else origin")
+    str, Field(description="name of the remote, or a URL; by default that of the upstream, else origin or the only one")
 ]
 RemoteBranch = Annotated[
     str, Field(description="only this branch of the remote, by default all that its configuration names")
