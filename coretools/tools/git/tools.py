@@ -248,10 +248,8 @@ class GitTools:
         hunks: Annotated[
             list[str],
             Field(
-                description=(
-                    "only these hunks of one file, by number (2, or 1-3) or id as git_diff shows them, or "
-                    "lines by number: +5-9 added ones, -3 a removed one"
-                )
+                description="only these hunks: by number (2, or 1-3) if one file is named, by id as git_diff shows it,"
+                " or lines by their numbers: +5-9 added ones, -3 a removed one"
             ),
         ] = [],  # noqa: B006
         update: Annotated[
