@@ -82,7 +82,7 @@ def test_the_list_of_tools_is_small_and_equals_its_snapshot(project: Path, figur
         for one in (answer, newer)
     )
     figure(f"tools of the default profile: {size} bytes, {len(answer['result']['tools'])} tools")
-    assert size_of_newer == size
+    assert size_of_newer == size <= MOST_BYTES
     if os.environ.get("CORETOOLS_UPDATE_SNAPSHOTS"):
         SNAPSHOT.write_text(json.dumps(answer["result"]["tools"], indent=1, sort_keys=True) + "\n")
     assert answer["result"]["tools"] == json.loads(SNAPSHOT.read_text())
