@@ -27,11 +27,12 @@ from coretools.own_state import SCRATCH_FALLBACKS
 from coretools.process.children.streams import TerminalSize
 from coretools.process.fork_server import descendants, pool
 from coretools.process.fork_server.client import PreforkedProcess
+from coretools.process.fork_server.supervised_process import SUPERVISOR_LOST, StandardStreams, spawn_supervised
 from coretools.process.run import Completed, RunOptions
 from coretools.process.runner import Runner
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 from coretools.roots.read import open_directory
-from coretools.roots.root import RootSpec
+from coretools.roots.root import Directory, RootSpec
 from coretools.roots.root_set import Roots
 from tests.docker_profile import under_profile
 from tests.process.tree import alive, children_of, is_alive, until, until_exists, until_exited, until_files
@@ -68,8 +69,12 @@ class SandboxedRunner:
         self._roots = roots
 
     async def run(self, *argv: str, directory: str = ".", options: RunOptions = COMMAND) -> Completed:
-        with open_directory(self._roots, directory) as opened:
+        with self.opened(directory) as opened:
             return await self.runner.run(argv, cwd=opened, options=options)
+
+    def opened(self, directory: str = ".") -> Directory:
+        """A working directory beneath a root."""
+        return open_directory(self._roots, directory)
 
     async def sh(self, text: str, options: RunOptions = COMMAND) -> str:
         """Run shell text; return both outputs."""
@@ -603,6 +608,28 @@ async def test_a_supervisor_that_was_ended(tmp_path: Path) -> None:
         assert (processes_with(token), is_alive(heavy)) == ([], False)
         assert ended[0].stopped_for
         assert await place.sh("echo on") == "on\n"
+
+
+async def test_a_command_that_ran_is_not_started_again(tmp_path: Path) -> None:
+    """confinement-19: a busy server sees its start only when its supervisor has already been ended."""
+    token = f"1001.5{os.getpid():09}"
+    async with sandboxed(tmp_path) as place:
+        await place.runner.prepare()
+        process = await place.sandbox_pool.take_process()
+        with place.opened() as cwd:
+            argv = ("sh", "-c", f"sleep {token}; true")
+            child = spawn_supervised(process, argv, cwd=cwd, environment=ENVIRONMENT, standard=StandardStreams())
+        while not _sleeping(token):  # without `await`: the server is busy meanwhile
+            os.sched_yield()
+        supervisor = _parent_of_shell(token)
+        os.kill(supervisor, signal.SIGKILL)
+        while is_alive(supervisor):
+            os.sched_yield()
+        assert await child.failure() is None
+        await child.wait()
+        assert await child.finish() == 0
+        assert child.stopped_for == SUPERVISOR_LOST
+        child.close()
 
 
 def _slow(token: str) -> str:

@@ -17,7 +17,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from coretools.confinement import landlock, seccomp, syscalls
-from coretools.process.fork_server.messages import SocketRules, SpawnRequest
+from coretools.process.fork_server.messages import EXECUTES, SocketRules, SpawnRequest
 from coretools.process.fork_server.tcp_listeners import ListenerTable
 
 _HANDLES = 6
@@ -72,7 +72,7 @@ def run_command(
     with open(handles[0], "rb", closefd=False) as file:
         file.seek(0)
         request = SpawnRequest(*marshal.load(file))  # noqa: S302  # the server's own file
-    _exec(request, handles, by_path=restrictions.by_path)
+    _exec(request, handles, requests, by_path=restrictions.by_path)
 
 
 def _pretouch_pages() -> None:
@@ -106,7 +106,7 @@ def _restrict(restrictions: Restrictions, filters: socket.socket | None) -> None
         seccomp.install(restrictions.filter)
 
 
-def _exec(request: SpawnRequest, handles: Sequence[int], *, by_path: bool) -> None:
+def _exec(request: SpawnRequest, handles: Sequence[int], requests: socket.socket, *, by_path: bool) -> None:
     what = "directory"
     # The status pipe is closed by the exec itself, which is how the server learns of it.
     _, stdin, stdout, stderr, directory, status_pipe = handles
@@ -124,6 +124,7 @@ def _exec(request: SpawnRequest, handles: Sequence[int], *, by_path: bool) -> No
         if request.terminal:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         os.set_inheritable(status_pipe, False)
+        requests.send(EXECUTES)
         os.closerange(3, status_pipe)
         os.closerange(status_pipe + 1, 1 << 20)
         environment = dict(request.environment)

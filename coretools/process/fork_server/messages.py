@@ -20,6 +20,9 @@ COVER_RESTORED, COVER_LOST = b"A", b"L"
 SOCKETS: Mapping[int, bytes] = MappingProxyType({socket.AF_INET: b"4", socket.AF_INET6: b"6"})
 """Requests by family: make a TCP socket in the network namespace, and send it on the socket that comes along."""
 
+EXECUTES = b"E"
+"""Message of a preforked process to the server, right before its exec: from then on its program may have run."""
+
 PAIR = 2
 """Sockets that come with a request for a command: one for its supervisor, one for the command."""
 

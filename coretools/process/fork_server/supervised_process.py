@@ -141,10 +141,11 @@ class SupervisedProcess:
         with anyio.move_on_after(START_SECONDS):
             await anyio.wait_readable(self._status_pipe)
             reply = os.read(self._status_pipe, _MESSAGE_BYTES)
-        # A preforked process that was killed closes the pipe too; its supervisor reports that at once.
         if reply is None:
             raise SpawnFailed("supervisor", errno.ETIMEDOUT)
-        if not reply and self._is_supervisor_lost():
+        # A process that was killed closes the pipe as an exec does. Once its program may have run, it is not started
+        # again, even if it is gone by now, with its supervisor.
+        if not self._has_executed() and not reply:
             raise SpawnFailed("supervisor", 0)
         if reply:
             what, number = marshal.loads(reply)  # noqa: S302  # from our own child, before it became another program
@@ -281,10 +282,11 @@ class SupervisedProcess:
                     self.stopped_for = SUPERVISOR_LOST
                     self.duration_seconds = time.monotonic() - self._started
 
-    def _is_supervisor_lost(self) -> bool:
-        """Whether the process ended before its exec, as the loss of the supervisor shows."""
-        self._receive()
-        return self.stopped_for == SUPERVISOR_LOST
+    def _has_executed(self) -> bool:
+        """Whether the process had come to its exec. Takes the message, so that the next command's is not mixed up."""
+        with suppress(OSError):  # it was killed before
+            return bool(self._preforked.requests.recv(len(messages.EXECUTES)))
+        return False
 
     def _send(self, word: bytes) -> None:
         self._was_commanded = True
