@@ -73,6 +73,9 @@ def check(policy: OperatorPolicy) -> int:
     lines += [f"note: {note}" for note in _notes(commands)]
     if policy.tools.trusts_answers:
         lines.append("note: trusts_answers lets an agent confirm in place of the person")
+    lines.append(
+        "a server that runs takes changes of the file over when it is restarted; coretools-http also at a SIGHUP"
+    )
     print("\n".join(lines))
     return 0
 

@@ -135,10 +135,10 @@ class ProgramPolicy:
 
     def _remedy(self, step: Step) -> str:
         if step.verdict == "deny" and step.rule is not None:
-            return f"only the operator can change that, in {self._source}"
+            return f"only the operator can change that, in {self._source} and by a restart of the server"
         if not step.is_nameable:
             return "call a program itself, by its name or absolute path and with all its words"
-        return f"the operator can allow it in {self._source} with\n{rule_lines(step)}"
+        return f"the operator can allow it in {self._source}, by a restart of the server and\n{rule_lines(step)}"
 
     def _command_steps(self, first: Subcommand) -> list[Step]:
         command = unwrap(first)

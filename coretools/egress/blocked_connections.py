@@ -60,7 +60,11 @@ class Refusal:
         said = f"{shown(self.target)}:{self.port} {_SENTENCES[self.reason]}"
         if self.reason == "not public":
             said += f": {self.detail}"
-        return f'{said}; the operator allows it with network = [..., "{self.entry}"]' if self.entry else said
+        return (
+            f'{said}; the operator allows it with network = [..., "{self.entry}"] and a restart of the server'
+            if self.entry
+            else said
+        )
 
 
 def summary(refusals: Sequence[Refusal]) -> list[str]:
@@ -78,7 +82,7 @@ def summary(refusals: Sequence[Refusal]) -> list[str]:
         said.insert(
             0,
             f"network: not in the operator's list of hosts: {_listed(hosts)}; the operator allows them with"
-            f" network = [..., {_listed(entries)}]",
+            f" network = [..., {_listed(entries)}] and a restart of the server",
         )
     return said
 

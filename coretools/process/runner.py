@@ -291,6 +291,8 @@ class Runner:
         timeout = limits.run_seconds if options.timeout_seconds is None else options.timeout_seconds
         keep_bytes = limits.output_bytes if options.keep_bytes is None else options.keep_bytes
         streams = Streams(child, options, keep_bytes=keep_bytes, throttle=self._throttle)
+        if options.recorder is not None:
+            options.recorder.begin(argv)
         stragglers, timed_out, must_sweep = 0, False, True
         run.scope.deadline = anyio.current_time() + timeout
         try:

@@ -178,8 +178,12 @@ class HandshakeRules:
                 found = await self._discovery.answer(ctx, None)
                 return found.model_dump(by_alias=True, mode="json", exclude_none=True)
         try:
-            return await call_next(ctx)
+            result = await call_next(ctx)
         except NoResource as error:
             if not ctx.method.startswith("resources/"):
                 raise
             raise MCPError(code=RESOURCE_NOT_FOUND, message=error.message, data=error.data) from error
+        if ctx.method == "initialize" and isinstance(result, dict) and self._server.instructions:
+            # The SDK answers with the instructions of the moment at which the transport was opened.
+            result["instructions"] = self._server.instructions
+        return result

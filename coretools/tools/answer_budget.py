@@ -29,7 +29,10 @@ def cut_line(line: str, rest: str = "", *, following: int = 0, longest: int = LI
     if len(line) + following <= longest:
         return line
     left_out = max(0, len(line) - longest) + following
-    return f"{line[:longest]} [... {left_out} characters of this line left out{rest and f'; {rest}'}]"
+    remark = f" [... {left_out} characters of this line left out{rest and f'; {rest}'}]"
+    # A remark that is longer than what it stands for helps nobody.
+    is_worth_it = following or len(line[longest:].encode("utf-8", "replace")) > len(remark)
+    return f"{line[:longest]}{remark}" if is_worth_it else line
 
 
 def cut_lines(text: str) -> str:

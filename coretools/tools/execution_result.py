@@ -131,7 +131,10 @@ class ExecutionSummary:
     ) -> Self:
         """Summarise a sequence of runs; the last one decides. `examined`: more of the output, for the explanations."""
         last = runs[-1]
-        notes = explanations.of(argv=last.argv, tier=last.tier, failed=not last.ok, output=examined or output)
+        shown = examined or output
+        notes = explanations.of(
+            argv=last.argv, tier=last.tier, failed=not last.ok, output=shown, timed_out=last.timed_out
+        )
         return cls(
             command=cut_line("; ".join(run.command_line for run in runs), longest=COMMAND_CHARACTERS),
             exit_code=None if last.signal else last.exit_code,

@@ -43,6 +43,8 @@ class CommandOutcome:
     """Whether it did not end with exit code 0, or still runs."""
     output: str
     """Both streams, without terminal escapes; at most `EXAMINED_CHARACTERS` characters of each end."""
+    timed_out: bool = False
+    """Whether it was stopped at its deadline; what it would have printed about a cause may be missing."""
 
     @property
     def program_names(self) -> frozenset[str]:
@@ -66,14 +68,16 @@ class Explanations:
     def __init__(self, *explanations: Explanation) -> None:
         self._explanations = explanations
 
-    def of(self, *, argv: Sequence[str], tier: str | None, failed: bool, output: str) -> tuple[str, ...]:
+    def of(
+        self, *, argv: Sequence[str], tier: str | None, failed: bool, output: str, timed_out: bool = False
+    ) -> tuple[str, ...]:
         """Return the explanations that apply to one command."""
         shown = (
             output
             if len(output) <= 2 * EXAMINED_CHARACTERS
             else f"{output[:EXAMINED_CHARACTERS]}\n{output[-EXAMINED_CHARACTERS:]}"
         )
-        ending = CommandOutcome(argv=tuple(argv), tier=tier, failed=failed, output=shown)
+        ending = CommandOutcome(argv=tuple(argv), tier=tier, failed=failed, output=shown, timed_out=timed_out)
         found = (explanation(ending) for explanation in self._explanations)
         sentences = tuple(sentence for sentence in found if sentence)
         for sentence in sentences:
@@ -268,6 +272,28 @@ _PHRASES = (
 )
 """In lower case. Searched one by one: an alternation takes 160 ms for 128 KiB, this takes 1 ms (CPython 3.11)."""
 
+_FETCHING = frozenset(
+    {
+        *("npm", "npx", "pnpm", "yarn", "bun", "node-gyp", "pip", "pip3", "uv", "uvx", "poetry", "pdm", "conda", "go"),
+        *(
+            "cargo",
+            "rustup",
+            "mvn",
+            "mvnw",
+            "gradle",
+            "gradlew",
+            "dotnet",
+            "nuget",
+            "gem",
+            "bundle",
+            "composer",
+            "deno",
+        ),
+        *("apt", "apt-get", "apk", "dnf", "yum", "brew", "curl", "wget", "git", "ssh", "scp", "rsync", "docker"),
+    }
+)
+"""Programs that fetch something, and try again silently for minutes: `npm install | tail` prints nothing until then."""
+
 _CODES = ("EAI_AGAIN", "EAI_NONAME", "ENOTFOUND", "ENETUNREACH", "EHOSTUNREACH", "ENOTCACHED")
 _CODE = re.compile(rf"\b(?:{'|'.join(_CODES)})\b")
 """Node and npm. Matched as whole words: ModuleNotFoundError is unrelated."""
@@ -338,27 +364,41 @@ class NetworkPolicy:
 
     def instruction(self, tier: str | None) -> str:
         """Return the instruction for models that connect; the tier may still be unknown then."""
-        ports = f" The user's browser reaches a command's server at http://localhost, on port {self._ports()} only."
+        reached = f"user's browser reaches a command's server at http://localhost, on port {self._ports()} only."
+        ports = f" {'The' if tier else 'In tier full the'} {reached}"
         return self._instruction(tier) + (ports if self._exposes(tier) else "")
 
     def _instruction(self, tier: str | None) -> str:
         if self.access == "allow" or tier == "none":
             return "Commands, builds and tests may use the network."
-        if self.has_list and tier != "landlock":
+        if self.has_list and tier == "full":
             return (
                 f"Commands, builds and tests reach only {self._hosts()}, through the proxy in their environment; any "
                 "other host is refused, and the result says what would allow it."
             )
+        if self.has_list and tier is None:
+            return (
+                "The network of commands, builds and tests depends on the tier, see get_diagnostics: none in tier "
+                f"landlock; in tier full they reach only {self._hosts()}, through the proxy in their environment."
+            )
+        exception = "" if tier else " (unless get_diagnostics names tier none)"
         return (
-            "Commands, builds and tests have no network: what must be fetched fails, so do not retry it; only the "
-            "operator allows it (--network allow)."
+            f"Commands, builds and tests have no network{exception}: what must be fetched fails, so do not retry it; "
+            "only the operator allows it (--network allow)."
         )
 
     def explanation(self, ending: CommandOutcome) -> str | None:
         """Explain a failure to resolve a name or to connect."""
         is_limited = self.is_denied(ending.tier) or (self.has_list and ending.tier == "full")
-        if not is_limited or not ending.may_have_failed or not is_network_failure(ending.output):
+        if not is_limited or not ending.may_have_failed:
             return None
+        if not is_network_failure(ending.output):
+            may_have_waited = ending.timed_out and self.is_denied(ending.tier) and ending.program_names & _FETCHING
+            return (
+                f"it may have waited for the network, which is {self._state(ending.tier or '')}"
+                if may_have_waited
+                else None
+            )
         if not self.is_denied(ending.tier):
             return (
                 f"{self._state('full')}; a program that does not use the proxy of the variables https_proxy and"

@@ -69,26 +69,24 @@ def test_a_python_prompt_on_a_terminal_answers_each_line(client: Peer) -> None:
         pytest.skip("needs terminals")
     run = facts(started)["run"]
     assert facts(client.call("wait_run", run=run, pattern=">>> ", seconds=LONG))["kind"] == "pattern"
-    client.call("write_run", run=run, text="6 * 7\n")
-    assert facts(client.call("wait_run", run=run, pattern="^42", seconds=LONG))["kind"] == "pattern"
-    # At the next prompt, not after the answer alone: a terminal echoes input at its cursor.
-    assert facts(client.call("wait_run", run=run, pattern="^>>> $", seconds=LONG))["kind"] == "pattern"
-    client.call("write_run", run=run, text="import os; os.get_terminal_size()\n")
-    size = client.call("wait_run", run=run, pattern="columns=60, lines=10", seconds=LONG)
-    assert facts(size)["kind"] == "pattern"
+    # To the next prompt, not to the answer alone: a terminal echoes input at its cursor.
+    prompt = {"run": run, "pattern": "^>>> $", "seconds": LONG}
+    answer = client.call("write_run", text="6 * 7\n", **prompt)
+    assert "6 bytes given, matched: >>>" in text(answer)
+    assert "42" in text(answer)
+    size = client.call("write_run", text="import os; os.get_terminal_size()\n", **prompt)
+    assert "columns=60, lines=10" in text(size)
     screen = text(client.call("read_run", run=run)).split("\n")[1:]
     assert screen[0] == ">>> 6 * 7"
     assert screen[1] == "42"
     assert len(screen) <= 10
-    assert "6 * 7" in text(client.call("read_run", run=run, offset=0))
+    assert "6 * 7" in text(client.call("read_run", run=run, offset="1@0"))
     # Not at a prompt: there the interpreter may miss the key until the next one comes.
-    client.call("write_run", run=run, text="import signal; print('go' + '!'); signal.pause()\n")
-    assert facts(client.call("wait_run", run=run, pattern="go!", seconds=LONG))["kind"] == "pattern"
-    client.call("write_run", run=run, text="\x03")
-    assert facts(client.call("wait_run", run=run, pattern="KeyboardInterrupt", seconds=LONG))["kind"] == "pattern"
+    waits = "import signal; print('go' + '!'); signal.pause()\n"
+    assert facts(client.call("write_run", text=waits, **prompt | {"pattern": "go!"}))["kind"] == "pattern"
     # The end of input too is sent at the prompt: the interpreter leaves the terminal mode that has one,
     # and an end of input sent before has no effect (n_tty).
-    assert facts(client.call("wait_run", run=run, pattern=">>> ", seconds=LONG))["kind"] == "pattern"
+    assert "KeyboardInterrupt" in text(client.call("write_run", text="\x03", **prompt))
     client.call("write_run", run=run, text="", end=True)
     ended = client.call("wait_run", run=run, seconds=LONG)
     assert facts(ended)["kind"] == "exit"
@@ -148,8 +146,7 @@ def test_the_stateless_era_has_the_same_runs_and_resources(tmp_path: Path) -> No
         listed = client.ask("resources/list", {"_meta": ENVELOPE})["result"]
         assert [one["name"] for one in listed["resources"]] == [run]
         assert (listed["ttlMs"], listed["cacheScope"]) == (0, "private")
-        call("write_run", run=run, text="it\n")
-        assert text(call("wait_run", run=run, seconds=LONG)).endswith("got it")
+        assert text(call("write_run", run=run, text="it\n", seconds=LONG)).endswith("got it")
         uri = f"coretools://runs/{run}/output"
         read = client.ask("resources/read", {"uri": uri, "_meta": ENVELOPE})["result"]
         assert read["contents"][0]["text"].startswith("got it\n")

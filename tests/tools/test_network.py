@@ -85,6 +85,15 @@ def test_a_run_reports_it_at_its_end_and_when_it_is_read(client: Peer) -> None:
     assert DENIED in text_of(client.call("read_run", run=run))
 
 
+def test_a_program_that_waited_for_the_network_until_its_deadline_is_answered_with_the_cause(client: Peer) -> None:
+    """network-14, ci-19: it printed nothing of it; a program that fetches nothing gets no remark."""
+    npm = "npm() { tail -f /dev/null; }; npm install 2>&1 | tail -n 5"
+    waited = text_of(client.call("run_command", command=npm, timeout_seconds=1))
+    assert "timed out" in waited
+    assert "[it may have waited for the network, which is denied to commands; the operator allows it" in waited
+    assert "network" not in text_of(client.call("run_command", command="tail -f /dev/null | cat", timeout_seconds=1))
+
+
 QUIET = {
     "a program that ends well": "echo Temporary failure in name resolution",
     "a server on loopback that is not there": "curl -sS http://127.0.0.1:9/",
@@ -186,6 +195,8 @@ def test_a_list_of_hosts_holds_in_tier_full_and_is_no_network_in_tier_landlock(t
     """network-11, network-14: said in the instructions, the diagnostics and the result, by effect."""
     before = under_profile() if tier == "landlock" else ()
     with peer(tmp_path, "--network", "pypi,git.example", before=before) as client:
+        assert client.process.stderr is not None
+        log = next(line for line in client.process.stderr if b" network: " in line).decode()
         instructions = client.ask("initialize", HANDSHAKE)["result"]["instructions"]
         client.notify("notifications/initialized")
         state = text_of(client.call("get_diagnostics"))
@@ -196,14 +207,17 @@ def test_a_list_of_hosts_holds_in_tier_full_and_is_no_network_in_tier_landlock(t
         client.end()
     if tier == "full":
         assert "\nnetwork: commands reach only pypi, git.example, through a proxy" in state
-        assert "reach only pypi, git.example" in instructions
+        assert "Commands, builds and tests reach only pypi, git.example" in instructions
+        assert "network: commands reach only pypi, git.example" in log
         assert (
             "[network: not in the operator's list of hosts: unlisted.example:80, 192.0.2.1:80; the operator allows them"
-            ' with network = [..., "unlisted.example", "192.0.2.1"]]'
+            ' with network = [..., "unlisted.example", "192.0.2.1"] and a restart of the server]'
         ) in text
     else:
         assert "\nnetwork: denied to commands (the operator's list of hosts needs tier full" in state
         assert "the operator's list of hosts needs tier full" in text
+        assert "have no network: what must be fetched fails" in instructions
+        assert "network: denied to commands (the operator's list of hosts needs tier full" in log
 
 
 def test_a_list_of_hosts_is_described_for_every_tier() -> None:
@@ -213,6 +227,7 @@ def test_a_list_of_hosts_is_described_for_every_tier() -> None:
     assert "and 11 more" in listed.state("full")
     assert "nothing confines them here (the operator's list" in listed.state("none")
     assert "no network" in listed.instruction("landlock")
-    assert "reach only pypi" in listed.instruction(None)
+    assert "none in tier landlock; in tier full they reach only pypi" in listed.instruction(None)
+    assert "no network (unless get_diagnostics names tier none)" in NetworkPolicy("deny").instruction(None)
     ending = CommandOutcome(argv=("x",), tier="full", failed=True, output="Could not resolve host: a.example")
     assert "a program that does not use the proxy" in str(listed.explanation(ending))

@@ -133,7 +133,7 @@ async def test_a_run_keeps_its_permission_until_it_ends(tmp_path: Path) -> None:
         run = started.meta["coretools/facts"]["run"]
         await call("wait_run", {"run": run, "pattern": "first", "seconds": 60})
         assert "page of a.example" in await agent.text("curl -sS http://a.example/page?beside")
-        await call("write_run", {"run": run, "text": "\n", "end": True})
+        await call("write_run", {"run": run, "text": "\n", "end": True, "seconds": 0})
         ended = await call("wait_run", {"run": run, "seconds": 60})
         assert "second" in ended.content[0].text
         assert "not in the operator's list" in await agent.text("curl -sS http://a.example/page?after")

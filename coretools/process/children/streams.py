@@ -6,7 +6,7 @@ A pseudoterminal takes the place of all three: its output counts as standard out
 import errno
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, Self
@@ -84,8 +84,8 @@ class OutputRecorder(Protocol):
     Called on the event loop; must be fast and must not raise.
     """
 
-    def begin(self) -> None:
-        """Called when the program has started."""
+    def begin(self, argv: Sequence[str]) -> None:
+        """Called when a program has started."""
         ...
 
     def take(self, data: bytes, *, is_error: bool) -> None:
@@ -298,8 +298,6 @@ class Streams:
         self.stderr = CapturedOutput(child.stderr, keep_bytes=keep_bytes, throttle=throttle, listener=None, record=err)
         self._input = StdinWriter(child, feed) if feed is not None else None
         self._halt = consumer.halt
-        if recorder is not None:
-            recorder.begin()
 
     @property
     def are_open(self) -> bool:

@@ -74,7 +74,9 @@ class Job:
         self.reported_end = 0
         """End of the output that calls have reported, as an offset."""
         self.match_offset = 0
-        """Offset at which the search for a pattern starts: after the last match and the last input."""
+        """Offset at which the search for a pattern starts: after the last match, the last input, and what was shown."""
+        self.match_seen = 0
+        """Length of the output at that moment; more of it must have come before a pattern can match."""
         self.waiting_calls = 0
         """Number of calls that wait for it now."""
         self.screen = TerminalScreen(options.terminal) if options.terminal is not None else None
@@ -96,8 +98,13 @@ class Job:
         """How long it has run, or ran."""
         return anyio.current_time() - self.started_at if self.is_alive else self.duration_seconds
 
-    def begin(self) -> None:
-        """Called by the runner when the program has started."""
+    def match_from(self, offset: int, seen: int | None = None) -> None:
+        """Let patterns match from an offset on only, and only if the output is longer than `seen`."""
+        self.match_offset, self.match_seen = offset, offset if seen is None else seen
+
+    def begin(self, argv: Sequence[str]) -> None:
+        """Called by the runner when a program has started: the one that it shows from then on."""
+        self.argv = tuple(argv)
         self.has_started = True
         self._notify()
 

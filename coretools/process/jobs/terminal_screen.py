@@ -31,6 +31,8 @@ class TerminalScreen:
         self._stream: pyte.ByteStream | None = None
         self.drawn = 0
         """Offset after the output that has been drawn."""
+        self.shown: list[str] | None = None
+        """Its rows as the last answer showed them; None before the first one."""
 
     def draw(self, data: bytes, end: int) -> str:
         """Draw the output up to offset `end`, where `data` ends, and return the text of the screen.

@@ -17,7 +17,7 @@ from pydantic import Field
 from coretools.config.settings import Limits
 from coretools.errors import Conflict, CoreError, Unsupported, WrongType
 from coretools.operations.call import Call, SilentCall
-from coretools.operations.declare import Aliases, Effect, Rare, tool
+from coretools.operations.declare import Aliases, Effect, tool
 from coretools.process.jobs.job import Work
 from coretools.process.jobs.job_table import JobTable
 from coretools.process.run import Completed, RunOptions
@@ -49,15 +49,19 @@ _NO_CALL = SilentCall()
 
 Timeout = Annotated[
     int | None,
-    Field(ge=1, description="Default 600"),
+    Field(ge=1, description="Seconds after which it is stopped: by default 600, with wait_seconds 3600"),
     Aliases(milliseconds=("timeout_ms",), hints=("timeout",)),
 ]
 Project = Annotated[
     str,
-    Field(description="Its directory"),
+    Field(description="Directory of the project, or its project file; by default the root"),
     Aliases("project_path", "directory", "cwd", "workdir", "working_directory", "path", "dir_path"),
 ]
-ProjectCommand = Annotated[str, Field(description="Run this instead"), Aliases("cmd")]
+ProjectCommand = Annotated[
+    str,
+    Field(description="Bash line to run in place of the detected one, for a part of the project or other options"),
+    Aliases("cmd"),
+]
 Value = TypeVar("Value")
 
 
@@ -122,11 +126,16 @@ class CiTools:
         project: Project = ".",
         command: ProjectCommand = "",
         *,
-        timeout_seconds: Annotated[Timeout, Rare()] = None,
-        wait_seconds: Annotated[WaitSeconds, Rare()] = None,
+        timeout_seconds: Timeout = None,
+        wait_seconds: WaitSeconds = None,
         call: Call = _NO_CALL,
     ) -> StepsResult | RunReport:
-        """Build a whole project by its own system. Tests: ci_test."""
+        """Build a project with its own build system and return how that ended, with the errors of a failed build.
+
+        The system is detected from the project's files (Makefile, package.json, Cargo.toml, pom.xml, ...) and named in
+        the answer; `command` replaces it. The output of a successful build is shortened; read_run has all of it. Tests:
+        ci_test. Missing packages: ci_restore.
+        """
         request = _Request("build", project, command, timeout_seconds, wait_seconds, call)
         return await self._act(request, self._reports.steps_result)
 
@@ -140,7 +149,13 @@ class CiTools:
         wait_seconds: WaitSeconds = None,
         call: Call = _NO_CALL,
     ) -> SuiteReport:
-        """Run a project's tests, list failures. Packages: ci_restore."""
+        """Run the tests of a project and return counts and failures, each as file:line: name: message.
+
+        The test runner is detected from the project's files and named in the answer. Give `command` to run some tests
+        only, such as "pytest -q tests/a.py -k name"; its output is read the same way (pytest, unittest, Jest,
+        Vitest, Mocha, node, go, cargo, CTest, JUnit, dotnet and others). Prefer it to run_command for tests. Without
+        recognised counts the output is returned. Missing packages: ci_restore.
+        """
         request = _Request("test", project, command, timeout_seconds, wait_seconds, call)
         result = await self._act(request, self._reports.suite_report)
         return SuiteReport.unfinished(result) if isinstance(result, RunReport) else result
@@ -151,11 +166,16 @@ class CiTools:
         project: Project = ".",
         command: ProjectCommand = "",
         *,
-        timeout_seconds: Annotated[Timeout, Rare()] = None,
-        wait_seconds: Annotated[WaitSeconds, Rare()] = None,
+        timeout_seconds: Timeout = None,
+        wait_seconds: WaitSeconds = None,
         call: Call = _NO_CALL,
     ) -> StepsResult | RunReport:
-        """Install packages for ci_test; undone if it fails."""
+        """Install the packages that a project declares, as its lock file or manifest says, and return how that ended.
+
+        Uses the project's own package manager (uv, pip, npm, pnpm, yarn, cargo, go, Maven, ...). If it fails or is
+        stopped, installed packages, manifests and lock files are put back as they were. Without a network, packages
+        come from local caches only. To add a package, give the line as `command`. Afterwards: ci_test or ci_build.
+        """
         request = _Request("restore", project, command, timeout_seconds, wait_seconds, call)
         return await self._act(request, self._reports.steps_result)
 

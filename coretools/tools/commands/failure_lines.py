@@ -55,10 +55,14 @@ _HARMLESS = re.compile(
     r"|\b(?:0|no) (?:errors?|fail(?:ed|ures?)|exceptions?)\b"
     r"|\b(?:errors?|fail(?:ed|ures?))\s*[:=]\s*0(?=\s*(?:$|[,;.)\]]|\w+\s*[:=]))"
     r"|-W(?:no-)?error|\b(?:errors?|exceptions?|failures?)[-_./](?!error:)\w|[-_./](?:errors?|exceptions?|failures?)\b(?!:)"
-    r"|\bfail[-_]?fast\b|\bon[-_]?error\b",
+    r"|\bfail[-_]?fast\b|\bon[-_]?error\b"
+    r"|\b(?:error|exception|failure)s?[- ](?:messages?|handl(?:er|ers|ing)|codes|types?|class(?:es)?|cases?|paths?"
+    r"|pages?|reports?|reporting|logs?|logging|strings?|checks?|checking|recovery|tracking|boundar(?:y|ies))\b(?!\s*[:=\d])"
+    r"|\b(?:fix(?:e[sd])?|handles?|add(?:s|ed)?|improve[sd]?|docs?|messages?|tests?|support) (?:[a-z]+ )?"
+    r"(?:for|of|on|about) (?:an? |the )?(?:[a-z]+ )?(?:error|exception|failure)s?\b",
     re.IGNORECASE,
 )
-"""What names failures without being one: tests that passed, counts of none, names of files and options."""
+"""What names failures without being one: tests that passed, counts of none, names of files and options, and prose."""
 
 
 class _Candidates:

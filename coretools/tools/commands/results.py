@@ -1,5 +1,7 @@
 """Results of the run tools: the state of a run, and a part of its output."""
 
+import json
+import re
 from typing import Annotated
 
 from pydantic import Field
@@ -30,11 +32,33 @@ def state_of(run: Job) -> str:
     return f"timed out and was stopped: {ending}" if done.timed_out else ending
 
 
+_IN_BACKGROUND = re.compile(r"(?<![&>|<])&(?![&>])")
+"""What starts a program in the background, in nearly every line; a false match costs a superfluous call in a note."""
+
+MAX_REPEATED = 400
+"""Longest line that a note repeats."""
+
+
+def left_over_note(run: Job) -> str:
+    """Say how many processes were stopped because they outlived their command, and how to keep them. Empty if none."""
+    done = run.completed
+    if done is None or not done.stragglers_stopped:
+        return ""
+    count = "1 left-over process" if done.stragglers_stopped == 1 else f"{done.stragglers_stopped} left-over processes"
+    if run.stopped_because or done.timed_out or done.stopped_for:
+        return f"{count} stopped"
+    line = run.line.strip()
+    if not _IN_BACKGROUND.search(line) or len(line) > MAX_REPEATED:
+        return f"{count} stopped; to keep one, start it in the foreground with wait_seconds, which leaves a run"
+    separator = "\n" if "\n" in line else " " if line.endswith("&") else "; "
+    command = json.dumps(f"{line}{separator}wait", ensure_ascii=False)
+    return f"{count} stopped; to keep it in a run: run_command command={command} wait_seconds=5"
+
+
 def _headline(run: Job) -> list[str]:
     """Return the state, the duration and the stopped left-over processes, for a headline."""
     parts = [f"{run.id} {state_of(run)}", f"{run.seconds:.1f} s"]
-    if run.completed is not None and run.completed.stragglers_stopped:
-        parts.append(f"{run.completed.stragglers_stopped} left-over processes stopped")
+    parts += [note] if (note := left_over_note(run)) else []
     if run.completed is not None and run.completed.made:
         parts.append(made_text(run.completed.made))
     return parts
@@ -123,7 +147,9 @@ def notes_of(run: Job, explanations: Explanations) -> tuple[str, ...]:
     is_well = run.completed is not None and run.completed.ok
     tier = run.tier if run.completed is None else run.completed.tier
     remarks = () if run.completed is None else run.completed.remarks
-    return (*explanations.of(argv=run.argv, tier=tier, failed=not is_well, output=text), *remarks)
+    timed_out = run.completed is not None and run.completed.timed_out
+    notes = explanations.of(argv=run.argv, tier=tier, failed=not is_well, output=text, timed_out=timed_out)
+    return (*notes, *remarks)
 
 
 class RunList(Result):
@@ -156,6 +182,8 @@ class CommandResult(Result):
     """Id of the run with the complete output if it was cut."""
     note: str = ""
     """How to read what was cut."""
+    left_over: Annotated[str, Field(exclude=True)] = ""
+    """What outlived the command, and how to keep it."""
 
     @property
     def failed(self) -> bool:
@@ -171,8 +199,8 @@ class CommandResult(Result):
         lines = [f"[{self.summary.verdict()}]"] if self.failed else []
         if not self.failed and not self.summary.output:
             lines.append("[exit code 0, no output]")
-        if self.summary.stragglers_stopped:
-            lines.append(f"[{self.summary.stragglers_stopped} left-over processes stopped]")
+        if self.left_over:
+            lines.append(f"[{self.left_over}]")
         lines += self.summary.remarks()
         if self.summary.output:
             lines.append(self.summary.output)

@@ -95,10 +95,32 @@ async def new_output(run: Job, budget: int, limiter: CapacityLimiter) -> OutputP
     return OutputPart(cut.rstrip("\n"), _bracketed(notes), cut != text, start + len(data))
 
 
-def of_screen(run: Job, screen: str, stop: int) -> OutputPart:
+def of_screen(run: Job, rows: list[str], stop: int) -> OutputPart:
     """Return the screen of a terminal. What has left it at the top can be read as lines."""
     is_cut = run.terminal is not None and run.output.lines > run.terminal.rows
-    return OutputPart(screen, _bracketed([_ways(run)]) if is_cut else "", is_cut, stop)
+    return OutputPart("\n".join(rows), _bracketed([_ways(run)]) if is_cut else "", is_cut, stop)
+
+
+def screen_changes(run: Job, shown: list[str], rows: list[str], stop: int) -> OutputPart:
+    """Return the rows of a screen that differ from those that were shown, or all of it if that is shorter.
+
+    A screen that has scrolled is compared with the one that was shown, moved up by as many rows.
+    """
+    height = max(len(shown), len(rows))
+    before, after = (lines + [""] * (height - len(lines)) for lines in (shown, rows))
+    moved = max(range(height), key=lambda count: sum(map(_is_same_text, after, before[count:])), default=0)
+    before = before[moved:] + [""] * moved
+    changed = [f"row {number}: {row}" for number, row in enumerate(after, 1) if row != before[number - 1]]
+    up = f", moved up by {moved}" if moved else ""
+    same = "the other rows are" if changed or moved else "the screen is"
+    note = _bracketed([f"{same} as shown before{up}; read_run shows the whole screen"])
+    whole = of_screen(run, rows, stop)
+    is_shorter = len("".join(changed)) + len(note) < len(whole.text) + len(whole.note)
+    return OutputPart("\n".join(changed), note, stop=stop) if is_shorter else whole
+
+
+def _is_same_text(one: str, other: str) -> bool:
+    return one == other != ""
 
 
 async def digest(run: Job, start: int, budget: int, limiter: CapacityLimiter) -> OutputPart:
@@ -150,28 +172,27 @@ async def matching_lines(run: Job, pattern: str, context: int, budget: int, limi
     notes = [f"{found.total} of {run.output.lines} lines match"]
     if shown < found.total:
         onward = found.numbers[shown] if shown < len(found.numbers) else found.numbers[-1] + 1
-        notes.append(f"the first {shown} are shown; narrow the pattern, or read on at start_line={onward}")
+        notes.append(f"the first {shown} are shown; narrow the pattern, or read on at offset={onward}")
     return OutputPart("\n".join(lines), _bracketed(notes), is_cut=shown < found.total)
 
 
-def line_range(run: Job, first: int, last: int | None, budget: int) -> OutputPart:
+def line_range(run: Job, first: int, limit: int | None, budget: int) -> OutputPart:
     """Return lines by number, as many as fit into the budget.
 
     Raises:
-        InvalidArguments: the first line is beyond the end, or behind the last.
+        InvalidArguments: the first line is beyond the end, or the lines are gone.
     """
     total, oldest = run.output.lines, run.output.line_number(run.output.first)
-    stop = total if last is None else min(last, total)
+    stop = total if limit is None else min(first + limit - 1, total)
     if first > max(total, 1):
-        raise InvalidArguments(f"start_line {first}: the output has {total} lines")
-    if last is not None and last < max(first, oldest):
-        where = f"is before start_line {first}" if last < first else f"the lines before {oldest} are gone"
-        raise InvalidArguments(f"end_line {last}: {where}")
+        raise InvalidArguments(f"offset {first}: the output has {total} lines")
+    if total and stop < oldest:
+        raise InvalidArguments(f"offset {first}, limit {limit}: the lines before {oldest} are gone")
     begin = max(first, oldest)
     lines = _lines(run, begin, stop, budget, LINE_CHARACTERS)
     reached = begin + len(lines) - 1
     gone = f"; the lines before {oldest} are gone" if first < oldest else ""
-    more = f"; start_line={reached + 1} reads on" if reached < total else ""
+    more = f"; offset={reached + 1} reads on" if reached < total else ""
     return OutputPart("\n".join(lines), _bracketed([f"lines {begin} to {reached} of {total}{gone}{more}"]))
 
 
@@ -181,15 +202,16 @@ def last_lines(run: Job, count: int, budget: int) -> OutputPart:
     wanted = max(1, total - count + 1)
     lines = _last_that_fit(run, budget, total, LINE_CHARACTERS, above=wanted)
     first = total - len(lines) + 1
-    more = f"; start_line={wanted} reads those before" if first > wanted else ""
+    more = f"; offset={wanted} reads those before" if first > wanted else ""
     note = _bracketed([f"lines {first} to {total}{more}"]) if total else ""
     return OutputPart("\n".join(lines), note, stop=run.output.end)
 
 
-def from_offset(run: Job, offset: int, most: int) -> OutputPart:
-    """Return the output from an offset on, as much as has `most` bytes when it is shown. Lines are not cut.
+def from_offset(run: Job, offset: int, most: int, *, with_line: bool = False) -> OutputPart:
+    """Return the output from a byte on, as much as has `most` bytes when it is shown. Lines are not cut.
 
-    A part ends with a line, or within one that is longer. The newline at its end is not in the text.
+    A part ends with a line, or within one that is longer. The newline at its end is not in the text. `with_line`: the
+    offset of the next part has its line, as `read_run` takes it; else it is a byte.
     """
     output = run.output
     start = max(offset, output.first)
@@ -207,7 +229,8 @@ def from_offset(run: Job, offset: int, most: int) -> OutputPart:
     if start > offset:
         notes.append(f"{output.first} bytes before this are gone")
     if stop < output.end:
-        notes.append(f"{'' if data.endswith(NEWLINE) else 'this line '}goes on at offset={stop}")
+        onward = f"{output.line_number(stop)}@{stop}" if with_line else stop
+        notes.append(f"{'' if data.endswith(NEWLINE) else 'this line '}goes on at offset={onward}")
     return OutputPart(text.removesuffix("\n"), _bracketed(notes), stop=stop)
 
 
@@ -245,13 +268,13 @@ def _lines(run: Job, first: int, last: int, budget: int, longest: int) -> list[s
             lines = [_whole_characters(data)]
         for line in lines:
             shown = _shown(run, line.removesuffix(b"\r").decode("utf-8", "replace"))
-            cut = cut_line(shown, f"offset={start}", following=following, longest=longest)
+            cut = cut_line(shown, f"offset={number}@{start} reads it", following=following, longest=longest)
             budget -= len(cut.encode()) + 1
             if budget < 0:
                 return found
             found.append(cut)
             start += len(line) + 1
-        number += len(lines)
+            number += 1
         start = start if complete else end
     return found
 
@@ -304,7 +327,7 @@ def ways_to_read(run: Job) -> str:
 def _ways(run: Job) -> str:
     gone = f"; {run.output.first} bytes at the start are gone" if run.output.first else ""
     return (
-        f"{run.output.lines} lines, {run.output.end} bytes in all{gone}: read_run run={run.id} with start_line, tail or"
+        f"{run.output.lines} lines, {run.output.end} bytes in all{gone}: read_run run={run.id} with offset, tail or"
         f" pattern, or {resource_of(run)}"
     )
 

@@ -17,7 +17,7 @@ from coretools.operations.declare import Effect, asks, tool
 from coretools.process.children.streams import INPUT_BUFFER_BYTES
 from coretools.process.jobs.job import Job
 from coretools.process.jobs.job_table import JobTable
-from coretools.process.jobs.terminal_screen import MAX_REDRAWN_BYTES
+from coretools.process.jobs.terminal_screen import MAX_REDRAWN_BYTES, TerminalScreen
 from coretools.questions.kinds import CONFIRM
 from coretools.redaction.redactor import Redactor
 from coretools.roots.root import Directory
@@ -34,7 +34,15 @@ from coretools.tools.commands.prepare import (
     prepare_command,
     require_syntax,
 )
-from coretools.tools.commands.results import CommandResult, RunList, RunReport, examined_text, line_of, notes_of
+from coretools.tools.commands.results import (
+    CommandResult,
+    RunList,
+    RunReport,
+    examined_text,
+    left_over_note,
+    line_of,
+    notes_of,
+)
 from coretools.tools.commands.run_output import (
     OutputPart,
     finished_output,
@@ -44,10 +52,19 @@ from coretools.tools.commands.run_output import (
     matching_lines,
     new_output,
     of_screen,
+    screen_changes,
 )
-from coretools.tools.commands.wait import OutputMatcher, PortWatch, ProgressReporter, WaitConditions, wait
+from coretools.tools.commands.wait import (
+    OutputMatcher,
+    PortWatch,
+    ProgressReporter,
+    WaitConditions,
+    skip_shown,
+    wait,
+)
 from coretools.tools.execution_result import ExecutionSummary, open_to_start, plain, timeout
 from coretools.tools.failure_explanations import NONE, Explanations
+from coretools.tools.filesystem.seek_window import Cursor
 
 if TYPE_CHECKING:
     from coretools.egress.approvals import HostApprovals
@@ -55,6 +72,9 @@ if TYPE_CHECKING:
 _THREADS = 4
 """Threads for matching patterns and drawing screens."""
 
+
+REPLY_QUIET_SECONDS = 0.5
+"""Silence after which a program is taken to have replied to its input and to wait for more."""
 
 _NO_CALL = SilentCall()
 
@@ -95,7 +115,16 @@ class CommandTools:
         terminal: parameters.TerminalText = "",
         call: Call = _NO_CALL,
     ) -> CommandResult | RunReport:
-        """Run any bash line; nothing of its shell is kept. Prefer the file, git and ci tools."""
+        """Run a command in the project and return what it printed, standard error marked.
+
+        The answer begins with how the command ended, unless with exit code 0. Each call has its own shell: `cd` and
+        variables do not carry over, so use `directory` and `env`. Everything the command started ends with it, `nohup
+        server &` too: start a server, watcher or long build with `wait_seconds`, which leaves it as a run to go on
+        with by wait_run, read_run, write_run and stop_run. A long output is cut: its start, its end and the lines
+        that look like failures are shown, and read_run has the rest. Commands are confined to the roots, usually
+        without a network; what was refused is explained. Prefer the file, search, git and ci tools, which answer
+        shorter and safer.
+        """
         wants_run = wait_seconds is not None
         default = self._limits.run_seconds_most if wants_run else self._limits.run_seconds
         waited = timeout(wait_seconds, 0, self._limits, name="wait_seconds")
@@ -126,54 +155,53 @@ class CommandTools:
         pattern: parameters.AwaitedText = "",
         port: parameters.AwaitedPort = None,
         quiet_seconds: parameters.QuietSeconds = None,
+        since: parameters.MatchedFrom = None,
         call: Call = _NO_CALL,
     ) -> RunReport:
-        """Wait until a run ends; show what is new. Now: read_run."""
+        """Wait until a run ends, or until something else happens first, and return the output that is new.
+
+        Ends with the first of: the run ended; a new line matches `pattern`; the run listens on `port`; it printed
+        nothing for `quiet_seconds`; `seconds` are over. The first line of the answer says which, and the state of the
+        run ("running", "exit code 0"). On a terminal the answer has the rows of the screen that changed. Use read_run
+        to look without waiting, write_run to give input and wait for what it causes.
+        """
         found = self._runs.get(run, call.principal)
         timeout(seconds, 0, self._limits, name="seconds")
-        matcher = OutputMatcher(pattern, found, self._limiter) if pattern else None
+        matcher = OutputMatcher(pattern, found, self._limiter, since=since) if pattern else None
         watch = None if port is None else PortWatch(found, port, self._limiter)
         until = WaitConditions(seconds=seconds, quiet_seconds=quiet_seconds, matcher=matcher, port=watch)
-        came = await wait(found, until, ProgressReporter(found, call, total=seconds))
-        self._runs.mark_used(found)
-        events = {
-            "exit": "",
-            "pattern": f"matched: {matcher.line if matcher else ''}",
-            "port": f"listens on port {port}",
-            "quiet": f"quiet for {quiet_seconds or 0:g} s",
-            "time": f"nothing of it within {seconds:g} s"
-            if pattern or port or quiet_seconds
-            else f"{seconds:g} s are over",
-        }
-        return self._report(found, event=events[came], excerpt=await self._news(found), kind=came)
+        return await self._wait(found, until, call)
 
     @tool(Effect.READ, profiles=("dev",), title="Read run")
     async def read_run(
         self,
         run: parameters.RunId,
         *,
-        start_line: parameters.FirstLine = None,
-        end_line: parameters.LastLine = None,
+        offset: parameters.FirstLine = None,
+        limit: parameters.LineCount = None,
         tail: parameters.TailLines = None,
         pattern: parameters.SoughtText = "",
         context: parameters.ContextLines = 0,
-        offset: parameters.ByteOffset = None,
         call: Call = _NO_CALL,
     ) -> RunReport:
-        """Show a run's new output, or one part. To wait: wait_run."""
+        """Read output of a run at once, without waiting: what is new, or the part that is asked for.
+
+        Without arguments but `run`: the output that no answer has shown yet; of a run on a terminal, the whole
+        screen. Of a long output that is its start, its end and, if the run failed, the lines that look like failures.
+        Otherwise one of: lines from `offset` on, the last lines (`tail`), or the lines that match `pattern` with
+        their numbers. The output is kept after the end of the run. To wait for more: wait_run.
+        """
         found = self._runs.get(run, call.principal)
-        _require_one(lines=start_line or end_line, tail=tail, pattern=pattern or None, offset=offset)
+        _require_one(lines=offset or limit, tail=tail, pattern=pattern or None)
         most = content_bytes(self._limits)
         if pattern:
             part = await matching_lines(found, pattern, context, most, self._limiter)
-        elif start_line is not None or end_line is not None:
-            part = line_range(found, start_line or 1, end_line, most)
+        elif offset is not None or limit is not None:
+            part = _from(found, offset or 1, limit, most)
         elif tail is not None:
             part = last_lines(found, tail, most)
-        elif offset is not None:
-            part = from_offset(found, offset, most)
         else:
-            part = await self._news(found)
+            part = await self._news(found, has_whole_screen=True)
         return self._report(found, excerpt=part)
 
     @tool(Effect.CHANGE, open_world=True, title="Write to run")
@@ -183,34 +211,38 @@ class CommandTools:
         text: parameters.InputText,
         *,
         end: parameters.EndOfInput = False,
+        seconds: parameters.AnswerLimit = 5,
+        pattern: parameters.AwaitedText = "",
+        quiet_seconds: parameters.AnswerSilence = None,
         call: Call = _NO_CALL,
     ) -> RunReport:
-        """Give input to a run (only with stdin or terminal). End it: stop_run."""
+        r"""Give input to a running program, wait for what it prints in reply, and return that.
+
+        Works for a run that run_command started with `stdin` ("" will do) or `terminal`. Ends with the first of: a line
+        behind the input matches `pattern`; something came and then nothing for half a second; the run ended; `seconds`
+        are over. The answer has the output since the last answer, on a terminal the rows of the screen that changed. A
+        line needs its newline: text="yes\n". Keys on a terminal: \u0003 is Ctrl-C, \u001b[A arrow up. To end a run:
+        stop_run.
+        """
         found = self._runs.get(run, call.principal)
-        feed = found.feed
-        data = text.encode("utf-8", "surrogatepass")
-        if not found.is_alive:
-            raise Conflict(f"{found.id}: has ended; read_run shows what it printed")
-        if feed is None:
-            raise Unsupported(f'{found.id}: was started without input; give run_command stdin ("" will do) or terminal')
-        if not feed.is_open:
-            raise Conflict(f"{found.id}: its input is closed")
-        if len(data) > feed.room:
-            raise Busy(
-                f"{found.id}: {INPUT_BUFFER_BYTES - feed.room} bytes wait to be read by it;"
-                f" {INPUT_BUFFER_BYTES} is the most"
-            )
-        # A later `wait_run` must not match what was printed before this input.
-        found.match_offset = found.output.end
-        is_terminal = found.terminal is not None
-        feed.write(data + (END_OF_TRANSMISSION if end and is_terminal else b""))
-        if end and not is_terminal:
-            feed.end()
-        return RunReport.of(found, event=f"{len(data)} bytes given" + (", end of input" if end else ""))
+        timeout(seconds, 0, self._limits, name="seconds")
+        # Neither what was printed before the input nor the silence before the reply ends the wait.
+        before = found.output.end
+        matcher = OutputMatcher(pattern, found, self._limiter, since=before) if pattern else None
+        if quiet_seconds is None and matcher is None:
+            quiet_seconds = REPLY_QUIET_SECONDS
+        given = _give_input(found, text, end=end)
+        found.match_from(before)
+        until = WaitConditions(seconds=seconds, quiet_seconds=quiet_seconds, quiet_from=before + 1, matcher=matcher)
+        return await self._wait(found, until, call, given=given)
 
     @tool(Effect.CHANGE, idempotent=True, title="Stop run")
     async def stop_run(self, run: parameters.RunId, *, call: Call = _NO_CALL) -> RunReport:
-        """End a run and all it started. Ids: list_runs."""
+        """End a run with every process that it started, and return how it ended and its last new output.
+
+        SIGTERM first, SIGKILL after a grace period. Of a run that has ended it returns the same again. To let a program
+        end by itself, give it Ctrl-C or the end of its input with write_run.
+        """
         found = self._runs.get(run, call.principal)
         found.stop("stop_run was called")
         await found.ended.wait()
@@ -218,8 +250,19 @@ class CommandTools:
 
     @tool(Effect.READ, profiles=("dev",), title="List runs")
     async def list_runs(self, *, call: Call = _NO_CALL) -> RunList:
-        """List your runs, for read_run."""
+        """List your runs, oldest first, a line for each: id, state, seconds, bytes of output and command line.
+
+        Ended runs are listed too as long as their output is kept. Use an id with read_run, wait_run or stop_run.
+        """
         return RunList(lines=[line_of(run) for run in self._runs.of(call.principal)])
+
+    async def _wait(self, run: Job, until: WaitConditions, call: Call, *, given: str = "") -> RunReport:
+        """Wait for a run and report what ended the wait; `given` says what input it got before."""
+        came = await wait(run, until, ProgressReporter(run, call, total=until.seconds))
+        self._runs.mark_used(run)
+        event = ", ".join(part for part in (given, until.event(came)) if part)
+        excerpt = await self._news(run)
+        return self._report(run, event=event, excerpt=excerpt, kind=came, can_match_again=bool(given))
 
     async def _opened(self, directory: str) -> Directory:
         opening = partial(open_to_start, self._roots, directory)
@@ -231,13 +274,15 @@ class CommandTools:
         if came == "exit":
             return self._result(run, await self._news(run))
         event = "still running: wait_run, read_run, stop_run"
-        return self._report(run, event=event, excerpt=await self._news(run), kind=came)
+        # Without a wait no output is shown, so that all of it is new to a wait_run that follows.
+        excerpt = await self._news(run) if waited else OutputPart("")
+        return self._report(run, event=event, excerpt=excerpt, kind=came)
 
     async def _run_to_end(self, started: StartedCommand, call: Call) -> CommandResult:
         run = await run_to_end(self._runs, started, call)
         return self._result(
             run,
-            await self._screen(run)
+            await self._screen(run, run.screen, is_whole=True)
             if run.screen is not None
             else await finished_output(run, content_bytes(self._limits), self._limiter, self._redactor),
         )
@@ -253,31 +298,78 @@ class CommandTools:
             raise run.error or Conflict(f"{run.id}: the server ends")
         examined = examined_text(run) if excerpt.is_cut else excerpt.text
         summary = ExecutionSummary.of([done], excerpt.text, self._explanations, examined=examined)
+        left_over = left_over_note(run)
         if not excerpt.is_cut:
             self._runs.forget(run)
-            return CommandResult(summary=summary)
+            return CommandResult(summary=summary, left_over=left_over)
         self._runs.keep_finished(run)
-        return CommandResult(summary=summary, run=run.id, note=excerpt.note)
+        return CommandResult(summary=summary, run=run.id, note=excerpt.note, left_over=left_over)
 
-    def _report(self, run: Job, *, excerpt: OutputPart, event: str = "", kind: str = "") -> RunReport:
-        """Build the report on a run: its output, and explanations of its failure."""
+    def _report(
+        self, run: Job, *, excerpt: OutputPart, event: str = "", kind: str = "", can_match_again: bool = False
+    ) -> RunReport:
+        """Build the report on a run: its output, and explanations of its failure.
+
+        A later `wait_run` matches only what was not shown, but may match the reply to an input.
+        """
+        if not can_match_again:
+            skip_shown(run, excerpt.stop)
         return RunReport.of(run, event=event, excerpt=excerpt, kind=kind, notes=notes_of(run, self._explanations))
 
-    async def _news(self, run: Job) -> OutputPart:
+    async def _news(self, run: Job, *, has_whole_screen: bool = False) -> OutputPart:
         if run.report is not None and run.completed is not None:
             return OutputPart((await run.report()).text(), stop=run.output.end)
         if run.screen is not None:
-            return await self._screen(run)
+            return await self._screen(run, run.screen, is_whole=has_whole_screen)
         return await new_output(run, content_bytes(self._limits), self._limiter)
 
-    async def _screen(self, run: Job) -> OutputPart:
-        """Draw the screen of a run's terminal."""
-        if run.screen is None:
-            return OutputPart("")
+    async def _screen(self, run: Job, screen: TerminalScreen, *, is_whole: bool) -> OutputPart:
+        """Draw the screen of a run's terminal; return all of it, or what changed since the last answer."""
         end = run.output.end
         data = run.output.read(end - MAX_REDRAWN_BYTES, MAX_REDRAWN_BYTES)
-        text = await anyio.to_thread.run_sync(run.screen.draw, data, end, limiter=self._limiter)
-        return of_screen(run, plain(text), end)
+        text = await anyio.to_thread.run_sync(screen.draw, data, end, limiter=self._limiter)
+        shown, screen.shown = screen.shown, plain(text).split("\n")
+        if is_whole or shown is None:
+            return of_screen(run, screen.shown, end)
+        return screen_changes(run, shown, screen.shown, end)
+
+
+def _give_input(run: Job, text: str, *, end: bool) -> str:
+    """Write to the input of a run and close it if `end`; return what was done.
+
+    Raises:
+        Conflict: the run or its input has ended. Unsupported: it has no input. Busy: too much input waits.
+    """
+    feed = run.feed
+    data = text.encode("utf-8", "surrogatepass")
+    if not run.is_alive:
+        raise Conflict(f"{run.id}: has ended; read_run shows what it printed")
+    if feed is None:
+        raise Unsupported(f'{run.id}: was started without input; give run_command stdin ("" will do) or terminal')
+    if not feed.is_open:
+        raise Conflict(f"{run.id}: its input is closed")
+    if len(data) > feed.room:
+        raise Busy(
+            f"{run.id}: {INPUT_BUFFER_BYTES - feed.room} bytes wait to be read by it; {INPUT_BUFFER_BYTES} is the most"
+        )
+    is_terminal = run.terminal is not None
+    feed.write(data + (END_OF_TRANSMISSION if end and is_terminal else b""))
+    if end and not is_terminal:
+        feed.end()
+    return f"{len(data)} bytes given" + (", end of input" if end else "")
+
+
+def _from(run: Job, offset: int | str, limit: int | None, most: int) -> OutputPart:
+    """Return lines from a number on, or the output from a byte on that an answer named.
+
+    Raises:
+        InvalidArguments: no such offset; a byte together with a number of lines.
+    """
+    if isinstance(offset, str) and not offset.isdecimal():
+        if limit is not None:
+            raise InvalidArguments("limit counts whole lines: give it with the number of a line, not with LINE@BYTE")
+        return from_offset(run, Cursor.parse(offset).position, most, with_line=True)
+    return line_range(run, max(1, int(offset)), limit, most)
 
 
 def _require_one(**ways: object) -> None:
@@ -288,6 +380,4 @@ def _require_one(**ways: object) -> None:
     """
     given = [name for name, value in ways.items() if value is not None]
     if len(given) > 1:
-        raise InvalidArguments(
-            f"{' and '.join(given)} together: give lines (start_line, end_line), tail, pattern or offset"
-        )
+        raise InvalidArguments(f"{' and '.join(given)} together: give lines (offset, limit), tail or pattern")

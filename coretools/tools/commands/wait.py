@@ -40,14 +40,18 @@ _RETURN = "\u240d"
 
 
 class OutputMatcher:
-    """Searches the output of one run for a pattern, from the run's mark on. Remembers its position."""
+    """Searches the output of one run for a pattern: what no answer has shown yet, or all from an offset on.
 
-    def __init__(self, pattern: str, run: Job, limiter: CapacityLimiter) -> None:
+    Remembers its position.
+    """
+
+    def __init__(self, pattern: str, run: Job, limiter: CapacityLimiter, *, since: int | None = None) -> None:
         self._pattern = parse_pattern(pattern, literal=False, ignore_case=False).compiled
         self._run = run
         self._limiter = limiter
-        self._at = run.match_offset
-        self._seen = -1
+        self._at = run.match_offset if since is None else since
+        self._seen = run.match_seen if since is None else -1
+        self.is_for_new = since is None
         self.line = ""
         """The matching line."""
 
@@ -70,7 +74,7 @@ class OutputMatcher:
         self._seen = start + len(data)
         length = await anyio.to_thread.run_sync(partial(self._search, data), limiter=self._limiter)
         if length >= 0:
-            self._run.match_offset = start + length
+            self._run.match_from(start + length)
             return True
         whole = data.rfind(b"\n") + 1
         # The unfinished line is searched again with what follows it, up to a limit.
@@ -99,6 +103,16 @@ class OutputMatcher:
         return position
 
 
+def skip_shown(run: Job, stop: int) -> None:
+    """Let patterns match only what comes after an offset that was shown.
+
+    A line that was shown incomplete is searched as a whole once more of it has come, but not what is before an input.
+    """
+    if stop > run.match_seen:
+        start = max(run.match_offset, stop - LINE_BYTES)
+        run.match_from(start + run.output.read(start, stop - start).rfind(b"\n") + 1, stop)
+
+
 def _as_displayed(line: str) -> str:
     """Return a line as a terminal shows it: text after a carriage return overwrites the start of the line."""
     covered = ""
@@ -124,6 +138,7 @@ class PortWatch:
     """Checks in a worker thread whether a run listens on a port, at most once per `PORT_SECONDS`."""
 
     def __init__(self, run: Job, port: int, limiter: CapacityLimiter) -> None:
+        self.port = port
         self._probe = partial(is_listening, run.marker, port)
         self._limiter = limiter
         self._next = 0.0
@@ -144,8 +159,29 @@ class WaitConditions:
     seconds: float
     quiet_seconds: float | None = None
     """Time without output, counted from the start of the wait at the earliest."""
+    quiet_from: int = 0
+    """Length of the output before which silence does not count."""
     matcher: OutputMatcher | None = None
     port: PortWatch | None = None
+
+    def event(self, came: WaitOutcome) -> str:
+        """Describe the event that ended the wait; empty for the end of the run, which its state shows."""
+        if came == "time":
+            if not self.seconds:
+                return ""
+            if self.quiet_from:
+                return f"no complete reply within {self.seconds:g} s"
+            if self.matcher is None and self.port is None and self.quiet_seconds is None:
+                return f"{self.seconds:g} s are over"
+            older = self.matcher is not None and self.matcher.is_for_new
+            hint = " of what was not shown before; since=0 searches all" if older else ""
+            return f"nothing of it within {self.seconds:g} s{hint}"
+        events = {
+            "pattern": f"matched: {self.matcher.line if self.matcher else ''}",
+            "port": f"listens on port {self.port.port if self.port else ''}",
+            "quiet": f"quiet for {self.quiet_seconds or 0:g} s",
+        }
+        return events.get(came, "")
 
 
 class ProgressReporter:
@@ -215,7 +251,7 @@ async def _check(run: Job, until: WaitConditions, began: float) -> tuple[WaitOut
     if not was_alive:
         return "exit", 0.0
     moment = deadline if until.port is None else min(deadline, now + PORT_SECONDS)
-    if until.quiet_seconds is not None:
+    if until.quiet_seconds is not None and run.output.end >= until.quiet_from:
         quiet_at = max(began, run.last_output) + until.quiet_seconds
         if now >= quiet_at:
             return "quiet", 0.0

@@ -182,7 +182,7 @@ async def test_dropped_output_is_counted_in_the_report(tmp_path: Path) -> None:
     assert report.counts["passed"] == 3
     assert report.text().split("\n")[1] == "[3510 bytes of output not read; counts in them are missing]"
     assert build.text().endswith(
-        f"\n1000\n[1000 lines, 3893 bytes in all: read_run run={build.run} with start_line,"
+        f"\n1000\n[1000 lines, 3893 bytes in all: read_run run={build.run} with offset,"
         f" tail or pattern, or coretools://runs/{build.run}/output]"
     )
 

@@ -36,9 +36,9 @@ async def test_the_error_line_of_a_long_build_is_found_in_one_call_and_4_kilobyt
         assert "133333: src/unit133333.c:7:3: error: unknown type name 'widget'" in text
         assert "look like failures (1 in all)" in text
         assert len(text.encode()) < 4_096
-        around = await commands.read_run(run, start_line=133_332, end_line=133_334)
+        around = await commands.read_run(run, offset=133_332, limit=3)
         assert around.output.split("\n")[::2] == ["  CC unit133332.o", "  CC unit133334.o"]
-        assert around.note == "[lines 133332 to 133334 of 200000; start_line=133335 reads on]"
+        assert around.note == "[lines 133332 to 133334 of 200000; offset=133335 reads on]"
 
 
 async def test_lines_are_found_by_a_pattern_with_their_numbers(tmp_path: Path) -> None:
@@ -60,9 +60,10 @@ async def test_lines_are_found_by_a_pattern_with_their_numbers(tmp_path: Path) -
         assert (await commands.read_run(run, pattern="x")).note == "[no line of 100000 matches]"
         for wrong in (
             {"pattern": "("},
-            {"start_line": 100_001},
-            {"start_line": 3, "end_line": 2},
-            {"tail": 1, "offset": 0},
+            {"offset": 100_001},
+            {"offset": "1@0", "limit": 2},
+            {"offset": "x"},
+            {"tail": 1, "offset": 1},
         ):
             with pytest.raises(InvalidArguments):
                 await commands.read_run(run, **wrong)
@@ -78,13 +79,13 @@ async def test_parts_by_line_number_add_up_to_the_output(tmp_path: Path) -> None
         run = str((await commands.run_command("cat text")).facts()["run"])
         whole: list[str] = []
         while len(whole) < len(lines):
-            part = await commands.read_run(run, start_line=len(whole) + 1)
+            part = await commands.read_run(run, offset=len(whole) + 1)
             whole += part.output.split("\n")
             assert len(part.text().encode()) <= Limits().answer_bytes
         cut = whole[1_234]
-        assert cut.startswith("y" * 2_000 + " [... 28000 characters of this line left out; offset=")
+        assert cut.startswith("y" * 2_000 + " [... 28000 characters of this line left out; offset=1235@")
         assert whole[:1_234] + whole[1_235:] == lines[:1_234] + lines[1_235:]
-        offset = int(cut.partition("offset=")[2].rstrip("]"))
+        offset = cut.partition("offset=")[2].removesuffix(" reads it]")
         assert (await commands.read_run(run, offset=offset)).output.startswith("y" * 15_000)
 
 
@@ -96,15 +97,15 @@ async def test_parts_by_offset_add_up_to_the_output(tmp_path: Path) -> None:
     (tmp_path / "text").write_text(text)
     async with commands_in(tmp_path) as commands:
         run = str((await commands.run_command("cat text")).facts()["run"])
-        offset, whole = 0, ""
+        offset, whole = "1@0", ""
         while True:
             part = await commands.read_run(run, offset=offset)
             assert len(part.text().encode()) <= Limits().answer_bytes
             whole += part.output
-            if (more := re.search(r"(this line )?goes on at offset=(\d+)", part.note)) is None:
+            if (more := re.search(r"(this line )?goes on at offset=([^]]+)", part.note)) is None:
                 break
             whole += "" if more[1] else "\n"
-            offset = int(more[2])
+            offset = more[2]
         assert whole == plain(text).removesuffix("\n")
 
 
@@ -128,8 +129,8 @@ async def test_a_character_that_comes_in_pieces_is_shown_once_it_is_complete(tmp
             while (report := await commands.wait_run(run, seconds=0.05)).facts()["bytes"] != count:
                 whole += report.output
             whole += report.output
-            assert "\ufffd" not in (await commands.read_run(run, offset=0)).output
-            await commands.write_run(run, "\n")
+            assert "\ufffd" not in (await commands.read_run(run, offset="1@0")).output
+            await commands.write_run(run, "\n", seconds=0)
         whole += (await commands.wait_run(run, seconds=60)).output
     assert whole == "a\u6f22\U0001f600b\ufffd"
 
@@ -144,7 +145,7 @@ async def test_what_left_the_screen_of_a_terminal_can_be_read(tmp_path: Path) ->
             result = await commands.run_command("seq 1 100", wait_seconds=seconds, terminal="40x10")
             assert result.text().split("\n")[:-1][-1] == "100"
             assert "[100 lines, " in result.text().split("\n")[-1]
-            first = await commands.read_run(str(result.facts()["run"]), end_line=2)
+            first = await commands.read_run(str(result.facts()["run"]), limit=2)
             assert first.output == "1\n2"
         assert "lines" not in (await commands.run_command("seq 1 5", terminal="40x10")).text()
 
@@ -189,7 +190,7 @@ async def test_empty_lines_are_found_where_they_are(tmp_path: Path) -> None:
         assert found.note == "[5 of 400000 lines match]"
         every = await commands.read_run(run, pattern="^")
         assert every.note.startswith("[400000 of 400000 lines match; the first 1000 are shown")
-        assert every.note.endswith("read on at start_line=1001]")
+        assert every.note.endswith("read on at offset=1001]")
 
 
 async def test_lines_around_a_match_do_not_displace_it(tmp_path: Path) -> None:
@@ -222,12 +223,12 @@ async def test_lines_keep_their_numbers_when_the_oldest_are_gone(tmp_path: Path)
         run = str((await commands.run_command("python3 print.py")).facts()["run"])
         found = await commands.read_run(run, pattern="0")
         assert all(re.fullmatch(r"(\d+): line \1", line) for line in found.output.split("\n")[1:])
-        oldest = await commands.read_run(run, start_line=1)
+        oldest = await commands.read_run(run, offset=1)
         first = int(oldest.note.split()[1])
         assert oldest.output.split("\n")[1] == f"line {first + 1}"
-        assert f"of 100000; the lines before {first} are gone; start_line=" in oldest.note
+        assert f"of 100000; the lines before {first} are gone; offset=" in oldest.note
         with pytest.raises(InvalidArguments, match="are gone"):
-            await commands.read_run(run, end_line=7)
+            await commands.read_run(run, limit=7)
 
 
 FAILURES = """
@@ -272,6 +273,8 @@ tar: x: No space left on device
 Errors: 1, Failures: 0
 3 passed, 1 failed
 not ok 3 - adds
+Error message: the disk is full
+error code 7 from the compiler
 """
 
 HARMLESS = """
@@ -292,6 +295,9 @@ tests/test_errors.py::test_fails_on_error PASSED [ 50%]
 ok 3 - throws an error
   \u2713 shows an error message
 a.c:3:5: warning: unused variable
+Improve error messages of the parser
+  add tests for errors
+* docs: describe error handling, exception types and failure cases
 12:30:45: started
 Process exited with code 0
 """

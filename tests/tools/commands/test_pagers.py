@@ -63,10 +63,10 @@ def on_terminal(client: Peer, command: str, typed: str) -> str:
     run = started["_meta"]["coretools/facts"].get("run")
     assert run is not None, started
     client.call("wait_run", run=run, pattern="note|[Cc]ommit|branch", seconds=20)
-    client.call("write_run", run=run, text=typed)
-    text = client.call("wait_run", run=run, pattern="not available", seconds=10)["content"][0]["text"]
+    written = client.call("write_run", run=run, text=typed, pattern="not available", seconds=10)
+    waited = client.call("wait_run", run=run, pattern="not available", seconds=10)
     client.call("stop_run", run=run)
-    return str(text)
+    return "\n".join(str(answer["content"][0]["text"]) for answer in (written, waited))
 
 
 @pytest.mark.skipif(not shutil.which("less") or not shutil.which("vi"), reason="needs less and vi")

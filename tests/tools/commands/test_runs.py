@@ -1,6 +1,7 @@
 """The run tools with real children: what a call can do with a running command (docs/specs/runs.md)."""
 
 import itertools
+import os
 import re
 import shlex
 import socket
@@ -94,7 +95,7 @@ async def test_a_wait_ends_with_the_run(tmp_path: Path) -> None:
     async with commands_in(tmp_path) as commands:
         run = await started(commands, "sh -c 'echo first; read a; echo second; exit 4'", stdin="")
         assert "first" in (await commands.wait_run(run, pattern="first")).text()
-        await commands.write_run(run, "\n")
+        await commands.write_run(run, "\n", seconds=0)
         result = await commands.wait_run(run, seconds=LONG)
         assert result.facts()["kind"] == "exit"
         assert result.facts()["exit_code"] == 4
@@ -124,7 +125,7 @@ async def test_a_program_that_goes_on_printing_is_not_quiet(tmp_path: Path) -> N
         assert (await commands.wait_run(run, seconds=LONG, quiet_seconds=0.4)).facts()["kind"] == "quiet"
         await commands.write_run(run, "\n")
         assert (await commands.wait_run(run, seconds=LONG)).facts()["kind"] == "exit"
-        times = [float(line) for line in (await commands.read_run(run, start_line=1)).text().split("\n")[1:-1]]
+        times = [float(line) for line in (await commands.read_run(run, offset=1)).text().split("\n")[1:-1]]
         silences = [later - earlier for earlier, later in itertools.pairwise(times)]
         assert printing == "time" or max(silences) > 0.3  # a busy machine makes a program silent too
 
@@ -133,8 +134,9 @@ async def test_a_pattern_is_found_across_pieces_and_once_for_each_line(tmp_path:
     """runs-15: the search continues after the last match, so that the same line printed again is another match."""
     script = "sh -c 'while read word; do printf lis; sleep 0.02; printf \"ten $word\"; sleep 0.02; echo; done'"
     async with commands_in(tmp_path) as commands:
-        run = await started(commands, script, stdin="one\ntwo\n")
+        run = await started(commands, script, stdin="")
         for word in ("one", "two"):
+            await commands.write_run(run, f"{word}\n", seconds=0)
             result = await commands.wait_run(run, seconds=LONG, pattern=r"^listen \w{3}$")
             assert result.facts()["kind"] == "pattern"
             assert f"matched: listen {word}" in result.text()
@@ -148,6 +150,23 @@ async def test_after_input_only_new_output_matches(tmp_path: Path) -> None:
         assert (await commands.wait_run(run, seconds=LONG, quiet_seconds=0.1)).text().endswith("got a")
         await commands.write_run(run, "b\n")
         assert "matched: got b" in (await commands.wait_run(run, seconds=LONG, pattern="got")).text()
+
+
+async def test_what_was_shown_does_not_match_again(tmp_path: Path) -> None:
+    """runs-15: so that the second start of a server can be awaited; `since` searches older output, and an unfinished
+    line that was shown is searched as a whole once more of it comes."""
+    script = "sh -c 'read line; printf listening; read line < go; echo \" again\"; read line'"
+    os.mkfifo(tmp_path / "go")
+    async with commands_in(tmp_path) as commands:
+        run = await started(commands, script, stdin="")
+        first = await commands.write_run(run, "\n", seconds=LONG)
+        assert first.output == "listening"
+        assert (await commands.read_run(run, tail=1)).output == "listening"
+        again = await commands.wait_run(run, seconds=0.05, pattern="listening")
+        assert "nothing of it within 0.05 s of what was not shown before; since=0 searches all" in again.text()
+        (tmp_path / "go").write_text("\n")  # the open returns once it has a reader
+        assert "matched: listening again" in (await commands.wait_run(run, seconds=LONG, pattern="^listening")).text()
+        assert "matched: listening again" in (await commands.wait_run(run, pattern="listening", since=0)).text()
 
 
 @pytest.mark.parametrize("pattern", ["(", "a(?=b)", r"(a)\1", "", "x" * 501])
@@ -235,14 +254,14 @@ async def test_new_output_is_returned_once(tmp_path: Path) -> None:
         assert (await commands.read_run(run)).output == ""
         await commands.write_run(run, "c\n")
         await commands.wait_run(run, seconds=LONG, pattern="got c")
-        assert (await commands.read_run(run, offset=6)).output == "got b\ngot c"
-        assert (await commands.read_run(run, offset=6)).note == "[bytes 6 to 18 of 18]"
-        assert (await commands.read_run(run, end_line=1)).output == "got a"
-        assert (await commands.read_run(run, end_line=2)).note == "[lines 1 to 2 of 3; start_line=3 reads on]"
+        assert (await commands.read_run(run, offset="2@6")).output == "got b\ngot c"
+        assert (await commands.read_run(run, offset="2@6")).note == "[bytes 6 to 18 of 18]"
+        assert (await commands.read_run(run, limit=1)).output == "got a"
+        assert (await commands.read_run(run, limit=2)).note == "[lines 1 to 2 of 3; offset=3 reads on]"
         assert (await commands.read_run(run, tail=2)).output == "got b\ngot c"
-        assert (await commands.read_run(run, offset=1000)).output == ""
+        assert (await commands.read_run(run, offset="1@1000")).output == ""
         with pytest.raises(InvalidArguments, match="tail"):
-            await commands.read_run(run, offset=6, tail=2)
+            await commands.read_run(run, offset=2, tail=2)
 
 
 async def test_a_long_output_is_read_in_parts_and_each_says_where_the_next_begins(tmp_path: Path) -> None:
@@ -250,7 +269,7 @@ async def test_a_long_output_is_read_in_parts_and_each_says_where_the_next_begin
     async with commands_in(tmp_path, limits=Limits(answer_bytes=10_000)) as commands:
         run = await started(commands, "sh -c 'seq 1 20000; exec tail -f /dev/null'")
         await commands.wait_run(run, seconds=LONG, pattern="^20000$")
-        offset, whole = 0, ""
+        offset, whole = "1@0", ""
         while True:
             report = await commands.read_run(run, offset=offset)
             end = int(report.note.split()[3].rstrip("];"))
@@ -259,8 +278,8 @@ async def test_a_long_output_is_read_in_parts_and_each_says_where_the_next_begin
             )
             if "goes on at" not in report.note:
                 break
-            offset = int(report.note.partition("offset=")[2].rstrip("]"))
-            assert offset == end
+            offset = report.note.partition("offset=")[2].rstrip("]")
+            assert offset.endswith(f"@{end}")
     assert whole.replace("\n", "").strip() == "".join(str(number) for number in range(1, 20_001))
 
 
@@ -269,7 +288,7 @@ async def test_a_cut_answer_has_head_and_tail_and_names_the_rest(tmp_path: Path)
     async with world_in(tmp_path, limits=Limits(answer_bytes=2000)) as world:
         result = await world.commands.run_command("seq 1 10000")
         run = result.facts()["run"]
-        ways = f"read_run run={run} with start_line, tail or pattern, or coretools://runs/{run}/output]"
+        ways = f"read_run run={run} with offset, tail or pattern, or coretools://runs/{run}/output]"
         assert result.text().endswith(f"[10000 lines, 48894 bytes in all: {ways}")
         again = await world.commands.read_run(str(run), tail=1)
         assert again.output == "10000"
@@ -284,10 +303,25 @@ async def test_input_and_its_end_reach_a_run(tmp_path: Path) -> None:
         run = await started(commands, ECHO, stdin="")
         await commands.write_run(run, "h\u00e9llo\n")
         assert "matched: got h\u00e9llo" in (await commands.wait_run(run, seconds=LONG, pattern="got")).text()
-        assert "0 bytes given, end of input" in (await commands.write_run(run, "", end=True)).text()
-        assert (await commands.wait_run(run, seconds=LONG)).output == "end"
+        ended = await commands.write_run(run, "", end=True, seconds=LONG)
+        assert "0 bytes given, end of input" in ended.text()
+        assert ended.output == "end"
         with pytest.raises(Conflict, match="has ended"):
             await commands.write_run(run, "more")
+
+
+async def test_the_reply_to_an_input_is_returned_with_it(tmp_path: Path) -> None:
+    """runs-17: up to a match, silence after something came, the end, or the time; a later wait may match the reply."""
+    async with commands_in(tmp_path) as commands:
+        run = await started(commands, ECHO, stdin="")
+        assert (await commands.write_run(run, "a\n", seconds=LONG)).output == "got a"
+        found = await commands.write_run(run, "b\nc\n", seconds=LONG, pattern="got b")
+        assert "4 bytes given, matched: got b" in found.text()
+        assert "matched: got c" in (await commands.wait_run(run, seconds=LONG, pattern="got")).text()
+        silent = await commands.write_run(run, "without a newline", seconds=0.05)
+        assert "17 bytes given, no complete reply within 0.05 s" in silent.text()
+        ended = await commands.write_run(run, "\n", end=True, seconds=LONG)
+        assert (ended.facts()["kind"], ended.output) == ("exit", "got without a newline\nend")
 
 
 async def test_input_for_a_run_without_input_is_refused(tmp_path: Path) -> None:
@@ -321,6 +355,25 @@ async def test_stopping_reports_the_exit_and_the_remaining_processes(tmp_path: P
         assert first.facts()["signal"] == "SIGTERM"
         assert not first.failed
         assert again.facts() == first.facts()
+
+
+async def test_a_process_left_in_the_background_says_how_to_keep_it(tmp_path: Path) -> None:
+    """runs-27: with the call, which keeps it; not where the command was stopped itself."""
+    async with world_in(tmp_path, is_confined=True) as world:
+        commands = world.commands
+        line = f"nohup {FOREVER} > /dev/null 2>&1 &"
+        ended = await commands.run_command(line)
+        advice = f'[1 left-over process stopped; to keep it in a run: run_command command="{line} wait" wait_seconds=5]'
+        assert advice in ended.text()
+        kept = await commands.run_command(f"{line} wait", wait_seconds=0.2)
+        assert kept.facts()["running"] is True
+        last = await commands.run_command(f"{line}\necho a && echo b", wait_seconds=LONG)
+        assert 'echo b\\nwait" wait_seconds=5]' in last.text()
+        daemon = await commands.run_command(["sh", "-c", line])
+        assert (
+            "[1 left-over process stopped; to keep one, start it in the foreground with wait_seconds" in daemon.text()
+        )
+        assert "to keep" not in (await commands.run_command(f"{line} {FOREVER}", timeout_seconds=1)).text()
 
 
 async def test_the_list_has_a_line_for_each_run(tmp_path: Path) -> None:
@@ -363,8 +416,9 @@ async def test_an_invalid_size_is_refused(tmp_path: Path, terminal: str) -> None
 
 
 async def test_a_terminal_shows_its_screen_and_its_output_on_request(tmp_path: Path) -> None:
-    """runs-20, runs-21: confined or not, a terminal has the requested size."""
-    (tmp_path / "draw").write_text("printf 'gone\\033[2J\\033[Htop\\n'; stty size; exec tail -f /dev/null")
+    """runs-20, runs-21: a terminal has the requested size; later answers show the rows that changed."""
+    lines = "read a; seq -f 'line %g of many' 20; read b; echo last; exec tail -f /dev/null"
+    (tmp_path / "draw").write_text(f"printf 'gone\\033[2J\\033[Htop\\n'; stty size; {lines}")
     async with world_in(tmp_path, is_confined=True) as world:
         if not world.runner.has_terminals:
             pytest.skip("needs terminals")
@@ -372,10 +426,17 @@ async def test_a_terminal_shows_its_screen_and_its_output_on_request(tmp_path: P
         run = str(result.facts()["run"])
         await world.commands.wait_run(run, seconds=LONG, pattern="^10 60$")
         assert (await world.commands.read_run(run)).output == "top\n10 60"
-        assert (await world.commands.read_run(run, offset=0)).output.startswith("gone\u241b[2J\u241b[Htop\n10 60")
+        assert (await world.commands.read_run(run, offset="1@0")).output.startswith("gone\u241b[2J\u241b[Htop\n10 60")
         assert "60x10" in (await world.commands.list_runs()).text()
+        reply = {"pattern": "^(line 20|last)", "seconds": LONG}
+        assert "line 13 of many\n" in (await world.commands.write_run(run, "\n", **reply)).output
+        await world.commands.wait_run(run, seconds=LONG, quiet_seconds=0.2)
+        changed = await world.commands.write_run(run, "\n", **reply)
+        assert re.fullmatch(r"row \d+: last", changed.output), changed.output
+        assert re.search(r"moved up by \d; read_run shows the whole screen", changed.note)
         stopped = await world.commands.stop_run(run)
-        assert stopped.output == "top\n10 60"
+        assert (stopped.output, "the screen is as shown before" in stopped.note) == ("", True)
+        assert "line 20 of many" in (await world.commands.read_run(run)).output
 
 
 async def test_a_command_on_a_terminal_that_ends_within_its_call_shows_its_screen(tmp_path: Path) -> None:
