@@ -188,6 +188,16 @@ _SILENT: Mapping[str, frozenset[str]] = MappingProxyType(
 """Files that programs read on their own account, and skip silently if they can't."""
 
 
+_MISSING_VARIABLE = re.compile(
+    r"KeyError: '[A-Z][A-Z0-9_]+'|ImproperlyConfigured"
+    r"|\b(?:environment|env) variables?\b[^\n]{0,80}(?:required|missing|must|not (?:set|defined|found|provided))"
+    r"|(?:missing|required|undefined|set the) (?:required )?(?:environment|env) variables?"
+    r"|\b[A-Z][A-Z0-9]*_[A-Z0-9_]+\b[^\n]{0,40}\b(?:(?:is|was|are) (?:required|missing|undefined|unset|empty)"
+    r"|not (?:set|defined|provided)|must be (?:set|defined))"
+)
+"""What programs say that lack a variable: most readers of `.env` pass over a file that they can't read in silence."""
+
+
 class HiddenFileExplanations:
     """Explains failures by the files that are hidden from commands."""
 
@@ -201,7 +211,14 @@ class HiddenFileExplanations:
         hidden = self._hidden() if ending.tier == "full" else ()
         silent = frozenset(chain.from_iterable(_SILENT.get(name, ()) for name in ending.program_names))
         refusals = "\n".join(line for line in ending.output.splitlines() if _DENIAL.search(line)) if hidden else ""
-        met = [one for one in hidden if _name(one) in silent or _is_in(_name(one), refusals)]
+        lacks_variable = bool(hidden) and ending.may_have_failed and _MISSING_VARIABLE.search(ending.output) is not None
+        met = [
+            one
+            for one in hidden
+            if _name(one) in silent
+            or _is_in(_name(one), refusals)
+            or (lacks_variable and _name(one).startswith(".env"))
+        ]
         return f"hidden from commands: {self._listed(met)}{_what_works(met)}" if met else None
 
     def _listed(self, hidden: Sequence[HiddenPath]) -> str:

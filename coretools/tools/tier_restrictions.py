@@ -111,7 +111,10 @@ class TierRestrictions:
             return ""
         if self.exposed:
             return f"Commands are refused here (tier landlock): {self.exposed}."
-        return f"Commands are confined without a mount namespace (tier landlock), which denies them: {closed}."
+        return (
+            "Commands are confined in tier landlock: they can read every file beneath the roots, secrets too, which"
+            f" get_diagnostics lists; denied to them: {closed}."
+        )
 
     def explanations(self) -> tuple[Explanation, ...]:
         """Return one explanation for each cause."""

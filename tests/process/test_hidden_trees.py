@@ -88,7 +88,26 @@ def test_a_command_that_met_a_hidden_file_is_reported(world: World, command: str
     assert CANARY not in output
 
 
-@pytest.mark.parametrize("command", ["ls -A tree", "cat /etc/shadow", "echo .env; cat /root/nothing", "cat tree/open"])
+@pytest.mark.parametrize(
+    "output",
+    [
+        "KeyError: 'API_KEY'",
+        "Error: DATABASE_URL is required",
+        "Missing required environment variable: TOKEN",
+        "the environment variable API_TOKEN must be set",
+    ],
+)
+def test_a_test_that_lacks_a_variable_is_told_of_the_hidden_file(world: World, output: str) -> None:
+    """confinement-32: most libraries pass over a `.env` that they can't read, in silence."""
+    quoted = shlex.quote(output)
+    said = world.sh(f"echo {quoted}; exit 1")
+    assert "[hidden from commands: tree/.env" in said
+    assert "--deny '!.env'" in said
+
+
+@pytest.mark.parametrize(
+    "command", ["ls -A tree", "cat /etc/shadow", "echo .env; cat /root/nothing", "cat tree/open", "false"]
+)
 def test_other_commands_get_no_remark(world: World, command: str) -> None:
     """confinement-32: naming a hidden file without being refused is no encounter."""
     assert "hidden from commands" not in world.sh(command)

@@ -42,6 +42,20 @@ async def test_a_test_run_goes_on_and_its_report_comes_at_its_end(tmp_path: Path
         assert (await commands.read_run(started.run, tail=1)).output == "2 failed, 3 passed in 0.1s"
 
 
+async def test_the_list_shows_the_program_that_was_taken(tmp_path: Path) -> None:
+    """runs-19: not the first one that was tried and is not installed."""
+    for name, text in {"uv.lock": "", "pyproject.toml": "[project]\nname = 'a'\nversion = '1'"}.items():
+        write(tmp_path / "project" / name, text)
+    write(tmp_path / "bin" / "python3", "#!/bin/sh\nexec tail -f /dev/null\n")
+    (tmp_path / "bin" / "python3").chmod(0o755)
+    variables = {"PATH": f"{tmp_path}/bin:/usr/bin:/bin"}
+    async with world_in(tmp_path / "project", variables=variables) as world:
+        ci = CiTools(world.roots, world.runs, LIMITS)
+        await ci.ci_test(wait_seconds=0)
+        [line] = (await world.commands.list_runs()).lines
+    assert " bytes: python3 -m " in line
+
+
 async def test_one_that_ends_in_time_is_answered_as_usual(tmp_path: Path) -> None:
     """ci-24: and leaves no run."""
     write(tmp_path / "go", "")

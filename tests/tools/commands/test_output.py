@@ -11,6 +11,7 @@ import pytest
 
 from coretools.config.settings import Limits
 from coretools.errors import InvalidArguments
+from coretools.tools.answer_budget import cut_line
 from coretools.tools.commands import line_search
 from coretools.tools.commands.failure_lines import find_failures
 from coretools.tools.commands.results import RunReport
@@ -87,6 +88,15 @@ async def test_parts_by_line_number_add_up_to_the_output(tmp_path: Path) -> None
         assert whole[:1_234] + whole[1_235:] == lines[:1_234] + lines[1_235:]
         offset = cut.partition("offset=")[2].removesuffix(" reads it]")
         assert (await commands.read_run(run, offset=offset)).output.startswith("y" * 15_000)
+
+
+def test_a_line_is_not_cut_for_a_remark_that_is_longer_than_the_rest() -> None:
+    """runs-25: neither is a short rest hidden, nor does the remark make a line longer."""
+    for length in range(400):
+        line = "x" * length
+        cut = cut_line(line, "offset=3@4567 reads it", longest=100)
+        assert cut == line or (len(cut) < length and cut.startswith("x" * 100 + " [... "))
+    assert cut_line("x" * 109, longest=100) == "x" * 109
 
 
 async def test_parts_by_offset_add_up_to_the_output(tmp_path: Path) -> None:
