@@ -218,11 +218,11 @@ class CommandTools:
     ) -> RunReport:
         r"""Give input to a running program, wait for what it prints in reply, and return that.
 
-        Works for a run that run_command started with `stdin` ("" will do) or `terminal`. Ends with the first of: a line
-        behind the input matches `pattern`; something came and then nothing for half a second; the run ended; `seconds`
-        are over. The answer has the output since the last answer, on a terminal the rows of the screen that changed. A
-        line needs its newline: text="yes\n". Keys on a terminal: \u0003 is Ctrl-C, \u001b[A arrow up. To end a run:
-        stop_run.
+        Works for a run that run_command started with `stdin` ("" will do) or `terminal`. Ends with the first of: a
+        line behind the input matches `pattern` (on a terminal its echo does too); something came and then nothing for
+        half a second; the run ended; `seconds` are over. The answer has the output since the last answer, on a
+        terminal the rows of the screen that changed. A line needs its newline: text="yes\n". Keys on a terminal:
+        \u0003 is Ctrl-C, \u001b[A arrow up. To end a run: stop_run.
         """
         found = self._runs.get(run, call.principal)
         timeout(seconds, 0, self._limits, name="seconds")
