@@ -147,12 +147,17 @@ class Discovery:
     def __init__(self, server: Server[Any]) -> None:
         self._server = server
 
+    @property
+    def instructions(self) -> str | None:
+        """The instructions of the server as they are now."""
+        return self._server.instructions
+
     async def answer(self, ctx: ServerRequestContext[Any], _: types.RequestParams | None) -> types.DiscoverResult:
         """Handle one request."""
         return types.DiscoverResult(
             supported_versions=[*MODERN_PROTOCOL_VERSIONS, *reversed(HANDSHAKE_PROTOCOL_VERSIONS)],
             capabilities=self._server.get_capabilities(protocol_version=ctx.protocol_version),
-            instructions=self._server.instructions,
+            instructions=self.instructions,
         )
 
 
@@ -183,7 +188,7 @@ class HandshakeRules:
             if not ctx.method.startswith("resources/"):
                 raise
             raise MCPError(code=RESOURCE_NOT_FOUND, message=error.message, data=error.data) from error
-        if ctx.method == "initialize" and isinstance(result, dict) and self._server.instructions:
+        if ctx.method == "initialize" and isinstance(result, dict) and self._discovery.instructions:
             # The SDK answers with the instructions of the moment at which the transport was opened.
-            result["instructions"] = self._server.instructions
+            result["instructions"] = self._discovery.instructions
         return result
