@@ -100,6 +100,10 @@ def call(number: Any, params: dict[str, Any]) -> None:
         answer(number, {"content": [{"type": "text", "text": text}]})
     if WAY == "flood":
         flood()
+    if WAY.startswith("error:"):
+        _, code, message = WAY.split(":", 2)
+        send({"jsonrpc": "2.0", "id": number, "error": {"code": int(code), "message": message}})
+        return
     if WAY == "malformed":
         answer(number, {"content": "nonsense"})
         return

@@ -1,5 +1,6 @@
 """Remote servers on loopback: an ASGI application on a free port, while the body runs."""
 
+import json
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -80,3 +81,37 @@ class Failing:
         self._left -= 1
         await send({"type": "http.response.start", "status": self._status, "headers": []})
         await send({"type": "http.response.body", "body": dict(scope["headers"]).get(b"authorization", b"")})
+
+
+class OnCall:
+    """Answers calls of tools with a status of its own, and with JSON, or with a stream that ends early."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+        self.status = 200
+        self.answer: Any = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http" or scope["method"] != "POST":
+            await self._app(scope, receive, send)
+            return
+        request = await receive()
+        if b"tools/call" not in request["body"]:
+            await self._app(scope, _once(request, receive), send)
+            return
+        is_stream = isinstance(self.answer, str)
+        kind = b"text/event-stream" if is_stream else b"application/json"
+        body = b": hello\n\n" if is_stream else b"" if self.answer is None else json.dumps(self.answer).encode()
+        headers = [(b"content-type", kind)]
+        await send({"type": "http.response.start", "status": self.status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+
+def _once(request: Any, receive: Any) -> Any:
+    """Return what receives a request again that was taken."""
+    waiting = [request]
+
+    async def again() -> Any:
+        return waiting.pop() if waiting else await receive()
+
+    return again

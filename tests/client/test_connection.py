@@ -18,7 +18,7 @@ from coretools.client.connection.server_connection import Connection
 from coretools.errors import BadSetting, CannotStart, CoreError, DeadlinePassed, Unreachable
 from tests.checkout import TREE
 from tests.client.peers import EventLog, hub, misbehaving, wait_gone, workstation
-from tests.client.remote import Failing, echo_server, served
+from tests.client.remote import Failing, OnCall, OnlyOld, echo_server, served
 
 
 @pytest.fixture
@@ -33,6 +33,7 @@ async def test_each_server_fails_or_works_on_its_own(tmp_path: Path) -> None:
     ways = (
         *("ok", "junk", "dies", "killed", "twice", "flood", "malformed", "many", "no-schema", "endless", "exits"),
         *("ends-on-discover", "ignores-unknown", "fails", "escapes"),
+        *("error:-32000:db locked", "error:-32001:Connection closed", "error:-32603:broken"),
     )
     servers = {way: misbehaving(way) for way in ways}
     servers |= {"absent": {"command": "no-such-program"}, "wrong": {"command": 5}, "folder": {"command": "/"}}
@@ -60,6 +61,9 @@ async def test_each_server_fails_or_works_on_its_own(tmp_path: Path) -> None:
         ("killed", Unreachable, "it was ended by SIGKILL"),
         ("exits", Unreachable, "it ended with exit code 4; its last words on standard error: no API key"),
         ("malformed", ProtocolViolation, "sent an answer that the protocol does not allow: content"),
+        ("error:-32000:db locked", ProtocolViolation, "call echo: refused the request: db locked (-32000)"),
+        ("error:-32001:Connection closed", ProtocolViolation, "refused the request: Connection closed (-32001)"),
+        ("error:-32603:broken", ProtocolViolation, "refused the request: broken (-32603)"),
         ("endless", ProtocolViolation, "its list of tools does not end"),
         ("absent", CannotStart, "no-such-program: not found in PATH"),
         ("folder", CannotStart, "is a directory, not a program"),
@@ -223,6 +227,33 @@ async def test_a_remote_server_that_is_away_for_a_moment_is_tried_again(tmp_path
             assert "server 'gone': can't be reached at http://127.0.0.1:1" in str(connections["gone"].error)
             assert "secret-word" not in str(connections["gone"].error)
     assert {one[b"authorization"] for one in app.headers} == {b"Bearer token-12345678"}
+
+
+async def test_an_error_over_http_has_the_status_and_the_servers_message(tmp_path: Path) -> None:
+    """client-9, client-11: of a call and of the start; only what says that it can't serve now is out of reach."""
+    session_gone = {"jsonrpc": "2.0", "id": None, "error": {"code": -32001, "message": "Session not found"}}
+    made_up = "Server returned an error response (-32603)"
+    cases: list[tuple[int, Any, type[CoreError], str]] = [
+        (400, None, ProtocolViolation, f"answers HTTP 400 Bad Request: {made_up}"),
+        (500, None, ProtocolViolation, f"answers HTTP 500 Internal Server Error: {made_up}"),
+        (429, None, Unreachable, f"answers HTTP 429 Too Many Requests: {made_up}"),
+        (599, None, ProtocolViolation, f"answers HTTP 599: {made_up}"),
+        (404, session_gone, Unreachable, "no longer knows the session: Session not found"),
+        (200, "cut off", Unreachable, "the connection was lost"),
+    ]
+    app = OnCall(echo_server().streamable_http_app())
+    async with served(OnlyOld(app)) as address, served(Failing(None, status=503, times=9)) as away:
+        servers = {str(at): {"type": "http", "url": f"{address}/mcp"} for at in range(len(cases))}
+        servers["away"] = {"type": "http", "url": away}
+        async with hub(tmp_path, servers, retry_seconds=()) as connections:
+            for at, (app.status, app.answer, kind, text) in enumerate(cases):
+                assert await connections[str(at)].wait_settled() is State.READY
+                with pytest.raises(kind) as failed:
+                    await connections[str(at)].call("echo", {"text": "x"})
+                assert str(failed.value) == f"server '{at}': call echo: {text}"
+            assert await connections["away"].wait_settled() is State.FAILED
+            assert isinstance(connections["away"].error, Unreachable)
+            assert str(connections["away"].error) == f"server 'away': answers HTTP 503 Service Unavailable: {made_up}"
 
 
 @pytest.mark.parametrize("kind", ["http", "sse"])

@@ -1,6 +1,8 @@
 """What can fail at a server, as errors with a kind and a sentence. Pure."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
 from typing import Any
 
 import anyio
@@ -32,6 +34,27 @@ _BY_CODE: dict[int, tuple[type[CoreError], str]] = {
     types.CONNECTION_CLOSED: (Unreachable, "the connection was lost"),
     types.REQUEST_TIMEOUT: (DeadlinePassed, "no answer in time"),
 }
+"""What the SDK reports by codes that JSON-RPC leaves to servers (-32000 to -32099)."""
+
+_MADE_UP = "SSE stream "
+"""Begin of the answers that the SDK's HTTP transport makes up if none came; nothing else tells them from real ones."""
+
+UNAVAILABLE = (429, 502, 503, 504)
+"""HTTP statuses by which a server, or a proxy before it, says that it can't serve now."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerData:
+    """The data of an error that the server sent with a code that the SDK uses too."""
+
+    data: Any
+
+
+def marked(error: types.ErrorData) -> types.ErrorData:
+    """Return an error that the server sent so that `explained` takes it for one, whatever its code."""
+    if error.code not in _BY_CODE or error.message.startswith(_MADE_UP):
+        return error
+    return types.ErrorData(code=error.code, message=error.message, data=ServerData(error.data))
 
 
 def explained(error: BaseException, status: int) -> tuple[type[CoreError], str]:
@@ -43,8 +66,7 @@ def explained(error: BaseException, status: int) -> tuple[type[CoreError], str]:
     if isinstance(error, InputRequiredRoundsExceededError):
         return ProtocolViolation, f"asked again after each of {error.max_rounds} answers to one request; given up"
     if isinstance(error, MCPError):
-        refused = (ProtocolViolation, f"refused the request: {error.message} ({error.code}){_needed(error)}")
-        return _BY_CODE.get(error.code, refused)
+        return _of_protocol(error, status)
     if isinstance(error, ValidationError):
         fault = error.errors()[0]
         where = ".".join(map(str, fault["loc"]))
@@ -53,6 +75,16 @@ def explained(error: BaseException, status: int) -> tuple[type[CoreError], str]:
         return SchemaMismatch, str(error).splitlines()[0][:500]
     text = "the connection was lost" if isinstance(error, LOST) else str(error).strip() or type(error).__name__
     return Unreachable, text
+
+
+def _of_protocol(error: MCPError, status: int) -> tuple[type[CoreError], str]:
+    if error.code in _BY_CODE and not isinstance(error.data, ServerData):
+        return _BY_CODE[error.code]
+    kind = Unreachable if status in UNAVAILABLE else ProtocolViolation
+    if status < 400:
+        return kind, f"refused the request: {error.message} ({error.code}){_needed(error)}"
+    phrase = f" {HTTPStatus(status).phrase}" if status in set(HTTPStatus) else ""
+    return kind, f"answers HTTP {status}{phrase}: {error.message} ({error.code}){_needed(error)}"
 
 
 def _needed(error: MCPError) -> str:

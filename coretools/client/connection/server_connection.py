@@ -354,6 +354,7 @@ class Connection:
             failure = first_leaf(group)
         if isinstance(failure, MCPError) and self._has_lost_session and self._shared is not None:
             self._shared.lost.set()
+            failure = Unreachable(f"no longer knows the session: {failure.message}")
         if failure is not None:
             raise await self._translated(failure, doing) from failure
 

@@ -16,6 +16,8 @@ import mcp_types as types
 from mcp.shared.message import ClientMessageMetadata, SessionMessage
 from mcp_types.jsonrpc import JSONRPCMessage
 
+from coretools.client.common.failures import marked
+
 FIRST_ID = 2**30
 """Of the requests of attached clients; those of the connection itself count from 0."""
 
@@ -86,7 +88,9 @@ class SharedStreams:
             forwarded.client.deliver(message.model_copy(update={"id": forwarded.id}))
             return None
         method = self._methods.pop(_key(message.id), "")
-        if isinstance(message, types.JSONRPCResponse) and method:
+        if isinstance(message, types.JSONRPCError):
+            message.error = marked(message.error)
+        elif method:
             message.result = self._filtered(method, message.result)
         return item
 

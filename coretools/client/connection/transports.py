@@ -18,7 +18,7 @@ from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared.message import ClientMessageMetadata, SessionMessage
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from coretools.client.common.failures import first_leaf, origin_of
+from coretools.client.common.failures import UNAVAILABLE, first_leaf, origin_of
 from coretools.client.configuration.launch import BackgroundLaunch, LocalLaunch, RemoteLaunch
 from coretools.client.connection.background_socket import as_line
 from coretools.client.connection.background_stream import lines, message_line
@@ -163,7 +163,7 @@ class RemoteTransport:
                 try:
                     client = await self._try(stack, new_client)
                 except* (httpx2.TransportError, MCPError):
-                    if pause is None or self.status not in (0, 429, 502, 503):
+                    if pause is None or self.status not in (0, *UNAVAILABLE):
                         raise
                 if client is not None:
                     yield client
@@ -196,8 +196,9 @@ class RemoteTransport:
         return await self._enter(stack, new_client, last)
 
     async def _enter(self, stack: AsyncExitStack, new_client: NewClient, transport: str) -> Client:
+        self._exchange.is_sse = transport == "sse"
         async with AsyncExitStack() as attempt:
-            if transport == "sse":
+            if self._exchange.is_sse:
                 headers = dict(self._launch.headers)
                 streams = sse_client(
                     self._launch.url, headers=headers, auth=self._auth, httpx_client_factory=self._new_http_client
@@ -263,11 +264,14 @@ class _Exchange:
     """What was seen of a remote server."""
 
     status: int = 0
-    """Of the last response."""
+    """Of the last response to a message."""
+    is_sse: bool = False
+    """Whether a GET opens the connection; otherwise it opens a further stream, which a server need not offer."""
 
     async def see(self, response: httpx2.Response) -> None:
         """Take a response before its body is read, and limit the body."""
-        self.status = response.status_code
+        if self.is_sse or response.request.method != "GET":
+            self.status = response.status_code
         is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
         if response.headers.get("content-encoding", "identity") != "identity":
             raise httpx2.DecodingError("the answer is compressed, which was not asked for")
