@@ -33,7 +33,24 @@ IGNORED = "[ignored]"
 FAULTS = (JSONPathError, RecursionError, MemoryError, ValueError, TypeError, KeyError, AttributeError, re.error)
 """What an expression can cause in the library."""
 
-ENVIRONMENT = JSONPathEnvironment()
+
+class _Environment(JSONPathEnvironment):
+    """JSONPath in which `=~` takes a pattern as text too, instead of never matching."""
+
+    def compare(self, left: object, operator: str, right: object) -> bool:
+        """Compare two values.
+
+        Raises:
+            ValueError: the right side of `=~` is no pattern. re.error: it is a wrong one.
+        """
+        if operator == "=~" and not isinstance(right, re.Pattern):
+            if not isinstance(right, str):
+                raise ValueError('=~ takes a regular expression, as text or between slashes: =~ "a+" or =~ /a+/')
+            right = re.compile(right)
+        return super().compare(left, operator, right)
+
+
+ENVIRONMENT = _Environment()
 
 
 def _predicate(text: str) -> FilterExpression:

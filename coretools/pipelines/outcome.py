@@ -3,13 +3,14 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import mcp_types as types
 
 from coretools.errors import CoreError
 
 Status = Literal["passed", "failed", "skipped"]
+STATUSES: Sequence[Status] = get_args(Status)
 
 MAX_LEVELS = 100
 """Nesting of JSON in a text; what goes deeper stays text."""

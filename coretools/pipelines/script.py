@@ -10,6 +10,7 @@ from pydantic_core import ErrorDetails
 
 from coretools.config.toml_file import MAX_FAULTS, problem_of
 from coretools.errors import BadSetting
+from coretools.pipelines.outcome import STATUSES
 from coretools.pipelines.templates import queries_in
 from coretools.pipelines.yaml_file import YamlDocument, parse_yaml
 
@@ -52,9 +53,14 @@ class ScriptStep(_Table):
         return [self.assertions] if isinstance(self.assertions, str) else self.assertions
 
     @property
+    def conditions(self) -> Sequence[str]:
+        """The condition, if it is an expression."""
+        return [self.condition] if isinstance(self.condition, str) else []
+
+    @property
     def predicates(self) -> Sequence[str]:
         """The condition and the assertions."""
-        return [*([self.condition] if isinstance(self.condition, str) else []), *self.expressions]
+        return [*self.conditions, *self.expressions]
 
     @property
     def queries(self) -> Sequence[str]:
@@ -146,8 +152,7 @@ def _problems(loaded: LoadedScript) -> Iterator[str]:
     known: set[str] = set()
     for index, step in enumerate(loaded.script.steps):
         where = f"{loaded.file}:{loaded.line_of(index)}: steps[{index + 1}]"
-        condition = [step.condition] if isinstance(step.condition, str) else []
-        for reason in dict.fromkeys(_unknown([*step.queries, *condition], known, loaded.script)):
+        for reason in dict.fromkeys(_unknown([*step.queries, *step.conditions], known, loaded.script)):
             yield f"{where}: {reason}"
         if loaded.step_id(index) in known:
             yield f"{where}: id {loaded.step_id(index)!r} is there twice"
@@ -162,6 +167,9 @@ def _unknown(queries: Sequence[str], known: set[str], script: Script) -> Iterato
         for name in re.findall(r"(?<![\w.])(?:\$\.)?vars\.([A-Za-z_][A-Za-z0-9_]*)", query):
             if name not in script.vars:
                 yield f"{query.strip()[:80]!r}: no variable {name!r}; `vars` declares them"
+        for name in re.findall(r"\.outcome\s*[=!]=\s*[\"']([^\"']*)", query):
+            if name not in STATUSES:
+                yield f"{query.strip()[:80]!r}: no outcome {name[:80]!r}; there are {', '.join(STATUSES)}"
 
 
 def _texts(value: Any) -> Iterator[str]:

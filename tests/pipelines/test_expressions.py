@@ -20,13 +20,18 @@ HOLDS = {
     "length($.data.items) == 2 && count($..id) == 2": True,
     'search($.text, "w.rld") && match($.data.items[0].at, "n.w")': True,
     '$.text contains "wor" and not ($.text == "x")': True,
+    '$.data.items[1].at =~ "th.n"': True,
+    '!($.data.items[1].at =~ "then")': False,
+    "$.data.items[1].at =~ /TH.N/i": True,
+    '$.data.items[1].at =~ "he"': False,
+    '$.data.items[?@.at =~ "n.w"]': True,
     "$.data.missing == null": False,
     "@.data.count == 2": True,
 }
 
 
 async def test_an_expression_holds_or_not() -> None:
-    """pipelines-8: a query alone holds if it selects something other than false and null."""
+    """pipelines-8: a query alone holds if it selects something other than false and null; `=~` matches a whole text."""
     async with Expressions() as expressions:
         await expressions.put((), RESULT)
         assert {text: (await expressions.check(text)).holds for text in HOLDS} == HOLDS
@@ -56,6 +61,8 @@ async def test_expressions_are_limited_and_the_next_one_works() -> None:
             ("1 == 1)], $[?(1 == 1", "no usable expression"),
             ("1 == 1)][?(1 == 1", "no usable expression"),
             ("'x'", "no usable expression"),
+            ("$.word =~ 3", "=~ takes a regular expression, as text or between slashes"),
+            ('$.word =~ "("', "no usable expression: missing"),
         ):
             with pytest.raises(BadExpression, match=reason):
                 await expressions.check(text)

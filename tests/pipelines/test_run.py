@@ -112,6 +112,10 @@ def test_checks_start_nothing(home: Path, capfd: Capture) -> None:
     shown = capfd.readouterr().err
     assert "steps.yaml:2: step 'step1': no server 'okk' is configured; did you mean ok?" in shown
     assert "steps.yaml:3: step 'step2': '$.x[' is no usable expression" in shown
+    wrong = '- {server: ok, tool: x}\n- {server: ok, tool: x, if: $.steps.step1.outcome == "success"}'
+    assert ran(script(f"steps:\n{wrong}"), "--check") == 78
+    assert "steps.yaml:3: steps[2]" in (shown := capfd.readouterr().err)
+    assert "no outcome 'success'; there are passed, failed, skipped" in shown
     assert ran(script("steps: [")) == 78
     assert ran("none.yaml") == 78
     assert ran() == 64
