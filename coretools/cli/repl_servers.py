@@ -33,7 +33,6 @@ from coretools.client.upstream.offered_tools import OfferedTools, usable
 from coretools.config.options import working_directory
 from coretools.config.settings import Settings
 from coretools.errors import CoreError, InvalidArguments
-from coretools.operations.call import Call
 from coretools.operations.completion import with_prefix
 from coretools.operations.registry import merge_registries
 
@@ -172,9 +171,8 @@ class ReplServers:
             self.screen.say(str(error))
 
     def _tool(self, name: str) -> Any:
-        entry = self.line.configuration.find(name)
         rules = CallRules(
-            approve=partial(self._approve, name, "" if entry is None else server_digest(entry, self.line.environment)),
+            approve=self._approve,
             limits=self._limits,
             redactor=self._redactor,
             slots=anyio.CapacityLimiter(self._limits.upstream_calls),
@@ -182,11 +180,9 @@ class ReplServers:
         )
         return partial(ForeignTool, partial(self._connection, name), rules=rules)
 
-    async def _approve(
-        self, server: str, identity: str, call: Call, tool: types.Tool, arguments: Mapping[str, Any]
-    ) -> None:
-        del call  # the person at the terminal is asked
-        await approve(self.line, ProposedCall(server, identity, tool, arguments), await self._connection(server))
+    async def _approve(self, connection: Connection, tool: types.Tool, arguments: Mapping[str, Any]) -> None:
+        identity = server_digest(connection.entry, self.line.environment)
+        await approve(self.line, ProposedCall(connection.name, identity, tool, arguments), connection)
 
     async def _connection(self, name: str) -> Connection:
         return (await self.open())[name]

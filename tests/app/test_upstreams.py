@@ -194,9 +194,10 @@ def test_a_tool_is_offered_as_it_was_approved(tmp_path: Path) -> None:
 
 
 def test_a_server_that_dies_is_started_again(tmp_path: Path) -> None:
-    """upstream-7: its tools stay and say what happened; nothing of it is left at the end."""
+    """upstream-7, upstream-3: its tools stay and say what happened, with the variables that were approved."""
     events = EventLog(tmp_path)
-    configured(tmp_path, {"up": entry(events.path)})
+    (tmp_path / "variables").write_text("A=1\n")
+    configured(tmp_path, {"up": entry(events.path) | {"envFile": str(tmp_path / "variables")}})
     approve(tmp_path, "up")
     events.wait_for("started")
     with server(tmp_path, "serve", "--upstream", "up") as peer:
@@ -211,6 +212,9 @@ def test_a_server_that_dies_is_started_again(tmp_path: Path) -> None:
         assert "echo" in tools_of(peer)
         pid = int(events.wait_for("started"))
         assert json.loads(peer.call("echo", text="x")["content"][0]["text"]) == {"text": "x"}
+        (tmp_path / "variables").write_text("A=2\n")  # the next start has them
+        changed = peer.call("echo", text="x")["content"][0]["text"]
+        assert "its declaration or entry changed since it was approved" in changed
         assert peer.end() == 0
     events.close()
     assert not Path(f"/proc/{pid}").exists()

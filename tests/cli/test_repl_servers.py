@@ -48,7 +48,7 @@ def enter(at: Terminal, line: str) -> None:
 
 
 def test_their_tools_stand_beside_ours(home: Path) -> None:
-    """upstream-10, upstream-11, upstream-12: messages appear above what is typed; names and arguments are completed."""
+    """upstream-10, upstream-11, upstream-12, client-15: messages appear above what is typed; words are completed."""
     with terminal(*REPL, "--root", str(home / "root"), cwd=home, environment=environment(home)) as at:
         at.wait_for("coretools>")
         at.type("read_file no")
@@ -97,6 +97,10 @@ def test_their_tools_stand_beside_ours(home: Path) -> None:
         configured(home, {"up": {**server("app/upstream_server.py"), "includeTools": ["echo"]}})
         enter(at, "/mcp refresh up")
         at.wait_for("server 'up' is ready: 1 tools")
+        enter(at, "echo again")  # approved for the entry before
+        assert 'up: echo\r\n  text = "again"' in at.wait_for("number or name: ")
+        at.type("no\r")
+        at.wait_for("'up: echo' was not approved")
         configured(home, {})
         enter(at, "/mcp refresh up")
         at.wait_for("server 'up' is no longer configured")

@@ -36,8 +36,8 @@ MAX_DESCRIPTION = 8_192
 
 logger = logging.getLogger(__name__)
 
-Approve = Callable[[Call, types.Tool, Mapping[str, Any]], Awaitable[None]]
-"""Returns if a call of a tool with these arguments is approved; raises otherwise."""
+Approve = Callable[[Connection, types.Tool, Mapping[str, Any]], Awaitable[None]]
+"""Returns if a call of a tool with these arguments is approved for the entry of the connection; raises otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,9 +71,9 @@ class ForeignTool:
             ToolFailed: the tool reports an error. And what `Connection.call` raises.
         """
         name = self.declared.name
-        await self._rules.approve(call, self.declared, arguments)
-        begun, outcome = time.monotonic(), "cancelled"
         connection = await self._connection()
+        await self._rules.approve(connection, self.declared, arguments)
+        begun, outcome = time.monotonic(), "cancelled"
         try:
             result = await self._called(connection, dict(arguments), call)
             outcome = "error" if result.is_error else "ok"

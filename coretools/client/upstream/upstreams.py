@@ -31,7 +31,6 @@ from coretools.client.upstream.foreign_tools import CallRules, ForeignTool
 from coretools.client.upstream.offered_tools import OfferedTools, usable
 from coretools.config.settings import Limits
 from coretools.errors import BadSetting, CoreError
-from coretools.operations.call import Call
 from coretools.redaction.redactor import Redactor
 
 SETTLE_SECONDS = 5.0
@@ -99,7 +98,7 @@ class Upstreams:
         self.connections: Connections | None = None
         self._choices = {choice.server: choice for choice in choices}
         self._approvals = approvals
-        self._identities = {name: server_digest(entry, environment) for name, entry in entries.items()}
+        self._environment = environment
         self._limits, self._redactor = rules.limits, rules.redactor
         self._rules = {name: self._call_rules(name) for name in entries}
         self._changed = anyio.Event()
@@ -137,7 +136,8 @@ class Upstreams:
                     logger.warning("upstream: %s", connection.error)
                 return
             listed = await connection.tools()
-            chosen = [(one, self._withheld(server, one)) for one in self._chosen(server, listed)]
+            identity = server_digest(connection.entry, self._environment)
+            chosen = [(one, self._withheld(server, identity, one)) for one in self._chosen(server, listed)]
             self.tools.offer(
                 server, chosen, partial(ForeignTool, partial(self.connection, server), rules=self._rules[server])
             )
@@ -156,9 +156,9 @@ class Upstreams:
             logger.warning("upstream server %r: not offered, they come from this server: %s", server, looped[:20])
         return usable(server, [one for one in chosen if one.name not in looped])
 
-    def _withheld(self, server: str, tool: types.Tool) -> str:
+    def _withheld(self, server: str, identity: str, tool: types.Tool) -> str:
         """Why a tool is not offered; empty if it is approved."""
-        call = ProposedCall(server, self._identities[server], tool, {})
+        call = ProposedCall(server, identity, tool, {})
         try:
             if self._approvals.covers(call):
                 return ""
@@ -169,10 +169,12 @@ class Upstreams:
         return f"{why}; look at it with `coretools mcp approve {server} {tool.name}`"
 
     def _call_rules(self, server: str) -> CallRules:
-        async def approve(call: Call, tool: types.Tool, arguments: Mapping[str, Any]) -> None:
-            del call  # nobody is asked: the operator approved the tool before
-            if not self._approvals.covers(ProposedCall(server, self._identities[server], tool, arguments)):
-                raise NotApproved(f"{server}: {tool.name}: {self._withheld(server, tool) or 'is not approved'}")
+        async def approve(connection: Connection, tool: types.Tool, arguments: Mapping[str, Any]) -> None:
+            # Nobody is asked: the operator approved the tool before.
+            identity = server_digest(connection.entry, self._environment)
+            if not self._approvals.covers(ProposedCall(server, identity, tool, arguments)):
+                why = self._withheld(server, identity, tool) or "is not approved"
+                raise NotApproved(f"{server}: {tool.name}: {why}")
 
         slots = anyio.CapacityLimiter(self._limits.upstream_calls)
         return CallRules(approve=approve, limits=self._limits, redactor=self._redactor, slots=slots)
