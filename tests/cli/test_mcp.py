@@ -185,6 +185,35 @@ def test_trust_says_what_it_does_not_show_and_which_variables_are_used(home: Pat
     assert "secret-word" not in shown["remote"]
 
 
+def test_trust_shows_no_secret_whatever_its_name(home: Path, capsys: Captured) -> None:
+    """client-6, client-14: of variables, arguments and addresses; what decides what runs stays visible."""
+    random = "Zq3kT9vB2mXw7LpR5nYd"
+    hidden = {"SUPABASE_KEY": "hunter2", "LINEAR_PAT": f"lin_api_{random}", "MY_TENANT": random, "GITHUB_PAT_2": "ab1"}
+    shown = {
+        "LOG_LEVEL": "debug",
+        "NODE_OPTIONS": "--require ./evil.js",
+        "MODEL": "claude-sonnet-4-20250514",
+        "X": "/a",
+    }
+    args = ["--api-pat", f"x{random}", f"--url=http://127.0.0.1:1/s/{random}/mcp?apikey=word-word", f"y{random}", "ok"]
+    program = f"import os, sys; sys.exit('cannot log in with ' + os.environ['LINEAR_PAT'] + ' {random}')"
+    entry = {"command": sys.executable, "args": ["-c", program, *args], "env": hidden | shown}
+    remote = {"url": f"http://127.0.0.1:1/s/{random}/mcp?apikey=word-word"}
+    configured(home.parent, {"local": entry, "remote": remote}, "project/.mcp.json")
+    assert typed("trust", "--yes") == 0
+    printed = capsys.readouterr().err
+    assert typed("ping", "local", "--unconfined", "local") == 69
+    printed += "".join(capsys.readouterr())
+    assert "cannot log in with [redacted:" in printed
+    for value in (random, "word-word", "hunter2", "=ab1"):
+        assert value not in printed
+    for name, value in shown.items():
+        assert f"{name}={value}" in printed
+    assert "http://127.0.0.1:1/s/[redacted:" in printed
+    assert "import os, sys; sys.exit" in printed
+    assert printed.count("not all of it is shown") == 2
+
+
 def test_an_approval_shows_each_argument() -> None:
     """client-15, client-18: none is hidden behind a long one or looks like another; each character is seen."""
     shown = arguments_text({"content": "x" * 100_000, "path": "/etc/passwd", "a = 1  b": "read\u200b\U000e0041\u202e"})

@@ -8,12 +8,14 @@ from coretools.cli.mcp.line import Line
 from coretools.cli.mcp.output import in_line
 from coretools.client.approval.decisions import server_digest
 from coretools.client.common.errors import NotTrusted
+from coretools.client.common.secret_values import is_secret, secret_parts, secret_words
 from coretools.client.configuration.launch import names_in
 from coretools.client.configuration.oauth_settings import OAuthSettings
 from coretools.client.configuration.server_entries import ServerEntry
 from coretools.client.configuration.settings_schema import ServerSettings
 from coretools.errors import InvalidArguments, NotFound
 from coretools.redaction.argv import redacted_command_line
+from coretools.redaction.redactor import Redactor
 
 
 async def trust(line: Line) -> int:
@@ -77,11 +79,13 @@ def _summary(entry: ServerEntry, settings: ServerSettings, line: Line) -> str:
 
 
 def _local(settings: ServerSettings) -> Iterator[str]:
-    yield f"runs {redacted_command_line([settings.command or '', *settings.args])}"
+    argv = [settings.command or "", *settings.args]
+    yield f"runs {redacted_command_line(argv, Redactor(secret_words(argv)))}"
     if settings.cwd:
         yield f"in {settings.cwd}"
     for name, value in settings.env.items():
-        yield f"with {redacted_command_line([f'{name}={value}'])}"
+        shown = "[redacted:value]" if is_secret(name, value or "") else value
+        yield f"with {redacted_command_line([f'{name}={shown}'])}"
     for name in settings.env_vars:
         yield f"with the variable {name}"
     if settings.env_file:
@@ -89,7 +93,7 @@ def _local(settings: ServerSettings) -> Iterator[str]:
 
 
 def _remote(settings: ServerSettings) -> Iterator[str]:
-    yield f"connects to {redacted_command_line([settings.address])}"
+    yield f"connects to {redacted_command_line([settings.address], Redactor(secret_parts(settings.address)))}"
     for name in settings.headers or ():
         yield f"with the header {name}"
     for variable in (*settings.env_http_headers.values(), settings.bearer_token_env_var):

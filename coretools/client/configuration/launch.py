@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from coretools.client.common.bounded_file import read_bounded
+from coretools.client.common.secret_values import is_secret, secret_parts, secret_words
 from coretools.client.configuration.oauth_settings import OAuthClient, oauth_client
 from coretools.client.configuration.server_entries import ServerEntry, ServerInput
 from coretools.client.configuration.settings_schema import ServerSettings, texts_in
 from coretools.errors import BadSetting
 from coretools.process.environment import NAME, child_environment
-from coretools.redaction.names import is_credential_name
 
 _REFERENCE = re.compile(r"\$\{([^{}]*)\}")
 _GEMINI_REFERENCE = re.compile(r"\$\{([^{}]*)\}|\$([A-Za-z_][A-Za-z0-9_]*)")
@@ -184,7 +184,7 @@ def _local(entry: ServerEntry, settings: ServerSettings, environment: Mapping[st
     inherited = child_environment(environment, passed=[name for name in settings.env_vars if NAME.fullmatch(name)])
     added = variables_in(entry, values) | _variables(settings.env, values)
     complete = {name: value for name, value in (inherited | added).items() if settings.env.get(name, "") is not None}
-    secrets = [value for name, value in added.items() if is_credential_name(name)]
+    secrets = [*secret_words(argv), *(value for name, value in added.items() if is_secret(name, value))]
     return LocalLaunch(
         argv=argv,
         environment=complete,
@@ -260,7 +260,7 @@ def _remote(settings: ServerSettings, environment: Mapping[str, str], values: Va
     transports = {"http": ("http",), "sse": ("sse",)}.get(settings.transport, ("http", "sse"))
     bare = [value.removeprefix("Bearer ") for value in headers.values()]
     oauth = _oauth(settings, headers, values)
-    secrets = [*headers.values(), *bare, *(oauth.secrets if oauth else ()), *values.secrets]
+    secrets = [*headers.values(), *bare, *secret_parts(url), *(oauth.secrets if oauth else ()), *values.secrets]
     return RemoteLaunch(url=url, headers=headers, transports=transports, secrets=_secrets(secrets), oauth=oauth)
 
 
