@@ -59,14 +59,14 @@ class _Holder:
         self.closing = anyio.Event()
         self.closed = anyio.Event()
 
-    @property
-    def is_lost(self) -> bool:
-        """Whether another connection is needed."""
+    async def is_lost(self) -> bool:
+        """Whether another connection is needed, once it is known whether this one is there."""
+        await self.opened.wait()
         if self.error is not None or self.caller is None:
             return True
         if not isinstance(self.caller, ConnectedServer):
             return False
-        return self.caller.connection.state not in (State.CONNECTING, State.READY)
+        return await self.caller.connection.wait_settled() is not State.READY
 
     async def hold(self, opening: AbstractAsyncContextManager[Caller]) -> None:
         """Open the server, and keep it open until `closing` is set."""
@@ -108,7 +108,7 @@ class ServerPool:
             CoreError: it is not configured, not trusted, or can't be used.
         """
         holder = self._holders.get(name)
-        if holder is not None and holder.opened.is_set() and holder.is_lost:
+        if holder is not None and await holder.is_lost():
             holder.closing.set()
             await holder.closed.wait()
             holder = None

@@ -99,12 +99,20 @@ async def test_a_local_server_that_died_is_started_again_up_to_a_limit(tmp_path:
         again = connections["again"]
         await until(again, State.READY)
         await to_thread.run_sync(events.wait_for, "started")
+        way.write_text("ok")
         error = await outcome(again)
         assert isinstance(error, Unreachable)
         assert "it ended with exit code 3" in str(error)
+        assert again.state is State.CONNECTING
+        answers = [await again.call("echo", {"text": "at once"}) for _ in range(2)]
+        assert [one.content[0].text for one in answers] == ["at once"] * 2  # type: ignore[union-attr]
         await to_thread.run_sync(events.wait_for, "started")
-        await until(again, State.READY)
         assert again.error is None
+        way.write_text("dies")
+        again.stop()
+    async with hub(tmp_path, servers, reconnect_seconds=(0, 0)) as connections:
+        again = connections["again"]
+        await until(again, State.READY)
         way.write_text("exits")
         await outcome(again)
         await until(again, State.FAILED)
@@ -114,7 +122,8 @@ async def test_a_local_server_that_died_is_started_again_up_to_a_limit(tmp_path:
     async with hub(tmp_path, {"once": misbehaving("dies")}) as connections:
         await connections["once"].wait_settled()
         await outcome(connections["once"])
-        await connections["once"].wait_ended()
+        with pytest.raises(Unreachable, match=r"^server 'once': it ended with exit code 3"):
+            await connections["once"].ping()
         assert connections["once"].state is State.FAILED
 
 

@@ -100,6 +100,19 @@ def test_a_script_runs_its_steps_on_servers_that_stay_connected(home: Path, capf
     assert_junit(ET.fromstring(Path("r.xml").read_text()), tests=9, failures=1, errors=0)
 
 
+def test_a_server_that_crashed_is_connected_again_for_the_next_step(home: Path, capfd: Capture) -> None:
+    """pipelines-13, pipelines-15: whatever time the next step or attempt comes after the crash."""
+    configured(home, {way: misbehaving(way, str(home / way)) for way in ("flaky", "flaky-reader")})
+    call = "tool: echo, arguments: {text: x}"
+    steps = [f"{{server: flaky, {call}, continue-on-error: true}}", *[f"{{server: flaky, {call}}}"] * 2]
+    text = "".join(f"- {step}\n" for step in [*steps, f"{{server: flaky-reader, {call}, retry: 1}}"])
+    assert ran(script(f"steps:\n{text}"), "--yes", "--output", "json") == 0
+    report = json.loads(capfd.readouterr().out)
+    assert [(one["status"], one["attempts"]) for one in report["steps"]] == [
+        *(("failed", 1), ("passed", 1), ("passed", 1), ("passed", 2))
+    ]
+
+
 def test_checks_start_nothing(home: Path, capfd: Capture) -> None:
     """pipelines-15: servers, expressions, variables."""
     path = script(STEPS)

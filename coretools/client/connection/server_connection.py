@@ -69,7 +69,7 @@ class Connection:
         return None if self._client is None else self._client.server_info
 
     async def wait_settled(self) -> State:
-        """Wait until the server is ready or has failed."""
+        """Wait until the server is ready or has failed, or a further attempt to connect has."""
         await self._settled.wait()
         return self.state
 
@@ -102,17 +102,18 @@ class Connection:
         while True:
             begun = anyio.current_time()
             failure = await self._lose_session()
-            self._client = None
+            self._note_loss()
             if self._was_ready and (pauses is None or anyio.current_time() - begun > STEADY_SECONDS):
                 pauses = list(self._options.reconnect_seconds)
             is_final = not pauses or isinstance(failure, BadSetting | CannotStart)
-            self.state = State.FAILED if is_final else State.CONNECTING
-            if self._settled.is_set():
-                self._settled = anyio.Event()
             self.error = await self._translated(failure, "connect")
             self._end_session(str(self.error))
             if is_final or not pauses:
+                self.state = State.FAILED
                 return
+            if not self._was_ready:  # whoever waits for the attempt gets its error
+                self._settled.set()
+                self._settled = anyio.Event()
             await anyio.sleep(pauses.pop(0))
 
     async def _lose_session(self) -> BaseException:
@@ -124,6 +125,13 @@ class Connection:
         except* FAULTS as group:
             failure = first_leaf(group)
         return failure
+
+    def _note_loss(self) -> None:
+        """Leave the state `ready` at once: what is asked from now on waits for another session, or for the reason."""
+        self._client = None
+        self.state = State.CONNECTING
+        if self._settled.is_set():
+            self._settled = anyio.Event()
 
     def attach(self, deliver: Callable[[JSONRPCMessage], None]) -> tuple[AttachedClient, str, dict[str, Any]]:
         """Let a further client use the server: return it, with the revision and the server's answer to the handshake.
@@ -180,7 +188,7 @@ class Connection:
         Raises:
             Unreachable, DeadlinePassed, ProtocolViolation: it was refused, or no answer came.
         """
-        client = self._ready_client()
+        client = await self._wait_ready()
         async with self._request(f"read {uri}", self._call_seconds):
             return await client.read_resource(uri)
 
@@ -190,7 +198,7 @@ class Connection:
         Raises:
             Unreachable, DeadlinePassed, ProtocolViolation: it was refused, or no answer came.
         """
-        client = self._ready_client()
+        client = await self._wait_ready()
         async with self._request(f"prompt {name}", self._call_seconds):
             return await client.get_prompt(name, arguments)
 
@@ -202,7 +210,7 @@ class Connection:
         Raises:
             Unreachable, DeadlinePassed, ProtocolViolation: it was refused, or no answer came.
         """
-        client = self._ready_client()
+        client = await self._wait_ready()
         async with self._request("complete", self._call_seconds):
             return (await client.complete(reference, {"name": argument, "value": value})).completion
 
@@ -216,7 +224,7 @@ class Connection:
                 not fit the tool's schema. ProtocolViolation: the server refused the request. UnknownTool: the
                 configuration excludes the tool.
         """
-        client = self._ready_client()
+        client = await self._wait_ready()
         if not self._offers(tool):
             raise UnknownTool(f"server {self.name!r}: {self.entry.place.path} excludes the tool {tool!r}")
         async with self._request(f"call {tool}", self._call_seconds):
@@ -228,7 +236,7 @@ class Connection:
         Raises:
             Unreachable, DeadlinePassed, ProtocolViolation: none came.
         """
-        client = self._ready_client()
+        client = await self._wait_ready()
         async with self._request("ping", self._connect_seconds):
             if client.protocol_version in MODERN_PROTOCOL_VERSIONS:
                 await client.session.send_discover(client.protocol_version)
@@ -247,6 +255,13 @@ class Connection:
 
     def _offers(self, tool: str) -> bool:
         return self.entry.settings is None or self.entry.settings.offers(tool)
+
+    async def _wait_ready(self) -> Client:
+        """Return the client; while there is no connection, wait for the attempt to connect."""
+        if self.state is State.CONNECTING:
+            with anyio.move_on_after(self._connect_seconds):
+                await self._settled.wait()
+        return self._ready_client()
 
     def _ready_client(self) -> Client:
         if self._client is None:
@@ -278,8 +293,13 @@ class Connection:
                 if self._options.watches_lists:
                     tasks.start_soon(self._lists.watch, client)
                 for wait in (transport.wait_lost, self._wait_silent):
-                    tasks.start_soon(_cancel_after, wait, tasks.cancel_scope)
+                    tasks.start_soon(self._end_after, wait, tasks.cancel_scope)
         raise anyio.EndOfStream
+
+    async def _end_after(self, wait: Callable[[], Awaitable[None]], scope: anyio.CancelScope) -> None:
+        await wait()
+        self._note_loss()
+        scope.cancel()
 
     async def _wait_silent(self) -> None:
         if self._shared is not None:
@@ -323,7 +343,7 @@ class Connection:
             yield shared.reading, shared.writing
 
     async def _listed(self, kind: str) -> list[Any]:
-        client = self._ready_client()
+        client = await self._wait_ready()
         async with self._request(f"{kind}/list", self._connect_seconds):
             return await self._lists.fetch(client, kind)
 
@@ -345,6 +365,7 @@ class Connection:
     async def _request(self, doing: str, seconds: float) -> AsyncIterator[None]:
         """Limit the time of a request, and name the server in its errors."""
         failure: BaseException | None = None
+        shared = self._shared
         try:
             with self._deadlines.limit(seconds):
                 yield
@@ -352,10 +373,12 @@ class Connection:
             failure = DeadlinePassed(f"{doing}: no answer within {seconds:g} s")
         except* FAULTS as group:
             failure = first_leaf(group)
-        if isinstance(failure, MCPError) and self._has_lost_session and self._shared is not None:
-            self._shared.lost.set()
+        if isinstance(failure, MCPError) and self._has_lost_session and shared is not None:
+            shared.lost.set()
             failure = Unreachable(f"no longer knows the session: {failure.message}")
         if failure is not None:
+            if shared is not None and shared is self._shared and shared.lost.is_set():
+                self._note_loss()
             raise await self._translated(failure, doing) from failure
 
     async def _translated(self, error: BaseException, doing: str) -> CoreError:
@@ -372,8 +395,3 @@ class Connection:
             text = Redactor(self._transport.secrets).text(self._transport.described(error, text))
         prefix = f"server {self.name!r}: " if doing in ("connect", "") else f"server {self.name!r}: {doing}: "
         return kind(self._redactor.text(prefix + text.removeprefix(f"{doing}: ")))
-
-
-async def _cancel_after(wait: Callable[[], Awaitable[None]], scope: anyio.CancelScope) -> None:
-    await wait()
-    scope.cancel()
