@@ -129,7 +129,8 @@ class _ReadLoop:
                 raise NotFound("no servers are configured; `coretools mcp doctor` shows where was looked")
             return await self._servers.run(words[1:])
         if self._servers is not None and self._runner.routes.at(words) is None:
-            await self._servers.settle()  # the tool of a server that is not connected yet
+            # The tool of a server that is not connected yet.
+            await self._servers.settle(lambda: self._runner.routes.at(words) is not None)
         return await self._runner.run(parse_line(self._runner, words))
 
     def _help(self) -> str:

@@ -4,7 +4,7 @@ The servers run in a task of their own, from the first use to the end of the REP
 appears above the prompt.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
@@ -29,7 +29,8 @@ from coretools.client.connection.options import RECONNECT_SECONDS, ConnectionOpt
 from coretools.client.connection.server_connection import Connection
 from coretools.client.hub import Connections, open_hub
 from coretools.client.upstream.foreign_tools import CallRules, ForeignTool
-from coretools.client.upstream.offered_tools import OfferedTools, usable
+from coretools.client.upstream.offered_tools import NameOrder, OfferedTools, usable
+from coretools.client.upstream.upstreams import SETTLE_SECONDS
 from coretools.config.options import working_directory
 from coretools.config.settings import Settings
 from coretools.errors import CoreError, InvalidArguments
@@ -65,6 +66,7 @@ class ReplServers:
         self._opening = anyio.Lock()
         self._over = anyio.Event()
         self._noticed: set[str] = set()
+        self._order = NameOrder(())
 
     async def open(self) -> Connections:
         """Connect to the servers, at the first call; they are not settled yet."""
@@ -73,11 +75,23 @@ class ReplServers:
                 self._connections = await self._tasks.start(self._host)
         return self._connections
 
-    async def settle(self) -> None:
-        """Wait until every server is ready or has failed, and its tools are known."""
+    async def settle(self, is_found: Callable[[], bool]) -> None:
+        """Wait until a tool is found, or every server is ready or has failed; a person waits for a short time only."""
         connections = await self.open()
-        for name in connections:
-            await self._follow(name)
+        starting = [name for name, connection in connections.items() if connection.state is State.CONNECTING]
+        if starting:
+            self.screen.say(f"waiting for {', '.join(map(repr, starting))} to start")
+        can_ask = self.line.terminal.can_ask
+        with anyio.move_on_after(SETTLE_SECONDS if can_ask else None):
+            async with anyio.create_task_group() as tasks:
+
+                async def follow(name: str) -> None:
+                    await self._follow(name)
+                    if is_found():
+                        tasks.cancel_scope.cancel()
+
+                for name in connections:
+                    tasks.start_soon(follow, name)
 
     def close(self) -> None:
         """End the servers."""
@@ -136,9 +150,10 @@ class ReplServers:
                 containment=line.containment,
             )
             async with open_hub((), line.environment, inputs=line.options.inputs, options=options) as connections:
-                for entry in line.configuration.effective:
-                    if line.trust.why_not(entry) is None:
-                        await connections.start(entry)
+                startable = [entry for entry in line.configuration.effective if line.trust.why_not(entry) is None]
+                self._order = NameOrder(entry.name for entry in startable)
+                for entry in startable:
+                    await connections.start(entry)
                 task_status.started(connections)
                 for name in connections:
                     self._tasks.start_soon(self._announce, name)
@@ -160,12 +175,17 @@ class ReplServers:
 
     async def _follow(self, name: str) -> None:
         """Offer the tools that a server has now."""
+        await self._offer(name)
+        self._order.pass_on(name)
+
+    async def _offer(self, name: str) -> None:
         connections = self._connections
         connection = None if connections is None else connections.get(name)
         if connection is None or await connection.wait_settled() is not State.READY:
             return
         try:
             listed = usable(name, await connection.tools())
+            await self._order.wait(name)
             self.tools.offer(name, [(one, "") for one in listed], self._tool(name))
         except CoreError as error:
             self.screen.say(str(error))

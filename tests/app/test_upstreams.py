@@ -2,6 +2,7 @@
 
 import base64
 import json
+import math
 import os
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from coretools.app.upstreams import loop_guard, own_names
 from coretools.cli.main import main
 from coretools.client.upstream.chain import META, VARIABLE
 from coretools.client.upstream.foreign_tools import CallRules, ForeignTool, command_function
-from coretools.client.upstream.offered_tools import usable
+from coretools.client.upstream.offered_tools import NameOrder, usable
 from coretools.client.upstream.upstreams import UpstreamRules, open_upstreams
 from coretools.config.settings import Limits, Settings
 from coretools.errors import CoreError
@@ -27,7 +28,7 @@ from coretools.hosting.serve import ServeOptions, build, http_app
 from coretools.operations.content import Text
 from coretools.operations.registry import Registry
 from tests.checkout import TREE
-from tests.client.peers import EventLog, hub, wait_gone
+from tests.client.peers import EventLog, hub, misbehaving, wait_gone
 from tests.client.remote import served
 from tests.protocol.peer import Peer, processes_with
 from tests.starting import warm
@@ -218,6 +219,38 @@ def test_a_server_that_dies_is_started_again(tmp_path: Path) -> None:
         assert peer.end() == 0
     events.close()
     assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_server_that_hangs_delays_no_other(tmp_path: Path) -> None:
+    """upstream-6, upstream-7, client-10: one named after it is offered all the same."""
+    hanging = misbehaving("mute") | {"startup_timeout_sec": 600}
+    configured(tmp_path, {"hanging": hanging, "up": entry()})
+    approve(tmp_path, "up", "echo")
+    with server(tmp_path, "serve", "--upstream", "hanging", "--upstream", "up") as peer:
+        while "echo" not in tools_of(peer):
+            wait_for_change(peer)
+
+
+async def test_names_go_to_servers_in_their_order() -> None:
+    """upstream-6: whichever is ready first; one that is too slow loses its turn."""
+    named = []
+
+    async def name(order: NameOrder, server: str, started: anyio.Event) -> None:
+        await started.wait()
+        await order.wait(server)
+        named.append(server)
+        order.pass_on(server)
+
+    for seconds, expected in ((math.inf, ["a", "b", "c", "later"]), (0, ["c", "later", "b", "a"])):
+        order, named = NameOrder("abc", seconds), []
+        started = {server: anyio.Event() for server in ("a", "b", "c", "later")}
+        async with anyio.create_task_group() as tasks:
+            for server, event in started.items():
+                tasks.start_soon(name, order, server, event)
+            for server in ("c", "later", "b", "a"):
+                started[server].set()
+                await anyio.wait_all_tasks_blocked()
+        assert named == expected
 
 
 def test_the_http_server_offers_them_to_every_role(tmp_path: Path) -> None:

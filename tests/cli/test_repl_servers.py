@@ -11,7 +11,7 @@ import pytest
 
 from tests.checkout import TREE
 from tests.cli.terminal import Terminal, terminal
-from tests.client.peers import EventLog, wait_gone
+from tests.client.peers import EventLog, misbehaving, wait_gone
 from tests.starting import warm
 from tests.variables import NO_LOGIN_SHELL
 
@@ -146,9 +146,10 @@ def test_questions_and_log_messages_come_in_line(home: Path) -> None:
 
 
 def test_piped_lines_wait_for_the_servers_and_leave_none(home: Path) -> None:
-    """upstream-10, upstream-11: started when a line needs one; a call needs an approval before."""
+    """upstream-10, upstream-11: started when a line needs one, which waits for no other; a call needs an approval."""
     events = EventLog(home)
-    configured(home, {"up": server("app/upstream_server.py", events.path)})
+    hanging = misbehaving("mute") | {"startup_timeout_sec": 600}
+    configured(home, {"hanging": hanging, "up": server("app/upstream_server.py", events.path)})
 
     def piped(lines: str) -> "subprocess.CompletedProcess[str]":
         return warm.run(
@@ -165,7 +166,9 @@ def test_piped_lines_wait_for_the_servers_and_leave_none(home: Path) -> None:
     done = piped("echo text=x\n/mcp\n")
     assert done.returncode == 77
     assert "'up: echo' is not approved, and nobody can be asked here" in done.stderr
-    assert done.stdout.splitlines()[1].split()[:4] == ["up", "ready", "stdio", "10"]
+    assert "waiting for 'hanging', 'up' to start" in done.stderr
+    assert done.stdout.splitlines()[1].split()[:2] == ["hanging", "connecting"]
+    assert done.stdout.splitlines()[2].split()[:4] == ["up", "ready", "stdio", "10"]
     assert wait_gone(int(events.wait_for("started")))
     done = piped("read_file notes.txt\n")
     assert (done.returncode, done.stdout) == (0, "remembered\n")

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
+import anyio
 import mcp_types as types
 
 from coretools.client.upstream.chain import MAX_SERVERS, META, came_through, own_identity
@@ -20,6 +21,31 @@ MAX_TOOLS = 500
 """Tools offered of one server."""
 
 logger = logging.getLogger(__name__)
+
+
+NAMING_SECONDS = 4.0
+"""How long a server waits to name its tools while one before it starts; less than ours waits for all of them."""
+
+
+class NameOrder:
+    """Lets servers name their tools in a fixed order, whichever is ready first; one that is too slow loses its turn."""
+
+    def __init__(self, servers: Iterable[str], seconds: float = NAMING_SECONDS) -> None:
+        self._named = {server: anyio.Event() for server in servers}
+        self._until = anyio.current_time() + seconds
+
+    async def wait(self, server: str) -> None:
+        """Wait for the servers before this one."""
+        with anyio.CancelScope(deadline=self._until):
+            for earlier, named in self._named.items():
+                if earlier == server:
+                    return
+                await named.wait()
+
+    def pass_on(self, server: str) -> None:
+        """Note that a server has named its tools, or has none to name."""
+        if server in self._named:
+            self._named[server].set()
 
 
 class OfferedTools:

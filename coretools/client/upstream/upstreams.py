@@ -28,7 +28,7 @@ from coretools.client.containment.containment import NO_CHOICES, Containment
 from coretools.client.hub import Connections, open_hub
 from coretools.client.upstream.chain import Chain, came_through, own_identity
 from coretools.client.upstream.foreign_tools import CallRules, ForeignTool
-from coretools.client.upstream.offered_tools import OfferedTools, usable
+from coretools.client.upstream.offered_tools import NameOrder, OfferedTools, usable
 from coretools.config.settings import Limits
 from coretools.errors import BadSetting, CoreError
 from coretools.redaction.redactor import Redactor
@@ -101,33 +101,34 @@ class Upstreams:
         self._environment = environment
         self._limits, self._redactor = rules.limits, rules.redactor
         self._rules = {name: self._call_rules(name) for name in entries}
-        self._changed = anyio.Event()
-        self._waiting: set[str] = set()
+        self._changed = {server: anyio.Event() for server in entries}
+        self._order = NameOrder(entries)
         self._restarted: dict[str, float] = {}
         self._began = anyio.current_time()
 
     def notice(self, server: str) -> None:
         """Follow a change of a server's tools, soon."""
-        self._waiting.add(server)
-        self._changed.set()
+        self._changed[server].set()
 
-    async def follow(self) -> None:
-        """Keep the registry in step with the servers and with the decisions of the user."""
+    async def follow(self, server: str) -> None:
+        """Keep the registry in step with a server and with the decisions of the user."""
         decided = self._decided()
         while True:
             with anyio.move_on_after(POLL_SECONDS):
-                await self._changed.wait()
+                await self._changed[server].wait()
             await anyio.sleep(PAUSE_SECONDS)
-            self._changed = anyio.Event()
-            waiting, self._waiting = self._waiting, set()
             before, decided = decided, self._decided()
-            for server in self._choices if decided != before else sorted(waiting):
+            if self._changed[server].is_set() or decided != before:
+                self._changed[server] = anyio.Event()
                 await self.update(server)
-            for server in self._choices:
-                await self.connection(server, pause=RETRY_SECONDS)
+            await self.connection(server, pause=RETRY_SECONDS)
 
     async def update(self, server: str) -> None:
         """Offer what a server has now; tools of one that gives no list stay, and answer with its error."""
+        await self._offer(server)
+        self._order.pass_on(server)
+
+    async def _offer(self, server: str) -> None:
         assert self.connections is not None
         connection = self.connections[server]
         try:
@@ -138,6 +139,7 @@ class Upstreams:
             listed = await connection.tools()
             identity = server_digest(connection.entry, self._environment)
             chosen = [(one, self._withheld(server, identity, one)) for one in self._chosen(server, listed)]
+            await self._order.wait(server)
             self.tools.offer(
                 server, chosen, partial(ForeignTool, partial(self.connection, server), rules=self._rules[server])
             )
@@ -232,12 +234,13 @@ async def open_upstreams(
     async with open_hub(entries.values(), environment, options=options) as connections:
         upstreams.connections = connections
         with anyio.move_on_after(SETTLE_SECONDS):
-            for name in entries:
-                await upstreams.update(name)
+            async with anyio.create_task_group() as tasks:
+                for name in entries:
+                    tasks.start_soon(upstreams.update, name)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(upstreams.follow)
             for name in entries:
                 upstreams.notice(name)
+                tasks.start_soon(upstreams.follow, name)
             try:
                 yield upstreams
             except CoreError as error:  # raised below, where it does not become a group
