@@ -86,7 +86,7 @@ def state(capsys: Captured) -> tuple[str, str]:
 def test_a_login_from_a_pipe_prints_the_address_and_logout_forgets_the_tokens(
     home: Path, peers: Peers, capsys: Captured
 ) -> None:
-    """client-authorization-2, client-authorization-3, client-authorization-12"""
+    """client-authorization-2, client-authorization-3, client-authorization-6, client-authorization-12: also again."""
     assert typed("ping", "a") == 67
     assert state(capsys) == ("needs login", "server 'a': needs a login; run `coretools mcp login a`")
     code, out, err = peers.log_in(home)
@@ -99,13 +99,23 @@ def test_a_login_from_a_pipe_prints_the_address_and_logout_forgets_the_tokens(
     assert typed("call", "a", "echo", "text=hello", "--yes") == 67
     printed = capsys.readouterr()
     assert "call echo: needs a login with the scope 'write'; run `coretools mcp login a`" in printed.err
+    assert peers.log_in(home)[:2] == (0, "logged in to a\n")
+    assert typed("call", "a", "echo", "text=hello", "--yes") == 0
+    peers.authorization.valid.clear()  # revoked by the server
+    peers.authorization.refresh_tokens.clear()
+    assert peers.log_in(home)[:2] == (0, "logged in to a\n")
+    assert typed("call", "a", "echo", "text=hello", "--yes") == 0
     assert peers.authorization.refresh_tokens
     assert typed("logout", "a") == 0
     assert stored(home) == []
     assert peers.authorization.refresh_tokens == {}
     assert typed("logout", "a") == 0
-    assert capsys.readouterr().out.splitlines() == ["logged out of a", "not logged in to a"]
+    assert capsys.readouterr().out.splitlines()[-2:] == ["logged out of a", "not logged in to a"]
     assert state(capsys)[0] == "needs login"
+    peers.resource.is_open, peers.resource.wants_scope = True, ""
+    assert typed("call", "a", "echo", "text=hello", "--yes") == 67
+    assert peers.log_in(home)[:2] == (0, "logged in to a\n")
+    assert typed("call", "a", "echo", "text=hello", "--yes") == 0
 
 
 def test_a_browser_is_opened_only_after_a_yes(home: Path, peers: Peers) -> None:

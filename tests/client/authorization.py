@@ -139,6 +139,8 @@ class ResourceServer:
         self.scope = "tools"
         self.wants_scope = ""
         """For calls; another token is refused with 403."""
+        self.is_open = False
+        """For everything but calls, without a token."""
         self.metadata: dict[str, Any] = {}
         self.reply: Response | None = None
         """Replaces every answer of the MCP server."""
@@ -163,9 +165,9 @@ class ResourceServer:
             return
         granted = self.authorization.valid.get(headers.get("authorization", "").removeprefix("Bearer "))
         body = await Request(scope, receive).body() if scope["method"] == "POST" else b""
-        if granted is None:
+        if granted is None and not (self.is_open and b"tools/call" not in body):
             await self._refuse(401, f'Bearer scope="{self.scope}"')(scope, receive, send)
-        elif self.wants_scope and b"tools/call" in body and self.wants_scope not in granted.split():
+        elif self.wants_scope and b"tools/call" in body and self.wants_scope not in (granted or "").split():
             challenge = f'Bearer error="insufficient_scope", scope="{self.wants_scope}"'
             await self._refuse(403, challenge)(scope, receive, send)
         else:

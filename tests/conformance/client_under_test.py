@@ -2,7 +2,7 @@
 
 import json
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -36,8 +36,12 @@ HAS_SCHEMA, ECHOES_SCHEMA = "json_schema_2020_12_tool", "json_schema_echo"
 ARGUMENTS: Mapping[str, dict[str, Any]] = {"add_numbers": {"a": 5, "b": 3}}
 
 
+Outcome = Callable[[Mapping[str, Any]], Awaitable[tuple[int, str]]]
+"""Runs a scenario; returns the exit code and the message of our command line."""
+
+
 @asynccontextmanager
-async def client_under_test(scenarios: int) -> AsyncIterator[str]:
+async def client_under_test(scenarios: int, outcome: Outcome) -> AsyncIterator[str]:
     """Serve so many scenarios; yields the address of the socket."""
 
     # The suite starts the processes of all scenarios at once, and answers nothing in time meanwhile. Begun only after
@@ -70,8 +74,8 @@ async def client_under_test(scenarios: int) -> AsyncIterator[str]:
             tasks.cancel_scope.cancel()
 
 
-async def outcome(scenario: Mapping[str, Any]) -> tuple[int, str]:
-    """Run a scenario; return the exit code and the message of our command line."""
+async def outcome_by_library(scenario: Mapping[str, Any]) -> tuple[int, str]:
+    """Use what the command line uses, in this process."""
     failure: BaseException | None = None
     with tempfile.TemporaryDirectory() as home:
         try:

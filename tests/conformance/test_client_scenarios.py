@@ -9,10 +9,12 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import anyio
 import pytest
 from anyio import to_thread
 
-from tests.conformance.client_under_test import client_under_test
+from tests.conformance.client_lines import outcome_by_lines
+from tests.conformance.client_under_test import Outcome, client_under_test, outcome_by_library
 from tests.conformance.suite import NEXT, STABLE, Check, Run, faults, program
 from tests.conftest import Figure
 from tests.variables import variables
@@ -69,12 +71,14 @@ _LISTED = re.compile(r"^  - (\S+)", re.MULTILINE)
 _FOLDER = re.compile(r"(.+)-\d{4}-\d\d-\d\dT[\d-]+Z")
 
 
-async def results(node: Path, run: Run, scenarios: int, folder: Path, *which: str) -> dict[str, list[Check]]:
+async def results(
+    node: Path, run: Run, scenarios: int, folder: Path, *which: str, outcome: Outcome = outcome_by_library
+) -> dict[str, list[Check]]:
     """Run so many scenarios; return the checks of each."""
     # One certificate authority instead of 140: they are loaded for each client of HTTP, and nothing here is encrypted.
     authority = write_certificate(folder).path
     with variables(SSL_CERT_FILE=str(authority)):
-        async with client_under_test(scenarios) as address:
+        async with client_under_test(scenarios, outcome) as address:
             client = f"{sys.executable} -IS {DRIVER} {address}"
             words = ("client", "--command", client, "--timeout", "90000", "--output-dir", str(folder), *which)
             await to_thread.run_sync(program, node, run, *words)
@@ -115,6 +119,41 @@ async def test_every_scenario_that_applies_to_our_client_passes(
     passed = [one for name, checks in scenarios.items() if name not in wrong for one in checks]
     succeeded = sum(one["status"] == "SUCCESS" for one in passed)
     figure(f"conformance of the client, {run}: {run.scenarios - len(wrong)} scenarios, {succeeded} checks passed")
+
+
+BY_LINES = {
+    (OLD, "tools_call"): 0,
+    (OLD, "auth/scope-step-up"): 0,
+    (NEW, "auth/scope-step-up"): 0,
+    (NEW, "auth/scope-retry-limit"): 67,
+    (NEW, "auth/authorization-server-migration"): 0,
+    (NEW, "sep-2322-client-request-state"): 0,
+}
+"""Scenarios in which steps depend on what an earlier process has kept, each with the exit code at the end."""
+
+
+async def test_lines_pass_what_the_library_passes(node: Path, tmp_path: Path) -> None:
+    """client-authorization-13: `coretools mcp tools`, `call` and `login`, each in a process of its own."""
+    outcomes: dict[tuple[Run, str], tuple[int, dict[str, list[str]]]] = {}
+    places = anyio.CapacityLimiter(2)
+
+    async def run_one(run: Run, name: str, folder: Path) -> None:
+        codes: list[tuple[int, str]] = []
+
+        async def outcome(scenario: Mapping[str, object]) -> tuple[int, str]:
+            codes.append(await to_thread.run_sync(outcome_by_lines, scenario))
+            return codes[-1]
+
+        which = ("--scenario", name, *(("--spec-version", run.revision) if run.revision else ()))
+        async with places:
+            checks = await results(node, run, 1, folder, *which, outcome=outcome)
+        outcomes[run, name] = (codes[0][0], failing(run, checks))
+
+    async with anyio.create_task_group() as tasks:
+        for number, (run, name) in enumerate(BY_LINES):
+            (tmp_path / str(number)).mkdir()
+            tasks.start_soon(run_one, run, name, tmp_path / str(number))
+    assert outcomes == {scenario: (code, {}) for scenario, code in BY_LINES.items()}
 
 
 async def test_no_scenario_of_the_newest_version_is_left_out_unnoticed(node: Path, tmp_path: Path) -> None:

@@ -41,8 +41,10 @@ async def login(line: Line) -> int:
     _check_remote(entry)
     async with connected(line, [entry], authorization=authorize, connect_seconds=seconds) as connections:
         connection = connections[entry.name]
-        if await connection.wait_settled() is State.READY and not made[0].has_logged_in:
+        if await connection.wait_settled() is State.READY and not made[0].waits_for_person:
             await connection.tools()  # some servers let anybody connect
+            if not made[0].waits_for_person:
+                await made[0].log_in()  # and some want a token for calls alone
         if connection.error is not None:
             is_waiting = any(one.waits_for_person and not one.has_logged_in for one in made)
             raise _explained(connection.error, entry, seconds) if is_waiting else connection.error

@@ -11,15 +11,20 @@ import re
 import shlex
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from functools import partial
 
 import anyio
 import httpx2
 from anyio import to_thread
 from mcp.client.auth import OAuthFlowError, OAuthRegistrationError, OAuthTokenError
-from mcp.client.auth.utils import extract_field_from_www_auth, extract_scope_from_www_auth, union_scopes
-from mcp.shared.auth import OAuthClientInformationFull, OAuthToken
+from mcp.client.auth.utils import (
+    build_protected_resource_metadata_discovery_urls,
+    extract_field_from_www_auth,
+    extract_scope_from_www_auth,
+    union_scopes,
+)
+from mcp.shared.auth import OAuthClientInformationFull, OAuthToken, ProtectedResourceMetadata
 from pydantic import ValidationError
 
 from coretools.client.authorization.credential_store import Credentials, CredentialStore
@@ -101,6 +106,24 @@ class ServerAuthorization(RemoteCredentials):
         if _is_challenge(response):
             self._failure = await self._refused(response, "refuses the new token too")
 
+    async def log_in(self) -> None:
+        """Log in to a server that asks for no token, if it says where (RFC 9728): it may want one for calls."""
+        request = httpx2.Request("POST", self._url)
+        named = httpx2.Response(httpx2.codes.UNAUTHORIZED, request=request)
+        async with self._lock:
+            await self._attempt(self._prepare, request)
+            if await self._names_authorization_server():
+                await self._attempt(self._authorize, request, named)
+
+    async def _names_authorization_server(self) -> bool:
+        async with authorization_http() as http:
+            for url in build_protected_resource_metadata_discovery_urls(None, self._url):
+                with suppress(CoreError, ValidationError):
+                    found = await answer(http, httpx2.Request("GET", url))
+                    if found.is_success and ProtectedResourceMetadata.model_validate_json(found.content):
+                        return True
+        return False
+
     async def log_out(self) -> bool:
         """Delete what is stored, and have the tokens revoked (RFC 7009); return whether there were any.
 
@@ -157,14 +180,18 @@ class ServerAuthorization(RemoteCredentials):
             is_stored = self._show_address is None and not self._is_automatic
             self._credentials = await to_thread.run_sync(self.store.read) if is_stored else Credentials()
             if self._show_address is not None:
-                self._credentials.missing_scope = (await to_thread.run_sync(self.store.read)).missing_scope
+                stored = await to_thread.run_sync(self.store.read)
+                granted = stored.tokens.scope if stored.tokens else None
+                self._credentials.missing_scope = union_scopes(stored.missing_scope, granted)
         if self._credentials.tokens is not None and not self._credentials.is_fresh:
             await self._renew(request)
 
     async def _replace_token(self, request: httpx2.Request, response: httpx2.Response) -> None:
         """Get another token after the server has refused the one that was sent, or a request without one."""
+        # A login replaces what is stored: that may be revoked, or have too small a scope.
+        is_login = self._show_address is not None and not self.has_logged_in
         is_expired = response.status_code == httpx2.codes.UNAUTHORIZED
-        if is_expired and await self._renew(request):
+        if is_expired and not is_login and await self._renew(request):
             return
         if self._show_address is None and not self._is_automatic:
             raise await self._refused(response, "needs a login")
@@ -213,6 +240,7 @@ class ServerAuthorization(RemoteCredentials):
     async def _authorize(self, request: httpx2.Request, response: httpx2.Response) -> None:
         """Log in: a person in a browser, or the entry's own credentials."""
         self._note_scope(response)
+        self._failure = None
         if self._show_address is None:
             await self._drive(self._automatic_provider(), request, response)
         else:

@@ -139,6 +139,8 @@ class ServerLists:
 
         Nothing in a tool is invisible (`readable`).
         """
+        if version in MODERN_PROTOCOL_VERSIONS and isinstance(result, dict):
+            result = {"resultType": "complete", **result}  # what its absence means (2026-07-28, `Result`)
         if method not in _ITEMS or not isinstance(result, dict):
             return result
         found = self._well_formed(method, version, result)

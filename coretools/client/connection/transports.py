@@ -219,7 +219,13 @@ class RemoteTransport:
                 streams = streamable_http_client(self._launch.url, http_client=http, max_sse_event_size=MAX_LINE_BYTES)
                 pair = await attempt.enter_async_context(streams)
                 era = await probe_http(pair, patience, self._idle_seconds)
-                client = await _begun(attempt, new_client, nullcontext(pair), era)
+                refused = self.status if self.status in (401, 403) else 0
+                try:
+                    client = await _begun(attempt, new_client, nullcontext(pair), era)
+                except* MCPError:
+                    # It speaks no older revision; what it wants is credentials.
+                    self._exchange.status = refused or self.status
+                    raise
                 if client is not None:
                     stack.push_async_exit(attempt.pop_all())
                     return client
