@@ -156,6 +156,13 @@ def test_later_lines_use_the_servers_of_the_background(home: Path, capsys: Captu
     assert f"ready since {rows()['ok']['since']}" in capsys.readouterr().out
     assert typed("restart", "ok") == 0
     assert log.read_text().count("started") == 3
+    given = ("call", "ok", "echo", "text=d", "--yes")
+    for count, words in enumerate(((*given, "--root", "."), (*given, "--sampling", "true")), 4):
+        assert typed(*words) == 0  # the one in the background was told of neither
+        assert log.read_text().count("started") == count
+    assert typed("start", "ok", "--sampling", "true") == 0
+    assert typed(*given, "--sampling", "true") == 0
+    assert log.read_text().count("started") == 6
     configured(home, {"ok": servers["ok"], "other": misbehaving("fails"), "new": misbehaving("ok")})
     assert typed("call", "other", "echo", "text=d", "--yes") == 1  # the entry has changed: it is not used
     capsys.readouterr()

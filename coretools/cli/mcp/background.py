@@ -9,7 +9,6 @@ from anyio import to_thread
 
 from coretools.cli.common.terminal import print_error, print_text
 from coretools.cli.mcp.line import Line, ask_inputs
-from coretools.cli.mcp.options import SAMPLING_VARIABLE
 from coretools.cli.mcp.output import as_json, in_line
 from coretools.client.approval.decisions import launch_digest
 from coretools.client.background import client
@@ -157,7 +156,7 @@ def _start_request(line: Line, entry: ServerEntry) -> dict[str, Any]:
         "environment": dict(line.environment),
         "inputs": line.options.inputs,
         "digest": launch_digest(entry, line.environment),
-        "samples": bool(line.options.sampling or line.environment.get(SAMPLING_VARIABLE)),
+        "samples": line.samples,
         "confined": [f"{name}={access}" for name, access in line.containment.confined.items()],
         "unconfined": sorted(line.containment.unconfined),
         "connect_seconds": line.options.connect_seconds,

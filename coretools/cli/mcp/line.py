@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from coretools.cli.common.terminal import TerminalCapabilities, print_error
-from coretools.cli.mcp.options import MOST, McpOptions
+from coretools.cli.mcp.options import MOST, SAMPLING_VARIABLE, McpOptions
 from coretools.cli.mcp.output import in_line
 from coretools.cli.mcp.requests import requests_of
 from coretools.cli.mcp.screen import Screen
@@ -72,6 +72,11 @@ class Line:
     def width(self) -> int:
         """Columns of a table; a pipe has no limit."""
         return shutil.get_terminal_size((100, 24)).columns if self.terminal.is_stdout_terminal else MOST
+
+    @property
+    def samples(self) -> bool:
+        """Whether it answers for a model."""
+        return bool(self.options.sampling or self.environment.get(SAMPLING_VARIABLE))
 
     def entry(self, name: str) -> ServerEntry:
         """Return the entry of this name.
@@ -138,11 +143,13 @@ async def connected(
 
 
 def _attached(line: Line, entry: ServerEntry) -> BackgroundLaunch | None:
-    """Use the server if it runs in the background, unless the line gives it inputs or a login of its own."""
-    if any(one.id in line.options.inputs for one in inputs_of(entry)) or line.options.action == "login":
+    """Use the server if it runs in the background, unless the line gives it inputs, roots or a login of its own."""
+    has_inputs = any(one.id in line.options.inputs for one in inputs_of(entry))
+    # Roots are declared in the handshake, which was done without any.
+    if has_inputs or line.options.roots or line.options.action == "login":
         return None
     try:
-        return attach(line.environment, entry, line.containment.choice(entry.name))
+        return attach(line.environment, entry, line.containment.choice(entry.name), samples=line.samples)
     except (BadSetting, Unreachable):  # no place for a socket, or somebody else's
         return None
 

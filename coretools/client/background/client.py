@@ -43,11 +43,12 @@ def request(environment: Mapping[str, str], wanted: Mapping[str, Any], seconds: 
 
 
 def attach(
-    environment: Mapping[str, str], entry: ServerEntry, containment: str | None = None
+    environment: Mapping[str, str], entry: ServerEntry, containment: str | None = None, *, samples: bool = False
 ) -> BackgroundLaunch | None:
     """Attach to a server that runs in the background with exactly this entry; None if there is none.
 
-    `containment` is the confinement chosen now; None keeps the one chosen at the start.
+    `containment` is the confinement chosen now; None keeps the one chosen at the start. `samples` wants a server that
+    was told that it may ask for a model.
     """
     path = socket_path(environment)
     connection = connect(path) if os.path.lexists(path) else None
@@ -56,6 +57,7 @@ def attach(
     wanted: dict[str, Any] = {
         "do": "attach",
         "containment": containment,
+        "samples": samples,
         "key": key_of(entry),
         "digest": launch_digest(entry, environment),
     }

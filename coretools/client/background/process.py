@@ -66,14 +66,17 @@ class _Running:
     """Whether it was started with all servers of its configuration."""
     containment: str | None
     """The confinement chosen when the server was started."""
+    samples: bool
+    """Whether the server was told that it may ask for a model."""
 
     @property
     def is_alive(self) -> bool:
         return self.connection.state in (State.READY, State.CONNECTING)
 
-    def is_same(self, digest: Any, containment: Any) -> bool:
-        """Whether it runs with this entry, and as somebody wants it who says something about its confinement."""
-        return bool(self.digest == digest and containment in (None, self.containment))
+    def is_same(self, digest: Any, containment: Any, samples: Any) -> bool:
+        """Whether it runs with this entry, and as a line wants it that chooses a confinement or answers for a model."""
+        is_as_wanted = containment in (None, self.containment) and (self.samples or not samples)
+        return bool(self.digest == digest and is_as_wanted)
 
 
 class _NobodyThere:
@@ -88,7 +91,6 @@ class _NobodyThere:
         return Callbacks(
             elicitation=_cancel_question,
             sampling=_refuse_sampling if self._samples else None,
-            roots=_no_roots,
             log_level="info",
         )
 
@@ -101,11 +103,6 @@ async def _cancel_question(context: ClientRequestContext, params: types.ElicitRe
 async def _refuse_sampling(context: ClientRequestContext, params: types.CreateMessageRequestParams) -> types.ErrorData:
     logger.info("request %s of %s messages is refused", context.request_id, len(params.messages))
     return types.ErrorData(code=types.INVALID_REQUEST, message="no client is attached")
-
-
-async def _no_roots(context: ClientRequestContext) -> types.ListRootsResult:
-    logger.info("request %s for roots is answered with none", context.request_id)
-    return types.ListRootsResult(roots=[])
 
 
 class Background:
@@ -201,7 +198,7 @@ class Background:
             old = self._running.get(key)
             containment = Containment.of(wanted["confined"], wanted["unconfined"], {})
             choice = containment.choice(entry.name)
-            is_kept = old is not None and old.is_alive and old.is_same(wanted["digest"], choice)
+            is_kept = old is not None and old.is_alive and old.is_same(wanted["digest"], choice, wanted["samples"])
             if old is not None and is_kept and not wanted["replaces"]:
                 return {"state": str(await old.connection.wait_settled()), "was_running": True, "pid": os.getpid()}
             options = replace(
@@ -213,7 +210,8 @@ class Background:
             launch = partial(launch_of, entry, environment, inputs)
             connection = await self._connections.start_as(key, entry, launch, options)
             since = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-            self._running[key] = _Running(connection, wanted["digest"], since, config, wanted["follows"], choice)
+            chosen = (wanted["follows"], choice, wanted["samples"])
+            self._running[key] = _Running(connection, wanted["digest"], since, config, *chosen)
         state = await connection.wait_settled()
         if state is State.READY:
             return {"state": str(state), "was_running": False, "pid": os.getpid()}
@@ -241,7 +239,8 @@ class Background:
     ) -> None:
         """Relay the messages of one client until it goes, or the server is lost."""
         one = self._running.get(str(wanted.get("key")))
-        is_there = one is not None and one.is_same(wanted.get("digest"), wanted.get("containment"))
+        asked = (wanted.get("digest"), wanted.get("containment"), wanted.get("samples"))
+        is_there = one is not None and one.is_same(*asked)
         if one is None or not is_there or not one.is_alive:
             await stream.send(as_line({"attached": False}))
             return
