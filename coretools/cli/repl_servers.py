@@ -6,6 +6,7 @@ appears above the prompt.
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -20,7 +21,7 @@ from coretools.cli.common.terminal import print_text
 from coretools.cli.mcp.approval import approve
 from coretools.cli.mcp.line import Line
 from coretools.cli.mcp.options import parse_line
-from coretools.cli.mcp.output import table
+from coretools.cli.mcp.output import in_line, table
 from coretools.cli.mcp.requests import requests_of
 from coretools.client.approval.approvals import ProposedCall
 from coretools.client.approval.decisions import server_digest
@@ -39,9 +40,12 @@ from coretools.operations.registry import merge_registries
 
 WORD = "/mcp"
 
-ACTIONS = ("start", "stop", "restart", "refresh")
+ACTIONS = ("start", "stop", "restart", "refresh", "tools")
 
-USAGE = "write /mcp, or /mcp start|stop|restart|refresh SERVER"
+USAGE = "write /mcp, /mcp start|stop|restart SERVER, /mcp refresh [SERVER] or /mcp tools [SERVER]"
+
+FOR_ALL = ("refresh", "tools")
+"""Actions that need no server."""
 
 PAUSE_SECONDS = 0.2
 """Before the tools of a server are listed again: it may say that they changed as often as it likes."""
@@ -106,18 +110,23 @@ class ReplServers:
         connections = await self.open()
         if not words:
             return await self._print(connections)
-        if len(words) != 2 or words[0] not in ACTIONS:
+        action, *names = words
+        if action not in ACTIONS or len(names) > 1 or not (names or action in FOR_ALL):
             raise InvalidArguments(USAGE)
-        action, name = words
+        name = names[0] if names else ""
+        if action == "tools":
+            return print_text(self._listed_tools([self.line.entry(name).name] if name else list(connections)))
         if action == "stop":
             await self._stop(connections, name)
             return 0
         if action == "refresh":
-            await self._refresh(connections, name)
+            names = await self._refresh(connections, name)
         elif action == "restart" or self._state(name) is not State.READY:
             await connections.start(self.line.startable(name))
-        await self._announce(name)
-        return self._exit_code(name)
+        async with anyio.create_task_group() as tasks:
+            for one in names:
+                tasks.start_soon(self._announce, one)
+        return next(filter(None, map(self._exit_code, names)), 0)
 
     async def _stop(self, connections: Connections, name: str) -> None:
         self.line.entry(name)
@@ -129,7 +138,7 @@ class ReplServers:
         """Return the completions of a word of /mcp."""
         if not before:
             return (
-                [Candidate(WORD, "servers of others: state, start, stop, restart, refresh")]
+                [Candidate(WORD, "servers of others: state, tools, start, stop, restart, refresh")]
                 if (current and WORD.startswith(current))
                 else []
             )
@@ -202,23 +211,30 @@ class ReplServers:
 
     async def _approve(self, connection: Connection, tool: types.Tool, arguments: Mapping[str, Any]) -> None:
         identity = server_digest(connection.entry, self.line.environment)
-        await approve(self.line, ProposedCall(connection.name, identity, tool, arguments), connection)
+        call = ProposedCall(connection.name, identity, tool, arguments)
+        await approve(self.line, call, connection, remedy=f"run `coretools mcp approve {connection.name} {tool.name}`")
 
     async def _connection(self, name: str) -> Connection:
         return (await self.open())[name]
 
-    async def _refresh(self, connections: Connections, name: str) -> None:
-        """Read the configuration again, and follow what it says of one server."""
+    async def _refresh(self, connections: Connections, name: str) -> list[str]:
+        """Read the configuration again, and follow what it says of one server, or of all; return those to report."""
         line = self.line
         line.configuration = load_configuration(working_directory(), line.environment, file=line.options.config)
-        kept = [connection.entry for one, connection in connections.items() if one != name]
-        found = line.configuration.find(name)
-        if found is None and name not in connections:
-            line.entry(name)  # raises the error that names similar ones
-        entries: list[ServerEntry] = [*kept, *([line.startable(name)] if found is not None else [])]
-        await connections.refresh(entries)
-        if found is None:
-            self.tools.offer(name, (), self._tool(name))
+        effective = line.configuration.effective
+        entries: list[ServerEntry] = [entry for entry in effective if line.trust.why_not(entry) is None]
+        if name:
+            entries = [connection.entry for one, connection in connections.items() if one != name]
+            if line.configuration.find(name) is not None or name not in connections:
+                entries.append(line.startable(name))
+        changes = await connections.refresh(entries)
+        for one, change in changes.items():
+            if change == "stopped":
+                self.tools.offer(one, (), self._tool(one))
+        changed = [one for one, change in changes.items() if change != "kept"]
+        if not name and not changed:
+            self.screen.say("no server's entry has changed")
+        return [name] if name else changed
 
     def _state(self, name: str) -> State | None:
         connection = None if self._connections is None else self._connections.get(name)
@@ -240,13 +256,22 @@ class ReplServers:
     async def _print(self, connections: Connections) -> int:
         """Print the servers with their state, and the tools with their names here."""
         rows = [self._row(entry, connections.get(entry.name)) for entry in self.line.configuration.effective]
-        text = table([("SERVER", "STATE", "KIND", "TOOLS", "REASON"), *rows], self.line.width)
-        tools = [(name, one, own) for one in connections for name, own in self.tools.names(one).items()]
-        if tools:
-            listed = table([("TOOL", "SERVER", "NAME THERE"), *tools[:MAX_LISTED]], self.line.width)
-            more = f"\n[{len(tools) - MAX_LISTED} more tools]" if len(tools) > MAX_LISTED else ""
-            text = f"{text}\n\n{listed}{more}"
-        return print_text(text)
+        parts = [table([("SERVER", "STATE", "KIND", "TOOLS"), *(row[:4] for row in rows)], self.line.width)]
+        # Whole, because they end with what to do.
+        reasons = [in_line(f"{row[0]}: {row[4]}") for row in rows if row[4]]
+        tools = self._listed_tools(list(connections), MAX_LISTED)
+        return print_text("\n\n".join(filter(None, [*parts, "\n".join(reasons), tools])))
+
+    def _listed_tools(self, servers: Sequence[str], most: int | None = None) -> str:
+        """Return the tools of servers with their names here; empty if there are none."""
+        tools = [(name, one, own) for one in servers for name, own in self.tools.names(one).items()]
+        if not tools:
+            return ""
+        listed = table([("TOOL", "SERVER", "NAME THERE"), *tools[:most]], self.line.width)
+        hidden = len(tools) - len(tools[:most])
+        return (
+            f"{listed}\n[{hidden} more; `/mcp tools` lists all, `/mcp tools SERVER` those of one]" if hidden else listed
+        )
 
     def _row(self, entry: ServerEntry, connection: Connection | None) -> tuple[str, ...]:
         error = self.line.trust.why_not(entry) if connection is None else connection.error
@@ -270,6 +295,7 @@ async def open_repl_servers(
     line = Line.of(options, environment)
     line.containment = containment_of(settings, environment, (settings,))
     line.require_servers()
+    line.trust = replace(line.trust, option="")
     async with anyio.create_task_group() as tasks:
         servers = ReplServers(line, tasks, assembly, settings)
         try:

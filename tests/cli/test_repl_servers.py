@@ -19,6 +19,10 @@ REPL = ("-m", "coretools.cli.main", "repl")
 EVIL = "\x1b]0;owned\x07\u202e"
 
 
+def tool(name: str) -> dict[str, Any]:
+    return {"name": name, "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}}}
+
+
 def server(path: str, events: str = os.devnull) -> dict[str, Any]:
     return {"command": sys.executable, "args": [str(TREE / "tests" / path), events]}
 
@@ -106,8 +110,25 @@ def test_their_tools_stand_beside_ours(home: Path) -> None:
         at.wait_for("server 'up' is no longer configured")
         enter(at, "/mcp start nobody")
         at.wait_for("no server 'nobody' is configured")
-        enter(at, "/mcp dance")
-        at.wait_for("write /mcp, or /mcp start|stop|restart|refresh SERVER")
+        for wrong in ("dance", "stop", "tools a b"):
+            enter(at, f"/mcp {wrong}")
+            at.wait_for("write /mcp, /mcp start|stop|restart SERVER, /mcp refresh [SERVER] or /mcp tools [SERVER]")
+        configured(home, {"many": misbehaving("declares:" + str(home / "tools.json"))})
+        (home / "tools.json").write_text(json.dumps([tool(f"tool{number}") for number in range(70)]))
+        enter(at, "/mcp refresh")
+        at.wait_for("server 'many' is ready: 70 tools")
+        enter(at, "/mcp")
+        at.wait_for("[10 more; `/mcp tools` lists all")
+        enter(at, "/mcp tools many")
+        at.wait_for("tool69")
+        enter(at, "/mcp refresh")
+        at.wait_for("no server's entry has changed")
+        enter(at, "tool7 text=x")
+        at.wait_for("number or name: ")
+        at.type("perhaps\r")
+        assert "answers." not in at.wait_for("number or name: ")
+        at.type("y\r")
+        at.wait_for("x\r\n")
         enter(at, "exit")
         assert at.end() == 0
 
@@ -165,7 +186,8 @@ def test_piped_lines_wait_for_the_servers_and_leave_none(home: Path) -> None:
 
     done = piped("echo text=x\n/mcp\n")
     assert done.returncode == 77
-    assert "'up: echo' is not approved, and nobody can be asked here" in done.stderr
+    told = "'up: echo' is not approved, and nobody can be asked here; run `coretools mcp approve up echo`\n"
+    assert told in done.stderr
     assert "waiting for 'hanging', 'up' to start" in done.stderr
     assert done.stdout.splitlines()[1].split()[:2] == ["hanging", "connecting"]
     assert done.stdout.splitlines()[2].split()[:4] == ["up", "ready", "stdio", "10"]

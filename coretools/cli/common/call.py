@@ -170,7 +170,7 @@ async def _ask_at_terminal(question: Question[T]) -> T:
         except InvalidArguments as error:
             if not tries_left:
                 raise
-            sys.stderr.write(f"{escape_controls(str(error))}\n")
+            sys.stderr.write(f"{escape_controls(str(error).removeprefix(f'answers.{question.key}: '))}\n")
     raise AssertionError("the last try returns or raises")
 
 
@@ -230,6 +230,9 @@ def _choice_names(question: Question[Any], typed: str) -> Any:
 
 
 def _choice_name(text: str, choices: Sequence[str]) -> str:
+    # A question that can be answered with no is answered with yes too: its first choice consents to least.
+    if "no" in choices and "yes" not in choices and text.lower() in ("y", "yes", "n"):
+        return "no" if text.lower() == "n" else choices[0]
     is_number = text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= len(choices)
     return choices[int(text) - 1] if is_number and text not in choices else text
 

@@ -35,8 +35,10 @@ class ToolList(Protocol):
         ...
 
 
-async def approve(line: Line, call: ProposedCall, server: ToolList) -> None:
-    """Ask before a call, unless it was approved.
+async def approve(
+    line: Line, call: ProposedCall, server: ToolList, *, remedy: str = "give --yes or --policy FILE"
+) -> None:
+    """Ask before a call, unless it was approved; `remedy` is what to do where nobody can be asked.
 
     Raises:
         RefusedByPolicy: the policy refuses it. NotApproved: nobody can be asked, or the answer is no.
@@ -44,7 +46,7 @@ async def approve(line: Line, call: ProposedCall, server: ToolList) -> None:
     if line.approvals.covers(call) or line.options.yes:
         return
     if not line.terminal.can_ask:
-        raise NotApproved(f"{call.name!r} is not approved, and nobody can be asked here; give --yes or --policy FILE")
+        raise NotApproved(f"{call.name!r} is not approved, and nobody can be asked here; {remedy}")
     # Imported late: only a terminal needs them, and they take 40 ms.
     from coretools.cli.common.call import CliCall
     from coretools.questions.kinds import AskChoice

@@ -16,6 +16,8 @@ class Trust:
     decisions: Decisions
     environment: Mapping[str, str]
     everything: bool = False
+    option: str = "--trust-project"
+    """The option that trusts everything; empty where there is none."""
 
     def covers(self, entry: ServerEntry) -> bool:
         """Whether the entry may be started.
@@ -35,6 +37,7 @@ class Trust:
         if not self.covers(entry):
             return NotTrusted(
                 f"server {entry.name!r}: {entry.place.path} belongs to the project and is not trusted yet;"
-                f" look at it with `coretools mcp trust {entry.name}`, or give --trust-project"
+                f" look at it with `coretools mcp trust {entry.name}`"
+                + (f", or give {self.option}" if self.option else "")
             )
         return None

@@ -216,7 +216,7 @@ async def open_upstreams(
     """
     choices = [UpstreamChoice.parse(text) for text in texts]
     decisions, chain = Decisions(environment), Chain.of(environment)
-    entries = _entries(choices, environment, directory, Trust(decisions, environment))
+    entries = _entries(choices, environment, directory, Trust(decisions, environment, option=""))
     digests = {name: server_digest(entry, environment) for name, entry in entries.items()}
     for name, digest in digests.items():
         chain.require_new(name, digest)
