@@ -162,4 +162,4 @@ def _stored_credentials(
     # Imported late: only remote servers need it, and it takes 60 ms.
     from coretools.client.authorization.credentials import ServerAuthorization
 
-    return ServerAuthorization(entry.name, launch.url, launch.oauth, environment)
+    return ServerAuthorization(entry.words, launch.url, launch.oauth, environment)

@@ -110,17 +110,25 @@ def append_summary(environment: Mapping[str, str], text: str) -> None:
         _append(path, text)
 
 
+def output_file(environment: Mapping[str, str]) -> str:
+    """Return the file that takes the outputs of the step.
+
+    Raises:
+        BadSetting: this is no step of GitHub Actions.
+    """
+    path = environment.get("GITHUB_OUTPUT")
+    if not path:
+        raise BadSetting("--set-output: GITHUB_OUTPUT is not set; it works in a step of GitHub Actions")
+    return path
+
+
 def append_outputs(environment: Mapping[str, str], values: Mapping[str, str]) -> None:
     """Set outputs of the step.
 
     Raises:
         BadSetting: this is no step of GitHub Actions. InputOutput: the file can't be written.
     """
-    if not values:
-        return
-    path = environment.get("GITHUB_OUTPUT")
-    if not path:
-        raise BadSetting("--set-output: GITHUB_OUTPUT is not set; it works in a step of GitHub Actions")
+    path = output_file(environment)
     lines = []
     for name, value in values.items():
         # Random, so that no value can end itself and begin another output.

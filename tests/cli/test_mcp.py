@@ -70,6 +70,9 @@ def typed(*words: str) -> int:
         ("call dies echo text=x --yes", 69, "server 'dies': call echo: it ended with exit code 3"),
         ("tools exits", 69, "server 'exits': it ended with exit code 4"),
         ("call malformed echo text=x --yes", 76, "sent an answer that the protocol does not allow"),
+        ("ping future", 76, "server 'future': Unsupported protocol version from the server: 2099-01-01"),
+        ("ping theirs --config .mcp.json", 77, "look at it with `coretools mcp trust theirs --config "),
+        ("doctor --config off.json", 0, "off     off in "),
         ("call ok echo text=x", 77, "'ok: echo' is not approved, and nobody can be asked here; give --yes"),
         ("call theirs echo text=x --yes", 77, "belongs to the project and is not trusted yet"),
         ("ping ok wrong", 78, "server 'wrong': command: must be text"),
@@ -86,16 +89,28 @@ def test_each_failure_has_its_exit_code_and_a_message(
     home: Path, capfd: pytest.CaptureFixture[str], words: str, code: int, message: str
 ) -> None:
     """client-16: messages on standard error, results on standard output."""
-    ways = ("ok", "fails", "dies", "exits", "malformed", "hangs", "mute", "bad-schema")
+    ways = ("ok", "fails", "dies", "exits", "malformed", "hangs", "mute", "bad-schema", "future")
     servers: dict[str, Any] = {way: misbehaving(way) for way in ways}
     servers |= {"absent": {"command": "no-such-program"}, "wrong": {"command": 5}}
     servers |= {"off": {"command": "x", "disabled": True}, "lacks": {"command": "x", "args": ["${NO_SUCH}"]}}
     configured(home, servers)
     configured(home.parent, {"theirs": misbehaving("ok")}, "project/.mcp.json")
+    configured(home.parent, {"off": servers["off"]}, "project/off.json")
     assert typed(*words.split()) == code
     printed = capfd.readouterr()
     assert message in printed.err + printed.out
-    assert printed.out == ("hello\n" if code in (0, 1) else printed.out if words.startswith("ping") else "")
+    is_checked = words.startswith(("ping", "doctor"))
+    assert printed.out == (printed.out if is_checked else "hello\n" if code in (0, 1) else "")
+
+
+def test_without_servers_the_files_are_named_in_which_they_are_looked_for(home: Path, capsys: Captured) -> None:
+    """client-2, client-17"""
+    assert typed("list") == 0
+    assert "no servers are configured; `coretools mcp doctor` shows where was looked" in capsys.readouterr().err
+    assert typed("doctor") == 0
+    shown = capsys.readouterr().out
+    assert f"  {home.parent / 'project' / '.mcp.json'} (Claude Code)\n" in shown
+    assert f"  {home / '.codex' / 'config.toml'} (Codex)\n" in shown
 
 
 def test_the_table_shows_every_server_its_state_and_its_file(home: Path, capsys: Captured) -> None:

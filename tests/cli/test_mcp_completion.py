@@ -47,6 +47,7 @@ def test_servers_tools_actions_and_files_are_completed(tmp_path: Path, capsys: p
             ("mcp approvals ", ["revoke"]),
             ("mcp complete web r", ["resource"]),
             ("mcp list --output nd", ["ndjson"]),
+            ("mcp --output gi", ["github"]),
             ("mcp --log-level err", ["error"]),
             ("mcp call --acc", ["--accept-defaults"]),
             ("mcp call --input ", []),

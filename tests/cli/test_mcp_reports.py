@@ -227,7 +227,9 @@ def test_no_text_of_a_server_is_a_command_in_the_log_of_github(home: Path, capfd
         assert commands(log.out if "junit" not in words else "") == []
     assert typed("call", "ok", "echo", "text=x", "--yes", "--set-output", "a b=$") == 64
     assert typed("call", "ok", "echo", "text=x", "--yes", "--set-output", "id=$.text") == 78
-    assert "GITHUB_OUTPUT is not set" in capfd.readouterr().err
+    log = capfd.readouterr()
+    assert "GITHUB_OUTPUT is not set" in log.err
+    assert log.out == ""  # nothing was called
 
 
 def test_a_call_is_repeated_only_if_that_repeats_no_effect(home: Path, capfd: pytest.CaptureFixture[str]) -> None:

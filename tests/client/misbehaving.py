@@ -149,7 +149,11 @@ def handle(message: dict[str, Any]) -> None:
         info = {"name": WAY, "version": "1"}
         answer(
             number,
-            {"protocolVersion": params["protocolVersion"], "capabilities": offers(), "serverInfo": info},
+            {
+                "protocolVersion": "2099-01-01" if WAY == "future" else params["protocolVersion"],
+                "capabilities": offers(),
+                "serverInfo": info,
+            },
         )
     elif WAY == "content" and params.get("uri") == "note://blob":
         answer(number, {"contents": [{"uri": "note://blob", "mimeType": "image/x", "blob": "AP8bWzJK"}]})

@@ -32,6 +32,7 @@ async def call(line: Line) -> int:
         CoreError: there is no result, and the form of the output has no place for an error.
     """
     options = line.options.pipeline
+    check_outputs(line)
     display = Display(line)
     async with Expressions() as expressions, server_pool(line) as pool:
         runner = StepRunner(pool, partial(approve, line), expressions, display)
@@ -50,6 +51,18 @@ async def call(line: Line) -> int:
         write_recording(recording_of(outcome.step.title, [outcome], redactor_of(line), options.ignored), options.record)
     code = _print(line, outcome)
     return display.finish(outcome.step.title, [outcome]) or code
+
+
+def check_outputs(line: Line) -> None:
+    """Refuse `--set-output` where there is no step to set an output of, before anything is called.
+
+    Raises:
+        BadSetting: this is no step of GitHub Actions.
+    """
+    if line.options.pipeline.outputs:
+        from coretools.pipelines.github import output_file  # imported late: most lines set none
+
+        output_file(line.environment)
 
 
 async def set_outputs(line: Line, expressions: Expressions, document: Any = None) -> None:

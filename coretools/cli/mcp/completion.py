@@ -105,8 +105,8 @@ def _value(own: Sequence[str], option: str) -> str | None:
 def _option_values(option: str, rest: Sequence[str], current: str) -> Iterable[str]:
     if option in _PATHS:
         return _paths(current)
-    action = rest[0] if rest else ""
-    return {"--log-level": LOG_LEVELS, "--output": FORMATS.get(action, OTHER_FORMATS)}.get(option, ())
+    forms = FORMATS.get(rest[0], OTHER_FORMATS) if rest else FORMATS["call"]
+    return {"--log-level": LOG_LEVELS, "--output": forms}.get(option, ())
 
 
 def _tools(entry: ServerEntry | None, environment: Mapping[str, str]) -> list[str]:

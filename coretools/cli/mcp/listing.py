@@ -12,10 +12,12 @@ from coretools.cli.mcp.pipeline_display import print_checks, print_events
 from coretools.client.approval.decisions import launch_digest
 from coretools.client.background.client import running_servers
 from coretools.client.common.errors import LoginRequired, NotTrusted
+from coretools.client.configuration.places import project_of, usual_places
 from coretools.client.configuration.server_entries import ServerEntry
 from coretools.client.connection.background_socket import key_of
 from coretools.client.connection.options import State
 from coretools.client.connection.server_connection import Connection
+from coretools.config.options import working_directory
 from coretools.errors import BadSetting, CoreError, Unreachable
 from coretools.pipelines.outcome import Outcome, Step
 from coretools.pipelines.runner import find_tool
@@ -161,13 +163,19 @@ async def doctor(line: Line) -> int:
             checks.append(_checked(entry.name, f"{entry.name} in {entry.place.path}", entry.place.path, error))
             lines += _findings(entry, connection, error)
     if not lines:
-        lines = ["no servers are configured; docs/specs/client.md names the files that are read"]
+        lines = ["no servers are configured; these files are read:", *(f"        {path}" for path in _paths(line))]
     printed = print_text("\n".join(lines)) if line.options.pipeline.output == "text" else 0
     return print_checks(line, "doctor", checks) or printed
 
 
+def _paths(line: Line) -> list[str]:
+    home = line.environment.get("HOME", "")
+    places = usual_places(project_of(working_directory(), home), line.environment)
+    return [f"{in_line(place.path)} ({place.client})" for place in places]
+
+
 def _problem(line: Line, entry: ServerEntry, connection: Connection | None) -> CoreError | None:
-    if entry.hidden_by is not None:
+    if entry.hidden_by is not None or (entry.settings is not None and not entry.settings.is_enabled):
         return None
     return line.trust.why_not(entry) or (connection.error if connection is not None else None)
 
@@ -176,6 +184,9 @@ def _findings(entry: ServerEntry, connection: Connection | None, error: CoreErro
     place = in_line(f"{entry.name} in {entry.place.path}")
     if entry.hidden_by is not None:
         yield f"hidden  {place}: by {in_line(entry.hidden_by.path)}"
+        return
+    if entry.settings is not None and not entry.settings.is_enabled:
+        yield f"off     {place}: is disabled there"
         return
     yield _mark(place + (f": {in_line(str(error))}" if error else ""), is_ok=error is None)
     for remark in (*entry.remarks, *(connection.remarks() if connection is not None else ())):

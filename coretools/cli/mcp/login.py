@@ -35,7 +35,7 @@ async def login(line: Line) -> int:
     def authorize(entry: ServerEntry, launch: RemoteLaunch) -> ServerAuthorization:
         client = _login_client(entry, launch)
         show = partial(_show_address, line, entry, seconds)
-        made.append(ServerAuthorization(entry.name, launch.url, client, line.environment, show))
+        made.append(ServerAuthorization(entry.words, launch.url, client, line.environment, show))
         return made[0]
 
     _check_remote(entry)
@@ -100,7 +100,7 @@ async def logout(line: Line) -> int:
     launch = launch_of(entry, line.environment, line.options.inputs)
     if not isinstance(launch, RemoteLaunch) or launch.oauth is None:
         raise InvalidArguments(f"server {entry.name!r} has no login: it is local, or has credentials in its entry")
-    authorization = ServerAuthorization(entry.name, launch.url, launch.oauth, line.environment)
+    authorization = ServerAuthorization(entry.words, launch.url, launch.oauth, line.environment)
     try:
         was_there = await authorization.log_out()
     except CoreError as error:

@@ -11,7 +11,7 @@ from mcp.shared.dispatcher import ProgressFnT
 
 from coretools.cli.common.terminal import print_error, print_text
 from coretools.cli.mcp.approval import approve
-from coretools.cli.mcp.call import redactor_of, server_pool, set_outputs
+from coretools.cli.mcp.call import check_outputs, redactor_of, server_pool, set_outputs
 from coretools.cli.mcp.line import Line
 from coretools.cli.mcp.output import in_line
 from coretools.cli.mcp.pipeline_display import Display, rendered
@@ -44,6 +44,7 @@ async def run(line: Line) -> int:
         raise InvalidArguments("run: name a script, such as `coretools run steps.yaml`, or --replay FILE")
     if recording is None and options.offline:
         raise InvalidArguments("run: --offline needs --replay FILE")
+    check_outputs(line)
     loaded = load_script(read_bounded(words[0], MAX_BYTES), words[0]) if words else None
     async with Expressions() as expressions:
         if loaded is not None and options.checks_only:

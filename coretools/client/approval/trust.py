@@ -37,7 +37,7 @@ class Trust:
         if not self.covers(entry):
             return NotTrusted(
                 f"server {entry.name!r}: {entry.place.path} belongs to the project and is not trusted yet;"
-                f" look at it with `coretools mcp trust {entry.name}`"
+                f" look at it with `coretools mcp trust {entry.words}`"
                 + (f", or give {self.option}" if self.option else "")
             )
         return None

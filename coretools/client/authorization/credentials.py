@@ -8,7 +8,6 @@ Contact authorization servers only during a login, or when the entry has its own
 import logging
 import math
 import re
-import shlex
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
@@ -48,18 +47,21 @@ class ServerAuthorization(RemoteCredentials):
 
     def __init__(
         self,
-        name: str,
+        words: str,
         url: str,
         client: OAuthClient,
         environment: Mapping[str, str],
         show_address: ShowAddress | None = None,
     ) -> None:
-        """With `show_address` a person logs in anew; without, a server that wants a login is refused."""
+        """With `show_address` a person logs in anew; without, a server that wants a login is refused.
+
+        `words` follow `coretools mcp login` in the error that says so.
+        """
         self.store = CredentialStore(environment, url, client)
         self.has_logged_in = False
         self.waits_for_person = False
         """A login has begun."""
-        self._name = name
+        self._words = words
         self._url = url
         self._client = client
         self._show_address = show_address
@@ -206,7 +208,7 @@ class ServerAuthorization(RemoteCredentials):
             reason = f"needs a login with the scope {scope[:200]!r}"
         if self._is_automatic:
             return AuthenticationRequired(f"{reason} (HTTP {response.status_code})")
-        return LoginRequired(f"{reason}; run `coretools mcp login {shlex.quote(self._name)}`")
+        return LoginRequired(f"{reason}; run `coretools mcp login {self._words}`")
 
     def _note_scope(self, response: httpx2.Response) -> str | None:
         """Note the scope that a request lacked, for the next login: beside those that were granted (SEP-2350)."""

@@ -1,6 +1,7 @@
 """Where the known clients keep their configuration, for a user and for a project."""
 
 import os
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -18,6 +19,8 @@ class Place:
     """Whose file it is."""
     is_shared: bool = False
     """The file has other settings too, so that its other keys are not reported."""
+    option: str = ""
+    """What a line adds to read this file, ` --config FILE`; empty if it is read anyway."""
 
 
 def project_of(directory: str, home: str) -> str:
@@ -97,7 +100,9 @@ def named_place(path: str, project: str, home: str) -> Place:
     here = os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
     is_beneath = is_project(project, home) and (_is_beneath(here, above) or _is_beneath(os.path.realpath(path), above))
     client = "Gemini" if path.endswith(".gemini/settings.json") else "--config"
-    return Place(os.path.abspath(path), "project" if is_beneath else "user", client, is_shared=client == "Gemini")
+    scope: Scope = "project" if is_beneath else "user"
+    path = os.path.abspath(path)
+    return Place(path, scope, client, is_shared=client == "Gemini", option=f" --config {shlex.quote(path)}")
 
 
 def is_project(directory: str, home: str) -> bool:

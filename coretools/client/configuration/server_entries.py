@@ -7,6 +7,7 @@ is replaced: that happens when a server is started (`launch`).
 import hashlib
 import json
 import os
+import shlex
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -61,6 +62,11 @@ class ServerEntry:
     def folder(self) -> str:
         """What `${workspaceFolder}` stands for: the directory of the project, in which its own servers run."""
         return self.project
+
+    @property
+    def words(self) -> str:
+        """What a line of `coretools mcp` writes to mean this entry."""
+        return shlex.quote(self.name) + self.place.option
 
 
 @dataclass(frozen=True, slots=True)

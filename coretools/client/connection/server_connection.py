@@ -13,6 +13,7 @@ from mcp.shared.dispatcher import ProgressFnT
 from mcp_types.jsonrpc import JSONRPCMessage
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from coretools.client.common.errors import ProtocolViolation
 from coretools.client.common.failures import FAULTS, explained, first_leaf
 from coretools.client.configuration.launch import BackgroundLaunch, Launch, LocalLaunch
 from coretools.client.configuration.server_entries import ServerEntry
@@ -384,6 +385,8 @@ class Connection:
     async def _translated(self, error: BaseException, doing: str) -> CoreError:
         """Return the error of a server as one that names it."""
         kind, text = explained(error, self._transport.status if self._transport else 0)
+        if isinstance(error, RuntimeError) and not self._was_ready:
+            kind = ProtocolViolation  # the handshake, such as a revision that nobody knows
         if isinstance(self._transport, LocalTransport):
             text = await self._transport.described(error, kind, text, is_ready=self._was_ready)
         elif isinstance(self._transport, BackgroundTransport):
