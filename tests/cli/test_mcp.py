@@ -61,6 +61,7 @@ def typed(*words: str) -> int:
         ("call ok echo --unknown", 64, "'--unknown': write name=value, name:=JSON or name=@FILE"),
         ("call okk echo", 64, "no server 'okk' is configured; did you mean ok?"),
         ("call ok ecko", 64, "server 'ok' has no tool 'ecko'; did you mean echo?"),
+        ("list --url http://127.0.0.1:1/", 64, "--url: has no effect on `list`"),
         ("play", 64, "mcp: unknown action 'play'; choose list, tools, call"),
         ("call ok", 64, "mcp call: wrong number of words"),
         ("call ok echo --yes", 65, "server 'ok': tool 'echo': text: is missing"),
@@ -310,6 +311,19 @@ def test_a_call_with_a_result_as_json(home: Path, capsys: Captured) -> None:
     assert typed("call", "fails", "echo", "text=none", "--yes", "--output", "json") == 1
     result = json.loads(capsys.readouterr().out)
     assert (result["ok"], result["content"][0]["text"]) == (False, "none")
+    given = ("call", "ok", "echo", "--yes", "--args")
+    (home / "arguments").write_text('{"text": "from a file"}')
+    for arguments, code, shown in (
+        ('{"text": "a=b"}', 0, "a=b\n"),
+        (f"@{home / 'arguments'}", 0, "from a file\n"),
+        ('{"text": 5}', 65, "text: must be string"),
+        ('["text"]', 64, "--args: must be a JSON object"),
+        ("text=x", 64, "--args: no JSON"),
+    ):
+        assert typed(*given, arguments) == code
+        assert shown in "".join(capsys.readouterr())
+    assert typed(*given, "{}", "text=x") == 64
+    assert "--args: has all arguments; leave out 'text=x'" in capsys.readouterr().err
     assert typed("call", "ok", "echo", "--yes", "--output", "json") == 65
     error = json.loads(capsys.readouterr().out)
     assert error == {

@@ -112,7 +112,13 @@ def test_a_login_from_a_pipe_prints_the_address_and_logout_forgets_the_tokens(
     assert typed("logout", "a") == 0
     assert capsys.readouterr().out.splitlines()[-2:] == ["logged out of a", "not logged in to a"]
     assert state(capsys)[0] == "needs login"
+    capsys.readouterr()
+    assert typed("ping", "--url", peers.resource.url) == 67
+    hint = f"needs a login; run `coretools mcp login --url {peers.resource.url}`"
+    assert hint in capsys.readouterr().out
     peers.resource.is_open, peers.resource.wants_scope = True, ""
+    assert typed("tools", "--url", peers.resource.url, "--signatures") == 0
+    assert f"{peers.resource.url.split('/')[2]}: echo(text: string)" in capsys.readouterr().out
     assert typed("call", "a", "echo", "text=hello", "--yes") == 67
     assert peers.log_in(home)[:2] == (0, "logged in to a\n")
     assert typed("call", "a", "echo", "text=hello", "--yes") == 0

@@ -12,7 +12,7 @@ from coretools.cli.mcp.approval import approve
 from coretools.cli.mcp.line import Line, connected
 from coretools.cli.mcp.output import in_line, result_json, result_text
 from coretools.cli.mcp.pipeline_display import Display
-from coretools.client.common.arguments import parse_arguments
+from coretools.client.common.arguments import parse_arguments, parse_object
 from coretools.client.common.bounded_file import read_bounded
 from coretools.client.common.errors import ToolFailed
 from coretools.client.configuration.launch import launch_of
@@ -97,7 +97,12 @@ def _step(line: Line) -> Step:
     options = line.options.pipeline
     server, tool, *words = line.options.words
 
+    if words and options.arguments is not None:
+        raise InvalidArguments(f"--args: has all arguments; leave out {words[0][:80]!r}")
+
     def make_arguments(found: types.Tool) -> Mapping[str, Any]:
+        if options.arguments is not None:
+            return parse_object(options.arguments, _read_file)
         return parse_arguments(words, found.input_schema, _read_file)
 
     return Step(

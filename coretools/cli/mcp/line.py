@@ -18,7 +18,12 @@ from coretools.client.approval.decisions import Decisions
 from coretools.client.approval.trust import Trust
 from coretools.client.background.client import attach
 from coretools.client.configuration.launch import BackgroundLaunch, given_input, inputs_of
-from coretools.client.configuration.server_entries import Configuration, ServerEntry, load_configuration
+from coretools.client.configuration.server_entries import (
+    Configuration,
+    ServerEntry,
+    load_configuration,
+    typed_configuration,
+)
 from coretools.client.connection.options import Authorize, ConnectionOptions
 from coretools.client.connection.server_connection import Connection
 from coretools.client.connection.server_log import LogDirectory
@@ -57,7 +62,7 @@ class Line:
         line = cls(
             options=options,
             environment=environment,
-            configuration=load_configuration(directory, environment, file=options.config),
+            configuration=_configuration(options, directory, environment),
             decisions=decisions,
             trust=Trust(decisions, environment, everything=options.trust_project),
             approvals=Approvals(decisions, policy),
@@ -111,6 +116,12 @@ class Line:
         if error := self.trust.why_not(entry):
             raise error
         return entry
+
+
+def _configuration(options: McpOptions, directory: str, environment: Mapping[str, str]) -> Configuration:
+    if options.url is not None:
+        return typed_configuration(options.url, directory, environment)
+    return load_configuration(directory, environment, file=options.config)
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ import mcp_types as types
 
 from coretools.cli.common.terminal import print_error, print_text
 from coretools.cli.mcp.line import Line, connected, from_each
-from coretools.cli.mcp.output import as_json, in_line, table, tool_page
+from coretools.cli.mcp.output import as_json, in_line, signature, table, tool_page
 from coretools.cli.mcp.pipeline_display import print_checks, print_events
 from coretools.client.approval.decisions import launch_digest
 from coretools.client.background.client import running_servers
@@ -102,6 +102,9 @@ def _print_tools(line: Line, found: Mapping[str, Sequence[types.Tool]]) -> int:
     listed = [(one, tool) for one, tools in found.items() for tool in tools]
     if line.options.pipeline.output == "ndjson":
         return print_events("tool", [{"server": one} | _shape(tool) for one, tool in listed])
+    if line.options.pipeline.signatures:
+        rows = [f"{one}: {signature(tool)}  {(tool.description or '').split('. ')[0]}" for one, tool in listed]
+        return print_text("\n".join(map(in_line, rows)))
     cells = [(one, tool.name, (tool.description or "").split(". ")[0]) for one, tool in listed]
     if not cells:
         print_error("no tools are offered; `coretools mcp logs` may say why")

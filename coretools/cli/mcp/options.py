@@ -2,7 +2,8 @@
 
     coretools mcp list                        all servers: state, tools, and the file that names each
     coretools mcp tools [SERVER [TOOL]]       the tools of one server or all; with a name, its arguments
-    coretools mcp call SERVER TOOL [ARG ...]  call a tool: name=value, name:=JSON, name=@FILE
+                                              --signatures: the arguments and types of all
+    coretools mcp call SERVER TOOL [ARG ...]  call a tool: name=value, name:=JSON, name=@FILE, or --args JSON
     coretools mcp resources [SERVER]          the resources of one server or all, and their templates
     coretools mcp read SERVER URI             print a resource
     coretools mcp prompts [SERVER]            the prompts of one server or all
@@ -38,6 +39,7 @@ from dataclasses import dataclass
 from coretools.cli.common.global_options import OptionParser, option_names, split_options
 from coretools.cli.common.terminal import print_text
 from coretools.cli.mcp.pipeline_options import RUN_PAGE, PipelineOptions, add_pipeline_options, pipeline_options
+from coretools.client.configuration.places import typed_name
 from coretools.config.options import add_containment_options
 from coretools.errors import InvalidArguments
 
@@ -75,6 +77,13 @@ ACTIONS: dict[str, tuple[int, int]] = {
 """How many words may follow each action."""
 
 
+OF_ONE_SERVER = (
+    *("tools", "call", "resources", "read", "prompts", "prompt", "complete", "approve", "login", "logout", "logs"),
+    "ping",
+)
+"""Actions whose first word is a server, which `--url` replaces."""
+
+
 @dataclass(frozen=True, slots=True)
 class McpOptions:
     """One line."""
@@ -82,6 +91,7 @@ class McpOptions:
     action: str
     words: list[str]
     config: str | None
+    url: str | None
     inputs: dict[str, str]
     trust_project: bool
     policy: str | None
@@ -130,6 +140,10 @@ def parse_line(words: Sequence[str]) -> McpOptions | None:
     action, *arguments = rest
     if action not in ACTIONS:
         raise InvalidArguments(f"mcp: unknown action {action!r}; choose {', '.join(ACTIONS)}")
+    if found.url is not None:
+        if action not in OF_ONE_SERVER or found.config is not None:
+            raise InvalidArguments(f"--url: has no effect {'beside --config' if found.config else f'on `{action}`'}")
+        arguments = [typed_name(found.url), *arguments]
     least, most = ACTIONS[action]
     if not least <= len(arguments) <= most:
         raise InvalidArguments(f"mcp {action}: wrong number of words; see `coretools mcp --help`")
@@ -147,6 +161,7 @@ def _options(found: argparse.Namespace, action: str, words: list[str]) -> McpOpt
         action=action,
         words=words,
         config=found.config,
+        url=found.url,
         inputs=inputs,
         trust_project=found.trust_project,
         policy=found.policy,
@@ -197,6 +212,7 @@ def mcp_parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("-h", "--help", action="store_true", dest="wants_help", help="show this")
     add("--config", metavar="FILE", help="read this file instead of the usual ones")
+    add("--url", metavar="URL", help="use the server at this address, and leave out its name")
     add("--input", action="append", default=[], metavar="ID=VALUE", help="a value for ${input:ID} (repeatable)")
     add("--trust-project", action="store_true", help="start what files of this project name (for CI)")
     add_containment_options(parser)

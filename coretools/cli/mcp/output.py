@@ -13,6 +13,7 @@ import mcp_types as types
 
 from coretools.cli.common.manual import truncate
 from coretools.client.approval.decisions import approved_part
+from coretools.client.common.arguments import schema_types
 from coretools.client.common.visible_text import JOINERS, escape_invisible
 
 MAX_SHOWN = 2_000
@@ -58,6 +59,18 @@ def tool_page(tool: types.Tool) -> str:
     for key, value in ({"inputSchema": schema} | declared).items():
         lines.append(block(f"{key}: {json.dumps(value, ensure_ascii=False, indent=2)}"))
     return "\n".join(lines)
+
+
+def signature(tool: types.Tool) -> str:
+    """Return a tool with its arguments and their types, as on one line of a declaration."""
+    properties, required = tool.input_schema.get("properties"), tool.input_schema.get("required")
+    shown = []
+    for name, shape in properties.items() if isinstance(properties, dict) else ():
+        is_required = isinstance(required, list) and name in required
+        choices = shape.get("enum") if isinstance(shape, dict) else None
+        types_ = map(str, choices) if isinstance(choices, list) else sorted(schema_types(shape))
+        shown.append(f"{name}{'' if is_required else '?'}: {'|'.join(types_) or 'any'}")
+    return f"{tool.name}({', '.join(shown)})"
 
 
 def _argument_lines(schema: Mapping[str, Any]) -> list[str]:

@@ -43,6 +43,9 @@ class PipelineOptions:
     """What is wanted of the calls of one line."""
 
     output: str = "text"
+    arguments: str | None = None
+    """All arguments of the call, as JSON, or `@FILE`."""
+    signatures: bool = False
     assertions: tuple[str, ...] = ()
     expects_error: bool = False
     retries: int = 0
@@ -60,6 +63,8 @@ class PipelineOptions:
 
 
 _OPTIONS_OF = {
+    "arguments": ("--args", ("call",)),
+    "signatures": ("--signatures", ("tools",)),
     "assertions": ("--assert", ("call",)),
     "expects_error": ("--expect-error", ("call",)),
     "retries": ("--retry", ("call", "run")),
@@ -77,6 +82,7 @@ _OPTIONS_OF = {
 
 
 _SWITCHES = {
+    "--signatures": ("signatures", "tools: with the arguments and types of each"),
     "--expect-error": ("expects_error", "call: fail unless the tool reports an error"),
     "--retry-any": ("retries_any", "with --retry: try again also if the call may have had its effect"),
     "--check": ("checks_only", "run: check the script and call nothing"),
@@ -96,6 +102,7 @@ def add_pipeline_options(parser: argparse.ArgumentParser) -> None:
     """Add the options to those of `coretools mcp`."""
     add = parser.add_argument
     add("--output", choices=_ALL, default="text", help="form of the result [text]")
+    add("--args", dest="arguments", metavar="JSON", help="call: all arguments as one object, or @FILE with it")
     for option, (name, text) in _SWITCHES.items():
         add(option, action="store_true", dest=name, help=text)
     for option, (name, value, text) in _REPEATED.items():
@@ -120,6 +127,8 @@ def pipeline_options(found: argparse.Namespace, action: str) -> PipelineOptions:
             raise InvalidArguments(f"{option}: has no effect on `{action}`, only on {', '.join(actions)}")
     return PipelineOptions(
         output=found.output,
+        arguments=found.arguments,
+        signatures=found.signatures,
         assertions=tuple(found.assertions),
         expects_error=found.expects_error,
         retries=found.retries,

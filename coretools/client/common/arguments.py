@@ -27,7 +27,7 @@ def parse_arguments(words: Iterable[str], schema: Mapping[str, Any], read: Calla
         shape = _shape(schema, name)
         value = _json(name, text) if is_json else _typed(text, shape)
         before = arguments.get(name)
-        if "array" in _types(shape) and not isinstance(value, list) and isinstance(before, list | None):
+        if "array" in schema_types(shape) and not isinstance(value, list) and isinstance(before, list | None):
             item = value if is_json else _typed(text, shape.get("items", {}))
             arguments[name] = [*(before or ()), item]
         elif name in arguments:
@@ -35,6 +35,18 @@ def parse_arguments(words: Iterable[str], schema: Mapping[str, Any], read: Calla
         else:
             arguments[name] = value
     return arguments
+
+
+def parse_object(text: str, read: Callable[[str], str]) -> dict[str, Any]:
+    """Return all arguments from a JSON object, or from a file with one (`@FILE`).
+
+    Raises:
+        InvalidArguments: it is none.
+    """
+    value = _json("--args", read(text[1:]) if text.startswith("@") else text)
+    if not isinstance(value, dict):
+        raise InvalidArguments('--args: must be a JSON object, such as \'{"text": "hello"}\', or @FILE')
+    return value
 
 
 def _split(word: str) -> tuple[str, bool, str]:
@@ -128,7 +140,7 @@ def _shape(schema: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     return shape if isinstance(shape, dict) else {}
 
 
-def _types(shape: Any) -> set[str]:
+def schema_types(shape: Any) -> set[str]:
     """Return the types that a schema permits; references are not resolved."""
     if not isinstance(shape, dict):
         return set()
@@ -136,13 +148,13 @@ def _types(shape: Any) -> set[str]:
     found = {own} if isinstance(own, str) else {one for one in own or () if isinstance(one, str)}
     for key in ("anyOf", "oneOf"):
         for inner in shape.get(key) or () if isinstance(shape.get(key), list) else ():
-            found |= _types(inner)
+            found |= schema_types(inner)
     return found
 
 
 def _typed(text: str, shape: Any) -> Any:
     """The text as what the schema wants; as it is if it is text that is wanted, or nothing else fits."""
-    types = _types(shape)
+    types = schema_types(shape)
     if not types or "string" in types:
         return text
     try:
@@ -155,4 +167,6 @@ def _json(name: str, text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidArguments(f"{name}: no JSON: {error}; for text, write {name}=...") from error
+        raise InvalidArguments(
+            f"{name}: no JSON: {error}" + ("" if name == "--args" else f"; for text, write {name}=...")
+        ) from error

@@ -8,6 +8,9 @@ from typing import Literal
 
 Scope = Literal["project", "user"]
 
+TYPED = "--url"
+"""In place of a client: the address was typed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -20,7 +23,7 @@ class Place:
     is_shared: bool = False
     """The file has other settings too, so that its other keys are not reported."""
     option: str = ""
-    """What a line adds to read this file, ` --config FILE`; empty if it is read anyway."""
+    """What a line adds to read this file, ` --config FILE`, or to use the address that was typed; empty if neither."""
 
 
 def project_of(directory: str, home: str) -> str:
@@ -103,6 +106,11 @@ def named_place(path: str, project: str, home: str) -> Place:
     scope: Scope = "project" if is_beneath else "user"
     path = os.path.abspath(path)
     return Place(path, scope, client, is_shared=client == "Gemini", option=f" --config {shlex.quote(path)}")
+
+
+def typed_name(url: str) -> str:
+    """Return the name of a server whose address was typed: its host."""
+    return url.partition("://")[2].partition("/")[0].rpartition("@")[2] or "url"
 
 
 def is_project(directory: str, home: str) -> bool:

@@ -15,7 +15,7 @@ from typing import Any
 
 from coretools.client.common.bounded_file import read_bounded
 from coretools.client.configuration.json_with_comments import parse_json
-from coretools.client.configuration.places import Place, named_place, project_of, usual_places
+from coretools.client.configuration.places import TYPED, Place, named_place, project_of, typed_name, usual_places
 from coretools.client.configuration.settings_schema import ServerSettings, parse_settings, remarks_about
 from coretools.errors import BadSetting
 
@@ -66,7 +66,7 @@ class ServerEntry:
     @property
     def words(self) -> str:
         """What a line of `coretools mcp` writes to mean this entry."""
-        return shlex.quote(self.name) + self.place.option
+        return self.place.option.strip() if self.place.client == TYPED else shlex.quote(self.name) + self.place.option
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +111,13 @@ def load_configuration(directory: str, environment: Mapping[str, str], *, file: 
             entries += found
             all_problems += problems
     return Configuration(_layered(entries), tuple(all_problems))
+
+
+def typed_configuration(url: str, directory: str, environment: Mapping[str, str]) -> Configuration:
+    """Return one server of the user, whose address was typed."""
+    place = Place("the command line", "user", TYPED, option=f" --url {shlex.quote(url)}")
+    project = project_of(directory, environment.get("HOME", ""))
+    return Configuration((_entry(typed_name(url), {"url": url}, {}, place=place, project=project),), ())
 
 
 def digest_of(entry: ServerEntry, environment_file: bytes = b"") -> str:
