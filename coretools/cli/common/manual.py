@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from coretools.cli.common.arguments import is_flag, is_list, option_of
 from coretools.cli.common.routes import Routes, route_word
+from coretools.cli.common.terminal import truncate
 from coretools.operations.documentation import CommandPage, ParameterPage, describe_parameter, usage
 
 WIDTH = 100
@@ -65,16 +66,6 @@ def table(rows: Sequence[tuple[str, str]], width: int) -> str:
         line = f"  {left:<{longest}}  {' '.join(right.split())}".rstrip()
         lines.append(truncate(line, width))
     return "\n".join(lines)
-
-
-def truncate(line: str, width: int) -> str:
-    """Truncate a line at a word boundary, with an ellipsis."""
-    if len(line) <= width:
-        return line
-    room = line[: width - 4]
-    words = room if line[width - 4] == " " else room.rpartition(" ")[0]
-    # A word that fills half of the line is cut in the middle.
-    return (words if len(words) > width // 2 else room).rstrip() + " ..."
 
 
 def _context_summary(routes: Routes, words: Sequence[str]) -> str:

@@ -148,6 +148,16 @@ def colour_result(name: str, text: str) -> str:
     return text
 
 
+def truncate(line: str, width: int) -> str:
+    """Truncate a line at a word boundary, with an ellipsis."""
+    if len(line) <= width:
+        return line
+    room = line[: width - 4]
+    words = room if line[width - 4] == " " else room.rpartition(" ")[0]
+    # A word that fills half of the line is cut in the middle.
+    return (words if len(words) > width // 2 else room).rstrip() + " ..."
+
+
 def colour_tools_table(text: str) -> str:
     """Colour the table of tools."""
     return _by_line(text, _tool_line)

@@ -11,7 +11,7 @@ from typing import Any
 
 import mcp_types as types
 
-from coretools.cli.common.manual import truncate
+from coretools.cli.common.terminal import truncate
 from coretools.client.approval.decisions import approved_part
 from coretools.client.common.arguments import schema_types
 from coretools.client.common.visible_text import JOINERS, escape_invisible
