@@ -210,15 +210,19 @@ def test_trust_shows_no_secret_whatever_its_name(home: Path, capsys: Captured) -
         "NODE_OPTIONS": "--require ./evil.js",
         "MODEL": "claude-sonnet-4-20250514",
         "X": "/a",
+        "TLS_KEY": "/etc/tls/key.pem",
+        "FORWARDED_KEY": "${SUPABASE_KEY}",
     }
     args = ["--api-pat", f"x{random}", f"--url=http://127.0.0.1:1/s/{random}/mcp?apikey=word-word", f"y{random}", "ok"]
     program = f"import os, sys; sys.exit('cannot log in with ' + os.environ['LINEAR_PAT'] + ' {random}')"
     entry = {"command": sys.executable, "args": ["-c", program, *args], "env": hidden | shown}
     remote = {"url": f"http://127.0.0.1:1/s/{random}/mcp?apikey=word-word"}
     configured(home.parent, {"local": entry, "remote": remote}, "project/.mcp.json")
-    assert typed("trust", "--yes") == 0
+    with variables(SUPABASE_KEY="another-word"):
+        assert typed("trust", "--yes") == 0
     printed = capsys.readouterr().err
-    assert typed("ping", "local", "--unconfined", "local") == 69
+    with variables(SUPABASE_KEY="another-word"):
+        assert typed("ping", "local", "--unconfined", "local") == 69
     printed += "".join(capsys.readouterr())
     assert "cannot log in with [redacted:" in printed
     for value in (random, "word-word", "hunter2", "=ab1"):

@@ -18,7 +18,7 @@ from tests.client.peers import environment
 from tests.conformance.client_under_test import ARGUMENTS, ECHOES_SCHEMA, HAS_SCHEMA, oauth
 from tests.starting import warm
 
-ANSWERS = ("--output", "json", "--yes", "--accept-defaults")
+ANSWERS = ("--output", "json", "--yes", "--accept-defaults", "--root", ".", "--sampling", "false")
 LINE_SECONDS = 80
 NEEDS_LOGIN = 67
 MOST_LOGINS = 2

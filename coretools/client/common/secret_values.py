@@ -20,13 +20,21 @@ _LAST_WORDS = frozenset(
 """Last words of names of credentials."""
 
 _PARTS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+_OPEN = re.compile(r"~?/|\.{1,2}/|\$\{(?:env:|input:)?\w+\}$")
+"""Begins a path, or is nothing but a reference: what it names is secret, and not the text."""
+
 _RUN = re.compile(r"[A-Za-z0-9_-]{16,}")
 
 
 def is_secret(name: str, value: str) -> bool:
     """Whether the value of a variable, option or parameter may be a secret."""
+    return _names_secret(name, value) or any(_random_parts(value))
+
+
+def _names_secret(name: str, value: str) -> bool:
     words = _PARTS.findall(name)
-    return is_credential_name(name) or (bool(words) and words[-1].lower() in _LAST_WORDS) or any(_random_parts(value))
+    is_named = bool(words) and words[-1].lower() in _LAST_WORDS
+    return is_credential_name(name) or (is_named and _OPEN.match(value) is None)
 
 
 def secret_words(words: Iterable[str]) -> Iterator[str]:
@@ -37,8 +45,8 @@ def secret_words(words: Iterable[str]) -> Iterator[str]:
         if "://" in word:
             yield from secret_parts(word)
         if equals and not name.endswith("?"):
-            yield from [value] if is_secret(name, "") else ()
-        elif option and not word.startswith("-") and is_secret(option, ""):
+            yield from [value] if _names_secret(name, value) else ()
+        elif option and not word.startswith("-") and _names_secret(option, word):
             yield word
         yield from _random_parts(word)
         option = word if word.startswith("-") and not equals else ""
@@ -60,7 +68,7 @@ def _random_parts(text: str) -> Iterator[str]:
 
     They have 16 letters and digits in a row, which is more than words, dates and the parts of a UUID have.
     """
-    if text.startswith(("/", "~/", "./", "../", "$")):
+    if _OPEN.match(text):
         return
     for run in _RUN.findall(text):
         if any(len(part) >= 16 and not part.isalpha() and not part.isdigit() for part in re.split("[_-]", run)):
