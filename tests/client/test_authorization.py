@@ -34,7 +34,7 @@ from tests.web.certificates import write_certificate
 
 WELL_KNOWN = "https://auth.example/.well-known/oauth-authorization-server/tenant"
 Peers = tuple[ResourceServer, AuthorizationServer]
-NEEDS_LOGIN = "server 'a': needs a login; run `coretools mcp login a`"
+NEEDS_LOGIN = "server 'a': needs a login; run `coretools mcp login a --config {}/servers.json`"
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -63,7 +63,7 @@ async def test_a_server_that_wants_a_login_is_refused_and_nothing_it_names_is_as
     resource, authorization = peers
     async with connecting(tmp_path, resource.url) as connection:
         assert isinstance(connection.error, LoginRequired)
-        assert str(connection.error) == NEEDS_LOGIN
+        assert str(connection.error) == NEEDS_LOGIN.format(tmp_path)
     assert {path for path, _ in resource.seen} == {"/mcp"}
     assert authorization.seen == []
     assert stored(tmp_path) == []
@@ -134,11 +134,13 @@ async def test_a_token_that_is_refused_is_renewed_once(tmp_path: Path, peers: Pe
         assert await echoed(connection) == "hello"
         authorization.valid.clear()
         authorization.refresh_tokens.clear()
-        with pytest.raises(LoginRequired, match="server 'a': call echo: needs a login; run `coretools mcp login a`"):
+        with pytest.raises(
+            LoginRequired, match="server 'a': call echo: needs a login; run `coretools mcp login a --config "
+        ):
             await echoed(connection)
     authorization.seen.clear()
     async with connecting(tmp_path, resource.url) as connection:
-        assert str(connection.error) == NEEDS_LOGIN
+        assert str(connection.error) == NEEDS_LOGIN.format(tmp_path)
     assert authorization.seen == []
 
 
@@ -170,7 +172,9 @@ async def test_a_call_that_lacks_a_scope_names_it_and_the_next_login_asks_for_it
         assert connection.error is None
     resource.wants_scope = "write"
     async with connecting(tmp_path, resource.url) as connection:
-        with pytest.raises(LoginRequired, match="needs a login with the scope 'write'; run `coretools mcp login a`"):
+        with pytest.raises(
+            LoginRequired, match="needs a login with the scope 'write'; run `coretools mcp login a --config "
+        ):
             await echoed(connection)
     async with logging_in(tmp_path, resource.url) as connection:
         assert await echoed(connection) == "hello"
