@@ -28,6 +28,8 @@ SESSIONS_A_TURN = 250
 SMOKE_SESSIONS = 25
 
 CONFIGURATION = """
+auth.anonymous = "user"
+
 [limits]
 sessions = 8192
 sessions_per_principal = 8192

@@ -39,6 +39,8 @@ IDLE_SECONDS = 2
 """After which a session that was left is ended: many of them end within the run."""
 
 CONFIGURATION = f"""
+auth.anonymous = "user"
+
 [limits]
 sessions = 1024
 sessions_per_principal = 1024

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from coretools.protocol.process_exit import Draining
 from coretools.web.auth.exposure_checks import allowed_hosts
 from coretools.web.auth.jwt_tokens import AcceptedClaims
+from coretools.web.auth.local_caller import LocalCallerMiddleware
 from coretools.web.auth.middleware import AuthMiddleware, metadata_routes, metadata_url
 from coretools.web.auth.verifiers import FailureLimiter, ReplaceableVerifier
 from coretools.web.common.config import Config
@@ -70,13 +71,7 @@ def configured_middleware(components: AppComponents) -> list[Middleware]:
             endpoint=PATH,
         ),
         partial(PageRouter, pages=_pages(components)),  # only requests to the endpoint go on
-        partial(  # who calls
-            AuthMiddleware,
-            verifier=components.verifier,
-            failures=FailureLimiter(limits.failures_per_minute),
-            metadata_url=metadata_url(config),
-            scopes=config.auth.jwt.scopes if config.auth.jwt else (),
-        ),
+        _authentication(components),  # who calls
         partial(RateLimitMiddleware, rates_of=rates_of, limiter=limiter),
         partial(BodyMiddleware, limits=limits),  # from here on the message is known
         partial(BatchMiddleware, revision_of=router.revision_of, charge=RequestCharge(rates_of, limiter)),
@@ -84,6 +79,19 @@ def configured_middleware(components: AppComponents) -> list[Middleware]:
         partial(ConcurrencyMiddleware, rates_of=rates_of),
         RequestIdMiddleware,
     ]
+
+
+def _authentication(components: AppComponents) -> Middleware:
+    config = components.config
+    if components.verifier is None:
+        return partial(LocalCallerMiddleware, anonymous=config.auth.anonymous)
+    return partial(
+        AuthMiddleware,
+        verifier=components.verifier,
+        failures=FailureLimiter(config.limits.failures_per_minute),
+        metadata_url=metadata_url(config),
+        scopes=config.auth.jwt.scopes if config.auth.jwt else (),
+    )
 
 
 def configured_app(components: AppComponents) -> ASGIApp:

@@ -70,7 +70,7 @@ def needs_restart(change: ConfigChange, before: Config, after: Config) -> bool:
         return True
     if change.key.startswith("server.tls_"):
         return bool(before.server.tls_certificate) != bool(after.server.tls_certificate)
-    return change.key.startswith("auth.") and _has_auth(before) != _has_auth(after)
+    return change.key.startswith("auth.") and before.auth.has_tokens != after.auth.has_tokens
 
 
 def effective_config(before: Config, after: Config) -> Config:
@@ -90,10 +90,6 @@ def effective_config(before: Config, after: Config) -> Config:
 def pluralized(number: int, noun: str) -> str:
     """Return a count with its noun, such as `2 tokens`."""
     return f"1 {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _has_auth(config: Config) -> bool:
-    return bool(config.auth.tokens) or config.auth.jwt is not None
 
 
 def _changes(before: Mapping[str, object], after: Mapping[str, object]) -> list[ConfigChange]:

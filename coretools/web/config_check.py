@@ -24,7 +24,8 @@ from coretools.web.app import PATH
 from coretools.web.auth.exposure_checks import allowed_hosts, is_exposed, require_safe
 from coretools.web.auth.hashed_tokens import read_tokens
 from coretools.web.auth.issuer_keys import IssuerKeys, KeysUnavailable
-from coretools.web.common.config import Config
+from coretools.web.auth.local_caller import anonymous_callers
+from coretools.web.common.config import AuthSection, Config
 from coretools.web.common.principals import DEFAULT_ROLE, Role
 from coretools.web.config_changes import pluralized
 from coretools.web.connection.tls import certificate_of, now, open_key, require_chain, tls_context
@@ -113,7 +114,8 @@ async def _check_tls(server_config: ServerConfig) -> list[str]:
 async def _check_token_file(server_config: ServerConfig) -> list[str]:
     path = server_config.config.auth.tokens
     if not path:
-        return ["auth: no token file"] if server_config.config.auth.jwt else ["auth: nobody is asked for a token"]
+        callers = anonymous_callers(server_config.config.auth.anonymous)
+        return ["auth: no token file"] if server_config.config.auth.jwt else [f"warning: auth: {callers}"]
     return list(_token_lines("auth", path, known=server_config.config.roles or {DEFAULT_ROLE}))
 
 
@@ -152,8 +154,7 @@ async def _check_observability(server_config: ServerConfig) -> list[str]:
 
 
 async def _check_exposure(server_config: ServerConfig) -> list[str]:
-    auth = server_config.config.auth
-    require_safe(server_config.config, has_auth=bool(auth.tokens) or auth.jwt is not None)
+    require_safe(server_config.config, has_auth=server_config.config.auth.has_tokens)
     return []
 
 
@@ -184,7 +185,11 @@ async def _check_role(server_config: ServerConfig, role: Role) -> list[str]:
     """Start one role alone, with stores in memory: in Redis a running replica may have this name."""
     settings, config = (
         role.settings,
-        Config(limits=server_config.config.limits, telemetry=server_config.config.telemetry),
+        Config(
+            auth=AuthSection(anonymous="user"),
+            limits=server_config.config.limits,
+            telemetry=server_config.config.telemetry,
+        ),
     )
     async with running_app(
         replace(server_config, config=config, roles={role.name: role}), config.server.port, Draining()

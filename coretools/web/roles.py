@@ -88,8 +88,7 @@ def _role(name: str, section: RoleSection, roots: tuple[str, ...], base: Setting
     confinement = replace(
         base.policy.confinement, network=section.network or base.policy.confinement.network, expose=()
     )
-    has_tokens = config.auth.tokens or config.auth.jwt is not None
-    identity = base.policy.git.identity or ("caller" if has_tokens else "server")
+    identity = base.policy.git.identity or ("caller" if config.auth.has_tokens else "server")
     settings = replace(
         base,
         has_git_identity=identity == "server",
@@ -107,6 +106,5 @@ def _rates(section: RoleSection, config: Config) -> Rates:
     """Return the rates of a role. Without tokens there is no limit: only this machine can call."""
     wanted = section.requests_per_second
     if wanted is None:
-        has_tokens = config.auth.tokens or config.auth.jwt is not None
-        wanted = REQUESTS_PER_SECOND if has_tokens else 0.0
+        wanted = REQUESTS_PER_SECOND if config.auth.has_tokens else 0.0
     return Rates(requests_per_second=wanted, burst=section.burst, concurrent=section.concurrent)

@@ -20,9 +20,10 @@ from coretools.protocol.process_exit import Draining, ProcessExit
 from coretools.web.app import PATH, AppComponents, HttpApp
 from coretools.web.auth.exposure_checks import require_safe
 from coretools.web.auth.jwt_tokens import AcceptedClaims
+from coretools.web.auth.local_caller import anonymous_callers
 from coretools.web.auth.verifiers import create_verifier, replaceable
 from coretools.web.common.config import Config, LimitsSection, RedisSection
-from coretools.web.common.principals import Role
+from coretools.web.common.principals import DEFAULT_ROLE, Role
 from coretools.web.connection.connection_slots import accept_backlog, usable_slots
 from coretools.web.connection.deadlines import RefusalListener, TimedProtocol, protocol_of
 from coretools.web.connection.drain import DrainMiddleware
@@ -117,6 +118,8 @@ async def serve(server_config: ServerConfig) -> int:
             async with anyio.create_task_group() as watching:
                 await watching.start(_shut_down_on_signal, _Shutdown(server, ending, draining, site.drain))
                 await watching.start(_reload_on_signal, site.reloader)
+                if not config.auth.has_tokens:
+                    _warn_of_anonymous(server_config)
                 warn_of_time(config.server)
                 warn_of_key(config.server)
                 _log_addresses(config, listening)
@@ -314,6 +317,12 @@ def bind_sockets(config: Config, sockets: ExitStack, *, does_listen: bool = True
     except OSError as error:
         raise BadSetting(f"server.host {host}, port {port}: can't listen there: {error.strerror or error}") from error
     return made
+
+
+def _warn_of_anonymous(server_config: ServerConfig) -> None:
+    callers = anonymous_callers(server_config.config.auth.anonymous)
+    roots = server_config.roles[DEFAULT_ROLE].settings.roots
+    logger.warning("%s; with the rights of role %s: %s", callers, DEFAULT_ROLE, ", ".join(roots))
 
 
 def _log_addresses(config: Config, listening: Sequence[socket.socket]) -> None:

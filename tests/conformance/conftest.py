@@ -19,7 +19,9 @@ only = ["test_*", "*_tool", "*_prompt", "static_*", "template_data", "watched_re
 """
 """The fixture only: the suite calls the first tool of the list."""
 
-CONFIGURATION = """[limits]
+CONFIGURATION = """auth.anonymous = "user"
+
+[limits]
 sessions_per_principal = 1024
 
 [roles.default]

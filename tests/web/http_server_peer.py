@@ -19,6 +19,9 @@ from tests.starting import warm
 
 SECONDS = 60.0
 
+ANONYMOUS = {"CORETOOLS_HTTP_AUTH__ANONYMOUS": "user"}
+"""Variables of a server that is configured to need no token."""
+
 _SAID = "listening on "
 
 

@@ -26,7 +26,8 @@ def folder(tmp_path: Path) -> Path:
 
 async def report_of(folder: Path, **flags: object) -> CheckReport:
     """The report of a check; `flags` are keys of the configuration, two underscores for a dot."""
-    given = {key.replace("__", "."): value for key, value in {"server__port": 0, **flags}.items()}
+    anonymous = {} if any(key.startswith("auth__") for key in flags) else {"auth__anonymous": "user"}
+    given = {key.replace("__", "."): value for key, value in {"server__port": 0, **anonymous, **flags}.items()}
     return await check_config(plan_of("--root", f"{folder}/root", "--policy", f"{folder}/policy.toml", flags=given))
 
 

@@ -34,7 +34,8 @@ async def test_a_run_ends_with_the_session_that_started_it(tmp_path: Path, how: 
     root = tmp_path / "root"
     root.mkdir()
     config = tmp_path / "coretools.toml"
-    config.write_text(f"[limits]\nsession_idle_seconds = {4 if how == 'idle' else 300}\nsessions_per_principal = 8\n")
+    limits = f"[limits]\nsession_idle_seconds = {4 if how == 'idle' else 300}\nsessions_per_principal = 8\n"
+    config.write_text(f"auth.anonymous = 'user'\n{limits}")
     with http_server(tmp_path, "--root", root, "--config", config) as server:
         async with stateless(server.url) as third:
             without = await left_to_run(third)

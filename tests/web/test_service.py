@@ -22,7 +22,7 @@ from tests.protocol.peer import marker, wait_until_none, wait_until_some
 from tests.starting import warm
 from tests.web.certificates import write_certificate
 from tests.web.http_mcp_client import ACCEPT, ENVELOPE, STATELESS, HttpMcpClient, messages_in
-from tests.web.http_server_peer import http_server
+from tests.web.http_server_peer import ANONYMOUS, http_server
 from tests.web.plans import at_work, plan_of
 
 SECONDS = 30.0
@@ -80,6 +80,7 @@ def test_a_start_with_a_certificate_that_clients_refuse_warns(root: Path, tmp_pa
     """http-27: it goes on, because SIGHUP loads a renewed one."""
     made = write_certificate(tmp_path, days=0)
     given = {
+        **ANONYMOUS,
         "CORETOOLS_HTTP_SERVER__TLS_CERTIFICATE": str(made.path),
         "CORETOOLS_HTTP_SERVER__TLS_KEY": str(made.key),
     }
@@ -164,7 +165,7 @@ STUBBORN = "sh -c 'trap \"\" TERM; setsid sleep {0} & nohup sleep {0} & sleep {0
 async def test_no_child_is_left(tmp_path: Path, root: Path, how: str) -> None:
     """http-18: of a call that does not end in time, however the server ends."""
     seconds = marker()
-    short = {"CORETOOLS_HTTP_SERVER__DRAIN_SECONDS": "0.5", "CORETOOLS_LIMITS": "grace_seconds=0.3"}
+    short = {**ANONYMOUS, "CORETOOLS_HTTP_SERVER__DRAIN_SECONDS": "0.5", "CORETOOLS_LIMITS": "grace_seconds=0.3"}
     with http_server(tmp_path, "--root", root, environment=short) as server:
         threading.Thread(target=_call_and_lose, args=(server.url, STUBBORN.format(seconds)), daemon=True).start()
         wait_until_some(f"sleep {seconds}", 3)
@@ -208,7 +209,9 @@ async def test_other_registries_are_served_beside_our_tools_in_every_role(tmp_pa
     """http-17, http-11: commands of one role do not reach the roots of another."""
     module, config = tmp_path / "tools.py", tmp_path / "http.toml"
     module.write_text(REGISTRY)
-    config.write_text(f"[roles.default]\nroots = ['{root}:ro']\nprofile = 'all'\n[log]\nformat = 'json'\n")
+    config.write_text(
+        f"auth.anonymous = 'user'\n[roles.default]\nroots = ['{root}:ro']\nprofile = 'all'\n[log]\nformat = 'json'\n"
+    )
     with http_server(tmp_path, "--config", config, "--with", f"{module}:registry") as server:
         async with httpx2.AsyncClient(timeout=SECONDS) as http:
             mcp_client = HttpMcpClient(http, server.url)
@@ -224,7 +227,7 @@ async def test_other_registries_are_served_beside_our_tools_in_every_role(tmp_pa
 
 async def test_a_call_that_does_not_end_in_time_gets_a_response(tmp_path: Path, root: Path) -> None:
     """http-18: 503 instead of a closed connection, and no traceback in the log."""
-    short = {"CORETOOLS_HTTP_SERVER__DRAIN_SECONDS": "0.5"}
+    short = {**ANONYMOUS, "CORETOOLS_HTTP_SERVER__DRAIN_SECONDS": "0.5"}
     with http_server(tmp_path, "--root", root, environment=short) as server:
         async with httpx2.AsyncClient(timeout=SECONDS) as http:
             mcp_client = HttpMcpClient(http, server.url)
@@ -281,7 +284,7 @@ async def test_streams_that_do_not_end_in_time_get_a_response(tmp_path: Path, ro
     """
     module = tmp_path / "endless.py"
     module.write_text(ENDLESS)
-    short = {"CORETOOLS_HTTP_SERVER__DRAIN_SECONDS": "0.5"}
+    short = {**ANONYMOUS, "CORETOOLS_HTTP_SERVER__DRAIN_SECONDS": "0.5"}
     words = ("--root", root, "--profile", "all", "--with", f"{module}:registry")
     ended: list[str] = []
     with http_server(tmp_path, *words, environment=short) as server:
@@ -319,7 +322,10 @@ async def test_the_tier_and_the_network_are_logged_once_for_each_role(
     caplog.set_level(logging.INFO, "coretools")
     config = root.with_name("http.toml")
     kinds = {"default": "network = 'deny'", "build": "network = 'allow'", "review": "profile = 'read'"}
-    config.write_text("".join(f"[roles.{name}]\nroots = ['{root}']\n{key}\n" for name, key in kinds.items()))
+    config.write_text(
+        "auth.anonymous = 'user'\n"
+        + "".join(f"[roles.{name}]\nroots = ['{root}']\n{key}\n" for name, key in kinds.items())
+    )
     plan = plan_of("--config", str(config), "--require-tier", "none")
 
     def reports() -> list[str]:

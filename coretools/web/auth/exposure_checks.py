@@ -53,7 +53,14 @@ def allowed_hosts(config: Config, port: int) -> tuple[str, ...]:
 
 def _of_exposure(config: Config, *, has_auth: bool) -> Iterator[str]:
     server = config.server
+    if has_auth and config.auth.anonymous != "no":
+        yield "auth.anonymous is for servers without tokens: remove it, or auth.tokens and [auth.jwt]"
     if not is_exposed(config):
+        if not has_auth and config.auth.anonymous == "no":
+            yield (
+                'nobody would need a token: set auth.tokens or [auth.jwt]; or auth.anonymous = "user" for direct calls '
+                'of processes of this user, "machine" for whoever reaches a port of this machine'
+            )
         return
     where = f"server.host {server.host}" if not server.proxies else "a server behind a proxy"
     if not has_auth:

@@ -48,17 +48,14 @@ class AuthMiddleware:
     def __init__(
         self,
         app: ASGIApp,
-        verifier: Verifier | None,
+        verifier: Verifier,
         *,
         failures: FailureLimiter,
         metadata_url: str | None = None,
         scopes: Sequence[str] = (),
         recheck_seconds: float = RECHECK_SECONDS,
     ) -> None:
-        """Without a verifier every caller is the same local principal.
-
-        `metadata_url` and `scopes` go into the challenge: where to get tokens, and for which scopes.
-        """
+        """`metadata_url` and `scopes` go into the challenge: where to get tokens, and for which scopes."""
         self._app = app
         self._verifier = verifier
         self._failures = failures
@@ -72,9 +69,6 @@ class AuthMiddleware:
             await self._app(scope, receive, send)
         elif scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
-        elif self._verifier is None:
-            set_principal(scope, Principal())
-            await self._app(scope, receive, send)
         else:
             found = await self._judged(scope, self._verifier)
             if not isinstance(found, Principal):

@@ -35,6 +35,12 @@ Positive = Annotated[int, Field(gt=0)]
 Seconds = Annotated[float, Field(gt=0)]
 
 
+Anonymous = Literal["no", "user", "machine"]
+
+_WITHOUT_CONFIG: tuple[str, ...] = ("server.host", "server.port", "log.level", "log.format")
+"""Keys that say nothing about who may call."""
+
+
 class _ConfigSection(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
@@ -136,11 +142,19 @@ class JwtSection(_ConfigSection):
 
 
 class AuthSection(_ConfigSection):
-    """Authentication. Without tokens and without an issuer everybody may call, which is allowed on loopback only."""
+    """Authentication: by tokens, by an issuer, or, on loopback only, declared to need none."""
 
     tokens: str = ""
     """File of hashed bearer tokens, written by `coretools token`; read again when it changes."""
+    anonymous: Anonymous = "no"
+    """Who may call if there are no tokens and no issuer: `user`, processes of the server's own user, without a proxy;
+    `machine`, every process on this machine, and whoever reaches a proxy on it. Without a configuration `user`."""
     jwt: JwtSection | None = None
+
+    @property
+    def has_tokens(self) -> bool:
+        """Whether a token is required."""
+        return bool(self.tokens) or self.jwt is not None
 
 
 class RoleSection(_ConfigSection):
@@ -239,6 +253,8 @@ def read_config(path: str | None, environment: Mapping[str, str], flags: Mapping
             keys = name.removeprefix(VARIABLES).lower().split("__")
             _put(found, keys, text, name)
             variables[".".join(keys)] = name
+    if not path and {*variables, *flags} <= {*_WITHOUT_CONFIG}:
+        _put(found, ["auth", "anonymous"], "user", "auth.anonymous")
     for key, value in flags.items():
         _put(found, key.split("."), value, key)
         variables.pop(key, None)

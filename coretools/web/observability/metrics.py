@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from coretools import __version__
 from coretools.errors import Unreachable
 from coretools.operations.dispatch import ActiveCall, Outcome
+from coretools.web.auth.local_caller import is_forwarded
 from coretools.web.common.error_response import error_response
 from coretools.web.common.events import Exchange, outcome_label
 from coretools.web.common.principals import Verifier
@@ -29,8 +30,6 @@ MOST_WORDS = 64
 
 UNKNOWN = "unknown"
 OTHER = "other"
-
-FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip")
 
 
 class Metrics:
@@ -191,11 +190,10 @@ class MetricsPage:
             await error_response(401, "send a token for metrics", kind="auth", headers=headers)(scope, receive, send)
 
     async def _is_permitted(self, scope: Scope) -> bool:
-        headers = Headers(scope=scope)
         if self._verifier is None:
             # Behind a proxy on this machine every client would seem local.
-            return _is_local(scope) and not any(name in headers for name in FORWARDED)
-        kind, _, token = headers.get("authorization", "").partition(" ")
+            return _is_local(scope) and not is_forwarded(scope)
+        kind, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
         return kind.lower() == "bearer" and bool(token) and await self._verifier.verify(token.strip()) is not None
 
 

@@ -19,8 +19,10 @@ SAFE: dict[str, Any] = {
 }
 
 
-def config(server: dict[str, Any] | None = None, jwt: dict[str, Any] | None = None, **more: Any) -> Config:
-    auth = {"jwt": {"issuer": ISSUER, **jwt}} if jwt is not None else {}
+def config(
+    server: dict[str, Any] | None = None, jwt: dict[str, Any] | None = None, anonymous: str = "no", **more: Any
+) -> Config:
+    auth: dict[str, Any] = {"anonymous": anonymous} | ({"jwt": {"issuer": ISSUER, **jwt}} if jwt is not None else {})
     return Config.model_validate({"server": server or {}, "auth": auth, **more})
 
 
@@ -32,8 +34,12 @@ def refused(found: Config, *, has_auth: bool = True) -> str:
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.8.9.10", "::ffff:127.0.0.1"])
 def test_on_loopback_nothing_is_needed(host: str) -> None:
-    """auth-26: no tokens, no names, no TLS."""
-    require_safe(config({"host": host}), has_auth=False)
+    """auth-26, auth-33: no names, no TLS, and no tokens if that is declared."""
+    for anonymous in ("user", "machine"):
+        found = config({"host": host}, anonymous=anonymous)
+        require_safe(found, has_auth=False)
+        assert "auth.anonymous is for servers without tokens" in refused(found)
+    assert "nobody would need a token" in refused(config({"host": host}), has_auth=False)
     assert not is_exposed(config({"host": host}))
 
 

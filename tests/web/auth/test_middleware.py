@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from coretools.errors import Unreachable
 from coretools.web.auth.hashed_tokens import create_token, revoke_tokens
+from coretools.web.auth.local_caller import LocalCallerMiddleware
 from coretools.web.auth.middleware import LONGEST_TOKEN, AuthMiddleware
 from coretools.web.auth.verifiers import (
     MOST_ADDRESSES,
@@ -67,7 +68,7 @@ def file(tmp_path: Path) -> Path:
 
 @asynccontextmanager
 async def guarded(
-    verifier: Verifier | None,
+    verifier: Verifier,
     behind: GuardedApp | None = None,
     *,
     metadata_url: str | None = None,
@@ -142,7 +143,10 @@ async def test_every_method_needs_the_same_token(file: Path, method: str) -> Non
 async def test_nobody_is_asked_where_no_tokens_are_configured() -> None:
     """auth-21: every caller is the single principal of a server on loopback, whatever headers are sent."""
     behind = GuardedApp()
-    async with guarded(None, behind) as client:
+    async with (
+        listening(LocalCallerMiddleware(behind, "user")) as url,
+        httpx2.AsyncClient(base_url=url, trust_env=False, verify=False) as client,
+    ):
         for headers in ({}, bearing("ct_wrong"), {"Authorization": "Basic eDp5"}):
             assert (await client.post("/mcp", headers=headers)).status_code == 200
     assert behind.came == ["POST local default"] * 3
@@ -420,11 +424,10 @@ async def test_a_websocket_is_refused(file: Path) -> None:
 
     behind = GuardedApp()
     token_of(file)
-    for verifier in (None, TokenFileVerifier(str(file))):
-        await AuthMiddleware(behind, verifier, failures=FailureLimiter(1))(
-            {"type": "websocket", "headers": []}, receive, send
-        )
-    assert sent == [{"type": "websocket.close", "code": 1008}] * 2
+    await AuthMiddleware(behind, TokenFileVerifier(str(file)), failures=FailureLimiter(1))(
+        {"type": "websocket", "headers": []}, receive, send
+    )
+    assert sent == [{"type": "websocket.close", "code": 1008}]
     assert behind.came == []
 
 

@@ -271,7 +271,14 @@ async def test_without_tokens_other_machines_are_refused(inside: ObservedServer)
         if "status" in message:
             answered.append(int(str(message["status"])))
 
-    scope = {"type": "http", "method": "GET", "path": "/metrics", "query_string": b"", "headers": []}
+    scope = {
+        "type": "http",
+        "method": "GET",
+        "path": "/metrics",
+        "query_string": b"",
+        "headers": [],
+        "http_version": "1.1",
+    }
     for client in (("203.0.113.7", 1), ("::1", 1), None):
         await MetricsPage(inside.metrics)({**scope, "client": client}, receive, send)  # type: ignore[arg-type]
     assert answered == [403, 200, 403]

@@ -27,7 +27,7 @@ from coretools.web.observability.access_log import ObservabilityMiddleware
 from coretools.web.observability.tracing import Tracing, provider_of, scrubbing
 from tests.checkout import TREE
 from tests.protocol.http_peer import listening
-from tests.web.http_server_peer import http_server
+from tests.web.http_server_peer import ANONYMOUS, http_server
 from tests.web.observability.operated import ObservedServer, router
 from tests.web.observability.trace_receiver import Received, attributes_of, receiving
 
@@ -193,6 +193,7 @@ def received(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Received]:
             "OTEL_EXPORTER_OTLP_ENDPOINT": found.url,
             "OTEL_SERVICE_NAME": "tools-of-the-team",
             "CORETOOLS_HTTP_TELEMETRY__TRACES": "true",
+            **ANONYMOUS,
         }
         with http_server(folder, "--root", folder / "root", environment=environment) as server:
             read = {"path": f"{CANARY}.txt"}
@@ -266,6 +267,7 @@ def test_a_collector_that_hangs_does_not_delay_the_shutdown(tmp_path: Path) -> N
             "OTEL_EXPORTER_OTLP_TIMEOUT": "3600",
             "OTEL_BSP_EXPORT_TIMEOUT": "3600000",
             "CORETOOLS_HTTP_TELEMETRY__TRACES": "true",
+            **ANONYMOUS,
         }
         with http_server(tmp_path, "--root", tmp_path / "root", environment=environment) as server:
             httpx2.get(server.url.replace("/mcp", "/healthz"))
@@ -286,7 +288,7 @@ def test_without_the_extra_the_start_error_names_it(tmp_path: Path) -> None:
     )
     ended = subprocess.run(
         [sys.executable, str(tmp_path / "opentelemetry_gone.py"), "--port", "0", "--root", f"{tmp_path}:ro"],
-        env={**os.environ, "CORETOOLS_HTTP_TELEMETRY__TRACES": "true", "PYTHONPATH": str(TREE)},
+        env={**os.environ, **ANONYMOUS, "CORETOOLS_HTTP_TELEMETRY__TRACES": "true", "PYTHONPATH": str(TREE)},
         capture_output=True,
         text=True,
         timeout=60,

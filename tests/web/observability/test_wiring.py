@@ -121,7 +121,9 @@ async def test_roots_of_one_name_are_distinguished(root: Path, tmp_path: Path) -
     other.mkdir(parents=True)
     tokens = str(tmp_path / "console.json")
     _, token = create_token(tokens, name="operator", role="default")
-    plan = plan_of("--root", f"{root}:ro", "--root", str(other), flags={"console.tokens": tokens})
+    plan = plan_of(
+        "--root", f"{root}:ro", "--root", str(other), flags={"auth.anonymous": "user", "console.tokens": tokens}
+    )
     async with at_work(plan) as url, httpx2.AsyncClient(base_url=base(url)) as client:
         answer = await client.get("/console/state", headers={"Authorization": f"Bearer {token}"})
     [tenant] = answer.json()["tenants"]

@@ -4,10 +4,11 @@ import re
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from coretools.web.auth.hashed_tokens import create_token
@@ -81,8 +82,6 @@ class Cluster:
 @contextmanager
 def cluster(folder: Path, *, lease_seconds: float = 9.0, registry: Path = REGISTRY) -> Iterator[Cluster]:
     """Three replicas behind HAProxy."""
-    if shutil.which("haproxy") is None:
-        without("no haproxy: apt-get install haproxy")
     (folder / "root").mkdir()
     redis = RedisServer()
     with ExitStack() as stack:
@@ -97,18 +96,21 @@ def cluster(folder: Path, *, lease_seconds: float = 9.0, registry: Path = REGIST
         with ThreadPoolExecutor(len(NAMES)) as threads:
             starting = [threads.submit(stack.enter_context, found.replica(name)) for name in NAMES]
             found.replicas = dict(zip(NAMES, (one.result() for one in starting), strict=True))
-        found.balancer = stack.enter_context(_haproxy(found))
+        found.balancer = stack.enter_context(haproxy(folder, partial(_configured, CONFIGURATION.read_text(), found)))
         yield found
 
 
 @contextmanager
-def _haproxy(cluster: Cluster) -> Iterator[int]:
+def haproxy(folder: Path, text: Callable[[int, int], str]) -> Iterator[int]:
+    """HAProxy on a free port; `text` makes its configuration of the listening descriptor and the port."""
+    if shutil.which("haproxy") is None:
+        without("no haproxy: apt-get install haproxy")
     with socket.create_server(("127.0.0.1", 0)) as listening:
         # Handed over as a descriptor: nobody else can have the port meanwhile.
         listening.set_inheritable(True)
         port: int = listening.getsockname()[1]
-        written = cluster.folder / "haproxy.cfg"
-        written.write_text(_configured(CONFIGURATION.read_text(), cluster, listening.fileno(), port))
+        written = folder / f"haproxy-{port}.cfg"
+        written.write_text(text(listening.fileno(), port))
         process = subprocess.Popen(
             [*WITH_ITS_PARENT, "haproxy", "-db", "-f", str(written)], pass_fds=[listening.fileno()]
         )

@@ -363,7 +363,7 @@ async def test_lists_are_publicly_cacheable_only_if_everybody_sees_the_same(
     config = tmp_path / "http.toml"
     root = tmp_path / "root"
     root.mkdir()
-    config.write_text("".join(f"[roles.{name}]\nroots = ['{root}']\n" for name in roles))
+    config.write_text("auth.anonymous = 'user'\n" + "".join(f"[roles.{name}]\nroots = ['{root}']\n" for name in roles))
     async with at_work(plan_of("--config", str(config))) as url, httpx2.AsyncClient(timeout=SECONDS) as http:
         answer = (await HttpMcpClient(http, url).stateless("tools/list")).json()
         assert answer["result"]["cacheScope"] == scope
