@@ -6,7 +6,7 @@ from typing import Any
 from tests.web.plans import plan_of, site_at_work
 
 ORDER = """
-    ObservabilityMiddleware DrainMiddleware ReplaceableApp RequestValidator PageRouter AuthMiddleware
+    ObservabilityMiddleware DrainMiddleware ReplaceableApp RequestValidator PageRouter LocalCallerMiddleware
     RateLimitMiddleware BodyMiddleware BatchMiddleware RefuseNewWork ConcurrencyMiddleware RequestIdMiddleware
     TenantRouter
 """
