@@ -31,7 +31,13 @@ from coretools.web.sessions.response_format import (
     without_cancelled,
     without_cancelled_response,
 )
-from coretools.web.sessions.session_manager import OpenSession, SessionLimiter, SessionManager, authenticated_user
+from coretools.web.sessions.session_manager import (
+    NoRoom,
+    OpenSession,
+    SessionLimiter,
+    SessionManager,
+    authenticated_user,
+)
 
 LONGEST_ID = 128
 """Largest session id or event id accepted, in bytes; ours have 32 and less than 40."""
@@ -192,27 +198,27 @@ class Endpoint:
 
     async def _open(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request without a session: only `initialize` can succeed."""
-        limits = self._session_limiter.limits
-        principal = principal_name(scope)
         if scope.get(MESSAGE_KEY, {}).get("method") != "initialize":
             reason = "send the id of a session (Mcp-Session-Id); initialize opens one"
             await error_response(400, reason, kind="no-session")(scope, receive, send)
-        elif self.manager.has_room(principal):
-            opening = _SessionOpening(self, principal, send, _proposed(scope))
-            try:
-                await self._handshake(scope, receive, opening.send)
-            finally:
-                opening.end()
-            if opening.has_failed:
-                await _unreachable()(scope, receive, send)
-        elif self._session_limiter.is_full:
-            reason = f"{limits.sessions} sessions are open, which is the limit; try again later"
-            await _refused(503, reason)(scope, receive, send)
-        else:
-            reason = (
-                f"you have {limits.share} sessions in use, which is your share; end one (DELETE) or try again later"
-            )
-            await _refused(429, reason)(scope, receive, send)
+            return
+        opening = _SessionOpening(self, principal_name(scope), send, _proposed(scope))
+        try:
+            await self._handshake(scope, receive, opening.send)
+        except NoRoom:
+            await self._no_room()(scope, receive, send)
+            return
+        finally:
+            opening.end()
+        if opening.has_failed:
+            await _unreachable()(scope, receive, send)
+
+    def _no_room(self) -> Response:
+        limits = self._session_limiter.limits
+        if self._session_limiter.is_full:
+            return _refused(503, f"{limits.sessions} sessions are open, which is the limit; try again later")
+        reason = f"you have {limits.share} sessions in use, which is your share; end one (DELETE) or try again later"
+        return _refused(429, reason)
 
     async def claim(self, session: str, principal: str) -> None:
         """Register a new session with the other replicas.

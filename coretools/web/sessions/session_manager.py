@@ -185,6 +185,10 @@ class NullSessionWatcher:
         """A session ended."""
 
 
+class NoRoom(Exception):
+    """No session can be opened: a limit is reached, and the principal has no idle session."""
+
+
 class SessionLimiter:
     """Limits the open sessions, over all roles of a server."""
 
@@ -263,16 +267,17 @@ class SessionManager(StreamableHTTPSessionManager):
         self._session_limiter = session_limiter
         self._role = role
 
-    def has_room(self, principal: str) -> bool:
-        """Whether this principal may open a session, possibly in place of an idle one."""
-        return self._session_limiter.has_room(principal) or self._longest_idle(principal) is not None
+    def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport:
+        """Register a new session, possibly in place of an idle one. The SDK calls this under a lock.
 
-    def _admit_session(self, requestor: AuthorizationContext | None) -> StreamableHTTPServerTransport | None:
+        Raises:
+            NoRoom: the SDK would answer None with a 503 of its own.
+        """
         principal = LOCAL if requestor is None else requestor["client_id"]
         if not self._session_limiter.has_room(principal):
             self._evict(self._longest_idle(principal))
         if not self._session_limiter.enter(principal):
-            return None  # taken since the endpoint checked
+            raise NoRoom
         events = SessionEventStore(self._stores)
         session = uuid4().hex
         transport = SessionTransport(

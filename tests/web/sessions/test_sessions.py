@@ -166,9 +166,19 @@ async def test_abandoned_sessions_lock_nobody_out() -> None:
             assert [(await one.call("greet", name="x")).status_code for one in (left[18], left[19])] == [404, 200]
             for one in (live, other):
                 assert (await one.call("greet", name="x")).status_code == 200
+            answers: list[httpx2.Response] = []
+
+            async def open_one() -> None:
+                answers.append(await here.mcp_client().initialize())
+
             async with anyio.create_task_group() as tasks:
                 for _ in range(20):
-                    tasks.start_soon(here.mcp_client().initialize)
+                    tasks.start_soon(open_one)
+            refused = [one for one in answers if one.status_code != 200]
+            assert refused
+            for one in refused:
+                assert (one.status_code, one.headers.get("retry-after")) == (503, "5"), one.text
+                assert one.json()["error"].get("data", {}).get("kind") == "too-many-sessions"
             assert len(here.endpoint.manager.sessions) <= 4
             for one in (live, other):
                 assert (await one.call("greet", name="x")).status_code == 200
