@@ -376,11 +376,20 @@ def test_there_is_time_to_end(tmp_path: Path) -> None:
     """container-12: between TERM and KILL, current calls may finish and be cleaned up."""
     for service in OURS:
         found = compose()["services"][service]
-        needed = config_of(found["environment"]).server.drain_seconds + END_SECONDS
+        server = config_of(found["environment"]).server
+        needed = server.lame_duck_seconds + server.drain_seconds + END_SECONDS
         assert seconds(found["stop_grace_period"]) > needed
     ahead = pod()["containers"][0]["lifecycle"]["preStop"]["sleep"]["seconds"]
     needed = ahead + config_of_pod(tmp_path).server.drain_seconds + END_SECONDS
     assert pod()["terminationGracePeriodSeconds"] > needed
+
+
+def test_a_replica_serves_until_the_balancer_knows_that_it_ends() -> None:
+    """container-22: the balancer's check fails within the time in which the replica still serves."""
+    inter, fall = re.findall(r"check inter (\d+)s fall (\d+)", (COMPOSE.parent / "haproxy.cfg").read_text())[0]
+    for service in OURS[1:]:
+        server = config_of(compose()["services"][service]["environment"]).server
+        assert server.lame_duck_seconds >= int(inter) * (int(fall) + 2)
 
 
 def test_replicas_trust_the_balancer_and_redis_is_not_published() -> None:

@@ -12,6 +12,7 @@ NEEDS_RESTART = (
     "server.host",
     "server.port",
     "server.proxies",
+    "server.lame_duck_seconds",
     "server.drain_seconds",
     "limits.connections",
     "limits.body_bytes",

@@ -128,7 +128,7 @@ class ObservabilityWiring:
         Raises:
             BadSetting: a token file can't be used.
         """
-        health = Health(self._checks(), lambda: self._state.draining.has_begun)
+        health = Health(self._checks(), lambda: self._state.draining.is_announced)
         found = health.routes()
         page = self._metrics_page()
         if page is not None:

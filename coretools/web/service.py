@@ -107,7 +107,7 @@ async def serve(server_config: ServerConfig) -> int:
         Unconfined: commands can't be confined as the operator requires.
     """
     config = server_config.config
-    ending = ProcessExit(config.server.drain_seconds + END_SECONDS)
+    ending = ProcessExit(config.server.lame_duck_seconds + config.server.drain_seconds + END_SECONDS)
     draining = Draining()
     with ExitStack() as sockets:
         listening = bind_sockets(config, sockets)
@@ -116,7 +116,8 @@ async def serve(server_config: ServerConfig) -> int:
             site.reloader.connections = protocol.use
             server = _Server(_uvicorn(config, site, protocol))
             async with anyio.create_task_group() as watching:
-                await watching.start(_shut_down_on_signal, _Shutdown(server, ending, draining, site.drain))
+                shutdown = _Shutdown(server, ending, draining, site.drain, config.server.lame_duck_seconds)
+                await watching.start(_shut_down_on_signal, shutdown)
                 await watching.start(_reload_on_signal, site.reloader)
                 if not config.auth.has_tokens:
                     _warn_of_anonymous(server_config)
@@ -265,9 +266,12 @@ class _Shutdown:
     ending: ProcessExit
     draining: Draining
     drain: DrainMiddleware
+    lame_duck_seconds: float
 
     async def run(self) -> None:
-        """Keep listening until no request is active or the drain time is over, then stop uvicorn."""
+        """Serve on until balancers know, then until no request is active or the drain time is over; stop uvicorn."""
+        self.draining.announce()
+        await anyio.sleep(self.lame_duck_seconds)
         self.draining.begin()
         left = await self.drain.finished()
         # Clients may not have read their answers yet.

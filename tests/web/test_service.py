@@ -141,6 +141,25 @@ async def test_a_running_call_is_answered_before_the_end(tmp_path: Path, root: P
         assert [line["message"] for line in server.lines if line["level"] == "error"] == []
 
 
+async def test_a_server_that_ends_is_not_ready_first_and_serves_on(tmp_path: Path, root: Path) -> None:
+    """http-29: until the lame duck time is over; a second signal ends it at once."""
+    long = {**ANONYMOUS, "CORETOOLS_HTTP_SERVER__LAME_DUCK_SECONDS": "300"}
+    with http_server(tmp_path, "--root", root, environment=long) as server:
+        async with httpx2.AsyncClient(timeout=SECONDS) as http:
+            ready = server.url.replace("/mcp", "/readyz")
+            assert (await http.get(ready)).status_code == 200
+            server.process.send_signal(signal.SIGTERM)
+            with anyio.fail_after(SECONDS):
+                while (answer := await http.get(ready)).status_code == 200:
+                    pass
+            assert answer.json()["failing"] == ["draining"]
+            mcp_client = HttpMcpClient(http, server.url)
+            assert (await mcp_client.initialize()).status_code == 200
+            answer = await mcp_client.call("read_file", path="a.txt")
+            assert (answer.status_code, "in the project" in answer.text) == (200, True)
+        assert server.end() == 128 + signal.SIGTERM
+
+
 async def test_a_local_client_is_never_rate_limited(tmp_path: Path, root: Path) -> None:
     """validation-33: eight concurrent calls, and more in all than the burst of a token holder."""
     with http_server(tmp_path, "--root", root) as server:

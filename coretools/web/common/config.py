@@ -67,8 +67,11 @@ class ServerSection(_ConfigSection):
     """Addresses or networks of proxies that terminate TLS before this server; only they may state client addresses."""
     allow_plain_http: bool = False
     """Serve beyond loopback without TLS and without a proxy: traffic can be read on the way."""
+    lame_duck_seconds: float = Field(default=0.0, ge=0)
+    """Time after SIGTERM in which `/readyz` already answers 503 and everything is still served: longer than a balancer
+    needs to notice. Then the drain begins."""
     drain_seconds: Seconds = 10.0
-    """Time after SIGTERM in which active calls may finish."""
+    """Time in which active calls may finish."""
 
 
 class LimitsSection(_ConfigSection):
