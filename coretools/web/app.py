@@ -21,6 +21,7 @@ from coretools.web.common.config import Config
 from coretools.web.common.error_response import error_response
 from coretools.web.common.principals import Rates, principal_role
 from coretools.web.connection.drain import DrainMiddleware, RefuseNewWork
+from coretools.web.observability.metrics import METRICS_PATH
 from coretools.web.replicas.stores import Stores
 from coretools.web.sessions.batches import BatchMiddleware
 from coretools.web.sessions.request_ids import RequestIdMiddleware
@@ -69,6 +70,8 @@ def configured_middleware(components: AppComponents) -> list[Middleware]:
             server=config.server,
             limits=limits,
             endpoint=PATH,
+            # Prometheus sends the address of its target as Host; who has a token is no page that was led here.
+            paths_of_any_host={METRICS_PATH} if config.metrics.tokens else (),
         ),
         partial(PageRouter, pages=_pages(components)),  # only requests to the endpoint go on
         _authentication(components),  # who calls

@@ -13,6 +13,7 @@ from coretools.operations.live_catalog import LiveCatalog
 from coretools.protocol.process_exit import Draining
 from coretools.redaction.redactor import Redactor, secret_values
 from coretools.web.auth.exposure_checks import is_exposed
+from coretools.web.auth.middleware import AuthMiddleware
 from coretools.web.auth.verifiers import FailureLimiter, TokenFileVerifier
 from coretools.web.common.config import Config
 from coretools.web.common.events import CallWatchers, RequestWatcher
@@ -27,7 +28,7 @@ from coretools.web.observability.console_state import (
     tenant_snapshot,
 )
 from coretools.web.observability.health import Check, Health, commands_check, roots_check
-from coretools.web.observability.metrics import Metrics, MetricsPage
+from coretools.web.observability.metrics import METRICS_PATH, Metrics, MetricsPage
 from coretools.web.observability.tracing import Tracing
 from coretools.web.replicas.stores import Stores
 from coretools.web.tenants import Tenant
@@ -132,7 +133,7 @@ class ObservabilityWiring:
         found = health.routes()
         page = self._metrics_page()
         if page is not None:
-            found.append(Route("/metrics", endpoint=page))
+            found.append(Route(METRICS_PATH, endpoint=page))
         if self._config.console.tokens:
             found += self._console().routes()
         return found
@@ -155,7 +156,11 @@ class ObservabilityWiring:
         if not section.enabled:
             return None
         if section.tokens:
-            return MetricsPage(self.metrics, TokenFileVerifier(section.tokens, roles=None))
+            return AuthMiddleware(
+                MetricsPage(self.metrics, is_for_loopback=False),
+                TokenFileVerifier(section.tokens, roles=None),
+                failures=FailureLimiter(self._config.limits.failures_per_minute),
+            )
         return None if is_exposed(self._config) else MetricsPage(self.metrics)
 
     def _console(self) -> Console:

@@ -9,16 +9,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from prometheus_client import CollectorRegistry, Counter, Gauge, GCCollector, Histogram, ProcessCollector, make_asgi_app
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
-from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from coretools import __version__
-from coretools.errors import Unreachable
 from coretools.operations.dispatch import ActiveCall, Outcome
 from coretools.web.auth.local_caller import is_forwarded
 from coretools.web.common.error_response import error_response
 from coretools.web.common.events import Exchange, outcome_label
-from coretools.web.common.principals import Verifier
 from coretools.web.common.urls import is_loopback
 from coretools.web.observability.console_state import SnapshotSource
 
@@ -27,6 +24,8 @@ SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.
 
 MOST_WORDS = 64
 """Largest number of values of a label from code, such as error kinds; other registries may have many."""
+
+METRICS_PATH = "/metrics"
 
 UNKNOWN = "unknown"
 OTHER = "other"
@@ -161,40 +160,23 @@ class CallMetrics:
 
 
 class MetricsPage:
-    """Serves Prometheus metrics to token holders, or to loopback clients if no tokens are configured."""
+    """Serves Prometheus metrics: to everybody behind `AuthMiddleware`, otherwise to loopback clients."""
 
-    def __init__(self, metrics: Metrics, verifier: Verifier | None = None) -> None:
-        """Without a verifier only loopback clients may read the metrics."""
+    def __init__(self, metrics: Metrics, *, is_for_loopback: bool = True) -> None:
+        """With `is_for_loopback` other clients are refused."""
         self._page: ASGIApp = make_asgi_app(metrics.registry)
-        self._verifier = verifier
+        self._is_for_loopback = is_for_loopback
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["method"] not in ("GET", "HEAD"):
             answer = error_response(405, "use GET or HEAD", kind="method", headers={"Allow": "GET, HEAD"})
             await answer(scope, receive, send)
-            return
-        try:
-            is_permitted = await self._is_permitted(scope)
-        except Unreachable:
-            await error_response(503, "tokens can't be verified now; try again", kind="unreachable")(
-                scope, receive, send
-            )
-            return
-        if is_permitted:
-            await self._page(scope, receive, send)
-        elif self._verifier is None:
+        # Behind a proxy on this machine every client would seem local.
+        elif self._is_for_loopback and (is_forwarded(scope) or not _is_local(scope)):
             await error_response(403, "metrics are for this machine only", kind="forbidden")(scope, receive, send)
         else:
-            headers = {"WWW-Authenticate": "Bearer"}
-            await error_response(401, "send a token for metrics", kind="auth", headers=headers)(scope, receive, send)
-
-    async def _is_permitted(self, scope: Scope) -> bool:
-        if self._verifier is None:
-            # Behind a proxy on this machine every client would seem local.
-            return _is_local(scope) and not is_forwarded(scope)
-        kind, _, token = Headers(scope=scope).get("authorization", "").partition(" ")
-        return kind.lower() == "bearer" and bool(token) and await self._verifier.verify(token.strip()) is not None
+            await self._page(scope, receive, send)
 
 
 class _ScrapeCollector(Collector):

@@ -4,7 +4,7 @@ Runs before authentication. The body is read later, by `request_body`, and only 
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from urllib.parse import urlsplit
 
 from starlette.responses import Response
@@ -142,8 +142,11 @@ class RequestValidator:
         server: ServerSection,
         limits: LimitsSection,
         endpoint: str = "/mcp",
+        paths_of_any_host: Collection[str] = (),
     ) -> None:
         """`hosts` are the accepted Host values, `NAME:*` with any port; `endpoint` is the path for JSON.
+
+        Requests to `paths_of_any_host` need no accepted Host.
 
         Raises:
             BadSetting: a host or an origin is malformed.
@@ -153,6 +156,7 @@ class RequestValidator:
         self._origins = AllowedOrigins(server.origins, public_url=server.public_url)
         self._limits = limits
         self._endpoint = endpoint
+        self._paths_of_any_host = frozenset(paths_of_any_host)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -189,7 +193,7 @@ class RequestValidator:
 
     def _fault_in_names(self, scope: Scope, headers: dict[bytes, bytes]) -> Fault | None:
         host = headers.get(b"host", b"")
-        if not self._hosts.have(host):
+        if not self._hosts.have(host) and scope["path"] not in self._paths_of_any_host:
             return _WRONG_HOST
         origin = headers.get(b"origin")
         if origin is not None and not self._origins.allow(origin, scheme=scope["scheme"], host=host):

@@ -70,6 +70,29 @@ async def test_refusals_of_validation_and_authentication_are_counted(root: Path,
         assert found[f'coretools_refusals_total{{reason="{kind}"}}'] == 1
 
 
+async def test_prometheus_scrapes_by_address_and_wrong_tokens_are_delayed(root: Path, tmp_path: Path) -> None:
+    """observability-5: with a token any Host is accepted there only; wrong tokens are counted as at `/mcp`."""
+    tokens = str(tmp_path / "metrics.json")
+    _, token = create_token(tokens, name="prometheus", role="default")
+    flags = {"auth.tokens": tokens, "metrics.tokens": tokens, "limits.failures_per_minute": 2}
+    host = {"Host": "10.1.2.3:8765"}
+
+    async with (
+        at_work(plan_of("--root", str(root), flags=flags)) as url,
+        httpx2.AsyncClient(base_url=base(url), headers=host) as client,
+    ):
+
+        async def asked(path: str, given: str) -> tuple[int, str]:
+            answer = await client.get(path, headers={"Authorization": f"Bearer {given}"})
+            return answer.status_code, "" if answer.status_code == 200 else answer.json()["error"]["data"]["kind"]
+
+        assert await asked("/metrics", token) == (200, "")
+        assert {await asked(path, token) for path in ("/mcp", "/console", "/healthz")} == {(421, "unknown-host")}
+        wrong = [await asked("/metrics", f"wrong-{number}") for number in range(3)]
+        assert wrong == [(401, "invalid-token")] * 2 + [(429, "too-many-failures")]
+        assert await asked("/metrics", token) == (200, "")
+
+
 async def test_without_tokens_there_is_no_console(root: Path) -> None:
     """console-1: its paths answer 404 to every method."""
     async with at_work(plan_of("--root", str(root))) as url, httpx2.AsyncClient(base_url=base(url)) as client:
