@@ -35,8 +35,10 @@ class ReplicaScopedIds:
         if not self.replica or found is None or found[1] == self.replica:
             return ""
         if self.is_alive(found[1]):
+            # A killed one seems alive until its lease expires.
             return (
-                f"belongs to replica {found[1]}, which is alive, and this is {self.replica}; only that one can reach it"
+                f"belongs to replica {found[1]}, which was alive a moment ago, and this is {self.replica}; "
+                "only that one can reach it, and if it is gone, so is everything that it ran"
             )
         return f"belonged to replica {found[1]}, which has ended, and everything that it ran with it; start it again"
 

@@ -20,8 +20,8 @@ def test_a_name_has_the_name_of_its_replica() -> None:
 @pytest.mark.parametrize(
     ("handle", "sentence"),
     [
-        ("run-b-00000000", "belongs to replica b, which is alive, and this is a-1"),
-        ("task-b-2-00000000", "belongs to replica b-2, which is alive"),
+        ("run-b-00000000", "belongs to replica b, which was alive a moment ago, and this is a-1"),
+        ("task-b-2-00000000", "belongs to replica b-2, which was alive a moment ago"),
         ("run-gone-00000000", "belonged to replica gone, which has ended"),
     ],
 )

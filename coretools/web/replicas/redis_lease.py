@@ -15,7 +15,17 @@ from coretools.errors import Unreachable
 from coretools.web.replicas.redis_engine import RedisEngine, Script
 
 BEATS = 3
-"""Renewals within one lease: two may fail."""
+"""Renewals within one lease, if Redis answers."""
+
+RETRY_SECONDS = 0.5
+"""Until the next renewal after one that failed, which may have waited for its timeout: a Redis that does not answer for
+two thirds of a lease, less this time, costs no session."""
+
+
+def pause_seconds(lease_seconds: float, *, took: float, has_failed: bool) -> float:
+    """Return the time from the end of one renewal to the next; `took` is the duration of that one."""
+    return RETRY_SECONDS if has_failed else max(lease_seconds / BEATS - took, 0.0)
+
 
 # The first write of a process takes the name from any holder, so a killed replica can restart at once. Later writes
 # only keep it, or take it while it is free: a process that was away must not take it from its replacement.

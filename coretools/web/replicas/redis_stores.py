@@ -16,7 +16,7 @@ from coretools.errors import BadSetting, Unreachable
 from coretools.web.common.config import LimitsSection, RedisSection
 from coretools.web.replicas.redis_engine import RedisEngine, Script, hashed
 from coretools.web.replicas.redis_events import Channel, RedisEvents
-from coretools.web.replicas.redis_lease import BEATS, Lease
+from coretools.web.replicas.redis_lease import BEATS, Lease, pause_seconds
 from coretools.web.replicas.redis_sessions import RedisSessions, RedisUsedStates, shared_keys
 
 # Rates over all replicas: GCRA in one script, by the clock of Redis. GCRA keeps one number for each caller, the
@@ -174,9 +174,10 @@ class RedisStores:
             raise BadSetting(f"redis.url: no Redis answers there, or it refuses us ({cause})") from None
 
     async def _keep_beating(self) -> None:
-        was_heard = True
+        was_heard, took = True, 0.0
         while True:
-            await asyncio.sleep(self._lease_seconds / BEATS)
+            await asyncio.sleep(pause_seconds(self._lease_seconds, took=took, has_failed=not was_heard))
+            began = time.monotonic()
             try:
                 await self.beat()
             except Unreachable as error:
@@ -187,6 +188,7 @@ class RedisStores:
                 if not was_heard:
                     logger.info("redis is reached again")
                 was_heard = True
+            took = time.monotonic() - began
 
 
 def _note_end(task: "asyncio.Task[None]") -> None:

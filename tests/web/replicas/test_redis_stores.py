@@ -27,6 +27,7 @@ from redis import Redis
 from coretools.errors import BadSetting, Conflict, Unreachable
 from coretools.protocol.round_trip_questions import STATE_TTL_SECONDS
 from coretools.web.common.config import Config, LimitsSection, RedisSection
+from coretools.web.replicas.redis_lease import BEATS, RETRY_SECONDS, pause_seconds
 from coretools.web.replicas.redis_stores import RedisStores
 from coretools.web.sessions.session_manager import SessionEventStore
 from tests.checkout import TREE
@@ -700,3 +701,15 @@ async def test_a_session_of_the_previous_lease_is_not_deleted_by_its_replica(pla
         with pytest.raises(Unreachable):
             await one.events("one").add("1", message("late"))
         assert await data(other.events("one"), first) == ["missed"]
+
+
+def test_no_session_ends_while_redis_is_silent_for_two_thirds_of_a_lease() -> None:
+    """replicas-5: whenever it falls silent after a renewal, one that Redis answers ends before the lease does."""
+    lease, timeout = 15.0, 2.0
+    silence = lease - lease / BEATS - RETRY_SECONDS
+    for step in range(100):
+        begin = lease / BEATS * step / 100
+        now = pause_seconds(lease, took=0.0, has_failed=False)
+        while now + timeout < begin + silence:
+            now += timeout + pause_seconds(lease, took=timeout, has_failed=True)
+        assert max(now, begin + silence) <= lease, begin

@@ -95,7 +95,7 @@ async def test_a_run_of_another_replica_is_reported_as_such(replicas: Cluster) -
         with anyio.fail_after(SECONDS):
             while "has ended" in (output := await peer.say("read_run", run=run)):
                 pass
-        assert "belongs to replica b, which is alive, and this is a" in output
+        assert "belongs to replica b, which was alive a moment ago, and this is a" in output
         assert "belonged to replica gone, which has ended" in await peer.say("read_run", run=f"run-gone-{'0' * 8}")
         assert "no such run" in await peer.say("read_run", run=f"run-a-{'0' * 8}")
         answer = await peer.post(request("resources/read", {"uri": f"coretools://runs/{run}/output"}))
