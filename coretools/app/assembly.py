@@ -371,7 +371,7 @@ async def require_tier(assembly: Assembly) -> None:
     Raises:
         Unconfined: the required tier is unavailable.
     """
-    await _confinement_status(assembly)
+    await confinement_status(assembly)
     assembly.sandbox_pool.require()
 
 
@@ -380,7 +380,7 @@ async def prepare(assembly: Assembly, name: str = "") -> None:
 
     `name` is the role, if there are several.
     """
-    status = await _confinement_status(assembly)
+    status = await confinement_status(assembly)
     if status is None or assembly.runner.is_closed:  # a reload replaced it meanwhile
         return
     role = f"{name}: " if name else ""
@@ -397,8 +397,9 @@ async def prepare(assembly: Assembly, name: str = "") -> None:
         logger.warning("%scommands are refused in tier %s (--allow-unconfined, --require-tier)", role, status.tier)
 
 
-async def _confinement_status(assembly: Assembly) -> ConfinementStatus | None:
-    """Return how commands are confined; None if no command can be run."""
-    if assembly.catalog.for_principal(LOCAL).find("run_command") is None:
+async def confinement_status(assembly: Assembly) -> ConfinementStatus | None:
+    """Return how commands are confined; None if no tool can run one."""
+    offered = assembly.catalog.for_principal(LOCAL)
+    if not any(offered.find(name) for name in ("run_command", "ci_test", "ci_build", "ci_restore")):
         return None
     return await assembly.runner.prepare()

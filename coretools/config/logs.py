@@ -11,8 +11,10 @@ import select
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Literal
 
 from coretools.redaction.redactor import Redactor, secret_values
@@ -45,6 +47,25 @@ class TrustedText(str):
 
 _UNREDACTED_TYPES = (int, float, TrustedText)
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
+
+
+_NO_FIELDS: Mapping[str, object] = MappingProxyType({})
+
+_CALL_FIELDS: ContextVar[Mapping[str, object]] = ContextVar("coretools_call_fields", default=_NO_FIELDS)
+
+
+@contextmanager
+def logging_of_call(call: str, principal: str) -> Iterator[None]:
+    """Add the id of a call and its principal to every record within, also of tasks and threads that it starts."""
+    token = _CALL_FIELDS.set({"call": TrustedText(call), "principal": principal})
+    try:
+        yield
+    finally:
+        _CALL_FIELDS.reset(token)
+
+
+def _fields_of(record: logging.LogRecord) -> Mapping[str, object]:
+    return {**_CALL_FIELDS.get(), **getattr(record, FIELDS, {})}
 
 
 def log_fields(fields: Mapping[str, object]) -> dict[str, object]:
@@ -86,6 +107,15 @@ def redact_logging(environment: Mapping[str, str]) -> None:
             handler.setFormatter(RedactedFormatter(handler.formatter or logging.Formatter(), redactor))
 
 
+class _LostRecords:
+    """How many records were lost since the start, for metrics."""
+
+    count = 0
+
+
+LOST_RECORDS = _LostRecords()
+
+
 class StderrHandler(logging.Handler):
     """Writes to fd 2 without blocking; records that the reader does not accept are dropped and counted.
 
@@ -98,21 +128,36 @@ class StderrHandler(logging.Handler):
         self.diverted: Callable[[str], object] | None = None
         """Takes the text instead of fd 2, while something else draws on the terminal."""
         self._lost = 0
+        self._reason = ""
+        """Why the last record was lost."""
+        self._is_line_open = False
+        """Whether the last line was written in part."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write one record, preceded by the number of lost ones, if any."""
         if self.diverted is not None:
             self.diverted(f"{self.format(record)}\n")
             return
+        text = self._formatted(record)
+        if self._lost:
+            text = f"{self._lost_notice()}\n{text}"
+        if self._is_line_open:
+            text = f"\n{text}"
+        data = f"{text}\n".encode("utf-8", "backslashreplace")
+        written, self._reason = _write_nonblocking(data)
+        self._is_line_open = 0 < written < len(data) or (self._is_line_open and not written)
+        self._lost = 0 if written == len(data) else self._lost + 1
+        LOST_RECORDS.count += written < len(data)
+
+    def _formatted(self, record: logging.LogRecord) -> str:
         try:
-            lost = f"\n{self._lost_notice()}\n" if self._lost else ""
-            is_whole = _write_nonblocking(f"{lost}{self.format(record)}\n".encode("utf-8", "backslashreplace"))
-        except (OSError, TypeError, ValueError):  # the reader is gone, or the record cannot be formatted
-            is_whole = False
-        self._lost = 0 if is_whole else self._lost + 1
+            return self.format(record)
+        except (TypeError, ValueError):  # its arguments do not fit its message
+            text = f"{record.msg} (arguments that do not fit: {record.args!r})"
+            return self.format(logging.LogRecord(record.name, record.levelno, record.pathname, 0, text, None, None))
 
     def _lost_notice(self) -> str:
-        text = f"{self._lost} log records were lost: the reader of the log did not keep up"
+        text = f"{self._lost} log records were lost: {self._reason}"
         if not isinstance(self.formatter, JsonFormatter):
             return f"[{text}]"
         return self.format(logging.LogRecord(__name__, logging.WARNING, __file__, 0, text, None, None))
@@ -148,7 +193,7 @@ class TextFormatter(logging.Formatter):
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # the name is logging's
         """The line itself: the message, then the fields."""
-        fields: Mapping[str, object] = getattr(record, FIELDS, {})
+        fields = _fields_of(record)
         parts = [record.message, *(f"{name}={value}" for name, value in fields.items())]
         record.message = " ".join(parts).replace("\n", "\\n")
         return super().formatMessage(record)
@@ -186,7 +231,7 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": self._clean(record.getMessage()),
         }
-        fields: Mapping[str, object] = getattr(record, FIELDS, {})
+        fields = _fields_of(record)
         for name, value in fields.items():
             line.setdefault(name, value if isinstance(value, _UNREDACTED_TYPES) else self._clean(str(value)))
         if record.exc_info:
@@ -197,12 +242,17 @@ class JsonFormatter(logging.Formatter):
         return self._cached(text) if len(text) <= MAX_CACHED_CHARACTERS else self._redacted(text)
 
 
-def _write_nonblocking(data: bytes) -> bool:
-    """Write to fd 2 without blocking; False if not everything was written."""
-    for start in range(0, len(data), select.PIPE_BUF):
-        # A pipe that select(2) reports writable accepts PIPE_BUF bytes without blocking (pipe(7)); O_NONBLOCK would
-        # apply to all sharers of the open file, a shell on its terminal too.
-        if not select.select([], [2], [], 0)[1]:
-            return False
-        os.write(2, data[start : start + select.PIPE_BUF])
-    return True
+def _write_nonblocking(data: bytes) -> tuple[int, str]:
+    """Write to fd 2 without blocking; return how many bytes were written, and why not all."""
+    done = 0
+    try:
+        while done < len(data):
+            # A pipe that select(2) reports writable accepts PIPE_BUF bytes without blocking (pipe(7)); O_NONBLOCK would
+            # apply to all sharers of the open file, a shell on its terminal too.
+            if not select.select([], [2], [], 0)[1]:
+                return done, "the reader of the log did not keep up"
+            # A disk that becomes full takes the first part.
+            done += os.write(2, data[done : done + select.PIPE_BUF])
+    except (OSError, ValueError) as error:
+        return done, getattr(error, "strerror", None) or "the log is closed"
+    return done, ""

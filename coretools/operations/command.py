@@ -19,6 +19,7 @@ from coretools.operations.arguments import ANSWERS, Arguments, parameters_of, re
 from coretools.operations.call import Call
 from coretools.operations.declare import Declaration, Surface, source_of
 from coretools.operations.route import check_route, check_template, route_parameters
+from coretools.operations.services import Services
 
 NAME = re.compile(r"[a-z][a-z0-9_./-]{0,63}")
 """Tool names of the protocol (SEP-986), in lower case. With the separator `_`, every client accepts them."""
@@ -43,6 +44,11 @@ class Command:
     def source(self) -> str:
         """Module and qualified name of the function, for messages."""
         return source_of(self.function)
+
+    @property
+    def uses_services(self) -> bool:
+        """Whether the function takes `Services`. An agent's tool takes them as `_services`, only to pass them on."""
+        return any(kind is Services and name != "_services" for name, kind in self.arguments.injected.items())
 
     @property
     def summary(self) -> str:

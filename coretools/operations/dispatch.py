@@ -22,6 +22,7 @@ import anyio.to_thread
 
 from coretools.cancellation import check_cancelled
 from coretools.config.commit_author import acting_as
+from coretools.config.logs import logging_of_call
 from coretools.errors import CoreError, InputNeeded
 from coretools.operations.annotations import json_text
 from coretools.operations.call import Call, WouldBlock, require_confirmation, run_nonblocking
@@ -137,7 +138,7 @@ class Dispatcher:
         self._observer.began(underway)
         outcome = None
         try:
-            with self._marked():
+            with self._marked(), logging_of_call(underway.id, call.principal):
                 outcome = await self._outcome(command, call, underway.id, self._run(command, given, defaults, call))
         finally:
             self._observer.ended(underway, outcome)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
 
+from coretools.app.assembly import confinement_status
 from coretools.app.root_specs import root_specs
 from coretools.app.trust_report import trust_report
 from coretools.config.operator_policy import network_text
@@ -29,7 +30,8 @@ from coretools.web.common.config import AuthSection, Config
 from coretools.web.common.principals import DEFAULT_ROLE, Role
 from coretools.web.config_changes import pluralized
 from coretools.web.connection.tls import certificate_of, now, open_key, require_chain, tls_context
-from coretools.web.service import ServerConfig, bind_sockets, require_redis, running_app
+from coretools.web.observability.tracing import collector_of
+from coretools.web.service import ServerConfig, bind_sockets, require_redis, require_shared_services, running_app
 
 FEW_DAYS = 14
 """Warn about a certificate with fewer days left; renewals are usually tried from 30 days before the end."""
@@ -62,7 +64,9 @@ async def check_config(server_config: ServerConfig) -> CheckReport:
         _check_exposure,
         _check_issuer,
         _check_redis,
+        _check_services,
         _check_observability,
+        _check_telemetry,
         _check_policy,
         _check_trust,
         *roots,
@@ -139,6 +143,17 @@ async def _check_redis(server_config: ServerConfig) -> list[str]:
     return [f"redis: version {await require_redis(section)} answers"] if section.url else ["redis: none; memory"]
 
 
+async def _check_services(server_config: ServerConfig) -> list[str]:
+    require_shared_services(server_config)
+    return []
+
+
+async def _check_telemetry(server_config: ServerConfig) -> list[str]:
+    if not server_config.config.telemetry.traces:
+        return ["traces: off"]
+    return [f"traces: to {collector_of(server_config.environment)}"]
+
+
 async def _check_observability(server_config: ServerConfig) -> list[str]:
     config = server_config.config
     lines = ["console: off"]
@@ -167,8 +182,7 @@ async def _check_policy(server_config: ServerConfig) -> list[str]:
     rules = pluralized(len(commands.rule), "rule")
     name = policy.source or "no file, the defaults"
     opaque = commands.opaque or "as default"
-    reason = f"policy: {name}: {rules}, default {commands.default}, opaque {opaque}"
-    return [f"{reason}; network {network_text(policy.confinement.network)}"]
+    return [f"policy: {name}: {rules}, default {commands.default}, opaque {opaque}"]
 
 
 async def _check_trust(server_config: ServerConfig) -> list[str]:
@@ -188,15 +202,16 @@ async def _check_role(server_config: ServerConfig, role: Role) -> list[str]:
         Config(
             auth=AuthSection(anonymous="user"),
             limits=server_config.config.limits,
-            telemetry=server_config.config.telemetry,
         ),
     )
     async with running_app(
         replace(server_config, config=config, roles={role.name: role}), config.server.port, Draining()
-    ):
-        pass
+    ) as site:
+        status = await confinement_status(site.tenants[role.name].assembly)
     rights = ", read-only" if settings.read_only else ""
-    return [f"role {role.name}: {', '.join(settings.roots)}; profile {settings.profile}{rights}"]
+    network = network_text(settings.policy.confinement.network)
+    commands = "no commands" if status is None else f"commands in tier {status.tier}, network {network}"
+    return [f"role {role.name}: {', '.join(settings.roots)}; profile {settings.profile}{rights}; {commands}"]
 
 
 def _token_lines(name: str, path: str, known: Collection[str] | None = None) -> Iterator[str]:

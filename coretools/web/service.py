@@ -34,7 +34,7 @@ from coretools.web.reload import ConfigSource, Reloader, RunningServer
 from coretools.web.replicas.memory_stores import MemoryStores
 from coretools.web.replicas.stores import Stores
 from coretools.web.sessions.session_manager import SessionLimiter, session_limits
-from coretools.web.tenants import ServerContext, Tenants, open_tenants
+from coretools.web.tenants import ServerContext, Tenant, Tenants, open_tenants
 
 NO_PACKAGE = "redis.url: needs the package redis, which the extra `redis` of coretools installs"
 
@@ -96,6 +96,22 @@ class ServerConfig:
     """Reads configuration and roles again for a reload; None: there is no reload."""
 
 
+def require_shared_services(server_config: ServerConfig) -> None:
+    """Refuse commands whose services would differ between replicas.
+
+    Raises:
+        BadSetting: names them.
+    """
+    if not server_config.config.redis.url:
+        return
+    names = sorted({one.name for registry in server_config.others for one in registry if one.uses_services})
+    if names:
+        raise BadSetting(
+            f"--with: {', '.join(names)}: commands that take Services keep values, topics and queues in the memory of "
+            "one replica; with redis.url they would differ between replicas. Let them use a store of their own"
+        )
+
+
 async def serve(server_config: ServerConfig) -> int:
     """Serve until SIGTERM or SIGINT, then until every active request is answered or the drain time is over.
 
@@ -139,6 +155,8 @@ class ServedApp:
     reloader: Reloader
     drain: DrainMiddleware
     """Knows which requests are under way."""
+    tenants: Mapping[str, Tenant]
+    """By role."""
 
 
 @asynccontextmanager
@@ -153,6 +171,7 @@ async def running_app(server_config: ServerConfig, port: int, draining: Draining
     accepted = AcceptedClaims()
     verifier = replaceable(create_verifier(config, accepted))
     require_safe(config, has_auth=verifier is not None)
+    require_shared_services(server_config)
     stores = create_stores(config.redis, config.limits)
     shared = next(iter(server_config.roles.values())).settings
     roles = [role.settings for role in server_config.roles.values()]
@@ -209,6 +228,7 @@ def _served_app(
     return ServedApp(
         app=http.app,
         drain=http.drain,
+        tenants=opened.opened,
         refused=observability.metrics.refused,
         reloader=Reloader(server_config.config, server_config.roles, server_config.source, running),
     )

@@ -1,15 +1,17 @@
 """The log on standard error: text or JSON, one line for each record, without credentials, never blocking."""
 
+import errno
 import json
 import logging
 import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from coretools.config.logs import JsonFormatter, TextFormatter, TrustedText, log_fields
+from coretools.config.logs import JsonFormatter, TextFormatter, TrustedText, log_fields, logging_of_call
 from coretools.redaction.redactor import Redactor
 
 KNOWN = "correct-horse-battery"
@@ -118,3 +120,38 @@ logging.info("at last")
     if form == "json":
         notice = json.loads(rest.splitlines()[-2])
         assert notice["level"] == "warning"
+
+
+def test_a_full_disk_is_named_and_leaves_every_other_line_whole(tmp_path: Path) -> None:
+    """observability-10: also when the disk takes a part of a line, and for a record whose arguments do not fit."""
+    program = """
+import logging, resource, signal
+from coretools.config.logs import configure_logging
+configure_logging("info", {}, "json")
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
+logging.info("%d sessions", None)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+for number in range(30):
+    logging.info("line %d %s", number, "x" * 60)
+resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+logging.info("at last")
+"""
+    log = tmp_path / "log"
+    with log.open("wb") as written:
+        subprocess.run([sys.executable, "-c", program], stderr=written, check=True)
+    lines = log.read_text().splitlines()
+    broken = [line for line in lines if not line.endswith("}")]
+    whole = [json.loads(line)["message"] for line in lines if line.endswith("}")]
+    assert len(broken) == 1  # what the disk took of it
+    assert whole[0] == "%d sessions (arguments that do not fit: (None,))"
+    count = len([text for text in whole if text.startswith("line ")])
+    assert whole[-2:] == [f"{30 - count} log records were lost: {os.strerror(errno.EFBIG)}", "at last"]
+
+
+def test_records_within_a_call_have_its_id_and_its_principal() -> None:
+    """observability-31: also of threads that it starts."""
+    with logging_of_call("c-1", "ann"):
+        line = as_json(record("run: git status"))
+    assert (line["call"], line["principal"]) == ("c-1", "ann")
+    assert "call" not in as_json(record("run: git status"))

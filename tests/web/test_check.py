@@ -1,11 +1,15 @@
 """`coretools-http --check`: what it verifies, and its report (docs/specs/http.md)."""
 
 import socket
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from coretools.errors import BadSetting
+from coretools.operations.declare import Effect
+from coretools.operations.registry import Registry
+from coretools.operations.services import Services
 from coretools.web.auth.hashed_tokens import create_token
 from coretools.web.config_check import CheckReport, check_config
 from tests.web.auth.authorization_server import AuthorizationServer
@@ -24,11 +28,12 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-async def report_of(folder: Path, **flags: object) -> CheckReport:
+async def report_of(folder: Path, others: Sequence[Registry] = (), **flags: object) -> CheckReport:
     """The report of a check; `flags` are keys of the configuration, two underscores for a dot."""
     anonymous = {} if any(key.startswith("auth__") for key in flags) else {"auth__anonymous": "user"}
     given = {key.replace("__", "."): value for key, value in {"server__port": 0, **anonymous, **flags}.items()}
-    return await check_config(plan_of("--root", f"{folder}/root", "--policy", f"{folder}/policy.toml", flags=given))
+    words = ("--root", f"{folder}/root", "--policy", f"{folder}/policy.toml")
+    return await check_config(plan_of(*words, others=others, flags=given))
 
 
 def tls_of(folder: Path, **more: int) -> dict[str, object]:
@@ -54,14 +59,54 @@ async def test_each_part_has_a_line(folder: Path) -> None:
         f"console: {folder}/console: 1 token of 1 principal",
         f"metrics: {folder}/metrics: 1 token of 1 principal",
         "redis: none; memory",
-        f"policy: {folder}/policy.toml: 1 rule, default allow, opaque as default; network deny",
-        f"role default: {folder}/root; profile dev",
+        f"policy: {folder}/policy.toml: 1 rule, default allow, opaque as default",
+        f"role default: {folder}/root; profile dev; commands in tier ",
+        "traces: off",
         "other programs and files are trusted; tools and commands can change none of them",
     ):
         assert line in output, (line, output)
     assert [line for line in report.lines if line.startswith("warning")] == [
         line for line in report.lines if "no role elsewhere" in line
     ]
+
+
+async def test_each_role_has_its_own_network_and_traces_have_their_collector(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """http-16: what the commands of this role may do; roles start one after the other."""
+    good = str(folder / "root")
+    kinds = {
+        "build": {"network": "allow"},
+        "test": {"profile": "ci"},
+        "some": {"network": ["pypi"]},
+        "look": {"profile": "read"},
+    }
+    roles = {name: {"roots": [good], **given} for name, given in kinds.items()}
+    report = await report_of(folder, roles=roles, auth__tokens=str(folder / "tokens"), telemetry__traces=True)
+    assert report.faults == []
+    lines = {line.split(":")[0].removeprefix("role "): line for line in report.lines if line.startswith("role ")}
+    ends = {name: line.rpartition("; ")[2].partition("network ")[2] for name, line in lines.items()}
+    assert ends == {"build": "allow", "test": "deny", "some": "pypi", "look": ""}
+    assert lines["look"].endswith("; no commands")
+    assert "traces: to http://localhost:4318" in report.lines
+    assert "Overriding" not in caplog.text
+
+
+async def test_commands_with_services_are_refused_where_replicas_would_not_share_them(
+    folder: Path, shared_redis: RedisServer
+) -> None:
+    """http-30: they are in the memory of each replica."""
+    registry = Registry()
+
+    @registry.tool(Effect.CHANGE)
+    async def remember(text: str, services: Services) -> str:
+        """Remember."""
+        await services.values.set("x", text.encode())
+        return "done"
+
+    assert (await report_of(folder, (registry,))).faults == []
+    faults = (await report_of(folder, (registry,), redis__url=shared_redis.url)).faults
+    assert [fault.partition(": commands")[0] for fault in faults] == ["--with: remember"]
 
 
 async def test_a_certificate_is_checked_for_its_time_its_key_and_its_chain(folder: Path) -> None:
@@ -143,7 +188,7 @@ async def test_every_role_and_every_root_is_verified_separately(folder: Path) ->
         f"root {folder}/two",
         f"root {good}",
     ]
-    assert f"role c: {good}; profile dev" in report.lines
+    assert any(line.startswith(f"role c: {good}; profile dev; commands in tier ") for line in report.lines)
     warned = f"warning: tls: server.tls_key {folder}/key.pem: every user of this machine can read it; run chmod 600 "
     assert f"{warned}{folder}/key.pem" in report.lines
     with pytest.raises(BadSetting, match=r"role a: .*'x'.*; role b: .*'y'"):

@@ -340,7 +340,7 @@ async def test_the_tier_and_the_network_are_logged_once_for_each_role(
     """confinement-1: with the role's name, also if the operator requires a tier; nothing if no commands are offered."""
     caplog.set_level(logging.INFO, "coretools")
     config = root.with_name("http.toml")
-    kinds = {"default": "network = 'deny'", "build": "network = 'allow'", "review": "profile = 'read'"}
+    kinds = {"default": "network = 'deny'", "build": "profile = 'ci'", "review": "profile = 'read'"}
     config.write_text(
         "auth.anonymous = 'user'\n"
         + "".join(f"[roles.{name}]\nroots = ['{root}']\n{key}\n" for name, key in kinds.items())

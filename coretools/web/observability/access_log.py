@@ -37,6 +37,8 @@ WRONG_HOST = "unknown-host"
 MOST_REFUSALS = 50
 """Lines a second for refusals, so that refused clients can't fill the disk of the log."""
 
+UNTRACED_PATHS = ("/healthz", "/readyz", "/metrics")
+
 REFUSED = 400
 FAILED = 500
 
@@ -147,7 +149,8 @@ class ObservabilityMiddleware:
         exchange = Exchange(scope, receive, send, endpoint=self._endpoint)
         # Middleware further in writes the reason of a refusal into it.
         scope[EXCHANGE_KEY] = exchange
-        if self._tracing is None:
+        # Probes and scrapes come every few seconds and call nothing.
+        if self._tracing is None or exchange.path in UNTRACED_PATHS:
             await self._watched(exchange)
         else:
             with self._tracing.request(exchange):

@@ -4,6 +4,7 @@ Exported spans are scrubbed: the SDK's spans contain error messages, names as cl
 Only the attributes listed here are exported; they have names and figures.
 """
 
+import importlib.util
 import threading
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -61,6 +62,11 @@ LAST_SECONDS = 2.0
 FAULT = 500
 OTHER = "inner"
 """Name given to spans of other libraries, whose names may contain anything."""
+
+NO_EXTRA = "telemetry.traces: needs opentelemetry-sdk and opentelemetry-exporter-otlp-proto-http"
+
+COLLECTOR = "http://localhost:4318"
+"""The exporter's default (OTLP exporter specification)."""
 
 _HEADERS = ("traceparent", "tracestate")
 
@@ -153,8 +159,7 @@ def exporting_traces(replica: str, tools: Collection[str], routes: Collection[st
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError as error:
-        needed = "opentelemetry-sdk and opentelemetry-exporter-otlp-proto-http"
-        raise BadSetting(f"telemetry.traces: needs {needed}") from error
+        raise BadSetting(NO_EXTRA) from error
     provider = provider_of(replica)
     tracing = Tracing(provider.get_tracer(__name__, __version__), routes)
     provider.add_span_processor(BatchSpanProcessor(scrubbing(OTLPSpanExporter(), tools)))
@@ -166,6 +171,19 @@ def exporting_traces(replica: str, tools: Collection[str], routes: Collection[st
         last = threading.Thread(target=provider.shutdown, daemon=True)
         last.start()
         last.join(LAST_SECONDS)
+
+
+def collector_of(environment: Mapping[str, str]) -> str:
+    """Return where OpenTelemetry's variables send spans, without user and password.
+
+    Raises:
+        BadSetting: the extra is not installed.
+    """
+    if importlib.util.find_spec("opentelemetry.exporter") is None:
+        raise BadSetting(NO_EXTRA)
+    names = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
+    scheme, _, rest = next((environment[name] for name in names if environment.get(name)), COLLECTOR).rpartition("://")
+    return f"{scheme}://{rest.rpartition('@')[2]}"
 
 
 def provider_of(replica: str) -> "TracerProvider":

@@ -203,6 +203,8 @@ def received(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Received]:
             call_stateless(server.url, "e" * 32, "read_file", {"path": f"/{CANARY}", CANARY: CANARY})
             call_in_session(server.url)
             httpx2.get(server.url.replace("/mcp", f"/{CANARY}"), headers=parent("f" * 32))
+            for page in ("healthz", "readyz", "metrics"):
+                assert httpx2.get(server.url.replace("mcp", page), headers=parent("9" * 32)).status_code == 200
             server.end()
             assert f'"trace":"{STATELESS}"' in server.log.read_text()
         yield found
@@ -220,6 +222,12 @@ def test_request_message_and_call_are_nested(received: Received, trace: str) -> 
     attributes = attributes_of(message.attributes)
     assert attributes["mcp.method.name"] == "tools/call"
     assert attributes["gen_ai.tool.name"] == "read_file"
+
+
+def test_probes_and_scrapes_have_no_span(received: Received) -> None:
+    """observability-30: they come every few seconds."""
+    assert len(received.named("GET", "f" * 32)) == 1
+    assert received.named("GET", "9" * 32) == []
 
 
 def test_a_message_may_name_its_own_parent(received: Received) -> None:
