@@ -22,6 +22,7 @@ from coretools.web.observability.console_login import OperatorSessions
 from coretools.web.observability.console_page import Console
 from coretools.web.observability.console_state import (
     ConsoleState,
+    ReloadStatus,
     ServerSnapshot,
     SessionSnapshot,
     TenantSnapshot,
@@ -45,6 +46,7 @@ class ServerState:
     opened: Mapping[str, Tenant] = field(default_factory=dict)
     """Tenants by role; set once they are open."""
     are_stores_fine: bool = True
+    reload: ReloadStatus = field(default_factory=ReloadStatus)
 
     def sessions(self) -> Sequence[SessionSnapshot]:
         """Return the open sessions, oldest first."""
@@ -72,6 +74,8 @@ class ServerState:
             stores=self.kind,
             are_stores_fine=self.are_stores_fine,
             is_draining=self.draining.has_begun,
+            has_lease=self.stores.has_lease,
+            reload=self.reload,
         )
 
     async def check_stores(self) -> bool:
@@ -98,6 +102,8 @@ class ObservabilityWiring:
     ) -> None:
         """`tools` collects the names that spans may contain."""
         self.metrics = Metrics(replica=state.stores.replica)
+        self.reload_status = state.reload
+        """Kept by the reloader."""
         self._config = config
         self._state = state
         self._tracing = tracing

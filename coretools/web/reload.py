@@ -7,6 +7,7 @@ awaiting anything. Active calls continue with the state that they began with (do
 import asyncio
 import logging
 import ssl
+import time
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
@@ -35,6 +36,7 @@ from coretools.web.config_changes import (
     pluralized,
 )
 from coretools.web.connection.tls import Certificate, certificate_of, now, tls_context, warn_of_key
+from coretools.web.observability.console_state import ReloadStatus
 from coretools.web.sessions.session_manager import SessionLimiter, session_limits
 from coretools.web.tenants import Tenant, Tenants
 
@@ -58,6 +60,7 @@ class RunningServer:
     tenants: Tenants
     session_limiter: SessionLimiter
     draining: Draining
+    status: ReloadStatus
     environment: Mapping[str, str]
 
 
@@ -103,6 +106,7 @@ class Reloader:
         self._source = source
         self._running = running
         self._certificate = certificate_of(config.server)
+        self._note(has_succeeded=True)
         self._tokens: Mapping[str, frozenset[str]] = _tokens(config)
 
     async def reload(self) -> None:
@@ -121,13 +125,21 @@ class Reloader:
         if failure is not None:
             trace = None if isinstance(failure, CoreError) else failure
             logger.error("reload refused, nothing changed: %s", failure, exc_info=trace)
+            self._note(has_succeeded=False)
             return
         candidate, opened = preparing.result()
         # Nothing is awaited until every change is applied.
         lists = self._apply(candidate, opened)
+        self._note(has_succeeded=True)
         _log_reload(candidate)
         for catalog, kinds in lists:
             await catalog.notify(kinds)
+
+    def _note(self, *, has_succeeded: bool) -> None:
+        """Note the outcome for the metrics."""
+        status = self._running.status
+        status.at, status.has_succeeded = time.time(), has_succeeded
+        status.certificate_ends = self._certificate.ends.timestamp() if self._certificate is not None else None
 
     async def _prepared(self) -> tuple[_Candidate, _Prepared]:
         candidate = await anyio.to_thread.run_sync(self._read)

@@ -223,6 +223,7 @@ def _served_app(
         tenants=opened,
         session_limiter=context.session_limiter,
         draining=context.draining,
+        status=observability.reload_status,
         environment=server_config.environment,
     )
     return ServedApp(

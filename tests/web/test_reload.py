@@ -152,9 +152,15 @@ BROKEN: dict[str, tuple[str, Callable[[ReloadableServer], str], str]] = {
 
 
 async def test_if_one_file_is_invalid_nothing_changes(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """observability-23: not even by the valid files; the log names file and reason, and a valid reload follows."""
+    """observability-23, observability-32: not even by the valid files; the log names file and reason, and a valid reload follows."""
     async with operated(folder, caplog) as (server, mcp_client):
+
+        async def has_succeeded() -> bool:
+            text = (await mcp_client.http.get(server.url.replace("/mcp", "/metrics"))).text
+            return "coretools_last_reload_successful 1.0" in text
+
         tokens = (folder / "tokens").read_text()
+        assert await has_succeeded()
         for what, (file, text_of, why) in BROKEN.items():
             server.write(config=server.config("read_only = true"), policy=DENIED)
             (folder / file).write_text(text_of(server))
@@ -163,8 +169,10 @@ async def test_if_one_file_is_invalid_nothing_changes(folder: Path, caplog: pyte
             assert why in report, (what, report)
             (folder / "tokens").write_text(tokens)
             assert await call_text(mcp_client, "run_command", command="sh -c 'echo still'") == "still", what
+        assert not await has_succeeded()
         server.write()
         assert await server.reloaded() == "reloaded: nothing changed"
+        assert await has_succeeded()
 
 
 async def test_roles_are_added_changed_and_removed(folder: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -6,7 +6,7 @@ Everything is bounded. Texts of tools and clients are cut, and credentials are r
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Protocol
 
@@ -68,6 +68,20 @@ class ServerSnapshot:
     """Kind of the stores: `memory` or `redis`."""
     are_stores_fine: bool = True
     is_draining: bool = False
+    has_lease: bool = True
+    """Whether this replica could renew its lease in Redis in time."""
+    reload: "ReloadStatus | None" = None
+
+
+@dataclass(slots=True)
+class ReloadStatus:
+    """The last reload, or the start, and the certificate in use."""
+
+    at: float = field(default_factory=time.time)
+    """Seconds since the epoch."""
+    has_succeeded: bool = True
+    certificate_ends: float | None = None
+    """Seconds since the epoch; None without TLS."""
 
 
 class SnapshotSource(Protocol):

@@ -7,17 +7,18 @@ import platform
 from collections.abc import Callable, Collection, Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, GCCollector, Histogram, ProcessCollector, make_asgi_app
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from coretools import __version__
+from coretools.config.logs import LOST_RECORDS
 from coretools.operations.dispatch import ActiveCall, Outcome
 from coretools.web.auth.local_caller import is_forwarded
 from coretools.web.common.error_response import error_response
 from coretools.web.common.events import Exchange, outcome_label
 from coretools.web.common.urls import is_loopback
-from coretools.web.observability.console_state import SnapshotSource
+from coretools.web.observability.console_state import ReloadStatus, SnapshotSource
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 """Histogram buckets: from reading a file of 4 KB (under 1 ms) to a build."""
@@ -202,6 +203,15 @@ class _ScrapeCollector(Collector):
         runs = [(tenant.role, tenant.runs) for tenant in tenants]
         yield _by_role("coretools_runs_alive", "Runs of commands that have not ended.", runs)
         yield GaugeMetricFamily("coretools_draining", "1 once the server takes no new work.", int(server.is_draining))
+        lost = CounterMetricFamily("coretools_log_records_lost", "Log records that were not written.")
+        lost.add_metric((), LOST_RECORDS.count)
+        yield lost
+        if server.stores == "redis":
+            yield GaugeMetricFamily(
+                "coretools_redis_up", "1 while the lease in Redis is renewed.", int(server.has_lease)
+            )
+        if server.reload is not None:
+            yield from _of_reload(server.reload)
 
 
 class _BoundedLabels:
@@ -224,6 +234,15 @@ def _by_role(name: str, documentation: str, figures: list[tuple[str, int]]) -> M
     for role, figure in figures:
         family.add_metric((role,), figure)
     return family
+
+
+def _of_reload(status: ReloadStatus) -> Iterator[Metric]:
+    name = "coretools_last_reload"
+    yield GaugeMetricFamily(f"{name}_successful", "1 if the last reload was applied.", int(status.has_succeeded))
+    yield GaugeMetricFamily(f"{name}_timestamp_seconds", "When the last reload, or the start, was.", status.at)
+    if status.certificate_ends is not None:
+        name = "coretools_certificate_expiry_timestamp_seconds"
+        yield GaugeMetricFamily(name, "When the certificate in use expires.", status.certificate_ends)
 
 
 def _is_local(scope: Scope) -> bool:

@@ -163,6 +163,11 @@ class MemoryStores:
         self.sealing_keys: Sequence[bytes] = (secrets.token_bytes(32),)
         self._buses: dict[str, InMemorySubscriptionBus] = {}
 
+    @property
+    def has_lease(self) -> bool:
+        """Whether this replica has its lease: without replicas there is none to lose."""
+        return True
+
     def is_alive(self, replica: str) -> bool:
         """Whether a replica is alive: only this one is."""
         return replica == self.replica

@@ -99,6 +99,11 @@ class RedisStores:
         """Return the names of the live replicas, including this one."""
         return self._lease.peers
 
+    @property
+    def has_lease(self) -> bool:
+        """Whether this replica could renew its lease in time."""
+        return self._lease.is_held
+
     def is_alive(self, replica: str) -> bool:
         """Whether a replica of that name has a lease."""
         return replica in self._lease.peers

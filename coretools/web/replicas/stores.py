@@ -130,6 +130,11 @@ class Stores(Protocol):
         """Keys that seal request states, 32 bytes each; the first one seals, all can open."""
         ...
 
+    @property
+    def has_lease(self) -> bool:
+        """Whether this replica could renew its lease in time; always true without replicas."""
+        ...
+
     def is_alive(self, replica: str) -> bool:
         """Whether a replica of that name has a lease."""
         ...

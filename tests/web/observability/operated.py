@@ -16,6 +16,7 @@ from coretools.web.common.error_response import error_response
 from coretools.web.common.events import CallWatchers
 from coretools.web.observability.console_state import (
     ConsoleState,
+    ReloadStatus,
     RootSnapshot,
     ServerSnapshot,
     SessionSnapshot,
@@ -79,6 +80,7 @@ class ServerStateSource:
             stores="redis",
             are_stores_fine=self.are_stores_fine,
             is_draining=self.draining.has_begun,
+            reload=ReloadStatus(certificate_ends=2e9),
         )
 
 

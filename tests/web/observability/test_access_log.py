@@ -103,10 +103,17 @@ DATES = {"%%Y": r"\d{4}", "%%f": r"\d+", "%%z": r"[+-]\d\d:\d\d"}
 
 
 def banned(line: str) -> str | None:
-    """Return the address that fail2ban extracts from a line: it cuts out the time and searches the rest."""
+    """Return the address that fail2ban extracts from a line, in a file and in the journal."""
+    found = [found_in(line), found_in(f"host coretools-http[12]: {line}", is_in_file=False)]
+    assert found[0] == found[1]
+    return found[0]
+
+
+def found_in(line: str, *, is_in_file: bool = True) -> str | None:
+    """As fail2ban: it cuts the time out of a line of a file and searches the rest; the journal has its own time."""
     section = configparser.RawConfigParser()
     section.read(TREE / "docs/deploy/fail2ban.conf")
-    for dates in section["Definition"]["datepattern"].split("\n"):
+    for dates in section["Definition"]["datepattern"].split("\n") if is_in_file else ():
         pattern = re.sub(r"%%[a-zA-Z]", lambda sign: DATES.get(sign[0], r"\d\d"), dates)
         line = re.sub(pattern, "", line, count=1)
     for pattern in section["Definition"]["failregex"].split("\n"):
