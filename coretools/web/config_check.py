@@ -209,7 +209,10 @@ async def _check_role(server_config: ServerConfig, role: Role) -> list[str]:
     ) as site:
         status = await confinement_status(site.tenants[role.name].assembly)
     rights = ", read-only" if settings.read_only else ""
-    network = network_text(settings.policy.confinement.network)
+    access = settings.policy.confinement.network
+    network = network_text(access)
+    if status is not None and status.tier != "full" and not isinstance(access, str):
+        network = f"none ({network} needs tier full)"
     commands = "no commands" if status is None else f"commands in tier {status.tier}, network {network}"
     return [f"role {role.name}: {', '.join(settings.roots)}; profile {settings.profile}{rights}; {commands}"]
 
