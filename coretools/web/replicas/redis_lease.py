@@ -14,12 +14,12 @@ from collections.abc import Callable
 from coretools.errors import Unreachable
 from coretools.web.replicas.redis_engine import RedisEngine, Script
 
-BEATS = 3
+BEATS = 5
 """Renewals within one lease, if Redis answers."""
 
 RETRY_SECONDS = 0.5
 """Until the next renewal after one that failed, which may have waited for its timeout: a Redis that does not answer for
-two thirds of a lease, less this time, costs no session."""
+four fifths of a lease, less this time, costs no session."""
 
 
 def pause_seconds(lease_seconds: float, *, took: float, has_failed: bool) -> float:

@@ -703,10 +703,11 @@ async def test_a_session_of_the_previous_lease_is_not_deleted_by_its_replica(pla
         assert await data(other.events("one"), first) == ["missed"]
 
 
-def test_no_session_ends_while_redis_is_silent_for_two_thirds_of_a_lease() -> None:
+def test_no_session_ends_while_redis_is_silent_for_four_fifths_of_a_lease() -> None:
     """replicas-5: whenever it falls silent after a renewal, one that Redis answers ends before the lease does."""
     lease, timeout = 15.0, 2.0
     silence = lease - lease / BEATS - RETRY_SECONDS
+    assert silence > 11
     for step in range(100):
         begin = lease / BEATS * step / 100
         now = pause_seconds(lease, took=0.0, has_failed=False)
