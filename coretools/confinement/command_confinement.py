@@ -160,7 +160,7 @@ class CommandConfinement:
         """Return the Landlock rules. They grant roots by path inside namespaces and by descriptor elsewhere.
 
         Without namespaces commands only read the repository of a linked work tree: a right to create files in it would
-        be one to create hooks (docs/adr/0048).
+        be one to create hooks (docs/adr/0047).
         """
         full = landlock.RUN | landlock.CHANGE
         found: list[landlock.Rule] = [*self.granted, *self._operator_grants()]

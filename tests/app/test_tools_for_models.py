@@ -20,7 +20,7 @@ from coretools.config.settings import Settings
 from coretools.operations.call import LOCAL
 from tests.protocol.peer import ENVELOPE, HANDSHAKE, Peer, peer
 
-NO_NEIGHBOUR = {"create_directory", "directory_exists", "file_exists", "get_diagnostics", "move_path"}
+NO_NEIGHBOUR = {"directory_exists", "get_diagnostics"}
 """Tools for whose job there is no other one."""
 
 NO_LIMIT = {"directory_exists", "file_exists", "get_diagnostics", "git_current_branch", "list_runs", "stop_run"}
@@ -31,7 +31,7 @@ LIMIT = re.compile(
     r"\b(?:not|nothing|no|never|without|only|one|whole|exact|all|missing|parts?|local|undone|[Dd]efault|up to|most)\b"
 )
 PURPOSE = re.compile(
-    r"(?:Apply|Build|Clone|Commit|Create|Delete|End|Fetch|Find|Give|Install|List|Merge|Move|Name|Push|Read|Replace|Report"
+    r"(?:Apply|Build|Check|Clone|Commit|Create|Delete|End|Fetch|Find|Give|Install|List|Merge|Move|Name|Push|Read|Replace|Report"
     r"|Resolve|Restore|Run|Show|Stage|Stash|Switch|Tell|Wait)\b"
 )
 
@@ -130,6 +130,8 @@ async def test_no_alias_is_listed_and_each_is_understood(tmp_path: Path) -> None
 
 def sample(shape: dict[str, Any]) -> Any:
     """A value that fits the schema of a parameter."""
+    if "enum" in shape:
+        return shape["enum"][-1]
     kind = shape.get("type") or shape["anyOf"][0]["type"]
     if kind == "array":
         return [sample(shape["items"])]

@@ -373,8 +373,8 @@ class FilesystemTools:
     def create_directory(self, path: DirectoryPath) -> ChangeResult:
         """Create a directory, and its parents where they are missing.
 
-        Returns whether it was created or existed already, which is no error. write_file with `create_parents` creates a
-        file and its directories in one call.
+        Returns whether it was created or existed already, which is no error. Not needed before write_file,
+        which creates missing directories too when asked.
         """
         created = create_directory(self._roots, path)
         message = f"created {path}{_settings_note(self._roots, path)}" if created else f"{path} was there already"

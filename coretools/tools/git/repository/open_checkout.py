@@ -108,11 +108,14 @@ def write_rules(
     return rules
 
 
-def _shared_rules(common: GitDirectory, shared: Mapping[str, str], stack: ExitStack) -> list[Rule]:
+def _shared_rules(own: GitDirectory, common: GitDirectory, shared: Mapping[str, str], stack: ExitStack) -> list[Rule]:
     """Return rules for changing the configuration, deleting references (`packed-refs`), and entries of work trees.
 
-    In a linked work tree only for git commands that write no message: a link could lead that into the configuration.
+    In a linked work tree only for git commands that write no message: a link could lead that into the configuration. In
+    the main one each change has them.
     """
+    if common is own:
+        return []
     rules: list[Rule] = [(common.handle, _FILES)]
     if shared.get(WORKTREES) == "directory":
         rules.append((stack.enter_context(directory_access.open_subdirectory(common.handle, WORKTREES)), _TREE))
@@ -206,17 +209,14 @@ class Checkouts:
             rules = [*self._user_rules, *read_rules(self._roots.for_git, handles, policy.included, stack)]
             if access is not Access.READ:
                 rules += write_rules(own, entries, common, shared, stack)
-            if is_shared and common is not own:
-                rules += _shared_rules(common, shared, stack)
+            if is_shared:
+                rules += _shared_rules(own, common, shared, stack)
             if access is Access.WORK_TREE:
                 rules += [(directory.fd, _WORK_TREE), (own.handle, _TREE)]
             grants = self._granted(directory, own, common)
             index_copy = None
             if refreshes and _is_writable(self._roots, directory, own, common):
-                if grants.filters:  # git runs as a command, which may write the index itself
-                    environment["GIT_OPTIONAL_LOCKS"] = "1"
-                else:
-                    index_copy = self._index_copy(own, rules, environment, stack)
+                index_copy = self._index_copy(own, grants, rules, environment, stack)
             yield Checkout(
                 directory=directory,
                 rules=tuple(rules),
@@ -236,9 +236,20 @@ class Checkouts:
             )
 
     def _index_copy(
-        self, own: GitDirectory, rules: list[Rule], environment: dict[str, str], stack: ExitStack
+        self,
+        own: GitDirectory,
+        grants: RepositoryGrants,
+        rules: list[Rule],
+        environment: dict[str, str],
+        stack: ExitStack,
     ) -> IndexCopy | None:
-        """Copy the index, and let git use and write the copy; beneath the git directory it may write nothing."""
+        """Copy the index, and let git use and write the copy; beneath the git directory it may write nothing.
+
+        With granted filters git runs as a command, which may write the index itself.
+        """
+        if grants.filters:
+            environment["GIT_OPTIONAL_LOCKS"] = "1"
+            return None
         copies = directory_of_copies(self._private, own.path) if self._private else ""
         copy = copy_index(own.handle, copies) if copies else None
         if copy is None:

@@ -81,9 +81,7 @@ class Repositories:
         what all work trees share besides objects and references.
         """
         with ExitStack() as stack:
-            opening = self._checkouts.opened(
-                repository, paths, access=access, refreshes=refreshes, is_shared=is_shared
-            )
+            opening = self._checkouts.opened(repository, paths, access=access, refreshes=refreshes, is_shared=is_shared)
             checkout = await to_thread.run_sync(stack.enter_context, opening, limiter=self.threads)
             if checkout.grants is not NO_GRANTS:
                 checkout = await to_thread.run_sync(_with_grants, self.roots, checkout, access, limiter=self.threads)
