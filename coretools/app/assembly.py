@@ -360,7 +360,9 @@ def log_start(assembly: Assembly, settings: Settings, name: str = "") -> None:
     )
     for root in assembly.roots.for_git:
         if root.only_git:
-            logger.info("git alone uses %s, the repository of a root that is a linked work tree", root.path)
+            logger.info("git alone uses %s, the repository of a root", root.path)
+        if root.is_above:
+            logger.info("git alone reads %s, of which a root is a folder", root.path)
     for path, why in assembly.roots.git_refusals.items():
         logger.info("no git in %s: %s", path, why)
 

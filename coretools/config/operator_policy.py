@@ -268,11 +268,13 @@ class GitGrants:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GitOptions:
-    """How the git tools commit."""
+    """Which repositories git has, and how the git tools commit."""
 
     identity: Literal["server", "caller"] | None = None
     """Whether the name and address of the server's user may author commits of other principals. None: only on a server
     without tokens."""
+    above: bool = False
+    """Whether a root that is a folder of a repository has that repository, for git alone."""
     trailer: str = ""
     """A trailer for the messages of commits, such as `Assisted-by: NAME`."""
 

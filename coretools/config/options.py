@@ -42,7 +42,7 @@ VARIABLES = (
     *("CORETOOLS_LIMITS", "CORETOOLS_RESOLVER", "CORETOOLS_PASS_ENV", "CORETOOLS_AUTHOR", "CORETOOLS_UMASK"),
     *("CORETOOLS_REDACT_OUTPUT", "CORETOOLS_ASK", "CORETOOLS_POLICY", "CORETOOLS_OWN_CONTAINER", "CORETOOLS_NETWORK"),
     *("CORETOOLS_REQUIRE_TIER", "CORETOOLS_ALLOW_UNCONFINED", "CORETOOLS_ALLOW_GIT_CREDENTIALS"),
-    *("CORETOOLS_ALLOW_EDITOR_SETTINGS", "CORETOOLS_LOGIN_PATH", "CORETOOLS_LOG_LEVEL"),
+    *("CORETOOLS_ALLOW_EDITOR_SETTINGS", "CORETOOLS_GIT_ABOVE", "CORETOOLS_LOGIN_PATH", "CORETOOLS_LOG_LEVEL"),
     *("CORETOOLS_UPSTREAM", "CORETOOLS_CONFINE", "CORETOOLS_UNCONFINED", "CORETOOLS_TRUST"),
 )
 """The environment variables that are read here, in the order of the options."""
@@ -117,6 +117,12 @@ def add_policy_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         default=None,
         help="let tools and commands change existing settings of editors and agents, such as .vscode",
+    )
+    parser.add_argument(
+        "--git-above",
+        action="store_true",
+        default=None,
+        help="a root that is a folder of a repository has git; it reads the whole repository and changes the root only",
     )
 
 
@@ -269,6 +275,9 @@ def policy_from(options: argparse.Namespace, environment: Mapping[str, str]) -> 
             ),
             allow_git_credentials=credentials,
             own_container=own,
+        ),
+        git=replace(
+            policy.git, above=_switch(options.git_above, environment, "CORETOOLS_GIT_ABOVE", default=policy.git.above)
         ),
         files=FilePolicy(editor_settings="allow" if changes_settings else "deny"),
         redact_output=_switch(options.redact_output, environment, "CORETOOLS_REDACT_OUTPUT", default=redacted),

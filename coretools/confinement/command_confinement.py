@@ -160,13 +160,14 @@ class CommandConfinement:
         """Return the Landlock rules. They grant roots by path inside namespaces and by descriptor elsewhere.
 
         Without namespaces commands only read the repository of a linked work tree: a right to create files in it would
-        be one to create hooks (docs/adr/0047).
+        be one to create hooks (docs/adr/0047). Nor do they read the work tree of which a root is a folder.
         """
         full = landlock.RUN | landlock.CHANGE
         found: list[landlock.Rule] = [*self.granted, *self._operator_grants()]
         found += [
             (root.path, _rights(root)) if in_namespaces else (root.fd, landlock.RUN if root.only_git else _rights(root))
             for root in self.roots
+            if in_namespaces or not root.is_above
         ]
         found += [Grant(f"/dev/{name}", landlock.DEVICE) for name in namespaces.DEVICES]
         if not in_namespaces:
@@ -267,7 +268,7 @@ class CommandConfinement:
     def socket_directories(self, scratch: ScratchDirectories) -> tuple[str, ...]:
         """Return the directories whose Unix sockets commands may connect to without namespaces."""
         granted = [
-            *(root.path for root in self.roots if not root.only_git),
+            *(root.path for root in self.roots if not (root.only_git or root.is_above)),
             *self.policy.writable,
             *self._own_directories(scratch),
         ]

@@ -311,7 +311,7 @@ class MaskFinder:
     def _is_of_tree_beyond_roots(self, node: DirectoryNode) -> bool:
         """Whether the linked work tree of this git directory is not beneath the roots."""
         place = self._roots.split(_work_tree_of(node) or "/")
-        return place is None or place.root.only_git
+        return place is None or place.root.only_git or (place.root.is_above and place.relative != ".")
 
 
 def _work_tree_of(node: DirectoryNode) -> str:

@@ -1,16 +1,16 @@
-"""Find the repository of each root that is a linked work tree: a directory outside the roots, for git alone.
+"""Find the repository of each root that is a linked work tree or a folder of one: outside the roots, for git alone.
 
 git makes a linked work tree with a pointer in each direction: `.git` names `REPOSITORY/worktrees/NAME`, and `gitdir`
 there names that `.git`. An agent may be able to write the first, and an unpacked archive may contain one; only a person
 who ran git in the repository made the second. Both must agree, and nothing else that an agent can write decides which
-directory is opened. Done once, at the start.
+directory is opened. That of a folder is opened only if the operator says so. Done once, at the start.
 """
 
 import os
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from coretools.errors import CoreError
 from coretools.reach import is_beneath, mounts_by_path
@@ -38,59 +38,109 @@ class LinkedRepositories:
     """What the `.git` of the roots lead to outside the roots."""
 
     directories: tuple[Root, ...] = ()
-    """The directories that the work trees of a repository share, open. Only git may use them."""
+    """The directories that the work trees of a repository share, and work trees above roots, open: for git alone."""
+    trees_above: Mapping[str, str] = field(default_factory=dict)
+    """The work tree of which a root is a folder, by the path of the root."""
     refusals: Mapping[str, str] = field(default_factory=dict)
     """Why git has no repository in a root, by the path of the root."""
 
 
-def find_repositories(roots: Sequence[Root], resolver: Resolver, own: Sequence[str]) -> LinkedRepositories:
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """What is searched for all roots together."""
+
+    roots: Sequence[Root]
+    resolver: Resolver
+    own: Sequence[str]
+    found: dict[tuple[int, int], Root] = field(default_factory=dict)
+
+    def add(self, one: Root) -> None:
+        """Add a duplicate of a directory, unless it is known with the same rights; then those of the writable one."""
+        known = self.found.get(one.identity)
+        if known is not None and (known.writable or not one.writable):
+            return
+        if known is not None:
+            os.close(known.fd)
+        self.found[one.identity] = replace(one, fd=os.dup(one.fd))
+
+
+def find_repositories(
+    roots: Sequence[Root], resolver: Resolver, own: Sequence[str], *, above: bool = False
+) -> LinkedRepositories:
     """Open the repositories of roots that are linked work trees. The caller closes them.
 
-    None may contain one of the directories `own`, which hold our own state.
+    None may contain one of the directories `own`, which hold our own state. With `above` those of which roots are
+    folders are opened too, each with its work tree.
     """
-    found: dict[tuple[int, int], Root] = {}
+    search = _Search(roots, resolver, own)
+    trees: dict[str, str] = {}
     refusals: dict[str, str] = {}
     for root in roots:
         try:
             kind = directory_access.entry_kind(root.fd, GIT)
-            if kind is None:
-                _refuse_folder(root.path)
+            if kind is None and (project := _project_above(root.path)):
+                _add_above(search, root, project, is_allowed=above)
+                trees[root.path] = project
             elif kind == "file":
-                _add_repository(root, roots, resolver, found, own)
+                _add_repository(search, root)
         except _Unusable as error:
             refusals[root.path] = str(error)
         except CoreError as error:
             refusals[root.path] = f".git can't be read ({error})"
-    return LinkedRepositories(tuple(found.values()), refusals)
+    return LinkedRepositories(tuple(search.found.values()), trees, refusals)
 
 
-def _add_repository(
-    root: Root,
-    roots: Sequence[Root],
-    resolver: Resolver,
-    found: dict[tuple[int, int], Root],
-    own: Sequence[str],
-) -> None:
+def _add_repository(search: _Search, root: Root) -> None:
     """Add the repository of a linked work tree, unless it lies beneath the roots."""
     private = _target(root.fd, GIT, "gitdir: ", root.path)
-    if any(is_beneath(private, one.path) for one in roots):
+    if any(is_beneath(private, one.path) for one in search.roots):
         return
     path = _repository_path(private, root.path)
     _require_answering(path, root.path)
-    if any(is_beneath(one, path) for one in (*(root.path for root in roots), *own)):
+    if any(is_beneath(one, path) for one in (*(root.path for root in search.roots), *search.own)):
         raise _Unusable(f"its repository {printable(path)} contains a root, or what coretools keeps for itself")
-    with _opened(path, resolver) as common:
+    with _opened(path, search.resolver) as common:
         _require_linked(common, path, posixpath.basename(private), root)
-        identity = identity_of(os.fstat(common))
-        known = found.get(identity)
-        if known is not None and (known.writable or not root.writable):
-            return
-        if known is not None:
-            os.close(known.fd)
-        handle = os.dup(common)
-    found[identity] = Root(
-        printable(path), path, root.writable, handle, identity, is_on_disk=is_on_disk(handle), only_git=True
-    )
+        search.add(_repository(path, common, root))
+
+
+def _add_above(search: _Search, root: Root, path: str, *, is_allowed: bool) -> None:
+    """Add the work tree of which a root is a folder, which stays read-only, and its repository."""
+    what = f"this root is a folder of the repository {printable(path)}"
+    outer = next((one.path for one in search.roots if is_beneath(path, one.path)), "")
+    if outer:
+        raise _Unusable(f"{what}, which lies in another root; name that as repository")
+    if not is_allowed:
+        raise _Unusable(
+            f"{what}; start the server with --git-above (CORETOOLS_GIT_ABOVE=1; above = true in [git] of the policy),"
+            " with which git reads that repository and all its history, and changes files in this root only; or with"
+            f" the root {printable(path)}"
+        )
+    _require_answering(path, root.path)
+    home = os.path.realpath(os.path.expanduser("~"))
+    if path == "/" or any(is_beneath(one, path) for one in (home, *search.own)):
+        raise _Unusable(f"{what}, which contains the home directory, or what coretools keeps for itself")
+    with _opened(path, search.resolver) as top:
+        _require_owner(top, path, root)
+        tree = Root(
+            printable(path), path, False, top, identity_of(os.fstat(top)), is_on_disk=is_on_disk(top), is_above=True
+        )
+        kind = directory_access.entry_kind(top, GIT)
+        if kind == "file":
+            _add_repository(search, replace(tree, writable=root.writable))
+        elif kind == "directory":
+            with directory_access.open_handle(top, GIT) as repository:
+                _require_owner(repository, f"{path}/{GIT}", root)
+                search.add(_repository(f"{path}/{GIT}", repository, root))
+        else:
+            raise _Unusable(f"{what}, whose .git is neither a file nor a directory")
+        search.add(tree)
+
+
+def _repository(path: str, handle: int, root: Root) -> Root:
+    """Return a repository with the rights of a root."""
+    identity = identity_of(os.fstat(handle))
+    return Root(printable(path), path, root.writable, handle, identity, is_on_disk=is_on_disk(handle), only_git=True)
 
 
 def _target(handle: int, name: str, prefix: str, start: str) -> str:
@@ -160,10 +210,7 @@ def _opened(path: str, resolver: Resolver) -> Iterator[int]:
 
 def _require_linked(common: int, path: str, name: str, root: Root) -> None:
     """Refuse a repository that does not name this root as its linked work tree, or belongs to somebody else."""
-    owners = {os.geteuid(), os.fstat(root.fd).st_uid}
-    owner = os.fstat(common).st_uid
-    if owner not in owners:
-        raise _Unusable(f"its repository {printable(path)} belongs to another user ({owner})")
+    _require_owner(common, path, root)
     entry = f"{WORKTREES}/{name}"
     private = f"{path}/{entry}"
     try:
@@ -188,13 +235,10 @@ def _require_linked(common: int, path: str, name: str, root: Root) -> None:
         raise _Unusable(f"commondir in {printable(private)} names {printable(shared)}, not its own repository")
 
 
-def _refuse_folder(path: str) -> None:
-    """Refuse a root without `.git` that is a folder of a repository."""
-    if project := _project_above(path):
-        raise _Unusable(
-            f"this root is a folder of the repository {printable(project)}; git shows and changes a repository as a"
-            f" whole, so to use it the server has to be started with the root {printable(project)}"
-        )
+def _require_owner(handle: int, path: str, root: Root) -> None:
+    owner = os.fstat(handle).st_uid
+    if owner not in (os.geteuid(), os.fstat(root.fd).st_uid):
+        raise _Unusable(f"its repository {printable(path)} belongs to another user ({owner})")
 
 
 def _project_above(path: str) -> str:

@@ -36,6 +36,8 @@ class Root:
     """Whether it lies on a local file system that no other program or machine serves, as far as known."""
     only_git: bool = False
     """Whether it is no root of the operator, but the repository of one, which only git may use."""
+    is_above: bool = False
+    """Whether it is no root of the operator, but the work tree above one, which only git may read."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,6 +56,10 @@ class Roots:
         self._own = own
         self.for_git: Roots = self
         """These roots, and the repositories outside them whose linked work trees they are."""
+        self.with_trees: Roots = self
+        """These roots, and the work trees of which they are folders: where git's names are."""
+        self.trees_above: Mapping[str, str] = {}
+        """The work tree above a root that is a folder of one, by the path of the root."""
         self.git_refusals: Mapping[str, str] = {}
         """Why git has no repository in a root, by the path of the root."""
         self._roots = _open_roots(specs, self.resolver)
@@ -76,24 +80,33 @@ class Roots:
         """Hidden files found by the last scan for commands; empty until commands are prepared."""
         self.are_nested = any(_lies_in(one.path, other.path) for one in self._roots for other in self._roots)
 
-    def open_repositories(self) -> None:
-        """Open the repositories of roots that are linked work trees, for those who use `for_git`."""
-        found = find_repositories(self._roots, self.resolver, [os.path.realpath(one.path) for one in self._own])
-        self.git_refusals = found.refusals
+    def open_repositories(self, *, above: bool = False) -> None:
+        """Open the repositories of roots that are linked work trees, for those who use `for_git`.
+
+        With `above` also the repositories and work trees of which roots are folders.
+        """
+        own = [os.path.realpath(one.path) for one in self._own]
+        found = find_repositories(self._roots, self.resolver, own, above=above)
+        self.git_refusals, self.trees_above = found.refusals, found.trees_above
+        if found.trees_above:
+            self.with_trees = copy(self)
+            self.with_trees.add([one for one in found.directories if one.is_above])
         if found.directories:
             self.for_git = copy(self)
             self.for_git.add(found.directories)
             # For tools too: a tracked file is known by the index, which is in the repository.
-            self.secret_check = self.for_git.secret_check
+            self.secret_check = self.with_trees.secret_check = self.for_git.secret_check
+            self.with_trees.for_git = self.for_git
 
     def add(self, repositories: Sequence[Root]) -> None:
         """Add repositories that only git may use, to a copy of what the tools have."""
-        self.for_git = self
+        self.for_git = self.with_trees = self
         self._roots = [*self._roots, *repositories]
         paths = [*self._prefixes, *((f"{one.path}/", one) for one in repositories)]
         self._prefixes = sorted(paths, key=lambda pair: -len(pair[0]))
         self._by_identity = {root.identity: root for root in self._roots}
         self.secret_check = SecretCheck(self.resolver, [(root.path, root.fd) for root in self._roots])
+        self.are_nested = any(_lies_in(one.path, other.path) for one in self._roots for other in self._roots)
 
     def disable_nonblocking_until(self, moment: float) -> None:
         """Read all files in threads until this monotonic time."""

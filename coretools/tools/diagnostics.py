@@ -124,7 +124,9 @@ class DiagnosticsReport(Result):
 
 def _described(root: Root) -> str:
     rights = "read and write" if root.writable else "read only"
-    return f"{root.path} ({rights}{', for git only: the repository of a linked work tree' if root.only_git else ''})"
+    purpose = ", for git only: the repository of a root" if root.only_git else ""
+    purpose += ", for git only: a root is a folder of it" if root.is_above else ""
+    return f"{root.path} ({rights}{purpose})"
 
 
 class Diagnostics:

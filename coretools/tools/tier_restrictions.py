@@ -75,13 +75,17 @@ class TierRestrictions:
     exposed: str = ""
     """Why no command runs at all; empty if they do."""
     repositories: tuple[str, ...] = ()
-    """Repositories outside the roots that roots are linked work trees of."""
+    """Repositories outside the roots, which git alone uses."""
+    trees: tuple[str, ...] = ()
+    """Work trees of which roots are folders."""
 
     @classmethod
     def of(cls, policy: ConfinementPolicy, roots: Roots) -> Self:
         """Build the restrictions of commands in these roots."""
         repositories = tuple(root.path for root in roots.for_git if root.only_git)
-        return cls(policy, directories_above_read_only_roots(roots, policy), exposed(roots.own_places), repositories)
+        trees = tuple(root.path for root in roots.for_git if root.is_above)
+        parents = directories_above_read_only_roots(roots, policy)
+        return cls(policy, parents, exposed(roots.own_places), repositories, trees)
 
     def state(self, tier: str | None) -> str:
         """List what is denied in one line; empty if nothing is."""
@@ -100,6 +104,7 @@ class TierRestrictions:
             f"changes of the repository {printable(path)} (git tools make them; as another root it is open to commands)"
             for path in self.repositories
         ]
+        parts += [f"files of {printable(path)} outside the roots, which only the git tools read" for path in self.trees]
         if self.policy.own_container:
             return ", ".join(parts)
         return ", ".join([*parts, "semaphores and shared memory (/dev/shm), /tmp, terminals that programs make"])
@@ -171,13 +176,15 @@ class TierRestrictions:
         sign, part = (_REFUSED, "") if ending.tier == "landlock" else (_READ_ONLY, f"{WORKTREES}/")
         refused = [line for line in ending.output.splitlines() if sign.search(line)]
         path = next((one for one in self.repositories if any(f"{one}/{part}" in line for line in refused)), "")
+        if not path and refused and self.trees and ending.tier == "full":
+            return f"in {printable(self.trees[0])} commands change only the roots and what git keeps in .git"
         if not path or ending.tier not in ("full", "landlock"):
             return None
         if ending.tier == "full":
             return f"commands don't change the entries of work trees outside the roots in {printable(path)}"
         return (
-            f"in tier landlock commands only read {printable(path)}, the repository of this linked work tree: the git"
-            " tools change it (git_add, git_commit, git_branch, ...); for git in commands the operator adds"
+            f"in tier landlock commands only read {printable(path)}, the repository of a root: the git tools"
+            " change it (git_add, git_commit, git_branch, ...); for git in commands the operator adds"
             f" {printable(path)} as another root"
         )
 

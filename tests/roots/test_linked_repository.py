@@ -172,7 +172,30 @@ def test_submodules_and_folders_name_the_root_that_has_git(top: Path) -> None:
     git(top / "project", "submodule", "--quiet", "add", f"{top}/main", "libs/sub")
     assert refusal(top / "project" / "libs" / "sub").endswith(f"the root {top}/project")
     (top / "main" / "packages" / "a").mkdir(parents=True)
-    assert refusal(top / "main" / "packages" / "a").endswith(f"started with the root {top}/main")
+    folder = top / "main" / "packages" / "a"
+    assert refusal(folder).endswith(f"the root {top}/main")
+    assert "--git-above" in refusal(folder)
+
+
+def test_the_repository_above_is_opened_only_on_request(top: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """git-54: its work tree read-only, its `.git` with the rights of the root; never around the home directory."""
+    folder = top / "main" / "packages" / "a"
+    folder.mkdir(parents=True)
+    deny = DenyRules((), by_content=False)
+    with Roots([RootSpec(str(folder))], deny=deny) as roots:
+        roots.open_repositories(above=True)
+        rights = {root.path: root.writable for root in roots.for_git}
+        assert rights == {str(folder): True, f"{top}/main": False, f"{top}/main/.git": True}
+        assert [root.path for root in roots] == [str(folder)]
+        assert roots.split(f"{top}/main/a.txt") is None
+    with Roots([RootSpec(str(top)), RootSpec(str(folder))], deny=deny) as roots:
+        roots.open_repositories(above=True)
+        assert "name that as repository" in roots.git_refusals[str(folder)]
+    monkeypatch.setenv("HOME", f"{top}/main")
+    with Roots([RootSpec(str(folder))], deny=deny) as roots:
+        roots.open_repositories(above=True)
+        assert "home directory" in roots.git_refusals[str(folder)]
+        assert roots.for_git is roots
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give a directory away")

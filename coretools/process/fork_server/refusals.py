@@ -88,7 +88,7 @@ class ReadableSecrets(NamedTuple):
         Tools read those that the operator opens, or whose content is in git's index.
         """
         closed = {path: settings for path, settings in credentials.items() if _is_closed(roots, path)}
-        files = {one.path: one for one in masks.hidden}
+        files = {one.path: one for one in masks.hidden if not _is_above(roots, one.path)}
         for path, settings in closed.items():
             files[path] = HiddenPath(path, f"{HOLDS_CREDENTIAL}{_keys(settings)}", inode_of(path) or (0, 0, 0))
         return cls(tuple(sorted(files.values())), closed)
@@ -112,7 +112,13 @@ class ReadableSecrets(NamedTuple):
 
 def _is_closed(roots: Roots, path: str) -> bool:
     place = roots.split(path)
-    return place is None or roots.hidden(place, is_shown=True) != ""
+    return not _is_above(roots, path) and (place is None or roots.hidden(place, is_shown=True) != "")
+
+
+def _is_above(roots: Roots, path: str) -> bool:
+    """Whether a path is in the work tree of which a root is a folder, which commands can't read in tier `landlock`."""
+    place = roots.split(path)
+    return place is not None and place.root.is_above
 
 
 def _keys(settings: Iterable[Setting]) -> str:

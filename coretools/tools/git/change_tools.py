@@ -17,7 +17,7 @@ from coretools.tools.git.changes.restore import RestoreOptions, reset, restore
 from coretools.tools.git.parameters import Branch, Paths, Repository
 from coretools.tools.git.reading.differences import DiffOptions
 from coretools.tools.git.reading.show import show, show_file
-from coretools.tools.git.repository.checkout import Checkout, git_names
+from coretools.tools.git.repository.checkout import Checkout, folder_names, git_names
 from coretools.tools.git.repository.habits import rebase_autosquash
 from coretools.tools.git.repository.open_checkout import Access
 from coretools.tools.git.repository.repositories import Repositories
@@ -245,6 +245,7 @@ class GitChangeTools:
             names = git_names(self._roots, checkout, paths)
             match action:
                 case "push":
+                    names = names or folder_names(checkout)
                     return await stashes.push(
                         self._roots, self._git, checkout, names=names, message=message, untracked=untracked
                     )

@@ -40,7 +40,7 @@ from coretools.tools.git.reading.differences import DiffOptions, DiffResult, com
 from coretools.tools.git.reading.history import head
 from coretools.tools.git.reading.log import MAX_SKIP, LogOptions, LogResult, log
 from coretools.tools.git.reading.status import STATUS, StatusResult
-from coretools.tools.git.repository.checkout import git_names
+from coretools.tools.git.repository.checkout import folder_names, git_names
 from coretools.tools.git.repository.index_lock import index_lock
 from coretools.tools.git.repository.open_checkout import Access
 from coretools.tools.git.repository.porcelain import read_status, single_line
@@ -61,8 +61,8 @@ class GitTools:
         confined_threads: ConfinedThreadPool,
         setup: GitSetup = PLAIN,
     ) -> None:
-        self._roots = roots
         self.repositories = Repositories(roots, runner, limits, confined_threads=confined_threads, setup=setup)
+        self._roots = self.repositories.roots
         self._git = self.repositories.git
         self._opened = self.repositories.opened
 
@@ -118,7 +118,7 @@ class GitTools:
         async with self._opened(repository, [path] if path else []) as checkout:
             options = LogOptions(
                 revision=revision,
-                names=git_names(self._roots, checkout, [path] if path else []),
+                names=git_names(self._roots, checkout, [path] if path else []) or folder_names(checkout),
                 limit=limit,
                 skip=skip,
                 author=by,
@@ -176,7 +176,7 @@ class GitTools:
         """
         async with self._opened(repository, paths, refreshes=True) as checkout:
             options = DiffOptions(
-                names=git_names(self._roots, checkout, paths),
+                names=git_names(self._roots, checkout, paths) or folder_names(checkout),
                 most_bytes=self._git.answer_bytes,
                 is_summary=stat,
                 by_name=names,

@@ -14,7 +14,7 @@ from coretools.roots.root_set import Roots
 from coretools.tools.git.changes.filters import refuse_filtered
 from coretools.tools.git.changes.signing import sign_head
 from coretools.tools.git.reading.history import ARGUMENT_BYTES
-from coretools.tools.git.repository.checkout import Checkout, display_paths, is_beneath, refuse_hidden
+from coretools.tools.git.repository.checkout import Checkout, display_paths, is_beneath, is_outside, refuse_hidden
 from coretools.tools.git.repository.commands import Git, require_success
 from coretools.tools.git.repository.porcelain import GitStatus, as_text, read_status, single_line
 from coretools.tools.git.repository.results import TextResult, answer, listed
@@ -67,6 +67,8 @@ async def commit(roots: Roots, git: Git, checkout: Checkout, options: CommitOpti
     _check_message(options)
     options = replace(options, message=await _message(git, checkout, options))
     status = read_status(await git.output(checkout, *_STATUS))
+    if not options.names:
+        _require_staged_inside(checkout, status)
     chosen = await _chosen(roots, git, checkout, status, options.names) if options.names else []
     words = [*await _words(git, checkout, options), *(("--only", "--", *chosen) if chosen else ())]
     settings = _FULL_NAME
@@ -78,10 +80,26 @@ async def commit(roots: Roots, git: Git, checkout: Checkout, options: CommitOpti
         made = replace(made, commit=signed)
     undo = f"Undo: git_reset revision={status.head!r} mode='soft'" if status.head else ""
     lines = [f"{'committed and signed' if signed else 'committed'} {made.text}", made.changes, undo]
-    rest = _not_committed(status, chosen)
+    rest = _not_committed(checkout, status, chosen)
     lines += [f"not committed: {listed(display_paths(checkout, rest))}"] if rest else []
     details = {"commit": made.commit, "branch": made.branch, "not_committed": len(rest)}
     return answer(checkout, filter(None, lines), details=details, hooks="commit")
+
+
+def _require_staged_inside(checkout: Checkout, status: GitStatus) -> None:
+    """Refuse to commit what somebody else staged outside the folder that is the caller's root.
+
+    Raises:
+        GitRefused: something is.
+    """
+    staged = [one.path for one in status.entries if one.staged and is_outside(checkout, one.path)]
+    if staged:
+        files = listed(display_paths(checkout, staged))
+        raise GitRefused(
+            f"files are staged outside the root, in {checkout.directory.path}: {files};"
+            f" git_commit with paths={[checkout.folder_path]!r} leaves them out, or whoever staged them commits or"
+            " unstages them"
+        )
 
 
 async def _chosen(roots: Roots, git: Git, checkout: Checkout, status: GitStatus, names: Sequence[str]) -> list[str]:
@@ -102,10 +120,14 @@ async def _chosen(roots: Roots, git: Git, checkout: Checkout, status: GitStatus,
     return [path.decode("utf-8", "surrogateescape") for path in found]
 
 
-def _not_committed(status: GitStatus, chosen: Sequence[str]) -> list[bytes]:
+def _not_committed(checkout: Checkout, status: GitStatus, chosen: Sequence[str]) -> list[bytes]:
     """Return the paths that still differ from the new commit."""
     done = {name.encode("utf-8", "surrogateescape") for name in chosen}
-    return [one.path for one in status.entries if one.path not in done and (one.unstaged or (chosen and one.staged))]
+    return [
+        one.path
+        for one in status.entries
+        if one.path not in done and (one.unstaged or (chosen and one.staged)) and not is_outside(checkout, one.path)
+    ]
 
 
 async def _words(git: Git, checkout: Checkout, options: CommitOptions) -> list[str]:

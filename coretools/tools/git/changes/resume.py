@@ -21,6 +21,7 @@ from coretools.tools.git.changes.writable import (
     overwritten_by_reset,
     picked_names,
     reached_by_rename,
+    refuse_outside,
     refuse_settings,
     require_visible_names,
     require_writable_names,
@@ -87,9 +88,11 @@ async def _checked(roots: Roots, git: Git, checkout: Checkout, options: ResumeOp
         is_hard = operation.name == "rebase"
         differing += await overwritten_by_reset(roots, git, checkout) if is_hard else []
         found = settings_among(roots, checkout, differing)
+        staged = await changed_names(git, checkout, "--cached", back)
+        refuse_outside(checkout, differing if is_hard else staged)
         # Other operations are reset with --merge, which leaves alone what is not staged.
         if found and not is_hard:
-            found = settings_among(roots, checkout, await changed_names(git, checkout, "--cached", back))
+            found = settings_among(roots, checkout, staged)
         refuse_settings(found)
     if operation.remaining and not is_abort:
         commits = await git.resolved(checkout, *operation.remaining)

@@ -4,7 +4,12 @@ from collections.abc import Sequence
 
 from coretools.errors import GitRefused, InvalidArguments
 from coretools.roots.root_set import Roots
-from coretools.tools.git.changes.writable import refuse_settings, require_visible_names, settings_among
+from coretools.tools.git.changes.writable import (
+    refuse_outside,
+    refuse_settings,
+    require_visible_names,
+    settings_among,
+)
 from coretools.tools.git.repository.checkout import Checkout, prefix
 from coretools.tools.git.repository.commands import Git, require_success
 from coretools.tools.git.repository.porcelain import as_text, read_names, single_line
@@ -32,6 +37,7 @@ async def sparse_checkout(
     changed = left_out
     if action == "set":  # deletes what is there and not wanted, too
         changed = [name for tag, name in tracked if (tag == b"S") == _is_wanted(name, names)]
+    refuse_outside(checkout, (name for _, name in tracked))
     refuse_settings(settings_among(roots, checkout, changed))
     words = ["sparse-checkout", action]
     stdin = None

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
-from coretools.errors import CoreError, DeniedPath
+from coretools.errors import CoreError, DeniedPath, OutsideRoot
 from coretools.roots import directory_access
 from coretools.roots.editor_settings import WAY_OUT, existing_settings, protected_settings
 from coretools.roots.git_layout import entry_exists
@@ -16,7 +16,15 @@ from coretools.roots.resolve import resolve
 from coretools.roots.root import RootedPath, join_path
 from coretools.roots.root_set import Roots
 from coretools.tools.git.changes.filters import refuse_filtered
-from coretools.tools.git.repository.checkout import Checkout, exists, hidden_reason, path_of, place_of
+from coretools.tools.git.repository.checkout import (
+    Checkout,
+    display_paths,
+    exists,
+    hidden_reason,
+    is_outside,
+    path_of,
+    place_of,
+)
 from coretools.tools.git.repository.commands import Git
 from coretools.tools.git.repository.porcelain import quoted, read_names
 from coretools.tools.git.repository.results import listed
@@ -69,8 +77,24 @@ async def require_writable_names(roots: Roots, git: Git, checkout: Checkout, nam
         DeniedPath, GitRefused: a name is such a file.
     """
     names = list(names)
+    refuse_outside(checkout, names)
     refuse_settings(settings_among(roots, checkout, [*names, *await _checked_out_again(roots, git, checkout)]))
     await require_visible_names(roots, git, checkout, names)
+
+
+def refuse_outside(checkout: Checkout, names: Iterable[bytes]) -> None:
+    """Refuse a change of files outside the folder of the work tree that is the caller's root.
+
+    Raises:
+        OutsideRoot: there are some.
+    """
+    found = [name for name in names if is_outside(checkout, name)]
+    if found:
+        top = checkout.directory.path
+        raise OutsideRoot(
+            f"would change files outside the root, which is the folder {checkout.folder} of the repository {top}:"
+            f" {listed(display_paths(checkout, found))}; nothing was changed; with the root {top} it can be done"
+        )
 
 
 def settings_among(roots: Roots, checkout: Checkout, names: Iterable[bytes]) -> list[str]:
@@ -161,10 +185,12 @@ async def _checked_out_again(roots: Roots, git: Git, checkout: Checkout) -> list
 async def _index_entries(roots: Roots, git: Git, checkout: Checkout) -> list[tuple[bytes, bytes]]:
     """Return the tag (git-ls-files(1), `-v`) and name of each tracked file among the existing settings."""
     place = checkout.directory.place
+    if checkout.folder:
+        place = roots.place(f"{place.path}/{checkout.folder}")
     settings = [] if roots.changes_settings else existing_settings(roots, place.root, place.relative)
     if not settings:
         return []
-    names = [path.removeprefix(f"{place.relative}/") for path in settings]
+    names = [join_path(checkout.folder or ".", path.removeprefix(f"{place.relative}/")) for path in settings]
     output = await git.output(checkout, "ls-files", "-v", "-z", "--", *names)
     return [(record[:1], record[2:]) for record in read_names(output)]
 

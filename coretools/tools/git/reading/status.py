@@ -1,13 +1,14 @@
 """The status of a work tree: branch, changed paths, an unfinished operation and how to end it, the index lock."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pydantic import PrivateAttr
 
 from coretools.operations.content import Result, UnlessEmpty
 from coretools.roots import directory_access
 from coretools.tools.answer_budget import fitting, fitting_values
-from coretools.tools.git.repository.checkout import Checkout, path_of
+from coretools.tools.git.repository.checkout import Checkout, is_outside, path_of
 from coretools.tools.git.repository.porcelain import GitStatus, StatusEntry, as_text, quoted, single_line
 from coretools.tools.git.repository.results import remarks
 
@@ -53,7 +54,12 @@ class StatusResult(Result):
 
     @classmethod
     def of(cls, status: GitStatus, checkout: Checkout, *, budget: int, lock: str) -> "StatusResult":
-        """Build the result with the entries that fit into `budget` bytes, as text and as structured content."""
+        """Build the result with the entries that fit into `budget` bytes, as text and as structured content.
+
+        Of a work tree that begins above the root only those in the root are listed, and the others counted.
+        """
+        inside = tuple(entry for entry in status.entries if not is_outside(checkout, entry.path))
+        status, outside = replace(status, entries=inside), len(status.entries) - len(inside)
         shown = fitting((_short(entry, checkout) for entry in status.entries), budget)
         fields = fitting_values((_fields(entry, checkout) for entry in status.entries), budget)
         kept = status.entries[: min(len(shown), len(fields))]
@@ -72,7 +78,9 @@ class StatusResult(Result):
             lock=lock,
             not_used=list(checkout.policy.not_used),
         )
-        result._text = "\n".join((*_lines(status, checkout, result, shown[: len(kept)]), *remarks(checkout)))
+        result._text = "\n".join(
+            (*_lines(status, checkout, result, shown[: len(kept)]), *_elsewhere(checkout, outside), *remarks(checkout))
+        )
         result._tier = checkout.tier
         return result
 
@@ -83,6 +91,11 @@ class StatusResult(Result):
     def facts(self) -> dict[str, object]:
         """Tier in which git was confined."""
         return {"tier": self._tier}
+
+
+def _elsewhere(checkout: Checkout, count: int) -> list[str]:
+    where = f"the folder {checkout.folder} of {checkout.directory.path}"
+    return [f"[{count} more changed paths outside {where}, which git tools don't change]"] if count else []
 
 
 def _lines(status: GitStatus, checkout: Checkout, result: StatusResult, entries: Sequence[str]) -> list[str]:

@@ -148,7 +148,7 @@ def examine_trust(
         NotFound: there is no repository, or there are no findings of this kind.
     """
     with ExitStack() as stack:
-        directory = stack.enter_context(work_tree(roots, repository))
+        directory, _ = stack.enter_context(work_tree(roots, repository))
         reader = TrustReader(roots.for_git, directory, stack, kind, offset)
         is_own = reader.read() and directory.path == directory.place.root.path
         if kind and kind not in reader.counts:

@@ -12,6 +12,7 @@ from coretools.config.remote_urls import RemoteUrl
 from coretools.errors import AlreadyExists, CoreError, GitRefused, NotFound
 from coretools.roots import directory_access
 from coretools.roots.root_set import Roots
+from coretools.tools.git.changes.writable import refuse_outside
 from coretools.tools.git.reading.history import head
 from coretools.tools.git.reading.submodules import Submodule, is_cloned, submodules
 from coretools.tools.git.remotes.configured import parsed_url, remote_settings
@@ -131,6 +132,7 @@ def _require_place(roots: Roots, checkout: Checkout, submodule: Submodule) -> No
     parts = submodule.text.split("/")
     if any(part in ("", ".", "..") or part.lower() == ".git" for part in parts) or not submodule.text.isprintable():
         raise GitRefused("is not accepted as the path of a submodule")
+    refuse_outside(checkout, [submodule.path])
     refuse_hidden(roots, checkout, [submodule.text])
     above = checkout.directory.fd
     for count in range(1, len(parts) + 1):

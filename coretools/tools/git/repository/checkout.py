@@ -51,6 +51,13 @@ class Checkout:
     """What the operator lets git run here."""
     in_progress: str
     """The unfinished operation ("merge", "rebase", ...); usually empty."""
+    folder: str = ""
+    """The folder of the work tree that is the caller's root, if the work tree begins above it: only files in it may
+    change."""
+    folder_path: str = ""
+    """That folder as callers write it."""
+    is_changing: bool = False
+    """Whether the call may change anything."""
     settings: SettingsSnapshot | None = None
     """The settings of editors and agents before the call, if it may write the work tree."""
     index_copy: IndexCopy | None = None
@@ -80,6 +87,10 @@ def prefix(checkout: Checkout) -> str:
 
 def path_of(checkout: Checkout, name: bytes) -> bytes:
     """Return the path, from the root, of a name that git printed."""
+    if checkout.folder and is_beneath(name, checkout.folder):
+        rest = name[len(checkout.folder.encode("utf-8", "surrogateescape")) + 1 :]
+        above = checkout.folder_path.encode("utf-8", "surrogateescape")
+        return rest or above if above == b"." else above + (b"/" + rest if rest else b"")
     return prefix(checkout).encode("utf-8", "surrogateescape") + name
 
 
@@ -95,6 +106,16 @@ def git_names(roots: Roots, checkout: Checkout, paths: Sequence[str]) -> list[st
         InvalidPath: not a path, or one with `..`. OutsideRoot: a path that is not in the work tree.
     """
     return [_git_name(roots, checkout, path) for path in paths]
+
+
+def folder_names(checkout: Checkout) -> list[str]:
+    """Return the names that a call is about which names none: those in the caller's folder, or no restriction."""
+    return [checkout.folder] if checkout.folder else []
+
+
+def is_outside(checkout: Checkout, name: bytes) -> bool:
+    """Whether a name is not in the folder of the work tree that is the caller's root."""
+    return bool(checkout.folder) and not is_beneath(name, checkout.folder)
 
 
 def place_of(roots: Roots, checkout: Checkout, name: bytes) -> RootedPath:
@@ -139,14 +160,20 @@ def _git_name(roots: Roots, checkout: Checkout, path: str) -> str:
         raise InvalidPath(f"{path}: has '..'; name the path as git_status shows it")
     place, top = roots.place(path), checkout.directory.path
     wanted = place.path
-    if f"{top}/".startswith(f"{wanted}/"):
-        return "."  # the work tree, or a directory above it
+    name = "." if f"{top}/".startswith(f"{wanted}/") else ""  # the work tree, or a directory above it
     if wanted.startswith(f"{top}/"):
-        return wanted.removeprefix(f"{top}/")
-    if not path.startswith("/") and _is_absent(roots, path):
-        name = "/".join(part for part in path.split("/") if part not in ("", "."))
-        if not _is_absent(roots, f"{top}/{name}") or _is_absent(roots, name.partition("/")[0]):
-            return name
+        name = wanted.removeprefix(f"{top}/")
+    elif not name and not path.startswith("/") and _is_absent(roots, path):
+        given = "/".join(part for part in path.split("/") if part not in ("", "."))
+        if not _is_absent(roots, f"{top}/{given}") or _is_absent(roots, given.partition("/")[0]):
+            name = given
+    if name and checkout.is_changing and is_outside(checkout, name.encode("utf-8", "surrogateescape")):
+        raise OutsideRoot(
+            f"{path}: not in the folder {checkout.folder} of the repository {top}, which is the root here; changes of"
+            f" other files need the root {top}"
+        )
+    if name:
+        return name
     raise OutsideRoot(
         f"{path}: not in the work tree {checkout.directory.display_path}; paths are relative to the root, as in every"
         f" tool{_hint(roots, checkout, path)}"

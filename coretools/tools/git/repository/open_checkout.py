@@ -186,7 +186,9 @@ class Checkouts:
                 root.
         """
         with ExitStack() as stack:
-            directory = stack.enter_context(work_tree(self._roots, _named(self._roots, repository, paths)))
+            directory, changed = stack.enter_context(
+                work_tree(self._roots, _named(self._roots, repository, paths))
+            )
             own, environment = self._git_directory(stack, directory)
             entries = shared = examine(own)
             common = own
@@ -201,7 +203,7 @@ class Checkouts:
                 _require_own_entry(self._roots, directory, own, common)
             borrowed = examine_shared(self._roots.for_git, common, shared, stack)
             if access is not Access.READ:
-                _require_writable(self._roots, directory, own, common, access=access)
+                _require_writable(self._roots, changed, own, common, access=access)
                 for place, found in {own: entries, common: shared}.items():
                     examine_changeable(place, found)
             policy = self._configurations.policy(own, common)
@@ -212,7 +214,7 @@ class Checkouts:
             if is_shared:
                 rules += _shared_rules(own, common, shared, stack)
             if access is Access.WORK_TREE:
-                rules += [(directory.fd, _WORK_TREE), (own.handle, _TREE)]
+                rules += [(changed.fd, _WORK_TREE), (own.handle, _TREE)]
             grants = self._granted(directory, own, common)
             index_copy = None
             if refreshes and _is_writable(self._roots, directory, own, common):
@@ -231,7 +233,10 @@ class Checkouts:
                 grants=grants,
                 hooks=installed_hooks(common, shared) if access is not Access.READ else (),
                 in_progress=next((word for name, word in _IN_PROGRESS.items() if name in entries), ""),
-                settings=SettingsSnapshot(self._roots, directory) if access is Access.WORK_TREE else None,
+                folder=changed.path.removeprefix(directory.path).removeprefix("/"),
+                folder_path=changed.display_path,
+                is_changing=access is not Access.READ,
+                settings=SettingsSnapshot(self._roots, changed) if access is Access.WORK_TREE else None,
                 index_copy=index_copy,
             )
 
@@ -261,7 +266,7 @@ class Checkouts:
 
     def _granted(self, directory: Directory, own: GitDirectory, common: GitDirectory) -> RepositoryGrants:
         """Return the grants of the root if this is its own repository, not a nested one or a linked work tree."""
-        is_own = own is common and own.path == f"{directory.path}/.git"
+        is_own = own is common and own.path == f"{directory.path}/.git" and not directory.place.root.is_above
         return self._grants.get(directory.path, NO_GRANTS) if is_own else NO_GRANTS
 
     def _git_directory(self, stack: ExitStack, directory: Directory) -> tuple[GitDirectory, dict[str, str]]:
@@ -270,7 +275,10 @@ class Checkouts:
         kind = directory_access.entry_kind(directory.fd, GIT)
         if kind == "directory":
             handle = stack.enter_context(directory_access.open_subdirectory(directory.fd, GIT))
-            own = GitDirectory(handle, f"{directory.path}/.git", display_path, directory.place.root, is_entry=True)
+            # The repository of a folder is a directory of its own among these.
+            place = self._roots.for_git.place(f"{directory.path}/{GIT}")
+            root = place.root if directory.place.root.is_above else directory.place.root
+            own = GitDirectory(handle, f"{directory.path}/.git", display_path, root, is_entry=True)
             # Relative to the handle that git runs in, so it names the examined work tree even after a rename.
             return own, {"GIT_DIR": ".git", "GIT_WORK_TREE": "."}
         if kind != "file":
@@ -313,11 +321,13 @@ def new_checkout(directory: Directory) -> Checkout:
 def _require_own_entry(roots: Roots, directory: Directory, own: GitDirectory, common: GitDirectory) -> None:
     """Refuse a repository outside the roots unless it names this work tree itself: agents can write `.git` files.
 
-    That of a submodule lies in the entry of the work tree that contains it.
+    That of a submodule lies in the entry of the work tree that contains it. What is above the roots needs none.
 
     Raises:
         GitRefused: it names another one, or none.
     """
+    if directory.place.root.is_above and own.path == f"{directory.path}/{GIT}":
+        return
     repository = own.root
     above, is_module, _ = own.path.partition("/modules/")
     entry = above if is_module and own is common else own.path
@@ -336,16 +346,21 @@ def _require_own_entry(roots: Roots, directory: Directory, own: GitDirectory, co
 
 
 @contextmanager
-def work_tree(roots: Roots, repository: str) -> Iterator[Directory]:
-    """Open the work tree that contains a directory: the nearest one upwards, never above the root.
+def work_tree(roots: Roots, repository: str) -> Iterator[tuple[Directory, Directory]]:
+    """Open the work tree that contains a directory: the nearest one upwards; above the root only what was opened so.
+
+    Returns:
+        It, and the directory in which its files may change: it too, or the root that is a folder of it.
 
     Raises:
         NotFound: there is none.
     """
     with open_directory(roots, repository) as start:
         place = start.place
+        if place.root.is_above:
+            raise roots.outside(repository)
         if directory_access.entry_kind(start.fd, GIT) is not None:
-            yield start
+            yield start, start
             return
         is_bare = all(directory_access.entry_kind(start.fd, name) for name in ("HEAD", "objects", "refs"))
         below = _repositories_below(roots, start)
@@ -354,8 +369,12 @@ def work_tree(roots: Roots, repository: str) -> Iterator[Directory]:
         relative = relative.rpartition("/")[0] or "."
         with open_directory(roots, f"{place.root.path}/{relative}") as above:
             if directory_access.entry_kind(above.fd, GIT) is not None:
-                yield above
+                yield above, above
                 return
+    if tree := roots.trees_above.get(place.root.path):
+        with open_directory(roots.with_trees, tree) as above, open_directory(roots, place.root.path) as folder:
+            yield above, folder
+            return
     if is_bare:
         raise NotFound(f"{repository}: a bare repository, which has no work tree; clone it, or use git in run_command")
     if below:

@@ -58,7 +58,8 @@ class Repositories:
         confined_threads: ConfinedThreadPool,
         setup: GitSetup = PLAIN,
     ) -> None:
-        self.roots = roots
+        self.roots = roots.with_trees
+        """With the work trees of which roots are folders, since git's names can be there."""
         self._confined = ConfinedRunner(runner, confined_threads)
         self.git = Git(runner, self._confined, limits, setup)
         self._checkouts = Checkouts(roots, self._confined, setup)

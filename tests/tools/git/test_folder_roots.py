@@ -1,0 +1,223 @@
+"""A folder of a repository as root, with --git-above: git for that folder, and no change of the rest.
+
+The repository has two services, a secret that git ignores, and a branch that changes each of them.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.tools.git.test_linked_roots import CANARY, Session, Trees
+from tests.tools.git.world import HOME_CONFIG
+
+
+class Monorepo(Trees):
+    """A repository `main` of which the root is a folder."""
+
+    @property
+    def root(self) -> Path:
+        return self.main / "services" / "api"
+
+
+def plant(top: Path) -> Monorepo:
+    trees = Monorepo(top)
+    (top / "home").mkdir()
+    (top / "home" / ".gitconfig").write_text(HOME_CONFIG)
+    trees.root.mkdir(parents=True)
+    trees.git(trees.main, "init", "--quiet", "-b", "main")
+    (trees.root / "a.txt").write_text("one\n")
+    (trees.main / "other.txt").write_text("other\n")
+    (trees.main / ".gitignore").write_text(".env\n")
+    trees.git(trees.main, "add", ".")
+    trees.git(trees.main, "commit", "--quiet", "-m", "first")
+    trees.git(trees.main, "branch", "inside")
+    trees.git(trees.main, "switch", "--quiet", "-c", "outside")
+    (trees.main / "other.txt").write_text("changed\n")
+    trees.git(trees.main, "commit", "--quiet", "-am", "elsewhere")
+    trees.git(trees.main, "switch", "--quiet", "main")
+    (trees.main / ".env").write_text(f"TOKEN={CANARY}\n")
+    return trees
+
+
+@pytest.fixture(scope="module", params=["full", "landlock"])
+def session(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    trees = plant(tmp_path_factory.mktemp("folder"))
+    with trees.server("--git-above", tier=request.param) as client:
+        client.start_session()
+        found = Session(trees, client, request.param)
+        diagnostics = found.text("get_diagnostics")
+        if f"commands are confined in tier: {request.param}" not in diagnostics:
+            pytest.skip(f"tier {request.param} is not available here")
+        assert f"{trees.main} (read only, for git only" in diagnostics
+        yield found
+
+
+def test_the_refusal_names_the_flag(tmp_path: Path) -> None:
+    """git-53: git is the operator's decision, since history shows the rest of the repository."""
+    trees = plant(tmp_path)
+    with trees.server() as client:
+        client.start_session()
+        session = Session(trees, client, "")
+        is_done, text = session.answer("git_status")
+        assert not is_done
+        assert "--git-above" in text
+        assert f"the root {trees.main}" in text
+        assert "--git-above" in session.run("git status")
+
+
+def test_tools_have_git_for_the_folder(session: Session) -> None:
+    """git-54: what an agent does in the folder, judged by plain git at the top."""
+    trees, root = session.trees, session.trees.root
+    (root / "a.txt").write_text("one\ntwo\n")
+    (root / "new.txt").write_text("new\n")
+    (trees.main / "other.txt").write_text("of the user\n")
+    status = session.text("git_status")
+    assert " M a.txt" in status
+    assert "new.txt" in status
+    assert "[1 more changed paths outside" in status
+    diff = session.text("git_diff")
+    assert "+two" in diff
+    assert "of the user" not in diff
+    assert "of the user" in session.text("git_diff", paths=[str(trees.main)])
+    session.text("git_add", paths=["."])
+    session.text("git_commit", message="second")
+    assert trees.git(trees.main, "show", "--format=", "--name-only", "HEAD").split() == [
+        "services/api/a.txt",
+        "services/api/new.txt",
+    ]
+    assert trees.git(trees.main, "status", "--short") == "M other.txt"
+    log = session.text("git_log")
+    assert "second" in log
+    assert "elsewhere" not in session.text("git_log", revision="outside")
+    assert "elsewhere" in session.text("git_log", revision="outside", path=str(trees.main))
+    (root / "a.txt").write_text("three\n")
+    session.text("git_stash", action="push")
+    assert (root / "a.txt").read_text() == "one\ntwo\n"
+    session.text("git_stash", action="pop")
+    session.text("git_restore", paths=["a.txt"])
+    assert "two" in session.text("git_show", path="a.txt")
+    assert "two" in session.text("git_blame", path="a.txt")
+    session.text("git_switch", branch="inside")
+    assert (root / "a.txt").read_text() == "one\n"
+    session.text("git_switch", branch="topic", create=True)
+    session.text("git_switch", branch="main")
+    assert (trees.main / "other.txt").read_text() == "of the user\n"
+    session.text("git_worktree", action="add", path="tree", branch="tree")
+    assert "clean" in session.text("git_status", repository="tree")
+    session.text("git_worktree", action="remove", path="tree")
+    session.text("git_branch", action="upstream", name="main", upstream="inside")
+    assert "inside" in session.text("git_status")
+    session.text("git_branch", action="upstream", name="main", upstream="")
+
+
+def test_tools_change_nothing_outside_the_folder(session: Session) -> None:
+    """git-55: refused before git begins, with the files and the cure; a staged file of the user stays staged."""
+    trees = session.trees
+    (trees.main / "other.txt").write_text("of the user\n")
+    trees.git(trees.main, "add", "other.txt")
+    before = state(trees)
+    secret, other = str(trees.main / ".env"), str(trees.main / "other.txt")
+    for tool, arguments in (
+        ("git_switch", {"branch": "outside"}),
+        ("git_merge", {"revision": "outside"}),
+        ("git_rebase", {"upstream": "outside"}),
+        ("git_cherry_pick", {"revisions": ["outside"]}),
+        ("git_reset", {"mode": "hard"}),
+        ("git_reset", {"revision": "outside", "mode": "keep"}),
+        ("git_restore", {"paths": [other]}),
+        ("git_restore", {"paths": [str(trees.main)], "what": "both"}),
+        ("git_add", {"paths": [other]}),
+        ("git_stash", {"paths": [other]}),
+        ("git_commit", {"message": "all"}),
+        ("git_worktree", {"action": "add", "path": f"{trees.main}/tree", "branch": "x"}),
+        ("git_sparse_checkout", {"action": "set", "paths": ["."]}),
+        ("git_status", {"repository": str(trees.main)}),
+        ("write_file", {"path": other, "content": "x"}),
+        ("write_file", {"path": f"{trees.main}/.git/hooks/pre-commit", "content": "x"}),
+        ("read_file", {"path": secret}),
+        ("read_file", {"path": other}),
+        ("list_directory", {"path": str(trees.main)}),
+        ("search_text", {"pattern": ".", "path": str(trees.main)}),
+    ):
+        is_done, text = session.answer(tool, **arguments)
+        assert not is_done, (tool, text)
+        assert any(cause in text for cause in ("outside the root", "not in the folder", "read-only")), (tool, text)
+        assert CANARY not in text
+    assert state(trees) == before
+    trees.git(trees.main, "restore", "--staged", "other.txt")
+
+
+def state(trees: Trees) -> tuple[str, ...]:
+    words = (("status", "--short"), ("for-each-ref",), ("rev-parse", "--abbrev-ref", "HEAD"), ("stash", "list"))
+    return (*(trees.git(trees.main, *each) for each in words), (trees.main / "other.txt").read_text())
+
+
+def test_commands_have_git_for_the_folder(session: Session) -> None:
+    """confinement-52: in tier full as with plain git; in tier landlock they read what git keeps."""
+    trees = session.trees
+    (trees.main / "other.txt").write_text("other\n")
+    head = trees.git(trees.main, "rev-parse", "HEAD")
+    session.run("echo command >> a.txt")
+    assert "first" in session.run("git log --oneline")
+    if session.tier == "full":
+        assert session.run("git status --short").strip().splitlines()[0] == "M a.txt"
+        session.run("git add . && git commit -qam command")
+        assert trees.git(trees.main, "show", "--format=", "--name-only", "HEAD") == "services/api/a.txt"
+    else:
+        assert "git_commit" in session.run("git commit -qam command")
+        assert trees.git(trees.main, "rev-parse", "HEAD") == head
+        session.text("git_restore", paths=["a.txt"])
+    assert trees.git(trees.main, "status", "--short") == ""
+
+
+def test_commands_change_nothing_outside_the_folder(session: Session) -> None:
+    """confinement-52, by effect: no file outside is written, no hook or configuration changed, no secret read."""
+    trees = session.trees
+    top, git = trees.main, trees.main / ".git"
+    config = (git / "config").read_bytes()
+    script = (
+        f"cat {top}/.env; git show :.env; echo x > {top}/other.txt; echo x > {top}/new.txt; rm -f {top}/other.txt;"
+        f" mv {top}/services {top}/elsewhere; rm -rf {top}/.gitignore; git -C {top} rm -q --cached other.txt;"
+        f" git reset -q; git checkout -q outside -- {top}/other.txt; git reset -q;"
+        f" echo x > {git}/hooks/pre-commit; ln -s /bin/true {git}/hooks/post-commit; rm -rf {git}/hooks;"
+        f" mv {git} {top}/moved; git config core.fsmonitor x; git config -f {git}/config core.hooksPath /tmp; true"
+    )
+    seen = session.run(f"sh -c '{script}'")
+    assert CANARY not in seen
+    assert (top / "other.txt").read_text() == "other\n"
+    assert sorted(path.name for path in top.iterdir()) == [".env", ".git", ".gitignore", "other.txt", "services"]
+    assert not list((git / "hooks").glob("p*commit"))
+    assert (git / "config").read_bytes() == config
+    if session.tier == "landlock":
+        assert "other\n" not in session.run(f"cat {top}/other.txt")
+
+
+def test_a_planted_pointer_opens_no_other_repository(session: Session) -> None:
+    """git-52: a `.git` file in the folder does not give the whole repository, nor the entry of another tree."""
+    planted = session.trees.root / "planted"
+    planted.mkdir()
+    (planted / ".git").write_text(f"gitdir: {session.trees.main}/.git\n")
+    is_done, text = session.answer("git_log", repository="planted")
+    assert not is_done
+    assert "git is not run" in text
+    (planted / ".git").unlink()
+    planted.rmdir()
+    assert "a.txt" in session.text("list_directory", path=".")
+
+
+def test_a_folder_of_a_linked_work_tree(tmp_path: Path) -> None:
+    """git-54: the repository of the linked work tree is found as for a root that is one."""
+    trees = plant(tmp_path)
+    trees.git(trees.main, "worktree", "add", "--quiet", "-b", "feature", "../feature")
+    root = tmp_path / "feature" / "services" / "api"
+    with trees.server("--git-above", root=root) as client:
+        client.start_session()
+        session = replace(Session(trees, client, ""))
+        (root / "a.txt").write_text("changed\n")
+        session.text("git_add", paths=["."])
+        session.text("git_commit", message="in the folder")
+        session.run("echo more >> a.txt && git commit -qam more")
+    assert trees.git(trees.main, "log", "-2", "--format=%s", "feature").splitlines() == ["more", "in the folder"]
+    assert trees.git(tmp_path / "feature", "status", "--short") == ""
