@@ -128,6 +128,8 @@ def _add_above(search: _Search, root: Root, path: str, *, is_allowed: bool) -> N
         kind = directory_access.entry_kind(top, GIT)
         if kind == "file":
             _add_repository(search, replace(tree, writable=root.writable))
+        elif any(one.path == f"{path}/{GIT}" for one in search.roots):
+            pass  # with the rights that the operator gave it
         elif kind == "directory":
             with directory_access.open_handle(top, GIT) as repository:
                 _require_owner(repository, f"{path}/{GIT}", root)

@@ -10,8 +10,9 @@ from typing import Self
 
 from coretools.config.operator_policy import ConfinementPolicy
 from coretools.confinement.allowed_paths import directories_above_read_only_roots
+from coretools.reach import is_beneath
 from coretools.roots.editor_settings import NAMES, WAY_OUT
-from coretools.roots.linked_repository import WORKTREES
+from coretools.roots.linked_repository import GIT, WORKTREES
 from coretools.roots.own_state import exposed
 from coretools.roots.path_text import printable
 from coretools.roots.root_set import Roots
@@ -156,6 +157,7 @@ class TierRestrictions:
             ),
             self._parents_explanation,
             self._linked_explanation,
+            self._folder_explanation,
             *_repository_explanations(),
         )
 
@@ -176,8 +178,6 @@ class TierRestrictions:
         sign, part = (_REFUSED, "") if ending.tier == "landlock" else (_READ_ONLY, f"{WORKTREES}/")
         refused = [line for line in ending.output.splitlines() if sign.search(line)]
         path = next((one for one in self.repositories if any(f"{one}/{part}" in line for line in refused)), "")
-        if not path and refused and self.trees and ending.tier == "full":
-            return f"in {printable(self.trees[0])} commands change only the roots and what git keeps in .git"
         if not path or ending.tier not in ("full", "landlock"):
             return None
         if ending.tier == "full":
@@ -188,10 +188,28 @@ class TierRestrictions:
             f" {printable(path)} as another root"
         )
 
+    def _folder_explanation(self, ending: CommandOutcome) -> str | None:
+        """Explain a refused change in the work tree above a root; git names its files from there, or relative."""
+        refused = [line for line in ending.output.splitlines() if _READ_ONLY.search(line)]
+        places = [_ABSOLUTE.findall(line) for line in refused]
+        for tree in self.trees if ending.tier == "full" else ():
+            if any(not paths or any(_is_of_tree(path, tree) for path in paths) for paths in places):
+                return (
+                    f"of the work tree {printable(tree)} commands change only the roots, files outside are read-only."
+                    " After a git switch, reset or merge that met one git takes the file for changed: go back with git"
+                    " symbolic-ref HEAD refs/heads/BRANCH (the branch before) && git reset, and git restore what it"
+                    " changed here. The git tools (git_switch, ...) refuse such a change before it begins"
+                )
+        return None
+
     def _may_be_in_parent(self, line: str) -> bool:
         """Whether a refusal concerns an entry of such a directory, or names no absolute path."""
         paths = _ABSOLUTE.findall(line)
         return not paths or any(path.rpartition("/")[0] in self.read_only_parents for path in paths)
+
+
+def _is_of_tree(path: str, tree: str) -> bool:
+    return is_beneath(path, tree) and not is_beneath(path, f"{tree}/{GIT}")
 
 
 def _repository_explanations() -> tuple[Explanation, ...]:

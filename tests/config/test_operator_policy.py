@@ -12,6 +12,7 @@ from coretools.config.operator_policy import (
     CommandRule,
     ConfinementPolicy,
     FilePolicy,
+    GitOptions,
     OperatorPolicy,
     ToolPolicy,
     network_text,
@@ -55,6 +56,8 @@ file_bytes = 5
 processes = 64
 [files]
 editor_settings = "allow"
+[git]
+above = true
 [environment]
 pass = ["CI", "GOFLAGS"]
 [output]
@@ -113,6 +116,7 @@ def test_every_key_of_the_file_is_used() -> None:
             processes=64,
         ),
         files=FilePolicy(editor_settings="allow"),
+        git=GitOptions(above=True),
         environment_pass=("CI", "GOFLAGS"),
         redact_output=True,
         source="policy.toml",
@@ -222,6 +226,9 @@ def test_the_file_is_a_setting_that_flags_override(file: Path, tmp_path: Path) -
     assert read.policy.files.changes_settings
     assert not settings(flag, HOME=home, CORETOOLS_ALLOW_EDITOR_SETTINGS="0").policy.files.changes_settings
     assert settings("--allow-editor-settings").policy.files.changes_settings
+    assert read.policy.git.above
+    assert not settings(flag, HOME=home, CORETOOLS_GIT_ABOVE="0").policy.git.above
+    assert settings("--git-above").policy.git.above
     assert settings(CORETOOLS_NETWORK="allow").policy.confinement.network == "allow"
     with pytest.raises(BadSetting, match="CORETOOLS_NETWORK=yes: choose allow or deny"):
         settings(CORETOOLS_NETWORK="yes")

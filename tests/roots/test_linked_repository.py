@@ -191,6 +191,17 @@ def test_the_repository_above_is_opened_only_on_request(top: Path, monkeypatch: 
     with Roots([RootSpec(str(top)), RootSpec(str(folder))], deny=deny) as roots:
         roots.open_repositories(above=True)
         assert "name that as repository" in roots.git_refusals[str(folder)]
+    (top / "main" / "b").mkdir()
+    specs = [RootSpec(str(folder)), RootSpec(str(top / "main" / "b"), writable=False)]
+    for more, expected in (([], True), ([RootSpec(f"{top}/main/.git", writable=False)], False)):
+        with Roots([*specs, *more], deny=deny) as roots:
+            roots.open_repositories(above=True)
+            assert {root.path: root.writable for root in roots.for_git} == {
+                str(folder): True,
+                f"{top}/main/b": False,
+                f"{top}/main": False,
+                f"{top}/main/.git": expected,
+            }
     monkeypatch.setenv("HOME", f"{top}/main")
     with Roots([RootSpec(str(folder))], deny=deny) as roots:
         roots.open_repositories(above=True)

@@ -146,6 +146,14 @@ def test_tools_change_nothing_outside_the_folder(session: Session) -> None:
         assert any(cause in text for cause in ("outside the root", "not in the folder", "read-only")), (tool, text)
         assert CANARY not in text
     assert state(trees) == before
+    (trees.root / "a.txt").write_text("stashed\n")
+    session.text("git_stash", action="push")
+    assert state(trees)[0] == before[0]
+    session.text("git_stash", action="pop")
+    assert (trees.root / "a.txt").read_text() == "stashed\n"
+    session.text("git_commit", message="only the root", paths=["."])
+    assert trees.git(trees.main, "show", "--format=", "--name-only", "HEAD") == "services/api/a.txt"
+    assert state(trees)[0] == before[0]
     trees.git(trees.main, "restore", "--staged", "other.txt")
 
 
@@ -186,6 +194,11 @@ def test_commands_change_nothing_outside_the_folder(session: Session) -> None:
     )
     seen = session.run(f"sh -c '{script}'")
     assert CANARY not in seen
+    if session.tier == "full":
+        before = state(trees)
+        assert "git symbolic-ref" in session.run("git switch -q outside")
+        session.run("git symbolic-ref HEAD refs/heads/main && git reset -q && git restore .")
+        assert state(trees) == before
     assert (top / "other.txt").read_text() == "other\n"
     assert sorted(path.name for path in top.iterdir()) == [".env", ".git", ".gitignore", "other.txt", "services"]
     assert not list((git / "hooks").glob("p*commit"))

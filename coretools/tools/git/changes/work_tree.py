@@ -13,7 +13,7 @@ from coretools.roots.root_set import Roots
 from coretools.tools.git.changes.commit import identity
 from coretools.tools.git.changes.writable import changed_names, require_visible_names
 from coretools.tools.git.reading.history import head
-from coretools.tools.git.repository.checkout import Checkout, display_paths, path_of
+from coretools.tools.git.repository.checkout import Checkout, display_paths, is_outside, path_of
 from coretools.tools.git.repository.commands import Git
 from coretools.tools.git.repository.porcelain import as_text, read_names
 from coretools.tools.git.repository.results import listed
@@ -119,11 +119,24 @@ async def stash_commit(
         )
     options = await stash_identity(git, checkout)
     index = await _text(git, checkout, "write-tree")
+    others = [
+        name for name in await changed_names(git, checkout, "--cached", here.commit) if is_outside(checkout, name)
+    ]
+    if others:
+        index = await _as_committed(git, checkout, index, here.commit, others)
     tree = await tree_of(git, checkout, changed, start=index)
     where = here.branch or "(no branch)"
     staged = await commit_tree(git, checkout, index, here.commit, message=f"index on {where}", options=options)
     parents = [here.commit, staged, *([untracked] if untracked else [])]
     return await commit_tree(git, checkout, tree, *parents, message=f"On {where}: {message}", options=options)
+
+
+async def _as_committed(git: Git, checkout: Checkout, tree: str, commit: str, names: Sequence[bytes]) -> str:
+    """Write a tree, with these names as they are in a commit: applied later, it leaves these files alone."""
+    output = await git.output(checkout, "ls-tree", "-r", "-z", commit, "--", *(as_text(name) for name in names))
+    absent = b"0 " + b"0" * len(commit) + b"\t"
+    lines = [*(absent + name for name in names), *read_names(output)]
+    return await _written_tree(git, checkout, tree, ("--index-info",), terminated(lines))
 
 
 async def untracked_commit(git: Git, checkout: Checkout, names: Sequence[bytes]) -> str:
@@ -142,12 +155,15 @@ async def without_untracked(git: Git, checkout: Checkout, stash: str) -> str:
 
 async def tree_of(git: Git, checkout: Checkout, names: Sequence[bytes], *, start: str = "") -> str:
     """Write a tree: `start` (or nothing), with these names as they are in the work tree."""
+    return await _written_tree(git, checkout, start, ("--add", "--remove", "--replace", "--stdin"), terminated(names))
+
+
+async def _written_tree(git: Git, checkout: Checkout, start: str, options: Sequence[str], stdin: bytes) -> str:
     index = f"{_INDEX}{token_hex(8)}"  # another call may be putting one together at the same time
     own = replace(checkout, environment={**checkout.environment, "GIT_INDEX_FILE": f"{checkout.git_path}/{index}"})
     try:
         await git.output(own, "read-tree", start or "--empty")
-        stdin = terminated(names)
-        await git.output(own, "update-index", "--add", "--remove", "--replace", "-z", "--stdin", stdin=stdin)
+        await git.output(own, "update-index", "-z", *options, stdin=stdin)
         return await _text(git, own, "write-tree")
     finally:
         directory_access.remove_file(checkout.git_handle, index)

@@ -371,12 +371,12 @@ def work_tree(roots: Roots, repository: str) -> Iterator[tuple[Directory, Direct
             if directory_access.entry_kind(above.fd, GIT) is not None:
                 yield above, above
                 return
+    if is_bare:
+        raise NotFound(f"{repository}: a bare repository, which has no work tree; clone it, or use git in run_command")
     if tree := roots.trees_above.get(place.root.path):
         with open_directory(roots.with_trees, tree) as above, open_directory(roots, place.root.path) as folder:
             yield above, folder
             return
-    if is_bare:
-        raise NotFound(f"{repository}: a bare repository, which has no work tree; clone it, or use git in run_command")
     if below:
         raise NotFound(f"{repository}: no git work tree here or above; name one with repository: {listed(below)}")
     why = roots.git_refusals.get(place.root.path) or "a repository that begins above the root can't be used"
