@@ -79,8 +79,12 @@ def test_tools_have_git_for_the_folder(session: Session) -> None:
     assert "[1 more changed paths outside" in status
     diff = session.text("git_diff")
     assert "+two" in diff
+    assert diff.startswith("diff --git a/a.txt b/a.txt\nindex")
     assert "of the user" not in diff
-    assert "of the user" in session.text("git_diff", paths=[str(trees.main)])
+    whole = session.text("git_diff", paths=[str(trees.main)])
+    assert f"--- {trees.main}/other.txt\n+++ {trees.main}/other.txt\n" in whole
+    assert "new file mode" not in whole
+    assert "of the user" in whole
     session.text("git_add", paths=["."])
     session.text("git_commit", message="second")
     assert trees.git(trees.main, "show", "--format=", "--name-only", "HEAD").split() == [

@@ -166,8 +166,11 @@ async def shown(
     `cut` is the number of bytes that are missing at its end.
     """
     before = prefix(checkout).encode("utf-8", "surrogateescape")
+    # What is beneath the first root has relative paths.
+    is_first = checkout.folder and checkout.folder_path == "."
+    relative = before + checkout.folder.encode("utf-8", "surrogateescape") + b"/" if is_first else b""
     # In a thread: megabytes take a moment.
-    files = await to_thread.run_sync(partial(read_patch, patch, prefix=before))
+    files = await to_thread.run_sync(partial(read_patch, patch, prefix=before, relative=relative))
     if cut and len(files) > 1:
         files.pop()
     denied: dict[bytes, str] = {}
@@ -175,6 +178,7 @@ async def shown(
         budget=options.most_bytes,
         skip=options.skip,
         prefix=before,
+        relative=relative,
         named=frozenset(name.encode("utf-8", "surrogateescape") for name in options.names),
         generated=await _generated(git, checkout, files),
         by_word=options.by_word,
@@ -275,6 +279,4 @@ def _listed_record(
 
 def prefixes(checkout: Checkout) -> tuple[str, str]:
     """Return options that make git print paths as all other tools do."""
-    before = prefix(checkout)
-    letters = ("", "") if before.startswith("/") else ("a/", "b/")
-    return f"--src-prefix={letters[0]}{before}", f"--dst-prefix={letters[1]}{before}"
+    return f"--src-prefix=a/{prefix(checkout)}", f"--dst-prefix=b/{prefix(checkout)}"

@@ -43,6 +43,8 @@ class PatchOptions:
     """Hunks left out at the start."""
     prefix: bytes = b""
     """What makes a path of one of git's names."""
+    relative: bytes = b""
+    """What is left out of a path that begins with it."""
     named: frozenset[bytes] = frozenset()
     """Names that the caller wrote: they are shown in any case."""
     generated: frozenset[bytes] = frozenset()
@@ -50,6 +52,10 @@ class PatchOptions:
     by_word: bool = False
     is_single: bool = False
     """Only one file changed."""
+
+    def path(self, name: bytes) -> bytes:
+        """Return the path of one of git's names."""
+        return (self.prefix + name).removeprefix(self.relative)
 
 
 @dataclass(slots=True)
@@ -131,7 +137,7 @@ def _header(file: FilePatch) -> list[str]:
 def _lines(block: _Block, options: PatchOptions) -> Iterator[str]:
     if block.reason:
         added, removed = _counts(block.file)
-        path = quoted(options.prefix + block.file.name)
+        path = quoted(options.path(block.file.name))
         hunks = len(block.file.hunks)
         yield f"[{block.reason}: +{added} -{removed} lines in {hunks} hunks not shown; paths=[{path!r}] shows them]"
     if block.hunk is None:
@@ -166,9 +172,9 @@ def _words(lines: Sequence[bytes]) -> Iterator[str]:
 
 def _record(block: _Block, options: PatchOptions) -> dict[str, object]:
     file = block.file
-    record: dict[str, object] = {"path": as_text(options.prefix + file.name), "change": _change(file)}
+    record: dict[str, object] = {"path": as_text(options.path(file.name)), "change": _change(file)}
     if file.old is not None and file.new is not None and file.old != file.new:
-        record["from"] = as_text(options.prefix + file.old)
+        record["from"] = as_text(options.path(file.old))
     if not options.by_word:
         record["added"], record["removed"] = _counts(file)
     if block.reason or file.is_binary:

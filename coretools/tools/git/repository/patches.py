@@ -111,17 +111,17 @@ class FilePatch:
         return any(line.startswith((b"Binary files ", b"GIT binary patch")) for line in self.header)
 
 
-def read_patch(data: bytes, *, prefix: bytes = b"") -> list[FilePatch]:
+def read_patch(data: bytes, *, prefix: bytes = b"", relative: bytes = b"") -> list[FilePatch]:
     """Parse a patch; `prefix` is what the options `--src-prefix=a/PREFIX` and `--dst-prefix=b/PREFIX` put before names.
 
-    Before an absolute prefix there are no letters.
+    Headers have absolute paths without letters, but relative ones beneath `relative`.
 
     The last hunk may lack lines if `data` was cut.
 
     Raises:
         GitRefused: it is not a patch of git.
     """
-    return [_file(section, prefix) for section in _sections(data)]
+    return [_file(section, prefix, relative) for section in _sections(data)]
 
 
 def _sections(data: bytes) -> Iterator[bytes]:
@@ -132,7 +132,7 @@ def _sections(data: bytes) -> Iterator[bytes]:
         yield data[start:end].removesuffix(b"\n")
 
 
-def _file(section: bytes, prefix: bytes) -> FilePatch:
+def _file(section: bytes, prefix: bytes, relative: bytes) -> FilePatch:
     for word in (b"* Unmerged path ", b"diff --cc "):
         if section.startswith(word):
             header = section.split(b"\n")
@@ -141,10 +141,21 @@ def _file(section: bytes, prefix: bytes) -> FilePatch:
     starts = [found.start() for found in _HUNK_START.finditer(section)]
     header = section[: starts[0] - 1 if starts else len(section)].split(b"\n")
     old, new = _names(header, prefix)
+    header = [_shown(line, prefix, relative) for line in header]
     ends = [*(start - 1 for start in starts[1:]), len(section)]
     name = new or old or b""
     parts = enumerate(zip(starts, ends, strict=False), 1)
     return FilePatch(header, old, new, [_hunk(number, name, section[start:end]) for number, (start, end) in parts])
+
+
+def _shown(line: bytes, prefix: bytes, relative: bytes) -> bytes:
+    """Return a line of a header with its paths as callers write them. git takes a name that begins with / for none."""
+    if not prefix.startswith(b"/") or not line.startswith((b"diff --git ", b"--- ", b"+++ ", b"Binary files ")):
+        return line
+    for side in (b"a/", b"b/"):
+        line = line.replace(side + relative, side) if relative else line
+        line = line.replace(side + prefix, prefix)
+    return line
 
 
 def _hunk(number: int, name: bytes, text: bytes) -> Hunk:
@@ -168,7 +179,7 @@ def _names(header: Sequence[bytes], prefix: bytes) -> tuple[bytes | None, bytes 
     for line in header[1:]:
         for word, side in ((b"--- ", b"a/"), (b"+++ ", b"b/")):
             if line.startswith(word):
-                names[side] = _side(line.removeprefix(word).removesuffix(b"\t"), _before(side, prefix))
+                names[side] = _side(line.removeprefix(word).removesuffix(b"\t"), side + prefix)
         for word, side in (
             (b"rename from ", b"a/"),
             (b"copy from ", b"a/"),
@@ -194,16 +205,12 @@ def _side(text: bytes, before: bytes) -> bytes | None:
     return name.removeprefix(before)
 
 
-def _before(side: bytes, prefix: bytes) -> bytes:
-    return prefix if prefix.startswith(b"/") else side + prefix
-
-
 def _equal_name(text: bytes, prefix: bytes) -> bytes:
     """Return the name in `a/NAME b/NAME`: without other lines that name the file both sides are equal."""
     middle = len(text) // 2
     old, new = unquoted(text[:middle]), unquoted(text[middle + 1 :])
-    name = old.removeprefix(_before(b"a/", prefix))
-    if old != _before(b"a/", prefix) + name or new != _before(b"b/", prefix) + name:
+    name = old.removeprefix(b"a/" + prefix)
+    if old != b"a/" + prefix + name or new != b"b/" + prefix + name:
         raise GitRefused(f"git diff printed unknown names: {as_text(text)[:80]}")
     return name
 
