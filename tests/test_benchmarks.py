@@ -195,8 +195,9 @@ def test_an_answer_that_is_lost_ends_the_run(received: bytes) -> None:
 
 
 def test_only_the_limits_of_one_principal_are_raised_on_our_server() -> None:
-    """benchmarks-9: all else has its default: validation, log, metrics, events."""
+    """benchmarks-9: all else has its default: validation, log, metrics, events. Its callers have no token."""
     assert tomllib.loads(CONFIGURATION) == {
+        "auth": {"anonymous": "user"},
         "limits": {"sessions": 8192, "sessions_per_principal": 8192, "connections": 4096, "session_idle_seconds": 3600},
         "roles": {"default": {"requests_per_second": 0, "concurrent": 4096}},
     }

@@ -41,7 +41,7 @@ def test_questions_are_asked_at_the_terminal(tmp_path: Path) -> None:
             answered(at, "colour (red, blue): ", "")
         at.wait_for("shape: Shape(width=7, colour='red')")
         assert at.end() == 0
-        assert "answers.pick: choose one of red, green, blue; '4' is not one of them" in at.output
+        assert "\r\nchoose one of red, green, blue; '4' is not one of them" in at.output
         assert "must be true or false, or yes or no" in at.output
 
 

@@ -38,7 +38,7 @@ def is_stale(world: World) -> bool:
 
 @pytest.mark.parametrize("tool", ["git_status", "git_diff"])
 async def test_a_copied_checkout_is_read_once(tmp_path: Path, tool: str) -> None:
-    """git-54: the first call refreshes the index; its mode stays, and nothing is left in the git directory."""
+    """git-56: the first call refreshes the index; its mode stays, and nothing is left in the git directory."""
     world = copied(tmp_path)
     index = world.git_dir / "index"
     index.chmod(0o640)
@@ -53,7 +53,7 @@ async def test_a_copied_checkout_is_read_once(tmp_path: Path, tool: str) -> None
 
 
 def test_copy_and_refreshed_index_are_as_old_as_git_made_them(tmp_path: Path) -> None:
-    """git-54: a file that changed as late as the index did, or later, is read again; so the time counts."""
+    """git-56: a file that changed as late as the index did, or later, is read again; so the time counts."""
     world = copied(tmp_path)
     index = world.git_dir / "index"
     os.utime(index, ns=(0, 1_600_000_000_123_456_789))
@@ -67,7 +67,7 @@ def test_copy_and_refreshed_index_are_as_old_as_git_made_them(tmp_path: Path) ->
 
 @pytest.mark.parametrize("case", ["locked", "read-only root", "monitored", "corrupt", "no index", "a directory"])
 async def test_where_the_index_is_not_refreshed_it_stays_and_the_answer_comes(tmp_path: Path, case: str) -> None:
-    """git-54: nobody's lock is waited for or broken, and nothing is lost."""
+    """git-56: nobody's lock is waited for or broken, and nothing is lost."""
     world = copied(tmp_path)
     index = world.git_dir / "index"
     if case == "locked":
@@ -95,7 +95,7 @@ async def test_where_the_index_is_not_refreshed_it_stays_and_the_answer_comes(tm
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives a file to another user")
 async def test_the_index_of_another_user_stays_theirs(tmp_path: Path) -> None:
-    """git-54: owner and group are kept."""
+    """git-56: owner and group are kept."""
     world = copied(tmp_path)
     for path in (world.repository, *world.repository.rglob("*")):
         os.chown(path, 12345, 12346, follow_symlinks=False)
@@ -130,7 +130,7 @@ async def test_git_that_refreshes_writes_the_copy_of_the_index_and_nothing_else(
 
 
 def test_an_index_that_changed_meanwhile_stays(tmp_path: Path) -> None:
-    """git-54: what another git staged since the copy was made is kept."""
+    """git-56: what another git staged since the copy was made is kept."""
     world = copied(tmp_path)
     with _index_copy(world, tmp_path) as (copy, handle):
         world.git("rm", "--quiet", "--cached", "b.txt")
@@ -143,7 +143,7 @@ def test_an_index_that_changed_meanwhile_stays(tmp_path: Path) -> None:
 
 
 async def test_two_servers_on_one_root_disturb_nobody(tmp_path: Path) -> None:
-    """git-54: statuses of both at once, while git itself stages: nothing staged is lost, and no lock stays."""
+    """git-56: statuses of both at once, while git itself stages: nothing staged is lost, and no lock stays."""
     world = copied(tmp_path)
     async with world.tools() as one, world.tools() as other:
         for number in range(4):

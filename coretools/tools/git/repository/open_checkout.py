@@ -176,7 +176,6 @@ class Checkouts:
         """Open the work tree that contains the directory `repository`: the nearest one upwards, never above the root.
 
         If that is the root by default, and no work tree, the work tree of the first of the paths is opened.
-
         For a change every reference is examined too, since git would write through a link among them, and a writable
         root is required. With `refreshes` git gets a copy of the index that it may refresh, except in a read-only root.
         `is_shared`: it also changes what all work trees share besides objects and references.
@@ -186,12 +185,10 @@ class Checkouts:
                 root.
         """
         with ExitStack() as stack:
-            directory, changed = stack.enter_context(
-                work_tree(self._roots, _named(self._roots, repository, paths))
-            )
+            named = _named(self._roots, repository, paths)
+            directory, changed = stack.enter_context(work_tree(self._roots, named))
             own, environment = self._git_directory(stack, directory)
-            entries = shared = examine(own)
-            common = own
+            common, entries = own, (shared := examine(own))
             if "commondir" in entries:
                 pointer = read_pointer(own.handle, "commondir", own.display_path)
                 common = stack.enter_context(
@@ -216,9 +213,8 @@ class Checkouts:
             if access is Access.WORK_TREE:
                 rules += [(changed.fd, _WORK_TREE), (own.handle, _TREE)]
             grants = self._granted(directory, own, common)
-            index_copy = None
-            if refreshes and _is_writable(self._roots, directory, own, common):
-                index_copy = self._index_copy(own, grants, rules, environment, stack)
+            refreshes = refreshes and _is_writable(self._roots, directory, own, common)
+            index_copy = self._index_copy(own, grants, rules, environment, stack) if refreshes else None
             yield Checkout(
                 directory=directory,
                 rules=tuple(rules),
