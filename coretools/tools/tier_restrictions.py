@@ -130,8 +130,9 @@ class TierRestrictions:
         return (
             _explained(
                 _SOCKETS,
-                f"in tier landlock commands have TCP{udp} and Unix stream sockets, and no other kind of socket; "
-                "the operator's option --network allow adds UDP and IPv6",
+                f"in tier landlock commands have TCP{udp} and Unix stream sockets, and no other kind of socket: let a"
+                " server listen on 127.0.0.1, such as `python3 -m http.server --bind 127.0.0.1`; the operator's option"
+                " --network allow adds UDP and IPv6",
             ),
             _explained(
                 _UNIX_SOCKET, "in tier landlock commands reach Unix sockets only beneath the roots and in $TMPDIR"
