@@ -1,6 +1,7 @@
 """What kernel confinement of a child costs: the same start with and without a confined thread, in one process."""
 
 import os
+import shutil
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from functools import partial
@@ -45,11 +46,11 @@ def _pair(
 ) -> list[Contender]:
     environment = {"PATH": os.environ["PATH"], "HOME": "/dev/null"} | {"GIT_CONFIG_NOSYSTEM": "1"}
     start = partial(spawn, argv, cwd=directory, environment=environment, fed=False)
-    file = confined_runner.find_executable(argv[0], plain_environment()["PATH"])
+    file = shutil.which(argv[0], path=plain_environment()["PATH"])
 
     def start_confined() -> ChildProcess:
         # All that a call does for it: the rules, the look whether they are known, the thread.
-        own = () if file is None else confined_runner.startup_rules(file) or ()
+        own = () if file is None else confined_runner.startup_rules(os.path.realpath(file)) or ()
         return confined_threads.get(((directory.fd, READ),), system=own).run(start)
 
     return [_timed(f"{name}, confined", start_confined), _timed(f"{name}, spawned", start)]
