@@ -14,6 +14,7 @@ from secrets import token_hex
 from coretools.errors import CoreError
 from coretools.roots.directory_access import read_file
 from coretools.roots.replace import copy_owner_and_mode, write_all
+from coretools.roots.root import identity_of
 from coretools.roots.secret_check import MAX_INDEX_BYTES
 
 _NAME = "index"
@@ -67,26 +68,40 @@ class IndexCopy:
         with suppress(OSError, CoreError):
             data, times = _refreshed(self.path)
             lock = os.open(_LOCK, _NEW, 0o600, dir_fd=directory)
+            # Not written to the lock: somebody may remove it and create one of his own, and a rename goes by name.
+            name = f"{_NAME}.{token_hex(8)}"
             try:
-                self._write(lock, data, times)
-                self._require_same(lock, directory)
-                os.rename(_LOCK, _NAME, src_dir_fd=directory, dst_dir_fd=directory)
-            except BaseException:
-                os.unlink(_LOCK, dir_fd=directory)
-                raise
+                file = os.open(name, _NEW, 0o600, dir_fd=directory)
+                try:
+                    self._write(file, data, times)
+                    self._require_same(file, directory)
+                    os.rename(name, _NAME, src_dir_fd=directory, dst_dir_fd=directory)
+                except BaseException:
+                    os.unlink(name, dir_fd=directory)
+                    raise
+                finally:
+                    os.close(file)
             finally:
+                if _is_at(_LOCK, lock, directory):
+                    os.unlink(_LOCK, dir_fd=directory)
                 os.close(lock)
 
-    def _write(self, lock: int, data: bytes, times: tuple[int, int]) -> None:
-        write_all(lock, data)
-        copy_owner_and_mode(lock, self.original)
+    def _write(self, file: int, data: bytes, times: tuple[int, int]) -> None:
+        write_all(file, data)
+        copy_owner_and_mode(file, self.original)
         # git reads a file again if it changed as late as the index did: the copy was written before this file.
-        os.utime(lock, ns=times)
+        os.utime(file, ns=times)
 
-    def _require_same(self, lock: int, directory: int) -> None:
+    def _require_same(self, file: int, directory: int) -> None:
         now = os.stat(_NAME, dir_fd=directory, follow_symlinks=False)
-        if _identity(now) != _identity(self.original) or os.fstat(lock).st_uid != now.st_uid:
+        if _identity(now) != _identity(self.original) or os.fstat(file).st_uid != now.st_uid:
             raise PermissionError
+
+
+def _is_at(name: str, file: int, directory: int) -> bool:
+    """Whether a name still means an open file."""
+    found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+    return identity_of(found) == identity_of(os.fstat(file))
 
 
 def copy_index(directory: int, copies: str) -> IndexCopy | None:
