@@ -276,7 +276,7 @@ def _add_policy(policy: argparse.ArgumentParser) -> None:
     check.add_argument("policy", nargs="?", metavar="FILE")
     add_policy_options(explain)
     check.set_defaults(network=None, require_tier=None, allow_unconfined=None, own_container=None)
-    check.set_defaults(allow_git_credentials=None, allow_editor_settings=None)
+    check.set_defaults(allow_git_credentials=None, allow_editor_settings=None, git_above=None)
     for action in (explain, check):
         action.add_argument("--root", action="append", metavar="DIRECTORY", help="root that must not contain the file")
         action.set_defaults(redact_output=None)

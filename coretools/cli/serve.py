@@ -36,6 +36,7 @@ _OWN_TOOLS_ONLY = (
     "allow_unconfined",
     "allow_git_credentials",
     "allow_editor_settings",
+    "git_above",
     "own_container",
     "author",
 )
