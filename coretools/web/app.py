@@ -70,7 +70,7 @@ def configured_middleware(components: AppComponents) -> list[Middleware]:
             server=config.server,
             limits=limits,
             endpoint=PATH,
-            # Prometheus sends the address of its target as Host; who has a token is no page that was led here.
+            # Prometheus sends the address of its target as Host. A page that rebinds a name has no token.
             paths_of_any_host={METRICS_PATH} if config.metrics.tokens else (),
         ),
         partial(PageRouter, pages=_pages(components)),  # only requests to the endpoint go on

@@ -67,7 +67,7 @@ class _Running:
     containment: str | None
     """The confinement chosen when the server was started."""
     samples: bool
-    """Whether the server was told that it may ask for a model."""
+    """Whether the server was started with sampling enabled."""
 
     @property
     def is_alive(self) -> bool:
