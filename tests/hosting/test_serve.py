@@ -449,7 +449,7 @@ place = Path(sys.argv[1])
 def fail() -> str:
     'Fail with a secret.'
     logging.getLogger("own").warning("PASSWORD=%s", os.environ["DB_PASSWORD"])
-    raise RuntimeError(f"refused: ghp_{'a1B2' * 9}")
+    raise RuntimeError("refused: ghp_" + "a1B2" * 9)
 
 @registry.tool(Effect.READ)
 async def wait() -> str:
@@ -528,6 +528,6 @@ def test_the_log_of_a_program_of_its_own_has_no_credentials(words: tuple[str, ..
         finally:
             process.kill()
     assert "hunter2" not in log
-    assert "ghp_" not in log
+    assert "a1B2a1B2" not in log  # Python 3.13 shows the line of a program given with -c, too
     assert log.count("[redacted:") >= 2
     assert ("mine: " in log) == ("configured" in words)
