@@ -150,6 +150,21 @@ def test_tools_change_nothing_outside_the_folder(session: Session) -> None:
         assert any(cause in text for cause in ("outside the root", "not in the folder", "read-only")), (tool, text)
         assert CANARY not in text
     assert state(trees) == before
+    (trees.main / "other.txt").write_text("other\n")  # only the index has the user's text
+    only_staged = state(trees)
+    for mode in ("mixed", "keep", "hard"):
+        is_done, text = session.answer("git_reset", mode=mode)
+        assert not is_done
+        assert "mode='soft'" in text
+        assert "other.txt" in text
+    assert state(trees) == only_staged
+    (trees.main / "other.txt").write_text("of the user\n")
+    session.text("git_reset", mode="soft")
+    (trees.root / "a.txt").write_text("staged\n")
+    session.text("git_add", paths=["a.txt"])
+    session.text("git_reset", paths=["."])
+    session.text("git_restore", paths=["."])
+    assert state(trees) == before
     (trees.root / "a.txt").write_text("stashed\n")
     session.text("git_stash", action="push")
     assert state(trees)[0] == before[0]
@@ -159,6 +174,67 @@ def test_tools_change_nothing_outside_the_folder(session: Session) -> None:
     assert trees.git(trees.main, "show", "--format=", "--name-only", "HEAD") == "services/api/a.txt"
     assert state(trees)[0] == before[0]
     trees.git(trees.main, "restore", "--staged", "other.txt")
+
+
+def test_operations_within_the_folder_leave_the_index_outside_alone(session: Session) -> None:
+    """git-55: merges, picks and rebases, with and without conflicts, beside what the user staged and changed outside."""
+    trees, root = session.trees, session.trees.root
+    start = trees.git(trees.main, "rev-parse", "HEAD")
+    trees.git(trees.main, "branch", "theirs")
+    for branch, text in (("main", "ours\n"), ("theirs", "theirs\n")):
+        session.text("git_switch", branch=branch)
+        (root / "a.txt").write_text(text)
+        (root / f"{branch}.txt").write_text(text)
+        session.text("git_add", paths=["."])
+        session.text("git_commit", message=f"in {branch}")
+    session.text("git_switch", branch="main")
+    (root / "more.txt").write_text("more\n")
+    session.text("git_add", paths=["."])
+    session.text("git_commit", message="more")
+    (trees.main / "other.txt").write_text("of the user\n")
+    trees.git(trees.main, "add", "other.txt")
+    before = state(trees)
+    for tool, arguments in (
+        ("git_merge", {"revision": "theirs"}),
+        ("git_rebase", {"upstream": "theirs"}),
+        ("git_rebase", {"upstream": "HEAD~1", "steps": ["reword HEAD again"]}),
+        ("git_cherry_pick", {"revisions": ["theirs"]}),
+        ("git_revert", {"revisions": ["HEAD"]}),
+    ):
+        is_done, text = session.answer(tool, **arguments)
+        assert not is_done, (tool, text)
+        assert state(trees) == before, tool
+        assert "in progress" not in session.text("git_status"), tool
+    session.text("git_switch", branch="inside")
+    session.text("git_merge", revision="theirs")  # by fast-forward
+    session.text("git_switch", branch="main")
+    assert state(trees)[0] == before[0]
+    trees.git(trees.main, "restore", "--staged", "--worktree", "other.txt")
+
+    for tool, arguments in (
+        ("git_merge", {"revision": "theirs"}),
+        ("git_rebase", {"upstream": "theirs"}),
+        ("git_cherry_pick", {"revisions": ["theirs"]}),
+    ):
+        for action in ("abort", "continue"):
+            head = trees.git(trees.main, "rev-parse", "HEAD")
+            assert "git_continue" in session.text(tool, **arguments), tool
+            (trees.main / "other.txt").write_text("of the user\n")
+            trees.git(trees.main, "add", "other.txt")
+            (trees.main / "other.txt").write_text("other\n")  # only the index has the user's text
+            given = {"resolutions": {"a.txt": {"text": "both\n"}}} if action == "continue" else {}
+            is_done, text = session.answer("git_continue", action=action, **given)
+            assert not is_done, (tool, action, text)
+            assert "other.txt" in text
+            assert trees.git(trees.main, "show", ":other.txt") == "of the user"
+            assert trees.git(trees.main, "ls-files", "--unmerged"), (tool, action)
+            trees.git(trees.main, "restore", "--staged", "other.txt")
+            session.text("git_continue", action=action, **given)
+            assert trees.git(trees.main, "status", "--short") == ""
+            assert (root / "a.txt").read_text() == ("both\n" if given else "ours\n")
+            assert (trees.git(trees.main, "rev-parse", "HEAD") == head) == (action == "abort")
+            session.text("git_reset", revision=head, mode="keep")
+    session.text("git_reset", revision=start, mode="hard")
 
 
 def state(trees: Trees) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ from coretools.process.run import Completed
 from coretools.roots.root_set import Roots
 from coretools.tools.git.changes.filters import refuse_filtered
 from coretools.tools.git.changes.signing import sign_head
+from coretools.tools.git.changes.writable import refuse_staged_outside
 from coretools.tools.git.reading.history import ARGUMENT_BYTES
 from coretools.tools.git.repository.checkout import Checkout, display_paths, is_beneath, is_outside, refuse_hidden
 from coretools.tools.git.repository.commands import Git, require_success
@@ -68,7 +69,8 @@ async def commit(roots: Roots, git: Git, checkout: Checkout, options: CommitOpti
     options = replace(options, message=await _message(git, checkout, options))
     status = read_status(await git.output(checkout, *_STATUS))
     if not options.names:
-        _require_staged_inside(checkout, status)
+        cure = f"git_commit with paths={[checkout.folder_path]!r} leaves them out"
+        await refuse_staged_outside(git, checkout, cure)
     chosen = await _chosen(roots, git, checkout, status, options.names) if options.names else []
     words = [*await _words(git, checkout, options), *(("--only", "--", *chosen) if chosen else ())]
     settings = _FULL_NAME
@@ -84,22 +86,6 @@ async def commit(roots: Roots, git: Git, checkout: Checkout, options: CommitOpti
     lines += [f"not committed: {listed(display_paths(checkout, rest))}"] if rest else []
     details = {"commit": made.commit, "branch": made.branch, "not_committed": len(rest)}
     return answer(checkout, filter(None, lines), details=details, hooks="commit")
-
-
-def _require_staged_inside(checkout: Checkout, status: GitStatus) -> None:
-    """Refuse to commit what somebody else staged outside the folder that is the caller's root.
-
-    Raises:
-        GitRefused: something is.
-    """
-    staged = [one.path for one in status.entries if one.staged and is_outside(checkout, one.path)]
-    if staged:
-        files = listed(display_paths(checkout, staged))
-        raise GitRefused(
-            f"files are staged outside the root, in {checkout.directory.path}: {files};"
-            f" git_commit with paths={[checkout.folder_path]!r} leaves them out, or whoever staged them commits or"
-            " unstages them"
-        )
 
 
 async def _chosen(roots: Roots, git: Git, checkout: Checkout, status: GitStatus, names: Sequence[str]) -> list[str]:

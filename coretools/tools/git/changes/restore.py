@@ -15,7 +15,12 @@ from coretools.tools.git.changes.work_tree import (
     position,
     terminated,
 )
-from coretools.tools.git.changes.writable import changed_names, overwritten_by_reset, require_writable_names
+from coretools.tools.git.changes.writable import (
+    changed_names,
+    overwritten_by_reset,
+    refuse_staged_outside,
+    require_writable_names,
+)
 from coretools.tools.git.reading.history import refuse_unknown
 from coretools.tools.git.repository.checkout import Checkout, display_paths, refuse_hidden
 from coretools.tools.git.repository.commands import Git
@@ -163,6 +168,8 @@ async def reset(
         options = RestoreOptions(work_tree=False, index=True, source=target)
         return await restore(roots, git, checkout, names=names, options=options)
     before = await born(git, checkout)
+    if mode != "soft":
+        await refuse_staged_outside(git, checkout, _keeps_staged(checkout, mode))
     stash = ""
     if mode == "keep":
         names_changed = await changed_names(git, checkout, before.commit, target)
@@ -181,3 +188,10 @@ async def reset(
     ]
     lines += [f"{KEPT}{stash!r}"] if stash else []
     return answer(checkout, lines, details={"commit": target, "before": before.commit, "stash": stash})
+
+
+def _keeps_staged(checkout: Checkout, mode: str) -> str:
+    """Say what resets without changing what is staged outside the root."""
+    paths = f"paths={[checkout.folder_path]!r}"
+    here = f"git_restore what='both' {paths} discards changes of" if mode == "hard" else f"{paths} unstages"
+    return f"mode {mode!r} would unstage them too: {here} the root alone, mode='soft' moves the branch alone"

@@ -23,6 +23,7 @@ from coretools.tools.git.changes.writable import (
     reached_by_rename,
     refuse_outside,
     refuse_settings,
+    refuse_staged_outside,
     require_visible_names,
     require_writable_names,
     settings_among,
@@ -84,12 +85,15 @@ async def _checked(roots: Roots, git: Git, checkout: Checkout, options: ResumeOp
     back = operation.start if is_abort and operation.start else here.commit
     differing = await changed_names(git, checkout, back)
     await require_visible_names(roots, git, checkout, differing)
-    if options.action != "continue":
+    if options.action == "continue":
+        cure = f"git_continue would commit them; with the root {checkout.directory.path} it can be done"
+        await refuse_staged_outside(git, checkout, cure)
+    else:
         is_hard = operation.name == "rebase"
         differing += await overwritten_by_reset(roots, git, checkout) if is_hard else []
         found = settings_among(roots, checkout, differing)
         staged = await changed_names(git, checkout, "--cached", back)
-        refuse_outside(checkout, differing if is_hard else staged)
+        refuse_outside(checkout, sorted({*staged, *(differing if is_hard else [])}))
         # Other operations are reset with --merge, which leaves alone what is not staged.
         if found and not is_hard:
             found = settings_among(roots, checkout, staged)

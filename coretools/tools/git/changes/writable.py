@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 
-from coretools.errors import CoreError, DeniedPath, OutsideRoot
+from coretools.errors import CoreError, DeniedPath, GitRefused, OutsideRoot
 from coretools.roots import directory_access
 from coretools.roots.editor_settings import WAY_OUT, existing_settings, protected_settings
 from coretools.roots.git_layout import entry_exists
@@ -94,6 +94,22 @@ def refuse_outside(checkout: Checkout, names: Iterable[bytes]) -> None:
         raise OutsideRoot(
             f"would change files outside the root, which is the folder {checkout.folder} of the repository {top}:"
             f" {listed(display_paths(checkout, found))}; nothing was changed; with the root {top} it can be done"
+        )
+
+
+async def refuse_staged_outside(git: Git, checkout: Checkout, cure: str) -> None:
+    """Refuse a change of the whole index if something is staged outside the folder that is the caller's root.
+
+    Raises:
+        GitRefused: something is.
+    """
+    staged = await changed_names(git, checkout, "--cached") if checkout.folder else []
+    found = [name for name in staged if is_outside(checkout, name)]
+    if found:
+        files = listed(display_paths(checkout, found))
+        raise GitRefused(
+            f"files are staged outside the root, in {checkout.directory.path}: {files}; nothing was changed; {cure};"
+            " or whoever staged them commits or unstages them"
         )
 
 
