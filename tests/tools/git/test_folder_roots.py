@@ -177,7 +177,7 @@ def test_tools_change_nothing_outside_the_folder(session: Session) -> None:
 
 
 def test_operations_within_the_folder_leave_the_index_outside_alone(session: Session) -> None:
-    """git-55: merges, picks and rebases, with and without conflicts, beside what the user staged and changed outside."""
+    """git-55: merges, picks and rebases, with and without conflicts, beside what the user staged outside."""
     trees, root = session.trees, session.trees.root
     start = trees.git(trees.main, "rev-parse", "HEAD")
     trees.git(trees.main, "branch", "theirs")

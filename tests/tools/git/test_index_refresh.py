@@ -142,6 +142,29 @@ def test_an_index_that_changed_meanwhile_stays(tmp_path: Path) -> None:
     assert not os.listdir(tmp_path / "copies")
 
 
+def test_a_lock_of_somebody_else_does_not_take_the_place_of_the_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """git-56: the server's lock is replaced by a foreign file before the copy takes the index's place."""
+    world = copied(tmp_path)
+    lock = world.git_dir / "index.lock"
+    with _index_copy(world, tmp_path) as (copy, handle):
+        os.replace(shutil.copy(copy.path, f"{copy.path}.new"), copy.path)
+
+        def replaced(file: int, *, ns: tuple[int, int]) -> None:
+            os.unlink(lock)
+            lock.write_text("foreign")
+            utime(file, ns=ns)
+
+        utime = os.utime
+        monkeypatch.setattr("coretools.roots.index_copy.os.utime", replaced)
+        copy.put_in_place(handle)
+        monkeypatch.undo()
+    assert lock.read_text() == "foreign"
+    lock.unlink()
+    assert world.git("ls-files").splitlines() == ["a.txt", "b.txt", "folder/c.txt"]
+
+
 async def test_two_servers_on_one_root_disturb_nobody(tmp_path: Path) -> None:
     """git-56: statuses of both at once, while git itself stages: nothing staged is lost, and no lock stays."""
     world = copied(tmp_path)

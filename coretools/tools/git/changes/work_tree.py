@@ -4,12 +4,14 @@ It becomes a stash commit first, so that the answer can say how to get it back.
 """
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from secrets import token_hex
 
-from coretools.errors import GitRefused
+from coretools.errors import GitRefused, NotFound
 from coretools.roots import directory_access
 from coretools.roots.root_set import Roots
+from coretools.roots.secret_check import MAX_INDEX_BYTES
 from coretools.tools.git.changes.commit import identity
 from coretools.tools.git.changes.writable import changed_names, require_visible_names
 from coretools.tools.git.reading.history import head
@@ -118,7 +120,7 @@ async def stash_commit(
             f"conflicts are not resolved: {listed(display_paths(checkout, conflicts))}; nothing was stashed"
         )
     options = await stash_identity(git, checkout)
-    index = await _text(git, checkout, "write-tree")
+    index = await _staged_tree(git, checkout)
     others = [
         name for name in await changed_names(git, checkout, "--cached", here.commit) if is_outside(checkout, name)
     ]
@@ -164,6 +166,23 @@ async def _written_tree(git: Git, checkout: Checkout, start: str, options: Seque
     try:
         await git.output(own, "read-tree", start or "--empty")
         await git.output(own, "update-index", "-z", *options, stdin=stdin)
+        return await _text(git, own, "write-tree")
+    finally:
+        directory_access.remove_file(checkout.git_handle, index)
+
+
+async def _staged_tree(git: Git, checkout: Checkout) -> str:
+    """Write the tree of the index, from a copy: `write-tree` locks the index that it reads, to note the trees in it.
+
+    Raises:
+        TooLarge, GitRefused: it can't be copied.
+    """
+    index = f"{_INDEX}{token_hex(8)}"
+    own = replace(checkout, environment={**checkout.environment, "GIT_INDEX_FILE": f"{checkout.git_path}/{index}"})
+    try:
+        with suppress(NotFound):  # git takes an index that is missing for an empty one
+            data = directory_access.read_file(checkout.git_handle, "index", limit_bytes=MAX_INDEX_BYTES)
+            directory_access.create_file(checkout.git_handle, index, data)
         return await _text(git, own, "write-tree")
     finally:
         directory_access.remove_file(checkout.git_handle, index)

@@ -142,7 +142,8 @@ class Git:
             completed = await self.confined.run(argv, cwd=checkout.directory, options=run_options)
         if not completed.ok and _LOCKED in completed.stderr.text():
             lock = await index_lock(checkout)
-            completed = replace(completed, stderr=Excerpt(f"the index is locked: {lock}".encode(), b"", 0))
+            state = lock or "another process held its lock and has released it; try again"
+            completed = replace(completed, stderr=Excerpt(f"the index is locked: {state}".encode(), b"", 0))
         if not completed.ok and checkout.is_partial and _MISSING.search(completed.stderr.text()):
             message = (
                 completed.stderr.text().strip() + "; this is a partial clone, and what it lacks is not fetched here"
