@@ -120,9 +120,10 @@ def test_a_tool_that_the_operator_confirms_may_need_a_stream() -> None:
 async def test_a_json_response_stays_json_however_long_it_takes(tmp_path: Path) -> None:
     """http-2: in both eras, also if the client accepts a stream."""
     async with mcp_client(tmp_path) as client:
-        streaming = {"jsonrpc": "2.0", "id": 8, **call("reporting")}
         headers = client.headers()
-        for ask in (client.call, lambda name: client.stateless("tools/call", name, arguments={})):
+        asks = (client.call, lambda name: client.stateless("tools/call", name, arguments={}))
+        for number, ask in enumerate(asks, 8_000):
+            streaming = {"jsonrpc": "2.0", "id": number, **call("reporting")}
             began.clear()
             go_on.clear()
             answers: list[httpx2.Response] = []
@@ -139,6 +140,7 @@ async def test_a_json_response_stays_json_however_long_it_takes(tmp_path: Path) 
                         assert later.headers["content-type"].startswith(STREAM)
                         assert answers == []
                         go_on.set()
+                        await later.aread()  # else its thread may wait again when the next round clears the event
             assert answers[0].headers["content-type"] == "application/json"
             assert messages_in(answers[0])[0]["result"]["content"][0]["text"] == "at last"
 
