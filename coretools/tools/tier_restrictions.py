@@ -5,7 +5,7 @@ them. Programs report a missing permission; the explanations here name the cause
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Self
 
 from coretools.config.operator_policy import ConfinementPolicy
@@ -79,14 +79,17 @@ class TierRestrictions:
     """Repositories outside the roots, which git alone uses."""
     trees: tuple[str, ...] = ()
     """Work trees of which roots are folders."""
+    roots: tuple[str, ...] = ()
+    """The roots, and the repositories and work trees that git alone uses."""
 
     @classmethod
     def of(cls, policy: ConfinementPolicy, roots: Roots) -> Self:
         """Build the restrictions of commands in these roots."""
         repositories = tuple(root.path for root in roots.for_git if root.only_git)
         trees = tuple(root.path for root in roots.for_git if root.is_above)
+        paths = tuple(root.path for root in roots.for_git)
         parents = directories_above_read_only_roots(roots, policy)
-        return cls(policy, parents, exposed(roots.own_places), repositories, trees)
+        return cls(policy, parents, exposed(roots.own_places), repositories, trees, paths)
 
     def state(self, tier: str | None) -> str:
         """List what is denied in one line; empty if nothing is."""
@@ -141,10 +144,12 @@ class TierRestrictions:
                 _SHARED_MEMORY,
                 f"semaphores and shared memory (/dev/shm) are closed to commands in tier landlock{option}",
             ),
-            _explained(
-                _TEMPORARY,
-                f"the directory /tmp is closed to commands in tier landlock: use $TMPDIR{option}",
-                in_line=_CD_TEMPORARY,
+            self._unless_in_a_root(
+                _explained(
+                    _TEMPORARY,
+                    f"the directory /tmp is closed to commands in tier landlock: use $TMPDIR{option}",
+                    in_line=_CD_TEMPORARY,
+                )
             ),
             _explained(
                 _TERMINALS,
@@ -161,6 +166,18 @@ class TierRestrictions:
             self._folder_explanation,
             *_repository_explanations(),
         )
+
+    def _unless_in_a_root(self, explain: Explanation) -> Explanation:
+        """Leave out lines that name a place in a root: a refusal there has another cause."""
+
+        def explanation(ending: CommandOutcome) -> str | None:
+            lines = [line for line in ending.output.splitlines() if not self._names_a_root(line)]
+            return explain(replace(ending, output="\n".join(lines)))
+
+        return explanation
+
+    def _names_a_root(self, line: str) -> bool:
+        return any(is_beneath(path, root) for path in _ABSOLUTE.findall(line) for root in self.roots)
 
     def _parents_explanation(self, ending: CommandOutcome) -> str | None:
         """Explain a failed attempt to change the entries of a directory above a read-only root."""

@@ -15,7 +15,7 @@ from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 from coretools.roots.root import RootSpec
 from coretools.roots.root_set import Roots
 from coretools.tools.diagnostics import Diagnostics, DiagnosticsReport
-from coretools.tools.failure_explanations import NetworkPolicy
+from coretools.tools.failure_explanations import CommandOutcome, NetworkPolicy
 from coretools.tools.tier_restrictions import TierRestrictions
 from tests.variables import variables
 
@@ -108,3 +108,12 @@ async def test_no_value_of_the_environment_is_reported(tmp_path: Path) -> None:
     with variables(API_TOKEN="swordfish-of-the-server"):
         report = await diagnosed(RootSpec(str(tmp_path)), environment=changed)
     assert "swordfish" not in report.text() + report.model_dump_json()
+
+
+def test_a_refusal_in_a_root_beneath_tmp_is_not_put_down_to_tmp() -> None:
+    """confinement-31: the closed /tmp is named for places outside the roots alone."""
+    restrictions = TierRestrictions(ConfinementPolicy(), roots=("/tmp/project",))
+    for path, is_named in (("/tmp/project/.git/config", False), ("/tmp/other", True), ("/tmp/project-2/x", True)):
+        ending = CommandOutcome(argv=("x",), tier="landlock", failed=True, output=f"x: {path}: Permission denied")
+        found = [text for explain in restrictions.explanations() if (text := explain(ending))]
+        assert any("the directory /tmp is closed" in text for text in found) == is_named, path
