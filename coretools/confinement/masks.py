@@ -17,6 +17,7 @@ from anyio import CapacityLimiter, to_thread
 
 from coretools.confinement.control_files import ControlFileCollector, control_files, old_remotes
 from coretools.confinement.directory_scan import MAX_DIRECTORIES, DirectoryTree
+from coretools.confinement.git_redirects import Redirects, closed_directories, redirecting_names, redirects_in
 from coretools.confinement.hidden import Classifier, HiddenFiles, RootRules
 from coretools.confinement.protected_paths import (
     GIT_CONFIG_NAMES,
@@ -193,6 +194,14 @@ class MaskFinder:
         found = control_files(self._tree.relevant)
         return found | dict(states_of_settings(self._roots, self._tree.relevant))
 
+    def redirects(self) -> Redirects:
+        """Return the entries of git directories by which git reads or writes elsewhere, as of the last scan."""
+        return redirects_in(self._tree.relevant)
+
+    def closed_in_git(self) -> list[str]:
+        """Return the directories that git uses and that the last scan could not list."""
+        return closed_directories(self._tree.relevant)
+
     def close(self) -> None:
         """Close all descriptors."""
         self._tree.close()
@@ -297,6 +306,7 @@ class MaskFinder:
                 role = _role_in_git(node.role, entry.name, has_head="HEAD" in names)
                 listing.children[entry.name] = SubdirectoryEntry(entry.inode(), role)
         collector.store(listing)
+        listing.redirects = redirecting_names(node, entries)
         return listing
 
     def _is_of_tree_elsewhere(self, node: DirectoryNode) -> bool:

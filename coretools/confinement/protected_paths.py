@@ -129,6 +129,8 @@ class ScannedDirectory:
     """Whether it is a git directory."""
     links: list[tuple[str, str]] = field(default_factory=list)
     """Configurations that are absolute links, with their targets."""
+    redirects: tuple[str, ...] = ()
+    """Names of entries by which git reads or writes elsewhere."""
     credential_files: list[ProtectedPath] = field(default_factory=list)
     """Files that may hold credentials for git."""
     is_top: bool = False
@@ -142,7 +144,7 @@ class ScannedDirectory:
     def is_plain(self) -> bool:
         """Whether nothing in it matters."""
         is_relevant = self.pinned or self.read_only or self.suspects or self.credential_files or self.links
-        return not (is_relevant or self.control or self.is_git or self.settings)
+        return not (is_relevant or self.control or self.is_git or self.settings or self.redirects)
 
 
 @dataclass(slots=True, eq=False)

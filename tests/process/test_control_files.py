@@ -64,8 +64,7 @@ STEPS: list[tuple[str, set[str]]] = [
     ),
     ("mv deep/er deep/moved; mkdir deep/er", {"deep/moved/new/.git", "deep/moved/clone/.git"}),
     # Files that redirect git.
-    ("echo ../../old/.git > deep/proj/.git/commondir", {"deep/proj/.git/commondir"}),
-    ("rm deep/proj/.git/commondir; echo '[core]' > deep/old/.git/config.worktree", {"deep/old/.git/config.worktree"}),
+    ("echo '[core]' > deep/old/.git/config.worktree", {"deep/old/.git/config.worktree"}),
     ("mkdir -p a/b/c; echo 'gitdir: ../../../deep/old/.git' > a/b/c/.git", {"a/b/c/.git"}),
     ("ln -s ../deep/old/.git a/.git", {"a/.git"}),
     ("echo 'gitdir: ../proj/.git' > deep/tree/.git", {"deep/tree/.git"}),
@@ -99,7 +98,7 @@ STEPS: list[tuple[str, set[str]]] = [
     ),
     ("rm deep/old/.git/rebase-merge/git-rebase-todo; mkdir -p p/sequencer; echo x a > p/sequencer/todo", set()),
     (
-        "mkdir deep/old/.git/sequencer; cd deep/old/.git/sequencer; echo 'exec a' > n; ln -s n todo",
+        "mkdir deep/old/.git/sequencer; cd deep/old/.git/sequencer; echo 'exec a' > todo",
         {"deep/old/.git/sequencer/todo"},
     ),
     (f"git init -q reb; for n in 1 2; do {GIT} -C reb commit -q --allow-empty -m $n; done", {"reb/.git"}),

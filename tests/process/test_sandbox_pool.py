@@ -802,8 +802,8 @@ async def test_files_that_make_git_run_code_are_reported(tmp_path: Path) -> None
     """confinement-6: files of a git directory that redirect git, and a new repository itself."""
     async with sandboxed(tmp_path) as place:
         assert (await place.run("git", "init", "-q")).made == (f"{tmp_path}/.git",)
-        ended = await place.run("sh", "-c", "echo ../evil > .git/commondir")
-        assert ended.made == (f"{tmp_path}/.git/commondir",)
+        ended = await place.run("sh", "-c", "echo '[core]' > .git/config.worktree")
+        assert ended.made == (f"{tmp_path}/.git/config.worktree",)
 
 
 def test_a_home_is_no_tool_chain(tmp_path: Path) -> None:

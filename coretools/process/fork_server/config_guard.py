@@ -36,6 +36,7 @@ MAX_REPAIRS = 3
 REPAIR_SECONDS = 10.0
 """Repairs of one file in this time while commands run. One that needs another one is being attacked."""
 MAX_NAMED = 10
+_NEVER_READ = Version(0, 0, 0, 0, 0)
 
 REMOVED = (
     "settings by which git starts programs or connects elsewhere appeared in git's configuration while commands ran and"
@@ -86,6 +87,18 @@ class ConfigGuard:
         for path in paths:
             if path not in self._accepted:
                 self._accept(path)
+
+    def repair_new(self, paths: Iterable[str], *, is_last: bool = False) -> None:
+        """Take back what starts programs in configurations that did not exist before commands ran.
+
+        `is_last`: `close` follows, in whatever thread, and checks.
+        """
+        new = {path: _Accepted(None, _NEVER_READ, {}, is_replaced=True) for path in paths if path not in self._accepted}
+        self._accepted |= new
+        if new and not is_last:
+            self.check()
+            if not self._are_running:
+                self._stop_unless_locked()
 
     def commands_start(self) -> None:
         """Accept what was not replaced while commands ran before, and check everything from now on."""

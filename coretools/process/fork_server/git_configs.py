@@ -113,7 +113,7 @@ class GitConfigs:
 
     def command_started(self) -> None:
         """Record that a command is about to start."""
-        if not self._running and not self._uncertain:
+        if not self.are_running:
             self._guard.commands_start()
         self._running += 1
 
@@ -125,16 +125,26 @@ class GitConfigs:
         self._running -= 1
         # A process that is left may still write to its copy, so the file waits for its end.
         self._uncertain = [client for client in {*self._uncertain, *uncertain} if not client.is_gone]
-        if self._running or self._uncertain:
+        if self.are_running:
             self._guard.check()
         else:
             self._guard.commands_ended()
         return [*self._collect(), *self._guard.notes()]
 
     @property
+    def are_running(self) -> bool:
+        """Whether commands run, or processes of one may be left."""
+        return bool(self._running or self._uncertain)
+
+    def repair_new(self, paths: Sequence[str], *, is_last: bool = False) -> list[str]:
+        """Take back what starts programs in configurations that commands created; return sentences for the result."""
+        self._guard.repair_new(paths, is_last=is_last)
+        return self._guard.notes()
+
+    @property
     def can_write(self) -> bool:
         """Whether changes are pending, and no command runs that could see the file without its copy."""
-        return not self._running and not self._uncertain and any(one.kept for one in self._changes.values())
+        return not self.are_running and any(one.kept for one in self._changes.values())
 
     def close(self) -> None:
         """Write pending changes after the end of all commands."""

@@ -39,6 +39,7 @@ from coretools.process.fork_server.client import (
 from coretools.process.fork_server.closable_lock import ClosableLock
 from coretools.process.fork_server.git_configs import GitConfigs
 from coretools.process.fork_server.messages import ForkServerConfig, ForkServerFailed
+from coretools.process.fork_server.redirect_guard import RedirectGuard
 from coretools.process.fork_server.refusals import CommandRefusals
 from coretools.process.fork_server.scratch import create, remove, scratch_path
 from coretools.process.fork_server.view_network import ViewNetwork
@@ -83,6 +84,7 @@ class SandboxPool:
         self._confine = partial(confine, roots, policy, environment)
         self._masks = MaskFinder(roots)
         self._configs = GitConfigs(roots, lambda: [client.kill_all() for client in self._clients()])
+        self._redirects = RedirectGuard(roots)
         self.refusals = CommandRefusals(roots, policy)
         self._copies: dict[ForkServerClient, ConfigCopies] = {}
         self._lock = ClosableLock()
@@ -158,6 +160,7 @@ class SandboxPool:
     def command_started(self) -> None:
         """A command is about to start; `command_ended` must follow."""
         self._configs.command_started()
+        self._redirects.command_started()
 
     async def command_ended(self, *, is_certain: bool = True) -> tuple[str, ...]:
         """A command has ended, with everything it started if that is certain: carry over its changes for git.
@@ -167,14 +170,34 @@ class SandboxPool:
         if is_certain and not self._lock.locked():  # most commands change nothing: no checkpoint for them
             reports = self._configs.command_ended(())
             if not self._configs.can_write:
-                return tuple(reports)
+                return (*reports, *await self._undo_redirects())
             async with self._lock:
-                return (*reports, *await self._write_configs())
+                reports += await self._write_configs()
+            return (*reports, *await self._undo_redirects())
         async with self._lock:
             if not is_certain:
                 self._masks_in_view = None  # the next command gets a new view
             reports = self._configs.command_ended(() if is_certain else self._clients())
-            return (*reports, *await self._write_configs())
+            reports += await self._write_configs()
+        return (*reports, *await self._undo_redirects())
+
+    async def _undo_redirects(self) -> list[str]:
+        """Undo what a command left in git directories that leads git elsewhere; return sentences for the result."""
+        reports: list[str] = []
+        with suppress(OSError, ForkServerFailed):
+            async with self._lock.until_closed():
+                for _ in range(MAX_REBUILDS):
+                    self._listed_ns = 0  # what is undone now, no scan before has seen
+                    await self._masks.list_in_slices(self._limiter)
+                    is_changed, configurations = self._check_redirects()
+                    reports += self._configs.repair_new(configurations)
+                    if not is_changed:
+                        break
+        return [*reports, *self._redirects.notes()]
+
+    def _check_redirects(self) -> tuple[bool, list[str]]:
+        found, closed = self._masks.redirects(), self._masks.closed_in_git()
+        return self._redirects.check(found, closed, are_running=self._configs.are_running)
 
     async def _write_configs(self) -> list[str]:
         """Write pending changes to configurations if no command runs; return sentences for the result."""
@@ -217,6 +240,7 @@ class SandboxPool:
                     began = time.monotonic_ns()
                     await self._masks.list_in_slices(self._limiter)
                     self._control, self._listed_ns = self._masks.control_files(), began
+                    self._redirects.accept(self._masks.redirects(), self._control)
                     self._configs.replace_links(self._masks.links())
                 return self._configs.without_own(self._control)
         return {}
@@ -243,10 +267,22 @@ class SandboxPool:
         clients, self._retired, self._client = self._clients(), [], None
         for client in clients:
             client.wait()
+        self._undo_last_redirects()
         self._masks.close()
         self._configs.close()
         if self._commands is not None:
             remove(self._scratch.path)
+
+    def _undo_last_redirects(self) -> None:
+        """Undo what the commands left that ran until now, and those whose end was not waited for."""
+        with suppress(OSError):
+            for _ in range(MAX_REBUILDS if self._redirects.is_unchecked else 0):
+                self._masks.begin()
+                self._masks.advance_listing()
+                is_changed, configurations = self._check_redirects()
+                self._configs.repair_new(configurations, is_last=True)
+                if not is_changed:
+                    break
 
     def require(self) -> None:
         """Raise if commands must not run here.
