@@ -130,8 +130,21 @@ def test_directories_that_are_closed_to_the_server_are_searched(session: Session
     for tree in world.repositories(session.tier):
         logs = f"{tree}/.git/logs"
         session.run(f"sh -c 'mkdir -p {logs}; ln -sf {world.canary} {logs}/HEAD; chmod 111 {logs}'")
+        assert not (tree / ".git" / "logs" / "HEAD").is_symlink()
         use(world, tree)
         assert world.canary.read_text() == CANARY
+
+
+def test_a_repository_that_is_moved_meanwhile_is_the_same(session: Session) -> None:
+    """confinement-53: a link planted while it was elsewhere is removed too."""
+    own = session.trees.top / "own"
+    session.trees.git(own, "init", "-q", "moving")
+    (own / "moving" / ".git" / "kept").symlink_to("nowhere")
+    session.run("true")
+    session.run(f"sh -c 'cd {own}; mv moving away; ln -s nowhere away/.git/TAG_EDITMSG'")
+    session.run(f"sh -c 'cd {own}; mv away moving'")
+    assert (own / "moving" / ".git" / "kept").is_symlink()
+    assert not (own / "moving" / ".git" / "TAG_EDITMSG").is_symlink()
 
 
 def test_redirecting_files_are_undone(session: Session) -> None:

@@ -49,6 +49,9 @@ from coretools.roots.root_set import Roots
 PERMANENT_ERRORS = frozenset({errno.EPERM, errno.ENOSYS, errno.EINVAL, errno.ENOSPC, errno.EACCES, errno.EUSERS})
 """Errors of a system that gives this user no namespaces. Other errors may be temporary and do not lower the tier."""
 
+MAX_UNDO_ROUNDS = 256
+"""Looks at git directories after a command. Each opens one more level of directories that nobody may list."""
+
 MAX_REBUILDS = 8
 """Attempts to build a view while files that have to be covered are being moved."""
 
@@ -186,7 +189,7 @@ class SandboxPool:
         reports: list[str] = []
         with suppress(OSError, ForkServerFailed):
             async with self._lock.until_closed():
-                for _ in range(MAX_REBUILDS):
+                for _ in range(MAX_UNDO_ROUNDS):
                     self._listed_ns = 0  # what is undone now, no scan before has seen
                     await self._masks.list_in_slices(self._limiter)
                     is_changed, configurations = self._check_redirects()
@@ -276,7 +279,7 @@ class SandboxPool:
     def _undo_last_redirects(self) -> None:
         """Undo what the commands left that ran until now, and those whose end was not waited for."""
         with suppress(OSError):
-            for _ in range(MAX_REBUILDS if self._redirects.is_unchecked else 0):
+            for _ in range(MAX_UNDO_ROUNDS if self._redirects.is_unchecked else 0):
                 self._masks.begin()
                 self._masks.advance_listing()
                 is_changed, configurations = self._check_redirects()

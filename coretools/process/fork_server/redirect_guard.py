@@ -31,9 +31,10 @@ class RedirectGuard:
 
     def __init__(self, roots: Roots) -> None:
         self._roots = roots
-        self._accepted: Redirects = {}
-        self._tops: ControlFiles = {}
-        """Identities of the git directories when `_accepted` was found."""
+        self._accepted: dict[tuple[tuple[int, ...], str], Redirect] = {}
+        """By identity of the git directory, which a command may move, and path in it."""
+        self._tops: frozenset[tuple[int, ...]] = frozenset()
+        """Identities of the git directories that were there then, among those of other control files."""
         self.is_unchecked = False
         """Whether a command ran since everything was checked."""
         self._undone: list[str] = []
@@ -46,7 +47,11 @@ class RedirectGuard:
     def accept(self, found: Redirects, control: ControlFiles) -> None:
         """Accept what is there, unless a command may have made it."""
         if not self.is_unchecked:
-            self._accepted, self._tops = found, control
+            self._tops = frozenset(control.values())
+            self._accepted = {
+                (control.get(one.top, ()), path.removeprefix(one.top)): Redirect("", one.target)
+                for path, one in found.items()
+            }
 
     def check(self, found: Redirects, closed: Sequence[str], *, are_running: bool) -> tuple[bool, list[str]]:
         """Undo what is new in the git directories that were there before.
@@ -57,7 +62,7 @@ class RedirectGuard:
         new = {
             path: one
             for path, one in found.items()
-            if self._accepted.get(path) != one and tuple(inode_of(one.top) or ()) == self._tops.get(one.top)
+            if tuple(inode_of(one.top) or ()) in self._tops and self._before(path, one) != Redirect("", one.target)
         }
         is_changed = False
         for path in closed:
@@ -78,6 +83,10 @@ class RedirectGuard:
             for sentence, names in ((UNDONE, undone), (NOT_UNDONE, failed))
             if names
         ]
+
+    def _before(self, path: str, redirect: Redirect) -> Redirect | None:
+        """Return what was accepted in place of a redirect."""
+        return self._accepted.get((tuple(inode_of(redirect.top) or ()), path.removeprefix(redirect.top)))
 
     def _undo(self, path: str, redirect: Redirect) -> bool:
         place = self._roots.split(path)
@@ -106,7 +115,7 @@ class RedirectGuard:
             except PermissionError:
                 _make_accessible(directory)
                 os.unlink(name, dir_fd=directory)
-            before = self._accepted.get(path)
+            before = self._before(path, redirect)
             if before is not None and before.target is not None:
                 os.symlink(before.target, name, dir_fd=directory)
         finally:
