@@ -19,6 +19,8 @@ from coretools.roots.root import ResolvedPath
 TEMPORARY_PREFIX = ".coretools-"
 """Prefix of temporary files; a leftover one is from a server that was killed during a write."""
 
+_SUFFIX = ".tmp"
+
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _BLOCK_BYTES = 1024 * 1024
 _NO_FLAGS = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
@@ -28,13 +30,19 @@ _SECOND_NS = 1_000_000_000
 """A modification time further in the future was set on purpose, or by another clock."""
 
 
+def is_temporary(path: bytes) -> bool:
+    """Whether a path has the name of a temporary file, of a write that goes on or was killed."""
+    name = path.rpartition(b"/")[2]
+    return name.startswith(TEMPORARY_PREFIX.encode()) and name.endswith(_SUFFIX.encode())
+
+
 @contextmanager
 def temporary_file(resolved: ResolvedPath, model: os.stat_result | None) -> Iterator[tuple[int, str]]:
     """Create a temporary file next to the path, with the mode and owner of `model`; yields its descriptor and name.
 
     It is deleted at the end of the block, unless it was renamed.
     """
-    name = f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}.tmp"
+    name = f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}{_SUFFIX}"
     # A new file gets mode 0666 minus the umask, or the directory's default ACL.
     fd = os.open(name, _CREATE, 0o666 if model is None else 0o600, dir_fd=resolved.fd)
     try:

@@ -188,6 +188,39 @@ async def test_a_conflict_is_data_and_is_resolved(tmp_path: Path) -> None:
     assert len(world.git("log", "-1", "--format=%P").split()) == 2
 
 
+async def test_what_is_in_conflict_is_neither_committed_nor_stashed_over(tmp_path: Path) -> None:
+    """git-changes-8: after a stash in conflict, of which git knows no operation; nothing is changed."""
+    world = World(tmp_path).filled()
+    world.git("reset", "--hard", "--quiet")
+    for name in ("b.txt", "a.txt"):
+        world.write(name, "stashed\n")
+        world.git("stash", "--quiet")
+    world.write("a.txt", "changed\n")
+    world.git("commit", "--quiet", "-a", "-m", "a")
+    head = world.git("rev-parse", "HEAD")
+    async with world.tools() as tools:
+        assert "in conflict: work/a.txt" in (await more(tools).git_stash("pop", "work")).text()
+        state = world.git("status", "--short")
+        with pytest.raises(GitRefused, match=r"not resolved: work/a\.txt"):
+            await function_of(tools, "git_commit")(repository="work", message="x", paths=["work/a.txt"])
+        with pytest.raises(GitRefused, match="nothing was applied"):
+            await more(tools).git_stash("apply", "work", stash="stash@{1}")
+    assert world.git("rev-parse", "HEAD") == head
+    assert world.git("status", "--short") == state
+    assert "<<<<<<<" in (world.repository / "a.txt").read_text()
+
+
+async def test_a_temporary_file_of_a_write_is_not_staged(tmp_path: Path) -> None:
+    """git-changes-1: another call, or another server, is writing a file at the moment."""
+    world = World(tmp_path).filled()
+    world.git("reset", "--hard", "--quiet")
+    world.write(".coretools-0123456789abcdef.tmp", "half of\n")
+    world.write("new.txt", "new\n")
+    async with world.tools() as tools:
+        await function_of(tools, "git_add")(repository="work", paths=["work"])
+    assert world.git("diff", "--cached", "--name-only") == "new.txt"
+
+
 async def test_a_rebase_keeps_authors_and_can_be_undone(tmp_path: Path) -> None:
     """git-changes-7: after a conflict too."""
     world = with_other(World(tmp_path).filled())

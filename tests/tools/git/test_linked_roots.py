@@ -105,6 +105,17 @@ def session(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield found
 
 
+def test_an_operation_that_has_ended_leaves_no_state(session: Session) -> None:
+    """git-51: an empty cherry-pick is aborted; nothing of it is left to the next commit."""
+    trees = session.trees
+    is_done, _ = session.answer("git_cherry_pick", revisions=["HEAD"])
+    assert is_done
+    assert "in progress" in session.text("git_status")
+    session.text("git_continue", action="abort")
+    assert "in progress" not in session.text("git_status")
+    assert not (trees.main / ".git" / "worktrees" / "feature" / "CHERRY_PICK_HEAD").exists()
+
+
 def test_tools_have_the_whole_of_git(session: Session) -> None:
     """git-51, git-changes-21: what an agent does in a work tree, judged by plain git in the main one."""
     trees, root = session.trees, session.trees.root

@@ -92,12 +92,16 @@ async def _chosen(roots: Roots, git: Git, checkout: Checkout, status: GitStatus,
     """Return the tracked files at or beneath the names that have changed.
 
     Raises:
-        DeniedPath: one is hidden. GitRefused: nothing has changed there, or a filter should convert it.
+        DeniedPath: one is hidden. GitRefused: nothing has changed there, one is in conflict, or a filter should
+            convert it.
     """
     refuse_hidden(roots, checkout, names)
     changed = [one.path for one in status.entries if one.letters != "??"]
     found = [path for path in changed if "." in names or any(is_beneath(path, name) for name in names)]
     refuse_hidden(roots, checkout, [path.decode("utf-8", "surrogateescape") for path in found])
+    if conflicts := [one.path for one in status.entries if one.in_conflict and one.path in found]:
+        cure = "git_continue resolves them, or edit and git_add them"
+        raise GitRefused(f"conflicts are not resolved: {listed(display_paths(checkout, conflicts))}; {cure}")
     if not found:
         raise GitRefused("nothing that git tracks has changed at these paths; git_add new files first")
     if sum(len(path) + 1 for path in found) > ARGUMENT_BYTES:
@@ -169,9 +173,11 @@ def _explain_failure(checkout: Checkout, status: GitStatus, completed: Completed
     if conflicts:
         raise GitRefused(f"conflicts are not resolved: {listed(conflicts)}; edit the files, then git_add them")
     # A merge may keep our side everywhere; any other commit without a change is a mistake.
-    is_empty = not any(entry.staged for entry in status.entries)
+    was_empty = not any(entry.staged for entry in status.entries)
+    is_empty = was_empty or not completed.stderr.text().strip()  # git lists what is changed, as it does in a status
     if is_empty and not is_amended and checkout.in_progress != "merge":
-        raise GitRefused("nothing is staged; git_add the paths first")
+        meanwhile = "" if was_empty else " any more: somebody else committed or unstaged it"
+        raise GitRefused(f"nothing is staged{meanwhile}; git_add the paths first")
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from coretools.errors import NotFound
 from coretools.roots.read import kind_at
+from coretools.roots.replace import is_temporary
 from coretools.roots.root_set import Roots
 from coretools.tools.git.changes.filters import refuse_filtered, required_filters
 from coretools.tools.git.changes.work_tree import FROM_STDIN, paths_argument, terminated
@@ -94,7 +95,7 @@ async def _stage(git: Git, checkout: Checkout, entries: Sequence[StatusEntry]) -
 def _staging_plan(roots: Roots, checkout: Checkout, entries: Sequence[StatusEntry]) -> _StagingPlan:
     found = _StagingPlan([], {}, [])
     for entry in entries:
-        if not entry.unstaged:
+        if not entry.unstaged or is_temporary(entry.path):
             continue
         reason = hidden_reason(roots, checkout, entry.path)
         if reason:

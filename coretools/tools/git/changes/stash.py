@@ -130,9 +130,13 @@ async def apply(
     With `with_index` what was staged is staged again, as `git stash apply --index` does.
 
     Raises:
-        GitRefused: a change would be overwritten. AlreadyExists: an untracked file of it exists.
+        GitRefused: a change would be overwritten, or files are in conflict. AlreadyExists: an untracked file of it
+            exists.
     """
     found = await _named(git, checkout, stash)
+    if conflicts := await conflicted(git, checkout):
+        names = listed(display_paths(checkout, conflicts))
+        raise GitRefused(f"conflicts are not resolved: {names}; nothing was applied; git_continue or git_add first")
     changed = await changed_names(git, checkout, f"{found.commit}^1", found.commit)
     new = await _kept_untracked(git, checkout, found)
     await require_writable_names(roots, git, checkout, [*changed, *new])

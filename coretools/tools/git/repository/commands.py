@@ -17,6 +17,7 @@ from coretools.errors import GitRefused, InvalidArguments, NotFound, TooLarge
 from coretools.process.confined_runner import ConfinedRunner
 from coretools.process.run import Completed, RunOptions
 from coretools.process.runner import Runner
+from coretools.roots import directory_access
 from coretools.tools.answer_budget import content_bytes
 from coretools.tools.git.repository.checkout import Checkout
 from coretools.tools.git.repository.granted_run import run_granted, starts_granted_program
@@ -79,6 +80,11 @@ _WITHHELD = Excerpt(b"failed; its message may quote configuration outside the ro
 _LOCKED = "index.lock': File exists"
 """What git says when another process changes the index."""
 
+_ENDS_PICK = ("commit", "reset", "cherry-pick", "revert", "rebase")
+_PICKED = ("CHERRY_PICK_HEAD", "REVERT_HEAD")
+"""What these commands delete when they succeed. In a linked work tree they can't: git deletes references under a lock
+in the common directory, where a change may not write, and goes on without a word."""
+
 _MISSING = re.compile(r"promisor|could not fetch|unable to read|bad object|missing|lazy", re.IGNORECASE)
 """What git says when it has not got an object."""
 
@@ -140,6 +146,10 @@ class Git:
             completed = await run_granted(self.runner, checkout, checkout.grants, argv, run_options)
         else:
             completed = await self.confined.run(argv, cwd=checkout.directory, options=run_options)
+        is_linked = checkout.git_path != checkout.common_path
+        if is_linked and completed.ok and words[0] in _ENDS_PICK and "--no-commit" not in words:
+            for name in _PICKED:
+                directory_access.remove_file(checkout.git_handle, name)
         if not completed.ok and _LOCKED in completed.stderr.text():
             lock = await index_lock(checkout)
             state = lock or "another process held its lock and has released it; try again"
