@@ -22,8 +22,11 @@ import pytest
 from tests.checkout import TREE
 from tests.docker_profile import under_profile
 from tests.protocol.peer import Peer
+from tests.starting import warm
 from tests.variables import NO_LOGIN_SHELL
 
+COLD = {"PYTHONSAFEPATH": "1"}
+"""Python starts anew: what it imports at its start is a part of the test."""
 CLI = (sys.executable, "-P", "-m", "coretools.cli.main")
 SERVER = r"""
 import json, os, socket, subprocess, sys, urllib.request
@@ -75,7 +78,8 @@ class World:
         (self.project / "server.py").write_text(SERVER)
 
     def environment(self, **more: str) -> dict[str, str]:
-        fixed = {"HOME": str(self.home), "PATH": os.environ["PATH"], "PYTHONPATH": str(TREE)}
+        fixed = {name: value for name, value in os.environ.items() if not name.startswith(("XDG_", "CORETOOLS_"))}
+        fixed |= {"HOME": str(self.home), "PYTHONPATH": str(TREE)}
         return {**fixed, "CORETOOLS_ALLOW_UNCONFINED": "1", **NO_LOGIN_SHELL, **more}
 
     def mine(self, **servers: Any) -> None:
@@ -87,7 +91,7 @@ class World:
         (self.project / ".mcp.json").write_text(json.dumps({"mcpServers": servers}))
 
     def run(self, *words: str, stdin: str = "", at: str = ".", **more: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
+        return warm.run(
             [*self.before, *CLI, *words],
             cwd=self.project / at,
             env=self.environment(**more),
@@ -99,7 +103,7 @@ class World:
         )
 
     def serve(self, *words: str, **more: str) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
+        return warm.Popen(
             [*self.before, *CLI, "serve", "--own", "--root", str(self.project), *words],
             cwd=self.project,
             env=self.environment(**more),
@@ -109,11 +113,17 @@ class World:
         )
 
 
+TIERS: dict[str, bool] = {}
+"""Whether a tier is available here: the doctor's answer, which is the same for all tests."""
+
+
 @pytest.fixture(params=["full", "landlock"])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     before = tuple(map(str, under_profile())) if request.param == "landlock" else ()
     found = World(tmp_path, before)
-    if f"confined in tier: {request.param}" not in found.run("doctor", "--no-versions").stdout:
+    if request.param not in TIERS:
+        TIERS[request.param] = f"confined in tier: {request.param}" in found.run("doctor", "--no-versions").stdout
+    if not TIERS[request.param]:
         pytest.skip(f"tier {request.param} is not available here")
     return found
 
@@ -227,7 +237,7 @@ def test_what_agents_plant_is_not_run_outside_the_sandbox(world: World) -> None:
     assert found.returncode == 0, found.stderr
     assert found.stdout.count(" failed  stdio ") == len(entries), found.stdout
     assert ran(world) == set()
-    world.run("mcp", "ping", "script", at="sub")  # where a planted .git makes the project appear smaller
+    world.run("mcp", "ping", "script", at="sub", **COLD)  # where a planted .git makes the project appear smaller
     assert ran(world) == set()
     world.run(*line, PATH=searched, CORETOOLS_UNCONFINED=";".join(entries))
     assert ran(world) == entries.keys()
@@ -244,7 +254,7 @@ def test_our_own_server_and_the_repl_run_no_planted_code(world: World) -> None:
         peer.start_session()
         peer.ask("tools/list")
         assert peer.end() == 0
-    world.run("repl", stdin="/mcp\n")
+    world.run("repl", stdin="/mcp\n", **COLD)
     assert ran(world) == set()
 
 

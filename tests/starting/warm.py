@@ -48,12 +48,12 @@ class Popen(subprocess.Popen[Any]):
         if divided is None:
             super()._execute_child(*arguments, **named)
             return
-        wrapper, words = divided
+        wrapper, is_safe, words = divided
         pipes = [asked[name] for name in ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")]
         theirs = [handle if handle >= 0 else number for number, handle in enumerate(pipes[i] for i in (0, 3, 5))]
         directory = os.fspath(asked["cwd"] or os.getcwd())
         environment = dict(os.environ if asked["env"] is None else asked["env"])
-        self.pid = _zygote(wrapper).fork((words, directory, environment, asked["start_new_session"]), theirs)
+        self.pid = _zygote(wrapper).fork((words, is_safe, directory, environment, asked["start_new_session"]), theirs)
         self._child_created = True
         self._close_pipe_fds(*pipes)
 
@@ -118,17 +118,19 @@ def _zygote(wrapper: tuple[str, ...]) -> _Zygote:
         return _known(wrapper)
 
 
-def _divided(words: list[str]) -> tuple[tuple[str, ...], list[str]] | None:
-    """What stands before one of our entry points, and what follows `-m`; None where it is none of them.
+def _divided(words: list[str]) -> tuple[tuple[str, ...], bool, list[str]] | None:
+    """What stands before one of our entry points, whether it has `-P`, and what follows `-m`; None where it is none.
 
     Before it may stand programs of the tests, which give something up and then become the next one: what they gave up
     a process has given up that is forked behind them.
     """
     for at, name in enumerate(words[2:]):
-        if name in ENTRY_POINTS and words[at : at + 2] == [sys.executable, "-m"]:
-            wrapper = tuple(words[:at])
+        if name in ENTRY_POINTS and words[at + 1] == "-m":
+            is_safe = words[at] == "-P"
+            wrapper = tuple(words[: at - is_safe])
             is_ours = not wrapper or (wrapper[:2] == (sys.executable, "-m") and wrapper[2].startswith("tests."))
-            return (wrapper, words[at + 2 :]) if is_ours else None
+            if is_ours and words[len(wrapper)] == sys.executable:
+                return wrapper, is_safe, words[at + 2 :]
     return None
 
 

@@ -72,11 +72,11 @@ def serve(control: socket.socket) -> None:
 
 
 def become(descriptors: list[int]) -> None:
-    """Run `python -m MODULE WORDS...` in this process, in the directory and with the environment of the request."""
+    """Run `python [-P] -m MODULE WORDS...` in this process, with the directory and environment of the request."""
     letter, *standard = descriptors
     with open(letter, "rb") as file:
         file.seek(0)
-        words, directory, environment, session = marshal.load(file)
+        words, is_safe, directory, environment, session = marshal.load(file)
     for number, handle in enumerate(standard):
         os.dup2(handle, number)
         os.close(handle)
@@ -86,7 +86,7 @@ def become(descriptors: list[int]) -> None:
     os.environ.clear()
     os.environ.update(environment)
     paths = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
-    own = [] if environment.get("PYTHONSAFEPATH") else [os.getcwd()]
+    own = [] if is_safe or environment.get("PYTHONSAFEPATH") else [os.getcwd()]
     sys.path[:] = [*own, *paths, *sys.path]
     sys.stdin = open(0, closefd=False)  # noqa: SIM115
     sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
