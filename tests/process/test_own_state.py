@@ -19,6 +19,7 @@ from tests.checkout import TREE
 from tests.client.peers import misbehaving
 from tests.docker_profile import under_profile
 from tests.protocol.peer import Peer, peer
+from tests.starting import warm
 
 TIERS = {"full": (), "landlock": tuple(under_profile())}
 
@@ -62,7 +63,7 @@ class World:
     """A home with state in it, and perhaps a background process."""
 
     def __init__(self, home: Path) -> None:
-        self.home, self.work = home, home / "work"
+        self.home, self.work = home, home / "project"
         self.marker = self.work / "marker"
         self.work.mkdir()
         (self.work / "file").write_text("x")
@@ -81,13 +82,13 @@ class World:
         (self.work / "attack.py").write_text(ATTACK)
 
     def client(self, *words: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(
+        return warm.run(
             [sys.executable, "-m", "coretools.cli.main", "mcp", *words],
             env={**os.environ, **self.environment},
             cwd=self.work,
             capture_output=True,
             text=True,
-            check=False,
+            timeout=120,
         )
 
     def digest(self) -> str:
@@ -196,8 +197,8 @@ echo x > HOME/STATE/mcp-decisions.json; touch HOME/STATE/made; mkdir HOME/.confi
 rm -rf HOME/.local HOME/.config HOME/.cache; find HOME/.local HOME/.config -delete
 mv HOME/.local HOME/.old; mkdir -p HOME/STATE; echo forged > HOME/STATE/mcp-decisions.json
 mv HOME/.local/state HOME/.local/old; mkdir -p HOME/STATE; echo forged > HOME/STATE/mcp-decisions.json
-mv -T --exchange HOME/.config HOME/work; mv HOME/.config HOME/.other; mkdir -p HOME/.config/coretools
-ln -sfn /tmp HOME/.local/state; ln -sfnT HOME/work HOME/STATE; rmdir HOME/STATE HOME/.config/coretools
+mv -T --exchange HOME/.config HOME/project; mv HOME/.config HOME/.other; mkdir -p HOME/.config/coretools
+ln -sfn /tmp HOME/.local/state; ln -sfnT HOME/project HOME/STATE; rmdir HOME/STATE HOME/.config/coretools
 mkdir -p planted/coretools; mv -T planted HOME/.local/state; mv -T planted HOME/.config; mv planted/coretools HOME/STATE
 """.strip()
 
@@ -340,7 +341,7 @@ def leading_out(link: Path) -> None:
 
 
 PLACES = {
-    "a link in the root": lambda world: (world.home / ".local").symlink_to(world.home / "work"),
+    "a link in the root": lambda world: (world.home / ".local").symlink_to(world.home / "project"),
     "a link out of the root": lambda world: leading_out(world.home / ".config"),
     "a file in its place": lambda world: (world.home / ".config").write_text(""),
     "in a git directory": lambda world: world.environment.update(XDG_STATE_HOME=str(world.home / ".git")),
@@ -349,13 +350,13 @@ PLACES = {
 
 def started(world: World, *words: str, tier: str = "full") -> "subprocess.CompletedProcess[str]":
     """Start a server, which ends with its input."""
-    return subprocess.run(
+    return warm.run(
         [*TIERS[tier], sys.executable, "-m", "servers.workstation", *words],
         env={**os.environ, **world.environment},
         input="",
         capture_output=True,
         text=True,
-        check=False,
+        timeout=120,
     )
 
 
