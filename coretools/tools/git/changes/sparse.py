@@ -27,7 +27,7 @@ async def sparse_checkout(
     before = await _directories(git, checkout)
     if action == "list":
         return answer(checkout, _lines(checkout, before), details={"directories": before})
-    if checkout.common_path != checkout.git_path:
+    if checkout.is_linked:
         raise GitRefused("a linked work tree shares its configuration, which is not written; use the main one")
     if (action in ("set", "add")) != bool(names):
         raise InvalidArguments("paths: directories go with 'set' and 'add', and only with these")

@@ -3,8 +3,8 @@
 It becomes a stash commit first, so that the answer can say how to get it back.
 """
 
-from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from secrets import token_hex
 
@@ -161,14 +161,10 @@ async def tree_of(git: Git, checkout: Checkout, names: Sequence[bytes], *, start
 
 
 async def _written_tree(git: Git, checkout: Checkout, start: str, options: Sequence[str], stdin: bytes) -> str:
-    index = f"{_INDEX}{token_hex(8)}"  # another call may be putting one together at the same time
-    own = replace(checkout, environment={**checkout.environment, "GIT_INDEX_FILE": f"{checkout.git_path}/{index}"})
-    try:
+    with _private_index(checkout) as own:
         await git.output(own, "read-tree", start or "--empty")
         await git.output(own, "update-index", "-z", *options, stdin=stdin)
         return await _text(git, own, "write-tree")
-    finally:
-        directory_access.remove_file(checkout.git_handle, index)
 
 
 async def _staged_tree(git: Git, checkout: Checkout) -> str:
@@ -177,15 +173,11 @@ async def _staged_tree(git: Git, checkout: Checkout) -> str:
     Raises:
         TooLarge, GitRefused: it can't be copied.
     """
-    index = f"{_INDEX}{token_hex(8)}"
-    own = replace(checkout, environment={**checkout.environment, "GIT_INDEX_FILE": f"{checkout.git_path}/{index}"})
-    try:
-        with suppress(NotFound):  # git takes an index that is missing for an empty one
-            data = directory_access.read_file(checkout.git_handle, "index", limit_bytes=MAX_INDEX_BYTES)
-            directory_access.create_file(checkout.git_handle, index, data)
+    data = None
+    with suppress(NotFound):  # git takes an index that is missing for an empty one
+        data = directory_access.read_file(checkout.git_handle, "index", limit_bytes=MAX_INDEX_BYTES)
+    with _private_index(checkout, data) as own:
         return await _text(git, own, "write-tree")
-    finally:
-        directory_access.remove_file(checkout.git_handle, index)
 
 
 async def patched_tree(git: Git, checkout: Checkout, patch: bytes) -> str:
@@ -194,14 +186,22 @@ async def patched_tree(git: Git, checkout: Checkout, patch: bytes) -> str:
     Raises:
         GitRefused: the patch does not fit.
     """
-    index = f"{_INDEX}{token_hex(8)}"
-    own = replace(checkout, environment={**checkout.environment, "GIT_INDEX_FILE": f"{checkout.git_path}/{index}"})
-    try:
+    with _private_index(checkout) as own:
         await git.output(own, "read-tree", "HEAD")
         await git.output(own, "apply", "--cached", "--whitespace=nowarn", "--no-ignore-whitespace", "-p1", stdin=patch)
         return await _text(git, own, "write-tree")
+
+
+@contextmanager
+def _private_index(checkout: Checkout, data: bytes | None = None) -> Iterator[Checkout]:
+    """Yield the checkout with an index of its own, beside those of other calls; it is deleted at the end."""
+    name = f"{_INDEX}{token_hex(8)}"
+    try:
+        if data is not None:
+            directory_access.create_file(checkout.git_handle, name, data)
+        yield replace(checkout, environment={**checkout.environment, "GIT_INDEX_FILE": f"{checkout.git_path}/{name}"})
     finally:
-        directory_access.remove_file(checkout.git_handle, index)
+        directory_access.remove_file(checkout.git_handle, name)
 
 
 async def commit_tree(

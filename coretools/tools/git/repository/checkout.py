@@ -69,6 +69,11 @@ class Checkout:
         return "landlock" if self.confined_thread is not None and self.is_confined() else "none"
 
     @property
+    def is_linked(self) -> bool:
+        """Whether this is a linked work tree, whose git directory is not that of the repository."""
+        return self.git_path != self.common_path
+
+    @property
     def is_partial(self) -> bool:
         """Whether this is a partial clone, which lacks objects that git would fetch; here nothing is fetched."""
         return self.policy.is_partial

@@ -146,8 +146,7 @@ class Git:
             completed = await run_granted(self.runner, checkout, checkout.grants, argv, run_options)
         else:
             completed = await self.confined.run(argv, cwd=checkout.directory, options=run_options)
-        is_linked = checkout.git_path != checkout.common_path
-        if is_linked and completed.ok and words[0] in _ENDS_PICK and "--no-commit" not in words:
+        if checkout.is_linked and completed.ok and words[0] in _ENDS_PICK and "--no-commit" not in words:
             for name in _PICKED:
                 directory_access.remove_file(checkout.git_handle, name)
         if not completed.ok and _LOCKED in completed.stderr.text():
