@@ -1,4 +1,4 @@
-"""Random queries to the reading tools, each compared with what the git command line says about the same.
+"""Random queries to the reading tools, each compared with what the git command line and GitPython say about the same.
 
 `python -m tests.tools.git.queries DIRECTORY [COUNT]` clones each repository in a directory (bare or not), asks COUNT
 random queries of each kind (200 by default), prints how many were asked, and ends with an error at the first
@@ -12,6 +12,7 @@ import shutil
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,6 +22,7 @@ import anyio
 from coretools.errors import CoreError, DeniedPath
 from coretools.tools.git.tools import GitTools
 from tests.tools.git.change_calls import function_of
+from tests.tools.git.second_reader import SecondReader, compare_commit, compare_status
 from tests.tools.git.world import World
 
 MOST_PAGES = 60
@@ -30,8 +32,8 @@ POSITION = re.compile(r"^@@ -\S+ \+\S+ @@", re.MULTILINE)
 class Queries:
     """Queries about one repository."""
 
-    def __init__(self, world: World, tools: GitTools, rng: random.Random) -> None:
-        self.world, self.tools, self.rng = world, tools, rng
+    def __init__(self, world: World, tools: GitTools, rng: random.Random, reader: SecondReader) -> None:
+        self.world, self.tools, self.rng, self.reader = world, tools, rng, reader
         self.commits = self.git("rev-list", "--all").split()
         self.files = [name for name in self.git("ls-files", "-z").split("\0") if name and "\n" not in name]
         self.authors = sorted(set(self.git("log", "--format=%an").split("\n")))
@@ -80,6 +82,8 @@ class Queries:
         assert found.items() <= wanted.items(), found.items() ^ wanted.items()
         assert result.head == self.git("rev-parse", "HEAD")
         assert result.branch == self.world.git("symbolic-ref", "--short", "-q", "HEAD", check=False)
+        if not result.omitted:
+            compare_status(self.reader, result)
 
     async def log(self) -> None:
         rng, arguments, words = self.rng, {}, []
@@ -123,6 +127,8 @@ class Queries:
         ]  # fmt: skip
         assert found == wanted[: len(found)], (arguments, words)
         assert len(found) == len(wanted) or result.next_skip == arguments.get("skip", 0) + len(found), arguments
+        for one in result.commits:
+            compare_commit(self.reader, one)
 
     async def diff(self) -> None:
         rng = self.rng
@@ -147,6 +153,8 @@ class Queries:
             tuple(row) for row in wanted[: len(found)]
         ]
         assert f"{len(wanted)} files changed" in listed.text() or not wanted
+        if kind == 0 and len(found) == len(wanted):
+            assert {name for *_, name in found} == self.reader.changed(first, last)
         shown: list[dict[str, Any]] = []
         text, skip = "", 0
         for _ in range(MOST_PAGES):
@@ -204,6 +212,9 @@ class Queries:
         found = re.findall(r"^([0-9a-f]{10}) \S+ .*? (\d+): ", text, re.MULTILINE)
         assert found == [(commit[:10], number) for commit, number in wanted][: len(found)], arguments
         assert len(found) == len(wanted) or "start=" in text
+        if not whitespace:
+            commits = self.reader.blame("HEAD", name)
+            assert all(commits[int(number) - 1].startswith(commit) for commit, number in found), arguments
 
     async def show(self) -> None:
         commit = self.commit()
@@ -269,6 +280,8 @@ class Queries:
         }
         assert found <= wanted, found - wanted
         assert len(found) == len(wanted) or result.more
+        heads = self.reader.branches()
+        assert {one["name"]: one["commit"] for one in result.branches if one["name"] in heads}.items() <= heads.items()
 
 
 def _after(words: list[str]) -> list[str]:
@@ -282,15 +295,16 @@ async def asked(world: World, count: int, seed: int) -> Counter[str]:
     """Ask `count` queries of each kind; return how many were compared."""
     counted: Counter[str] = Counter()
     async with world.tools() as tools:
-        queries = Queries(world, tools, random.Random(seed))
-        for kind in KINDS:
-            ask: Callable[[], Awaitable[None]] = getattr(queries, kind)
-            for number in range(count):
-                try:
-                    await ask()
-                except (AssertionError, CoreError, KeyError) as error:
-                    raise AssertionError(f"{kind}, query {number} of seed {seed}: {error!r}") from error
-                counted[kind] += 1
+        with closing(SecondReader(world)) as reader:
+            queries = Queries(world, tools, random.Random(seed), reader)
+            for kind in KINDS:
+                ask: Callable[[], Awaitable[None]] = getattr(queries, kind)
+                for number in range(count):
+                    try:
+                        await ask()
+                    except (AssertionError, CoreError, KeyError) as error:
+                        raise AssertionError(f"{kind}, query {number} of seed {seed}: {error!r}") from error
+                    counted[kind] += 1
     return counted
 
 

@@ -15,6 +15,7 @@ import pytest
 from coretools.errors import CoreError
 from coretools.tools.git.tools import GitTools
 from tests.tools.git.change_calls import function_of
+from tests.tools.git.second_reader import compare
 from tests.tools.git.world import World
 
 SEQUENCES = int(os.environ.get("CORETOOLS_GIT_SEQUENCES", "10"))
@@ -303,4 +304,5 @@ async def test_a_sequence_of_changes_ends_as_with_the_command_line(tmp_path: Pat
             await ended(rng, world, tools, plain)
             if os.environ.get("CORETOOLS_GIT_EVERY_STEP"):
                 assert state(world) == state(plain), steps
+        await compare(world, tools)
     assert state(world) == state(plain), steps
