@@ -35,7 +35,8 @@ from coretools.process.jobs.job_table import JobTable
 from coretools.process.login_shell import LoginShell
 from coretools.process.runner import Runner
 from coretools.protocol.tasks.store import TaskStore
-from coretools.redaction.redactor import Redactor, StreamRedactor, secret_values
+from coretools.redaction.redactor import Redactor, secret_values
+from coretools.redaction.stream_redactor import StreamRedactor
 from coretools.replica_ids import LOCAL_IDS, ReplicaScopedIds
 from coretools.roots.root_set import Roots
 from coretools.tools.ci.tools import CiTools

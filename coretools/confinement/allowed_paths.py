@@ -16,7 +16,7 @@ from coretools.config.operator_policy import CONTAINER_DIRECTORIES, ConfinementP
 from coretools.confinement.command_path import SYSTEM
 from coretools.confinement.landlock import CHANGE, READ, READ_DIRECTORY, RUN, EntryGrants, Rule
 from coretools.roots.file_version import Version, version_of
-from coretools.roots.hidden_files import Inode, inode_of
+from coretools.roots.hidden_inodes import Inode, inode_of
 from coretools.roots.root import Root
 
 KERNEL = ("/sys/devices/system", "/sys/fs/cgroup", "/sys/kernel/mm")

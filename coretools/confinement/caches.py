@@ -20,7 +20,7 @@ from coretools.config.operator_policy import CacheName
 from coretools.confinement.cache_limit import limit_cache, remove_entry
 from coretools.confinement.toolchains import is_beneath
 from coretools.errors import BadSetting
-from coretools.roots.hidden_files import inode_of
+from coretools.roots.hidden_inodes import inode_of
 from coretools.roots.root import Root
 
 logger = logging.getLogger(__name__)

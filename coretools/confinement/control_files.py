@@ -15,7 +15,7 @@ from contextlib import suppress
 from coretools.confinement.protected_paths import ControlFiles, DirectoryNode, ScannedDirectory
 from coretools.roots.file_version import version_of
 from coretools.roots.git_layout import REMOTES
-from coretools.roots.hidden_files import inode_of
+from coretools.roots.hidden_inodes import inode_of
 from coretools.roots.root import identity_of
 
 _LISTED_DIRECTORIES = ("hooks", *REMOTES)

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from coretools.confinement.protected_paths import HiddenPath, Suspect
 from coretools.roots.file_version import Version, version_of
-from coretools.roots.hidden_files import HiddenInodes, Inode, inode_of
+from coretools.roots.hidden_inodes import HiddenInodes, Inode, inode_of
 from coretools.roots.root import Root
 from coretools.roots.root_set import GLOB_KIND, Roots
 

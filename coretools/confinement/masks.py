@@ -32,7 +32,7 @@ from coretools.confinement.protected_paths import (
 )
 from coretools.confinement.settings_paths import fixed_settings, setting_entries, states_of_settings
 from coretools.roots.git_layout import is_configuration_name
-from coretools.roots.hidden_files import Inode, inode_of
+from coretools.roots.hidden_inodes import Inode, inode_of
 from coretools.roots.root import Root, RootedPath
 from coretools.roots.root_set import Roots
 

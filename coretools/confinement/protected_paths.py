@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from coretools.roots.file_version import Version
-from coretools.roots.hidden_files import Inode
+from coretools.roots.hidden_inodes import Inode
 from coretools.roots.root import Root
 
 

@@ -10,7 +10,7 @@ from coretools.confinement.protected_paths import ControlFiles, DirectoryNode, S
 from coretools.roots.directory_access import DIRECTORY
 from coretools.roots.editor_settings import NESTING, beneath, link_target, setting_of, settings_state
 from coretools.roots.git_layout import folded
-from coretools.roots.hidden_files import Inode, inode_of
+from coretools.roots.hidden_inodes import Inode, inode_of
 from coretools.roots.root import join_path
 from coretools.roots.root_set import Roots
 

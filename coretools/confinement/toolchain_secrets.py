@@ -11,8 +11,8 @@ from contextlib import suppress
 
 from coretools.confinement.command_path import SYSTEM
 from coretools.confinement.toolchains import MAX_LISTED, is_in
-from coretools.roots.hidden_files import secret_format_of
 from coretools.roots.secret_formats import MAX_BYTES, secret_in
+from coretools.roots.secret_names import secret_format_of
 
 CONFIGURATION = frozenset(
     {

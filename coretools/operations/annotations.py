@@ -32,7 +32,8 @@ from pydantic_core import PydanticSerializationError, SchemaError
 from coretools.errors import AUTHOR_FAULTS, BadSetting
 from coretools.operations.content import Audio, Blocks, Embedded, Image, Link, Message, Result, Text
 from coretools.operations.declare import source_of
-from coretools.operations.json_schema import compact, has_custom_serialization, output_schema, serialization_schema
+from coretools.operations.output_schema import has_custom_serialization, output_schema, serialization_schema
+from coretools.operations.short_schema import compact
 
 RETURN = "return"
 

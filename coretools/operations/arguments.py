@@ -28,8 +28,8 @@ from coretools.operations.argument_faults import describe_value, fault_sentences
 from coretools.operations.argument_repair import MANY_FAULTS, MAX_QUOTED_NAME, check_aliases, declared_aliases, repaired
 from coretools.operations.call import Call
 from coretools.operations.declare import Aliases, DeclaredQuestion, Rare, source_of
-from coretools.operations.json_schema import compact
 from coretools.operations.services import Services
+from coretools.operations.short_schema import compact
 
 ANSWERS = "answers"
 """The argument for prefilled answers, by the key of the question."""

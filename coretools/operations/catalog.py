@@ -13,7 +13,8 @@ from coretools.config.settings import Settings, require_profile
 from coretools.errors import BadSetting, UnknownPrompt, UnknownTool
 from coretools.operations.command import Command, duplicate_name
 from coretools.operations.declare import Surface
-from coretools.operations.route import Context, default_template, template_shape, template_variables
+from coretools.operations.route import Context
+from coretools.operations.uri_template import default_template, template_shape, template_variables
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,8 +18,9 @@ from coretools.operations.annotations import ReturnType, first_sentence
 from coretools.operations.arguments import ANSWERS, Arguments, parameters_of, require_named
 from coretools.operations.call import Call
 from coretools.operations.declare import Declaration, Surface, source_of
-from coretools.operations.route import check_route, check_template, route_parameters
+from coretools.operations.route import check_route, route_parameters
 from coretools.operations.services import Services
+from coretools.operations.uri_template import check_template
 
 NAME = re.compile(r"[a-z][a-z0-9_./-]{0,63}")
 """Tool names of the protocol (SEP-986), in lower case. With the separator `_`, every client accepts them."""

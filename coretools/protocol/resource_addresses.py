@@ -8,7 +8,7 @@ from mcp import MCPError, UriTemplate
 
 from coretools.operations.catalog import Resource
 from coretools.operations.command import Command
-from coretools.operations.route import query_keys
+from coretools.operations.uri_template import query_keys
 
 MAX_SHOWN_URI = 200
 """Characters of an address shown in an error."""

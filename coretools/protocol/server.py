@@ -27,7 +27,7 @@ from coretools.operations.command import Command
 from coretools.operations.completion import MAX_VALUES
 from coretools.operations.dispatch import Dispatcher, Outcome
 from coretools.operations.live_catalog import LiveCatalog
-from coretools.operations.route import template_variables
+from coretools.operations.uri_template import template_variables
 from coretools.protocol.call_adapter import ClientCall, principal_of
 from coretools.protocol.change_notifications import ChangeNotifications
 from coretools.protocol.extensions import attach_extensions

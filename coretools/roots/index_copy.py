@@ -13,9 +13,9 @@ from secrets import token_hex
 
 from coretools.errors import CoreError
 from coretools.roots.directory_access import read_file
+from coretools.roots.git_index import MAX_INDEX_BYTES
 from coretools.roots.replace import copy_owner_and_mode, write_all
 from coretools.roots.root import identity_of
-from coretools.roots.secret_check import MAX_INDEX_BYTES
 
 _NAME = "index"
 _LOCK = "index.lock"

@@ -15,13 +15,15 @@ from typing import Self
 from coretools.errors import BadSetting, CoreError, DeniedPath, OutsideRoot, ReadOnly, RootGone
 from coretools.own_state import OwnDirectory
 from coretools.roots.git_layout import Exists, entry_exists, is_in_git_directory
-from coretools.roots.hidden_files import ANY_CONFIGURATION, GIT_FORMAT, DenyRules, HiddenInodes
+from coretools.roots.hidden_files import DenyRules
+from coretools.roots.hidden_inodes import HiddenInodes
 from coretools.roots.linked_repository import find_repositories
 from coretools.roots.open_beneath import HANDLE, Resolver, is_on_disk, resolver_named
 from coretools.roots.own_state import REASON, own_places, require_closed
 from coretools.roots.path_text import check_path, printable
 from coretools.roots.root import Root, RootedPath, RootSpec, identity_of, join_path
 from coretools.roots.secret_check import SecretCheck
+from coretools.roots.secret_names import ANY_CONFIGURATION, GIT_FORMAT
 
 _FORBIDDEN_ROOTS = ("/proc", "/sys", "/dev")
 """Not directories of files: paths in them act on processes, the kernel and devices."""

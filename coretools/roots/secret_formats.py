@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from coretools.redaction.names import is_credential_name
 from coretools.redaction.patterns import compiled, find_credentials, find_private_keys
 from coretools.roots.git_credentials import GIT_CREDENTIAL, credentials_in, is_configuration_with_credential
-from coretools.roots.hidden_files import ANY_CONFIGURATION, GIT_FORMAT
+from coretools.roots.secret_names import ANY_CONFIGURATION, GIT_FORMAT
 
 HEAD_BYTES = 64 * 1024
 """Bytes of a suspect file that are read first: nearly all are shorter."""

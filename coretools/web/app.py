@@ -15,7 +15,8 @@ from coretools.protocol.process_exit import Draining
 from coretools.web.auth.exposure_checks import allowed_hosts
 from coretools.web.auth.jwt_tokens import AcceptedClaims
 from coretools.web.auth.local_caller import LocalCallerMiddleware
-from coretools.web.auth.middleware import AuthMiddleware, metadata_routes, metadata_url
+from coretools.web.auth.middleware import AuthMiddleware
+from coretools.web.auth.resource_metadata import metadata_routes, metadata_url
 from coretools.web.auth.verifiers import FailureLimiter, ReplaceableVerifier
 from coretools.web.common.config import Config
 from coretools.web.common.error_response import error_response

@@ -9,7 +9,7 @@ from coretools.errors import BadSetting, InvalidArguments
 from coretools.operations.arguments import Arguments
 from coretools.operations.call import Call
 from coretools.operations.content import Result
-from coretools.operations.json_schema import output_schema
+from coretools.operations.output_schema import output_schema
 
 
 class Item(BaseModel):

@@ -22,7 +22,8 @@ from coretools.operations.declare import (
     tool,
 )
 from coretools.operations.registry import Registry
-from coretools.operations.route import name_of_route, route_in, route_parameters, template_shape, template_variables
+from coretools.operations.route import name_of_route, route_in, route_parameters
+from coretools.operations.uri_template import template_shape, template_variables
 
 ALL = Selection(profile="all")
 PROMOTED = Surfaces(promote_read_only=True)

@@ -16,7 +16,8 @@ import pytest
 import coretools
 from coretools.config.logs import TextFormatter
 from coretools.redaction.argv import MAX_LINE_CHARACTERS, MAX_WORD_CHARACTERS, redacted_command_line
-from coretools.redaction.redactor import MAX_HELD_BYTES, Redactor, StreamRedactor, drop_partial_lines, secret_values
+from coretools.redaction.redactor import Redactor, drop_partial_lines, secret_values
+from coretools.redaction.stream_redactor import MAX_HELD_BYTES, StreamRedactor
 from coretools.truncation import Excerpt, Excerpter
 
 PLAIN = Redactor()

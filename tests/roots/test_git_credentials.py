@@ -10,7 +10,8 @@ from coretools.errors import WrongType
 from coretools.roots.git_config import Setting, parse
 from coretools.roots.git_credentials import HOLDS_CREDENTIAL, credentials_in, without_credentials
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
-from coretools.roots.read import open_file, read_nonblocking
+from coretools.roots.nonblocking_read import read_nonblocking
+from coretools.roots.read import open_file
 from coretools.roots.root import RootSpec
 from coretools.roots.root_set import Roots
 from coretools.roots.secret_check import UNDECIDED

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from coretools.roots.secret_check import BadIndex, index_objects
+from coretools.roots.git_index import BadIndex, index_objects
 
 NAMES = ("a", "b.pem", "deep/down/in/the/tree/.env", "deep/down/in/the/tree/other", "é", "x" * 200, "z z")
 

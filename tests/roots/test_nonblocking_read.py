@@ -13,15 +13,15 @@ import pytest
 
 from coretools.errors import CoreError
 from coretools.roots.file_version import Version
-from coretools.roots.read import (
+from coretools.roots.nonblocking_read import (
     LATE_SECONDS,
     MAX_BYTES,
     PAUSE_SECONDS,
     attempt_nonblocking,
     can_read_nonblocking,
-    read_bytes,
     read_nonblocking,
 )
+from coretools.roots.read import read_bytes
 from coretools.roots.root import RootSpec
 from coretools.roots.root_set import Roots
 from tests.roots.world import CANARY, PLENTY, SECRET, World, descriptors, mounted, opened

@@ -8,7 +8,7 @@ import pytest
 
 from coretools.errors import DeniedPath
 from coretools.roots.directory_listing import list_directory
-from coretools.roots.hidden_files import inode_of
+from coretools.roots.hidden_inodes import inode_of
 from coretools.roots.read import file_status, open_file
 from coretools.roots.root_set import Roots
 from coretools.roots.secret_check import MAX_LEVELS, NO_FILE, UNDECIDED, UNREADABLE

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from coretools.roots.hidden_files import is_significant_directory, secret_format, secret_format_of
 from coretools.roots.secret_formats import HEAD_BYTES, is_settled, secret_in
+from coretools.roots.secret_names import is_significant_directory, secret_format, secret_format_of
 
 B64 = base64.b64encode(bytes(range(48))).decode()
 KEY = f"-----BEGIN PRIVATE KEY-----\n{B64}\n-----END PRIVATE KEY-----\n"

@@ -12,7 +12,8 @@ import pytest
 
 from coretools.roots.directory_listing import list_directory, walk
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
-from coretools.roots.read import file_status, kind_at, open_directory, open_file, read_bytes, read_nonblocking
+from coretools.roots.nonblocking_read import read_nonblocking
+from coretools.roots.read import file_status, kind_at, open_directory, open_file, read_bytes
 from coretools.roots.root import RootSpec
 from coretools.roots.root_set import Roots
 from coretools.roots.write import create_directory, delete_file, move, write_bytes

@@ -22,7 +22,7 @@ from coretools.process.fork_server import git_lock
 from coretools.roots.file_version import Version, version_of
 from coretools.roots.git_config import NotWritable, Setting, Values, edit, parse, serialize, values_of
 from coretools.roots.git_programs import RUNS_OR_REDIRECTS, kind_of
-from coretools.roots.hidden_files import Inode, inode_of
+from coretools.roots.hidden_inodes import Inode, inode_of
 from coretools.roots.path_text import printable
 from coretools.roots.root_set import Roots
 

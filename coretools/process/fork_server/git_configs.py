@@ -40,10 +40,11 @@ from coretools.roots.git_credentials import (
     credentials_in,
     without_credentials,
 )
-from coretools.roots.hidden_files import GIT_FORMAT, inode_of
+from coretools.roots.hidden_inodes import inode_of
 from coretools.roots.path_text import printable
 from coretools.roots.root import RootedPath, identity_of
 from coretools.roots.root_set import Roots
+from coretools.roots.secret_names import GIT_FORMAT
 
 NOT_READABLE = f"it can't be read to see whether it holds {GIT_CREDENTIAL}"
 NOT_PARSABLE = "it is no configuration from which credentials can be removed"

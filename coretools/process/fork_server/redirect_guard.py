@@ -11,7 +11,7 @@ from contextlib import suppress
 from coretools.confinement.git_redirects import COMMON_DIRECTORY, CONFIGURATION, Redirect, Redirects
 from coretools.confinement.protected_paths import ControlFiles
 from coretools.errors import GitRefused
-from coretools.roots.hidden_files import inode_of
+from coretools.roots.hidden_inodes import inode_of
 from coretools.roots.path_text import printable
 from coretools.roots.root_set import Roots
 

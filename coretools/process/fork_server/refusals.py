@@ -14,7 +14,7 @@ from coretools.confinement.protected_paths import HiddenPath, Masks
 from coretools.redaction.argv import escape_unprintable
 from coretools.roots.git_config import Setting
 from coretools.roots.git_credentials import HOLDS_CREDENTIAL, REMOVED
-from coretools.roots.hidden_files import inode_of
+from coretools.roots.hidden_inodes import inode_of
 from coretools.roots.own_state import exposed
 from coretools.roots.path_text import printable
 from coretools.roots.root_set import Roots

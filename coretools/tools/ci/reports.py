@@ -14,11 +14,12 @@ from coretools.process.run import Completed
 from coretools.redaction.redactor import Redactor, drop_partial_lines
 from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import content_bytes, cut_lines
-from coretools.tools.ci.parse import gradle_results, parse
+from coretools.tools.ci.gradle_results import gradle_results
+from coretools.tools.ci.parse import parse
 from coretools.tools.ci.parsed_report import ParsedReport
 from coretools.tools.ci.project import ProjectView
-from coretools.tools.ci.read_cargo_ctest import displayed as go_displayed
-from coretools.tools.ci.read_cargo_ctest import go_text
+from coretools.tools.ci.read_go import displayed as go_displayed
+from coretools.tools.ci.read_go import go_text
 from coretools.tools.ci.results import (
     SHOWN_IF_FAILED,
     SHOWN_IF_OK,

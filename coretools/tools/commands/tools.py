@@ -26,6 +26,7 @@ from coretools.tools.answer_budget import content_bytes
 from coretools.tools.commands import parameters
 from coretools.tools.commands.host_questions import HOSTS, ask_about_hosts
 from coretools.tools.commands.job_calls import run_to_end, start_and_wait
+from coretools.tools.commands.output_matcher import OutputMatcher, skip_shown
 from coretools.tools.commands.prepare import (
     END_OF_TRANSMISSION,
     StartedCommand,
@@ -54,14 +55,7 @@ from coretools.tools.commands.run_output import (
     of_screen,
     screen_changes,
 )
-from coretools.tools.commands.wait import (
-    OutputMatcher,
-    PortWatch,
-    ProgressReporter,
-    WaitConditions,
-    skip_shown,
-    wait,
-)
+from coretools.tools.commands.wait import PortWatch, ProgressReporter, WaitConditions, wait
 from coretools.tools.execution_result import ExecutionSummary, open_to_start, plain, timeout
 from coretools.tools.failure_explanations import NONE, Explanations
 from coretools.tools.filesystem.seek_window import Cursor

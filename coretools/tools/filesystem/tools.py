@@ -26,8 +26,9 @@ from coretools.roots.delete import delete_directory
 from coretools.roots.directory_listing import complete_path, list_directory
 from coretools.roots.editor_settings import new_settings_note, settings_at
 from coretools.roots.file_version import Version
+from coretools.roots.nonblocking_read import read_nonblocking
 from coretools.roots.path_text import printable
-from coretools.roots.read import FileContent, OpenFile, file_status, kind_at, open_file, read_bytes, read_nonblocking
+from coretools.roots.read import FileContent, OpenFile, file_status, kind_at, open_file, read_bytes
 from coretools.roots.root_set import Roots
 from coretools.roots.text import binary_error, decode, newline_of, utf8_by_start
 from coretools.roots.write import create_directory, delete_file, lock_paths, move, write_bytes

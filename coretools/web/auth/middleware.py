@@ -4,26 +4,20 @@ The token is accepted in the Authorization header only (RFC 6750, 2.1; URLs are 
 """
 
 import asyncio
-import json
 import math
 import re
 import time
 from collections.abc import Sequence
 
 import anyio
-from starlette.requests import Request
-from starlette.responses import Response
-from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from coretools.errors import CoreError, Unreachable
 from coretools.protocol.call_adapter import address_in
 from coretools.web.auth.verifiers import FailureLimiter
-from coretools.web.common.config import Config
 from coretools.web.common.error_response import error_response
 from coretools.web.common.events import ResponseState
 from coretools.web.common.principals import NotEntitled, Principal, Verifier, set_principal
-from coretools.web.common.urls import parsed_url
 
 LONGEST_TOKEN = 8 * 1024
 RETRY_SECONDS = 5
@@ -167,53 +161,3 @@ def _token_in(scope: Scope) -> str:
     given = next(value for name, value in scope["headers"] if name == b"authorization")
     bearer = _BEARER.fullmatch(given.decode("latin-1"))
     return bearer["token"] if bearer else ""
-
-
-# Protected resource metadata (RFC 9728) tells clients which authorization server issues tokens; it needs no token.
-
-
-WELL_KNOWN = "/.well-known/oauth-protected-resource"
-MAX_AGE_SECONDS = 3600
-
-
-def metadata_url(config: Config) -> str | None:
-    """Return the URL of the metadata; None if no authorization server is configured.
-
-    Raises:
-        BadSetting: `public_url` is not a URL.
-    """
-    if config.auth.jwt is None:
-        return None
-    parts = parsed_url(config.server.public_url, is_plain_allowed=config.server.allow_plain_http)
-    return f"{parts.scheme}://{parts.netloc}{_inserted(parts.path)}"
-
-
-def metadata_routes(config: Config) -> list[Route]:
-    """Return the routes of the metadata: with the path of the endpoint (RFC 9728) and without, for older clients.
-
-    Raises:
-        BadSetting: `public_url` is not a URL.
-    """
-    jwt = config.auth.jwt
-    if jwt is None:
-        return []
-    parts = parsed_url(config.server.public_url, is_plain_allowed=config.server.allow_plain_http)
-    # As configured: clients compare both URLs character by character.
-    found = {
-        "resource": config.server.public_url,
-        "authorization_servers": [jwt.issuer],
-        "bearer_methods_supported": ["header"],
-        "resource_name": "coretools",
-        **({"scopes_supported": [*jwt.scopes]} if jwt.scopes else {}),
-    }
-    headers = {"Cache-Control": f"public, max-age={MAX_AGE_SECONDS}"}
-
-    async def answer(_: Request) -> Response:
-        return Response(json.dumps(found), media_type="application/json", headers=headers)
-
-    paths = dict.fromkeys((_inserted(parts.path), WELL_KNOWN))
-    return [Route(path, answer, methods=["GET"]) for path in paths]
-
-
-def _inserted(path: str) -> str:
-    return WELL_KNOWN + ("" if path == "/" else path)

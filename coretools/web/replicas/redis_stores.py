@@ -14,10 +14,12 @@ from mcp.server.subscriptions import SubscriptionBus
 
 from coretools.errors import BadSetting, Unreachable
 from coretools.web.common.config import LimitsSection, RedisSection
+from coretools.web.replicas.redis_bus import Channel
 from coretools.web.replicas.redis_engine import RedisEngine, Script, hashed
-from coretools.web.replicas.redis_events import Channel, RedisEvents
+from coretools.web.replicas.redis_events import RedisEvents
 from coretools.web.replicas.redis_lease import BEATS, Lease, pause_seconds
-from coretools.web.replicas.redis_sessions import RedisSessions, RedisUsedStates, shared_keys
+from coretools.web.replicas.redis_request_states import RedisUsedStates, shared_keys
+from coretools.web.replicas.redis_sessions import RedisSessions
 
 # Rates over all replicas: GCRA in one script, by the clock of Redis. GCRA keeps one number for each caller, the
 # "theoretical arrival time" of ITU-T I.371. No counter needs a reset, and no window edge allows twice the rate.

@@ -6,7 +6,7 @@ import pytest
 
 from coretools.tools.ci.parse import parse
 from coretools.tools.ci.parsed_report import Failure
-from coretools.tools.ci.read_cargo_ctest import displayed, go_text
+from coretools.tools.ci.read_go import displayed, go_text
 
 CARGO = """\
 running 5 tests

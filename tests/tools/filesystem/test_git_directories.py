@@ -16,7 +16,7 @@ from coretools.errors import CoreError, DeniedPath, GitRefused, TooLarge
 from coretools.roots.git_directories import require_no_repository
 from coretools.roots.git_layout import is_git_name
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
-from coretools.roots.read import MAX_BYTES, read_nonblocking
+from coretools.roots.nonblocking_read import MAX_BYTES, read_nonblocking
 from coretools.roots.resolve import resolve
 from coretools.roots.root import RootSpec
 from coretools.roots.root_set import Roots

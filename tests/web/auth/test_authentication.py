@@ -23,7 +23,7 @@ from coretools.errors import BadSetting
 from coretools.protocol.process_exit import Draining
 from coretools.web.auth.hashed_tokens import create_token, revoke_tokens
 from coretools.web.auth.jwt_tokens import JwtVerifier
-from coretools.web.auth.middleware import WELL_KNOWN, metadata_routes, metadata_url
+from coretools.web.auth.resource_metadata import WELL_KNOWN, metadata_routes, metadata_url
 from coretools.web.auth.verifiers import TokenFileVerifier, create_verifier
 from coretools.web.common.config import Config
 from coretools.web.common.principals import Principal

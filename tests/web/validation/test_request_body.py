@@ -11,7 +11,8 @@ from starlette.types import Receive, Scope, Send
 from coretools.web.common.config import LimitsSection
 from coretools.web.common.principals import Principal, set_principal
 from coretools.web.sessions.batches import IS_CALL_KEY
-from coretools.web.validation.request_body import MOST_VALUES, BadJson, BodyMiddleware, Malformed, check_message, parse
+from coretools.web.validation.json_message import MOST_VALUES, BadJson, Malformed, check_message, parse
+from coretools.web.validation.request_body import BodyMiddleware
 from tests.web.raw_peer import Answer, Recorder, connected, respond, served, until
 
 CALL = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","arguments":{}}}'

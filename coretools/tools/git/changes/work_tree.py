@@ -10,8 +10,8 @@ from secrets import token_hex
 
 from coretools.errors import GitRefused, NotFound
 from coretools.roots import directory_access
+from coretools.roots.git_index import MAX_INDEX_BYTES
 from coretools.roots.root_set import Roots
-from coretools.roots.secret_check import MAX_INDEX_BYTES
 from coretools.tools.git.changes.commit import identity
 from coretools.tools.git.changes.writable import changed_names, require_visible_names
 from coretools.tools.git.reading.history import head

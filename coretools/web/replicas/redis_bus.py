@@ -1,0 +1,178 @@
+"""Notifications of changes for the listeners of a role on every replica, over one Redis channel.
+
+The replica where something changed notifies its own listeners directly, so each is notified exactly once, with or
+without Redis. After a gap in the subscription it is unknown what was missed, so all listeners are notified that every
+list changed: a needless request costs a client a millisecond, a missing notification leaves a wrong list. A publisher
+that could not reach Redis does the same later. Lost updates of single resources are not repeated: a replica watches the
+resources of its clients.
+"""
+
+import asyncio
+import json
+import logging
+import secrets
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from mcp.server.subscriptions import (
+    InMemorySubscriptionBus,
+    PromptsListChanged,
+    ResourcesListChanged,
+    ResourceUpdated,
+    ServerEvent,
+    ToolsListChanged,
+)
+from redis.asyncio.client import PubSub
+from redis.exceptions import RedisError
+
+from coretools.errors import Unreachable
+from coretools.web.replicas.redis_engine import RedisEngine
+
+QUIET_SECONDS = 5.0
+"""Ping Redis after this time without a message."""
+
+AGAIN_SECONDS = 0.5
+"""Pause between attempts to subscribe."""
+
+EVERYTHING = "everything"
+"""Published if it is unknown which lists changed."""
+
+_LISTS: dict[str, Callable[[], ServerEvent]] = {
+    "tools": ToolsListChanged,
+    "resources": ResourcesListChanged,
+    "prompts": PromptsListChanged,
+}
+
+logger = logging.getLogger(__name__)
+
+
+class Channel:
+    """The buses of all roles of one replica, and the channel between the replicas."""
+
+    def __init__(self, engine: RedisEngine, *, quiet_seconds: float = QUIET_SECONDS) -> None:
+        self._engine = engine
+        self._own = secrets.token_hex(8)
+        """Sender id of this replica, to skip its own messages."""
+        self._quiet_seconds = quiet_seconds
+        self._name = engine.key("changes")
+        self._buses: dict[str, RedisBus] = {}
+        self._owed: set[str] = set()
+        """Roles with notifications that could not be published."""
+        self.is_open = asyncio.Event()
+        """Set while the subscription works."""
+        self.is_over = False
+        """Set before `hear` is cancelled: redis-py swallows a cancellation while it connects."""
+
+    def bus(self, role: str) -> "RedisBus":
+        """Return the bus of one role."""
+        return self._buses.setdefault(role, RedisBus(self, role))
+
+    async def tell(self, role: str, event: ServerEvent) -> None:
+        """Publish a change; if that fails, publish later that every list changed."""
+        if not await self._sent(role, *_written(event)):
+            self._owed.add(role)
+
+    async def make_up(self) -> None:
+        """Publish pending notifications."""
+        # A copy: `tell` may add a role while this waits for Redis.
+        for role in tuple(self._owed):
+            if await self._sent(role, EVERYTHING, ""):
+                self._owed.discard(role)
+
+    async def hear(self) -> None:
+        """Pass messages of other replicas on, until cancelled."""
+        was_away = False
+        while not self.is_over:
+            pubsub = self._engine.client.pubsub()
+            try:
+                await pubsub.subscribe(self._name)
+                await self._hear(pubsub, was_away=was_away)
+            except (RedisError, OSError, TimeoutError, Unreachable) as error:
+                logger.warning("notifications of other replicas are not received now: %s", type(error).__name__)
+            finally:
+                self.is_open.clear()
+                await _closed(pubsub)
+            was_away = True
+            if not self.is_over:
+                await asyncio.sleep(AGAIN_SECONDS)
+
+    async def _hear(self, pubsub: PubSub, *, was_away: bool) -> None:
+        is_asked = False
+        while not self.is_over:
+            message: dict[str, Any] | None = await pubsub.get_message(timeout=self._quiet_seconds)
+            if message is None:
+                if is_asked:
+                    raise Unreachable("no word from Redis")
+                # A silent connection may be dead.
+                await pubsub.ping()
+                is_asked = True
+                continue
+            is_asked = False
+            if message["type"] == "subscribe":
+                self.is_open.set()
+                if was_away:
+                    await self._everything(self._buses.values())
+            elif message["type"] == "message":
+                await self._pass_on(message["data"])
+
+    async def _pass_on(self, data: bytes) -> None:
+        try:
+            sent = json.loads(data)
+            sender, role, kind, uri = (str(sent[name]) for name in ("from", "role", "kind", "uri"))
+        except (ValueError, KeyError, TypeError):
+            logger.warning("a malformed message on the channel of the replicas is ignored")
+            return
+        bus = self._buses.get(role)
+        if bus is None or sender == self._own:
+            return
+        if kind == EVERYTHING:
+            await self._everything([bus])
+        elif kind in _LISTS:
+            await bus.here.publish(_LISTS[kind]())
+        else:
+            await bus.here.publish(ResourceUpdated(uri=uri))
+
+    async def _everything(self, buses: "Iterable[RedisBus]") -> None:
+        for bus in tuple(buses):
+            for made in _LISTS.values():
+                await bus.here.publish(made())
+
+    async def _sent(self, role: str, kind: str, uri: str) -> bool:
+        try:
+            text = json.dumps({"from": self._own, "role": role, "kind": kind, "uri": uri})
+            await self._engine.ask("PUBLISH", self._name, text)
+        except Unreachable:
+            return False
+        return True
+
+
+class RedisBus:
+    """Notifies the listeners of one role on every replica."""
+
+    def __init__(self, channel: Channel, role: str) -> None:
+        self.here = InMemorySubscriptionBus()
+        """The listeners on this replica."""
+        self._channel = channel
+        self._role = role
+
+    async def publish(self, event: ServerEvent) -> None:
+        """Notify every listener; those on other replicas later if Redis can't be reached."""
+        await self.here.publish(event)
+        await self._channel.tell(self._role, event)
+
+    def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
+        """Add a listener; the returned function removes it."""
+        return self.here.subscribe(listener)
+
+
+async def _closed(pubsub: Any) -> None:
+    try:
+        await pubsub.aclose()
+    except (RedisError, OSError, TimeoutError) as error:
+        logger.debug("redis: %s", type(error).__name__)
+
+
+def _written(event: ServerEvent) -> tuple[str, str]:
+    if isinstance(event, ResourceUpdated):
+        return "resource", event.uri
+    return next(kind for kind, made in _LISTS.items() if made is type(event)), ""
