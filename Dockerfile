@@ -79,5 +79,5 @@ ENV CORETOOLS_HTTP_SERVER__HOST=0.0.0.0 \
     CORETOOLS_HTTP_SERVER__PORT=8765
 EXPOSE 8765
 HEALTHCHECK --interval=30s --timeout=5s --start-period=20s --retries=3 \
-    CMD ["/opt/coretools/bin/python", "-P", "-m", "servers.healthcheck"]
+    CMD ["/opt/coretools/bin/python", "-P", "-m", "coretools.servers.healthcheck"]
 ENTRYPOINT ["/usr/bin/tini", "--", "/opt/coretools/bin/coretools-http"]

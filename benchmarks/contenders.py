@@ -45,7 +45,7 @@ RESIDENT = re.compile(r"^VmRSS:\s+(\d+) kB$", re.MULTILINE)
 
 def workstation(place: Workspace) -> tuple[str, ...]:
     """The command that starts our server in the workspace."""
-    return ("servers.workstation", place.root, place.clone, "--log-level", "error")
+    return ("coretools.servers.workstation", place.root, place.clone, "--log-level", "error")
 
 
 def starts(place: Workspace) -> list[Contender]:

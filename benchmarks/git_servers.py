@@ -80,7 +80,16 @@ def _ours(repository: str) -> Server:
         "branches": [("git_branches", place)],
         "add-commit": [("git_add", {**place, "paths": [FILE]}), ("git_commit", {**place, "message": "x"})],
     }
-    program = (sys.executable, "-m", "servers.workstation", repository, "--profile", "all", "--log-level", "error")
+    program = (
+        sys.executable,
+        "-m",
+        "coretools.servers.workstation",
+        repository,
+        "--profile",
+        "all",
+        "--log-level",
+        "error",
+    )
     return Server("coretools", program, calls)
 
 

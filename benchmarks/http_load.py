@@ -60,7 +60,7 @@ def own_server(place: Workspace) -> HttpServer:
     beside = place.beside
     configuration = beside / "http.toml"
     configuration.write_text(CONFIGURATION, encoding="utf-8")
-    words = ["servers.http_server", "--port", "0", "--root", place.root, "--config", str(configuration)]
+    words = ["coretools.servers.http_server", "--port", "0", "--root", place.root, "--config", str(configuration)]
     words += ["--with", "benchmarks.http_tools:registry"]
     return HttpServer(words, log=beside / "http.log", bytecode=place.bytecode)
 

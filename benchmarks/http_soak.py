@@ -77,7 +77,7 @@ def _server(place: Workspace, stack: ExitStack) -> HttpServer:
     beside = place.beside
     configuration = beside / "soak.toml"
     configuration.write_text(CONFIGURATION, encoding="utf-8")
-    words = ["servers.http_server", "--port", "0", "--root", place.root, "--config", str(configuration)]
+    words = ["coretools.servers.http_server", "--port", "0", "--root", place.root, "--config", str(configuration)]
     words += ["--with", "benchmarks.http_tools:registry"]
     return stack.enter_context(HttpServer(words, log=beside / "soak.log", bytecode=place.bytecode))
 

@@ -78,7 +78,7 @@ def large_tree(place: Workspace, stack: ExitStack, *, is_smoke: bool) -> list[Co
 
 
 def _server(root: str, place: Workspace, stack: ExitStack) -> Peer:
-    words = ("servers.workstation", root, "--log-level", "error")
+    words = ("coretools.servers.workstation", root, "--log-level", "error")
     peer = stack.enter_context(Peer(words, Era.HANDSHAKE, bytecode=place.bytecode))
     peer.open()
     return peer

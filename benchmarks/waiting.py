@@ -63,7 +63,7 @@ def _server(place: Workspace, stack: ExitStack, directories: int) -> Peer:
     for number in range(directories):
         (root / str(number // _EACH) / str(number % _EACH)).mkdir(parents=True, exist_ok=True)
     (root / "sample.txt").write_text("one line\n" * 100, encoding="utf-8")
-    words = ("servers.workstation", str(root), "--log-level", "error")
+    words = ("coretools.servers.workstation", str(root), "--log-level", "error")
     peer = stack.enter_context(Peer(words, Era.HANDSHAKE, bytecode=place.bytecode))
     peer.open()
     return peer

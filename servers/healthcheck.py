@@ -1,6 +1,6 @@
 """Health check of the container: requests `/healthz` from the HTTP server on this machine.
 
-    python -P -m servers.healthcheck
+    python -P -m coretools.servers.healthcheck
 
 Finds the server by the same file and variables as the server itself (CORETOOLS_HTTP_*); flags are not known here.
 Exits with 0 if `/healthz` answers 200, else with 1 and a sentence on standard error.

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from coretools.config.logs import OWN_LOGGERS, VERBOSE_LOGGERS
+from coretools.config.logs import OWN_LOGGER, VERBOSE_LOGGERS
 from tests.variables import NO_LOGIN_SHELL
 
 os.environ.update(NO_LOGIN_SHELL)
@@ -46,7 +46,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(autouse=True)
 def log_as_it_was() -> Iterator[None]:
     """Restore the logging of this process, which an entry point that runs in it configures."""
-    loggers = [logging.getLogger(name) for name in ("", *OWN_LOGGERS, *VERBOSE_LOGGERS)]
+    loggers = [logging.getLogger(name) for name in ("", OWN_LOGGER, *VERBOSE_LOGGERS)]
     levels = [one.level for one in loggers]
     handlers = logging.root.handlers[:]
     yield

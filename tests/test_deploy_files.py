@@ -12,10 +12,10 @@ import pytest
 import yaml
 
 from coretools.operations.dispatch import InternalFailure
+from coretools.servers.http_server import _parser
 from coretools.web.auth.verifiers import WINDOW_SECONDS
 from coretools.web.common.config import Config
 from coretools.web.service import END_SECONDS
-from servers.http_server import _parser
 from tests.checkout import TREE
 
 DEPLOY = TREE / "docs" / "deploy"

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from servers.healthcheck import fault_of
+from coretools.servers.healthcheck import fault_of
 from tests.checkout import TREE
 from tests.image import last
 
@@ -130,8 +130,8 @@ def test_the_exit_code_of_the_module_reports_the_health(tmp_path: Path) -> None:
     """container-16: as HEALTHCHECK runs it, in a project whose modules have the names of ours, since tools can write
     them."""
     words = [sys.executable, *last("http", "HEALTHCHECK").value[2:]]
-    for module in ("servers/__init__", "servers/healthcheck", "coretools/__init__", "http/__init__", "tomllib"):
-        (tmp_path / module).parent.mkdir(exist_ok=True)
+    for module in ("coretools/__init__", "coretools/servers/healthcheck", "http/__init__", "tomllib"):
+        (tmp_path / module).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / f"{module}.py").write_text(f"open({str(tmp_path / 'taken')!r}, 'w').close()\n")
     variables = {"PYTHONPATH": str(TREE)}
     with answering(200, seen=[]) as port:

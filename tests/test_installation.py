@@ -3,9 +3,12 @@
 import hashlib
 import json
 import re
+import shutil
 import subprocess
 import sys
+import sysconfig
 import tomllib
+import venv
 import zipfile
 from itertools import chain
 from pathlib import Path
@@ -93,3 +96,33 @@ def test_a_package_with_another_hash_is_not_installed(tmp_path: Path) -> None:
         assert (done.returncode == 0) == (digest == right), done.stderr
     assert not (tmp_path / "target-0" / "plain.py").exists()
     assert (tmp_path / "target-1" / "plain.py").exists()
+
+
+def test_a_built_wheel_installs_one_package_with_all_entry_points(tmp_path: Path) -> None:
+    """installation-5: built as the image builds it, from what it copies, and installed where coretools is not yet."""
+    source, wheels, place = tmp_path / "source", tmp_path / "wheels", tmp_path / "venv"
+    for name in ("coretools", "servers"):
+        ignored = shutil.ignore_patterns("__pycache__")
+        shutil.copytree(TREE / name, source / name, symlinks=True, ignore=ignored)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(TREE / name, source / name)
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    offline = ("--no-index", "--no-deps", "--no-build-isolation")
+    subprocess.run([*pip, "wheel", *offline, "--wheel-dir", str(wheels), str(source)], check=True, timeout=100)
+    venv.create(place, symlinks=True)
+    python = str(place / "bin" / "python")
+    (wheel,) = wheels.iterdir()
+    subprocess.run(
+        [*pip, "--python", python, "install", "--no-index", "--no-deps", str(wheel)], check=True, timeout=100
+    )
+    (packages,) = place.glob("lib/python*/site-packages")
+    names = {path.name.partition("-")[0] for path in packages.iterdir()}
+    assert names == {"coretools"}
+    # What coretools needs, in the place of an installed package: its own .pth files have no effect there.
+    (packages / "needed.pth").write_text(sysconfig.get_path("purelib"))
+    for program in ("coretools", "coretools-workstation", "coretools-http"):
+        done = subprocess.run([str(place / "bin" / program), "--version"], check=False, capture_output=True, timeout=60)
+        assert done.stdout.startswith(b"coretools "), done
+    code = "import coretools.servers.healthcheck as module; print(module.__file__)"
+    found = subprocess.run([python, "-P", "-c", code], check=True, capture_output=True, text=True, timeout=60)
+    assert found.stdout.startswith(str(packages))

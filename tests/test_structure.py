@@ -12,7 +12,8 @@ from pathlib import Path
 
 from tests.checkout import TREE
 
-PACKAGES = ("coretools", "servers")
+FOLDERS = {"coretools": "coretools", "servers": "coretools.servers"}
+"""The source, each folder with its name as a package."""
 
 LAYERS = (
     "coretools",
@@ -36,12 +37,12 @@ LAYERS = (
 )
 """Lowest first: a layer imports itself and those before it. `coretools` stands for the modules at the root."""
 
-TOP = ("servers", "coretools.cli")
+TOP = ("coretools.servers", "coretools.cli")
 """Above every layer; they do not import each other."""
 
 MCP = ("mcp", "mcp_types")
 MCP_LAYERS = (
-    "servers",
+    "coretools.servers",
     "coretools.client",
     "coretools.pipelines",
     "coretools.protocol",
@@ -107,10 +108,11 @@ class Module:
 @cache
 def modules() -> tuple[Module, ...]:
     found = []
-    for package in PACKAGES:
-        for path in sorted((TREE / package).rglob("*.py")):
+    for folder, package in FOLDERS.items():
+        for path in sorted((TREE / folder).rglob("*.py")):
             text = path.read_text(encoding="utf-8")
-            name = ".".join(path.relative_to(TREE).with_suffix("").parts).removesuffix(".__init__")
+            parts = path.relative_to(TREE / folder).with_suffix("").parts
+            name = ".".join((package, *parts)).removesuffix(".__init__")
             found.append(Module(path, name, text.splitlines()))
     return tuple(found)
 

@@ -101,7 +101,7 @@ async def _try_server(settings: Settings) -> tuple[Finding, str]:
     parameters = StdioServerParameters(
         command=sys.executable,
         # -P: modules of the project in the current directory must not shadow ours.
-        args=["-P", "-m", "servers.workstation", "--log-level", "error", *_flags(settings), *settings.roots],
+        args=["-P", "-m", "coretools.servers.workstation", "--log-level", "error", *_flags(settings), *settings.roots],
         env=dict(os.environ),
     )
     failure: BaseException | None = None

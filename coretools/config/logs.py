@@ -32,8 +32,8 @@ MAX_CACHED_CHARACTERS = 200
 """Largest number of characters of a cached text."""
 
 
-OWN_LOGGERS = ("coretools", "servers")
-"""Loggers that may log below `info`; there libraries log whole messages, with contents and tokens."""
+OWN_LOGGER = "coretools"
+"""May log below `info`; there libraries log whole messages, with contents and tokens."""
 
 VERBOSE_LOGGERS = ("mcp", "sse_starlette")
 """Loggers that write session ids at `info`, with which a session can be used."""
@@ -83,8 +83,7 @@ def configure_logging(level: str, environment: Mapping[str, str], form: LogForma
     handler.setFormatter(JsonFormatter(redactor) if form == "json" else TextFormatter(redactor))
     least = logging.getLevelNamesMapping()[level.upper()]
     logging.basicConfig(level=max(least, logging.INFO), handlers=[handler], force=True)
-    for name in OWN_LOGGERS:
-        logging.getLogger(name).setLevel(least)
+    logging.getLogger(OWN_LOGGER).setLevel(least)
     for name in VERBOSE_LOGGERS:
         logging.getLogger(name).setLevel(max(least, logging.WARNING))
     # Unused; without them a record is created in half the time ("Optimization" in the logging HOWTO).

@@ -109,7 +109,7 @@ def test_approved_tools_are_offered_beside_our_own(tmp_path: Path) -> None:
     configured(tmp_path, {"up": entry()})
     approve(tmp_path, "up")
     (tmp_path / "root").mkdir()
-    with server(tmp_path, str(tmp_path / "root"), "--upstream", "up", program="servers.workstation") as peer:
+    with server(tmp_path, str(tmp_path / "root"), "--upstream", "up", program="coretools.servers.workstation") as peer:
         tools = tools_of(peer)
         assert {"echo", "getIssue", "up__read_file", "read_file", "run_command"} <= tools.keys()
         assert "bad_schema" not in tools
@@ -126,7 +126,7 @@ def test_approved_tools_are_offered_beside_our_own(tmp_path: Path) -> None:
         assert "a regular expression of its schema can't be used" in refused["content"][0]["text"]
         assert peer.end() == 0
     with server(
-        tmp_path, str(tmp_path / "root"), "--upstream", "up", "--read-only", program="servers.workstation"
+        tmp_path, str(tmp_path / "root"), "--upstream", "up", "--read-only", program="coretools.servers.workstation"
     ) as peer:
         assert "echo" not in tools_of(peer)
 

@@ -371,7 +371,7 @@ def test_a_log_that_nobody_reads_blocks_no_call(project: Path) -> None:
 @pytest.mark.parametrize(("closed", "code"), [("<&-", 78), (">&-", 78), ("2>&-", 0), ("<&- >&- 2>&-", 78)])
 def test_a_closed_standard_stream_is_refused_or_replaced(project: Path, closed: str, code: int) -> None:
     """workstation-3: stdin and stdout are required; stderr is replaced. No file gets the number of either."""
-    script = f'exec "$1" -m servers.workstation "$2" {closed}'
+    script = f'exec "$1" -m coretools.servers.workstation "$2" {closed}'
     words = ["sh", "-c", script, "sh", sys.executable, project]
     ended = subprocess.run(words, cwd=TREE, stdin=subprocess.DEVNULL, capture_output=True, timeout=30, check=False)
     assert (ended.returncode, ended.stdout) == (code, b"")
@@ -400,7 +400,9 @@ def test_too_few_descriptors_make_an_error_and_not_an_end(project: Path) -> None
         assert client.call("run_command", command="true")["_meta"]["coretools/facts"]["exit_code"] == 0
 
 
-@pytest.mark.parametrize("module", ["servers.workstation", "servers.http_server --check", "coretools.cli.main tools"])
+@pytest.mark.parametrize(
+    "module", ["coretools.servers.workstation", "coretools.servers.http_server --check", "coretools.cli.main tools"]
+)
 def test_a_start_in_a_deleted_directory_ends_with_a_message(tmp_path: Path, module: str) -> None:
     """workstation-13: the shell's directory may have been replaced by a deployment."""
     script = f'mkdir gone && cd gone && rmdir ../gone && exec "$0" -m {module}'

@@ -210,8 +210,8 @@ def test_help_and_version_do_not_load_the_sdk(project: Path) -> None:
 
 def test_the_doctor_runs_nothing_of_its_working_directory(project: Path) -> None:
     """cli-6: modules of a project may have the names of ours."""
-    for module in ("servers/__init__", "servers/workstation", "coretools/__init__", "mcp/__init__", "anyio"):
-        (project / module).parent.mkdir(exist_ok=True)
+    for module in ("coretools/__init__", "coretools/servers/workstation", "mcp/__init__", "anyio"):
+        (project / module).parent.mkdir(parents=True, exist_ok=True)
         (project / f"{module}.py").write_text(f"open({str(project / 'taken')!r}, 'w').close()\n")
     words = [
         sys.executable,

@@ -26,7 +26,7 @@ def misbehaving(way: str, log: str = os.devnull) -> dict[str, Any]:
 def workstation(root: Path) -> dict[str, Any]:
     return {
         "command": sys.executable,
-        "args": ["-P", "-m", "servers.workstation", "--log-level", "error", str(root)],
+        "args": ["-P", "-m", "coretools.servers.workstation", "--log-level", "error", str(root)],
         "env": {"PYTHONPATH": str(TREE), **NO_LOGIN_SHELL},
     }
 

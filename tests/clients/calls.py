@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 COMMAND = sys.executable
-WORKSTATION = ("-m", "servers.workstation")
+WORKSTATION = ("-m", "coretools.servers.workstation")
 """Started in `TREE`, with the directory to serve as last argument."""
 
 SETS = frozenset({"filesystem", "search", "git", "ci", "commands", "diagnostics"})

@@ -56,7 +56,7 @@ def test_the_help_lists_every_variable_that_is_read() -> None:
     settings = settings_from(parser.parse_args([]), (), environment, "/work")
     with_upstreams(with_login_path(settings, environment), environment, None)
     read_names = {name for name in environment.names if name.startswith("CORETOOLS_")}
-    words = [sys.executable, "-m", "servers.workstation", "--help"]
+    words = [sys.executable, "-m", "coretools.servers.workstation", "--help"]
     ended = warm.run(words, cwd=TREE, capture_output=True, text=True, timeout=60)
     # argparse breaks long lines, at hyphens too, of which these names have none.
     assert set(re.findall(r"CORETOOLS_[A-Z_]+", ended.stdout)) == read_names

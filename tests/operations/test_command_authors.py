@@ -752,7 +752,16 @@ def greet(whom: Odd) -> str:
 COMMANDS = {
     "typed": ("coretools.cli.main", "--with", "./broken.py:registry", "greet"),
     "serve": ("coretools.cli.main", "serve", "--with", "./broken.py:registry"),
-    "check": ("servers.http_server", "--root", ".:ro", "--port", "0", "--check", "--with", "./broken.py:registry"),
+    "check": (
+        "coretools.servers.http_server",
+        "--root",
+        ".:ro",
+        "--port",
+        "0",
+        "--check",
+        "--with",
+        "./broken.py:registry",
+    ),
 }
 
 

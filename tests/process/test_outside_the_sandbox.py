@@ -173,7 +173,7 @@ def test_a_server_does_not_start_with_files_that_agents_can_change(
             str(root),
         ]
     else:
-        command += ["servers.workstation", str(root), *words]
+        command += ["coretools.servers.workstation", str(root), *words]
     environment = {**os.environ, "HOME": str(home), "PYTHONPATH": str(TREE)}
     if way == "modules":
         environment["PYTHONPATH"] += f":{root}"

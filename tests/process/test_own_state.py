@@ -351,7 +351,7 @@ PLACES = {
 def started(world: World, *words: str, tier: str = "full") -> "subprocess.CompletedProcess[str]":
     """Start a server, which ends with its input."""
     return warm.run(
-        [*TIERS[tier], sys.executable, "-m", "servers.workstation", *words],
+        [*TIERS[tier], sys.executable, "-m", "coretools.servers.workstation", *words],
         env={**os.environ, **world.environment},
         input="",
         capture_output=True,

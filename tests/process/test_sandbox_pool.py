@@ -122,7 +122,15 @@ def test_a_missing_tier_is_reported(tmp_path: Path) -> None:
 
 def test_a_required_tier_that_is_missing(tmp_path: Path) -> None:
     """confinement-11: the server does not start, and reports what is missing."""
-    words = [*under_profile(), sys.executable, "-m", "servers.workstation", str(tmp_path), "--require-tier", "full"]
+    words = [
+        *under_profile(),
+        sys.executable,
+        "-m",
+        "coretools.servers.workstation",
+        str(tmp_path),
+        "--require-tier",
+        "full",
+    ]
     ended = warm.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 69
     assert "the operator requires tier 'full' for commands, which is unavailable here: full: unshare:" in ended.stderr

@@ -106,7 +106,7 @@ def peer(
 ) -> Iterator[Peer]:
     """A workstation server, started as a desktop client starts it; `before` precedes its command line."""
     process = warm.Popen(
-        [*before, sys.executable, "-m", "servers.workstation", *map(str, words)],
+        [*before, sys.executable, "-m", "coretools.servers.workstation", *map(str, words)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

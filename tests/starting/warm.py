@@ -22,8 +22,8 @@ COLD = "CORETOOLS_COLD_TESTS"
 """Set: nothing is forked."""
 
 ENTRY_POINTS = (
-    "servers.workstation",
-    "servers.http_server",
+    "coretools.servers.workstation",
+    "coretools.servers.http_server",
     "coretools.cli.main",
     "tests.protocol.featured",
     "tests.cli.controlled",

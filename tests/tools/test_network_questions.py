@@ -65,7 +65,15 @@ async def serving(folder: Path, era: str, person: Person) -> AsyncIterator[Agent
     (folder / "internet").mkdir()
     root.mkdir()
     internet = Internet(folder / "internet", NAMES)
-    words = [*internet.before, sys.executable, "-m", "servers.workstation", str(root), "--network", "listed.example"]
+    words = [
+        *internet.before,
+        sys.executable,
+        "-m",
+        "coretools.servers.workstation",
+        str(root),
+        "--network",
+        "listed.example",
+    ]
     server = StdioServerParameters(
         command=words[0], args=words[1:], env={**os.environ, "PYTHONPATH": str(TREE)}, cwd=TREE
     )

@@ -64,7 +64,7 @@ def http_server(
     limited = ["sh", "-c", 'ulimit -n "$0"; exec "$@"', str(descriptors)] if descriptors else []
     with log.open("wb") as written:
         process = warm.Popen(
-            [*limited, sys.executable, "-m", "servers.http_server", "--port", "0", *map(str, words)],
+            [*limited, sys.executable, "-m", "coretools.servers.http_server", "--port", "0", *map(str, words)],
             cwd=TREE,
             env={**inherited, **(environment or {})},
             stdin=subprocess.DEVNULL,

@@ -321,7 +321,14 @@ async def test_each_result_reports_the_confinement_of_git(tmp_path: Path) -> Non
 def test_without_landlock_git_works_and_its_confinement_is_missing(tmp_path: Path) -> None:
     """git-34, confined-threads-9: on a kernel that answers as one without Landlock; the diagnostics name it."""
     world = World(tmp_path).filled()
-    argv = [sys.executable, "-m", "tests.confinement.without_landlock", sys.executable, "-m", "servers.workstation"]
+    argv = [
+        sys.executable,
+        "-m",
+        "tests.confinement.without_landlock",
+        sys.executable,
+        "-m",
+        "coretools.servers.workstation",
+    ]
     process = subprocess.Popen(
         [*argv, str(world.root)],
         stdin=subprocess.PIPE,

@@ -291,7 +291,7 @@ def test_without_the_extra_the_start_error_names_it(tmp_path: Path) -> None:
         "        if name.startswith(('opentelemetry.sdk', 'opentelemetry.exporter')):\n"
         "            raise ImportError(name)\n"
         "sys.meta_path.insert(0, Gone())\n"
-        "from servers.http_server import main\n"
+        "from coretools.servers.http_server import main\n"
         "main()\n"
     )
     ended = subprocess.run(
