@@ -24,15 +24,15 @@ RUNNERS = re.compile(r"(runner|confined|subprocess)$")
 """Objects whose method `run` starts a program."""
 
 READS = {
-    *("open", "os.open", "read_text", "read_bounded", "read_state_file", "read_own_file", "load_cert_chain"),
-    *("load_verify_locations", "create_default_context", "copyfile"),
+    *("open", "os.open", "read_text", "read_bounded", "read_regular", "read_state_file", "read_own_file", "replacing"),
+    *("load_cert_chain", "load_verify_locations", "create_default_context", "copyfile"),
 }
 """Functions that open a file by its path."""
 
 PATHS = re.compile(r"Path\(.*\)\.(open|read_bytes)$")
 
 NO_FILE = re.compile(
-    r"\b(dir_fd|closefd)=|open\((f?['\"]/(proc|sys|dev)/|os\.devnull|'/',|handle|os\.(open|memfd_create)\()"
+    r"\b(dir_fd|directory|closefd)=|open\((f?['\"]/(proc|sys|dev)/|os\.devnull|'/',|handle|os\.(open|memfd_create)\()"
 )
 """Opened beneath a handle, from a descriptor, or of the kernel."""
 

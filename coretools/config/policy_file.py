@@ -11,6 +11,7 @@ from coretools.config.operator_policy import OperatorPolicy, expand_home
 from coretools.errors import BadSetting
 from coretools.own_state import configuration_path
 from coretools.reach import looked_up
+from coretools.regular_file import read_regular
 
 VARIABLE = "CORETOOLS_POLICY"
 
@@ -79,22 +80,15 @@ def _require_own_directory(path: str, directory: str) -> None:
 
 
 def _content(path: str, place: str) -> bytes:
-    """Read the file at `place`, which is no link; one byte more than a file may have shows that it has too many."""
+    """Read the file at `place`, which is no link."""
     from coretools.config.toml_file import LONGEST  # imported here, as above
 
     try:
-        with open(place, "rb", opener=_opened) as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode):
-                raise BadSetting(f"{path}: the policy file is not a regular file")
-            if found.st_mode & 0o022:
-                raise BadSetting(f"{path}: others may write the policy file; run chmod go-w {path}")
-            if found.st_uid not in (0, os.geteuid()):
-                raise BadSetting(f"{path}: the policy file belongs to another user; copy it to a file of your own")
-            return file.read(LONGEST + 1)
+        data, found = read_regular(place, LONGEST)
     except OSError as error:
         raise BadSetting(f"{path}: cannot be read: {error.strerror}") from error
-
-
-def _opened(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)  # a FIFO does not block and is refused later
+    if found.st_mode & 0o022:
+        raise BadSetting(f"{path}: others may write the policy file; run chmod go-w {path}")
+    if found.st_uid not in (0, os.geteuid()):
+        raise BadSetting(f"{path}: the policy file belongs to another user; copy it to a file of your own")
+    return data

@@ -4,18 +4,16 @@ Commands can change a copy in any way, so reading it back trusts nothing: regula
 and nothing is written to a directory that commands could write to.
 """
 
-import errno
 import os
 import re
-import stat
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from secrets import token_hex
 
 from coretools.confinement import namespaces
 from coretools.confinement.protected_paths import MaskedGitConfig, Masks
 from coretools.errors import GitRefused
+from coretools.regular_file import read_regular
 from coretools.roots.file_version import Version, version_of
 from coretools.roots.git_config import NotWritable, Setting, Value, Values, parse, serialize, values_of
 from coretools.roots.git_credentials import without_credential
@@ -26,7 +24,6 @@ MAX_CONFIG_BYTES = 256 * 1024
 
 OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FIXED = "fixed"
 """Subdirectory of the copies that commands may not change."""
 _FORMAT = "core.repositoryformatversion"
@@ -105,7 +102,7 @@ def read_changes(path: str, copy: ConfigCopy) -> dict[str, tuple[str | None, ...
         version = version_of(os.stat("config", dir_fd=handle, follow_symlinks=False))
         if version == copy.version:
             return {}
-        settings = parse(read_regular_file("config", handle)[0], "config")
+        settings = parse(read_regular("config", MAX_CONFIG_BYTES, directory=handle)[0], "config")
         serialize(settings)
     except NotWritable as error:
         raise GitRefused(str(error)) from error
@@ -117,39 +114,6 @@ def read_changes(path: str, copy: ConfigCopy) -> dict[str, tuple[str | None, ...
     changes = {key: now.get(key, ()) for key in {**copy.base, **now} if now.get(key) != copy.base.get(key)}
     copy.version, copy.base = version, now
     return changes
-
-
-def read_regular_file(name: str, directory: int) -> tuple[bytes, os.stat_result]:
-    """Return content and status of a regular file.
-
-    Raises:
-        OSError: it is no regular file, or too long.
-    """
-    handle = os.open(name, _READ, dir_fd=directory)
-    try:
-        found = os.fstat(handle)
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.EINVAL, "is not a regular file", name)
-        data = b""
-        while piece := os.read(handle, MAX_CONFIG_BYTES + 1 - len(data)):
-            data += piece
-        if len(data) > MAX_CONFIG_BYTES:
-            raise OSError(errno.EFBIG, "is too long", name)
-        return data, found
-    finally:
-        os.close(handle)
-
-
-def replace_file(directory: int, name: str, data: bytes) -> None:
-    """Replace a directory entry atomically by a file with this content."""
-    new = f"{name}.{token_hex(4)}"
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    with ExitStack() as undo, open(os.open(new, flags, 0o644, dir_fd=directory), "wb") as file:
-        undo.callback(os.unlink, new, dir_fd=directory)
-        file.write(data)
-        file.flush()  # before the rename: readers must never find the new name with half the content
-        os.rename(new, name, src_dir_fd=directory, dst_dir_fd=directory)
-        undo.pop_all()
 
 
 # Commands see every setting but credentials. Their changes are applied to the repository's own file only if neither key

@@ -7,7 +7,6 @@ file of its own with the same condition, since git decides about it in each repo
 
 import os
 import re
-import stat
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from coretools.errors import GitRefused
 from coretools.reach import NO_REACH, Reach
+from coretools.regular_file import read_regular
 from coretools.roots.directory_access import translate_errors
 from coretools.roots.git_config import NotWritable, Setting, parse, serialize
 
@@ -362,11 +362,7 @@ class _Reader:
 def _content(path: str) -> bytes | None:
     """Return the content of a regular file, through links; None if it is anything else, too long or unreadable."""
     with suppress(OSError, ValueError):
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
-        with open(handle, "rb") as file:
-            if stat.S_ISREG(os.fstat(handle).st_mode):
-                data = file.read(FILE_BYTES + 1)
-                return data if len(data) <= FILE_BYTES else None
+        return read_regular(path, FILE_BYTES, follow=True)[0]
     return None
 
 

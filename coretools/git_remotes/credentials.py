@@ -7,7 +7,6 @@ start anything, so the kernel refuses it, and git, all that agents can change.
 import base64
 import os
 import re
-import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -23,6 +22,7 @@ from coretools.process.confined_runner import ConfinedRunner
 from coretools.process.out_of_reach import confined_out_of_reach
 from coretools.process.run import Completed, RunOptions
 from coretools.process.runner import Runner
+from coretools.regular_file import read_regular
 
 TOKEN_BYTES = 16 * 1024
 """Longest token."""
@@ -79,17 +79,12 @@ def _token(rule: RemoteRule, environment: Mapping[str, str]) -> str:
 
 def _token_in(path: str) -> str:
     try:
-        with open(path, "rb", opener=_opened) as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode) or status.st_mode & 0o077:
-                raise PermissionRefused("others may read the token file of this remote; the operator runs chmod 600")
-            return file.read(TOKEN_BYTES).decode("utf-8", "replace").strip()
+        data, status = read_regular(path, TOKEN_BYTES, follow=True)
     except OSError as error:
         raise PermissionRefused(f"the token file of this remote can't be read: {error.strerror}") from error
-
-
-def _opened(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+    if status.st_mode & 0o077:
+        raise PermissionRefused("others may read the token file of this remote; the operator runs chmod 600")
+    return data.decode("utf-8", "replace").strip()
 
 
 async def _filled(

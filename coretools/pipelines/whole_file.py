@@ -2,9 +2,9 @@
 
 import os
 import stat
-from contextlib import suppress
 
 from coretools.errors import InputOutput
+from coretools.regular_file import replacing, write_all
 
 
 def write_whole(path: str, text: str, mode: int = 0o666) -> None:
@@ -14,7 +14,6 @@ def write_whole(path: str, text: str, mode: int = 0o666) -> None:
         InputOutput: it can't be written.
     """
     data = (text if text.endswith("\n") else text + "\n").encode("utf-8", "replace")
-    place = os.path.realpath(path)
     try:
         # /dev/stdout may be a file that a shell opened: it must not be replaced either.
         is_stream = os.path.abspath(path).startswith(("/dev/", "/proc/"))
@@ -22,14 +21,7 @@ def write_whole(path: str, text: str, mode: int = 0o666) -> None:
             with open(path, "ab") as device:
                 device.write(data)
             return
-        made = f"{place}.{os.getpid()}.tmp"
-        try:
-            with open(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode), "wb") as file:
-                file.write(data)
-            os.replace(made, place)
-        except OSError:
-            with suppress(OSError):
-                os.unlink(made)
-            raise
+        with replacing(os.path.realpath(path), mode=mode) as file:
+            write_all(file, data)
     except OSError as error:
         raise InputOutput(f"{path}: cannot be written: {error.strerror}") from error

@@ -26,6 +26,7 @@ from coretools.errors import (
     TooLarge,
     WrongType,
 )
+from coretools.regular_file import NEW_FILE, replacing, write_all
 from coretools.roots.file_version import Version, version_of
 
 # Errors of the operating system, as errors that a caller understands. The only place that maps errno for that.
@@ -84,8 +85,6 @@ DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 """Flags for opening a directory to list it."""
 _PIN = getattr(os, "O_PATH", os.O_RDONLY | os.O_NONBLOCK) | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_NOFOLLOW | os.O_CLOEXEC
-
-_NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def entry_kinds(directory: int) -> dict[str, str]:
@@ -164,7 +163,7 @@ def create_file(directory: int, name: str, data: bytes) -> None:
         AlreadyExists, PermissionRefused, InputOutput.
     """
     with translate_errors(name):
-        file = os.open(name, _NEW_FILE, 0o666, dir_fd=directory)
+        file = os.open(name, NEW_FILE, 0o666, dir_fd=directory)
         with open(file, "wb") as stream:
             stream.write(data)
 
@@ -175,15 +174,8 @@ def replace_file(directory: int, name: str, data: bytes) -> None:
     Raises:
         PermissionRefused, InputOutput: the file is as it was.
     """
-    new = f"{name}.{token_hex(8)}"
-    try:
-        create_file(directory, new, data)
-        with translate_errors(name):
-            os.rename(new, name, src_dir_fd=directory, dst_dir_fd=directory)
-    except CoreError:
-        with suppress(CoreError):
-            remove_file(directory, new)
-        raise
+    with translate_errors(name), replacing(name, directory=directory) as fd:
+        write_all(fd, data)
 
 
 def create_directory(directory: int, name: str, files: Mapping[str, bytes]) -> None:

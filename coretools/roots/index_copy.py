@@ -5,21 +5,19 @@ git compares the size and times of each file with those in its index, and reads 
 """
 
 import os
-import stat
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from secrets import token_hex
 
 from coretools.errors import CoreError
+from coretools.regular_file import NEW_FILE, copy_owner_and_mode, read_regular, replacing, write_all
 from coretools.roots.directory_access import read_file
 from coretools.roots.git_index import MAX_INDEX_BYTES
-from coretools.roots.replace import copy_owner_and_mode, write_all
 from coretools.roots.root import identity_of
 
 _NAME = "index"
 _LOCK = "index.lock"
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE_SYSTEM_MONITOR = b"FSMN"
 """Extension of an index that a file system monitor keeps up to date. git drops it where it may start no monitor."""
 
@@ -67,20 +65,13 @@ class IndexCopy:
         """
         with suppress(OSError, CoreError):
             data, times = _refreshed(self.path)
-            lock = os.open(_LOCK, _NEW, 0o600, dir_fd=directory)
+            lock = os.open(_LOCK, NEW_FILE, 0o600, dir_fd=directory)
             # Not written to the lock: somebody may remove it and create one of his own, and a rename goes by name.
-            name = f"{_NAME}.{token_hex(8)}"
             try:
-                file = os.open(name, _NEW, 0o600, dir_fd=directory)
-                try:
+                # Not durable, as git's own: a lost index is a refresh more.
+                with replacing(_NAME, directory=directory, mode=0o600, durable=False) as file:
                     self._write(file, data, times)
                     self._require_same(file, directory)
-                    os.rename(name, _NAME, src_dir_fd=directory, dst_dir_fd=directory)
-                except BaseException:
-                    os.unlink(name, dir_fd=directory)
-                    raise
-                finally:
-                    os.close(file)
             finally:
                 if _is_at(_LOCK, lock, directory):
                     os.unlink(_LOCK, dir_fd=directory)
@@ -113,7 +104,7 @@ def copy_index(directory: int, copies: str) -> IndexCopy | None:
         if _identity(after) != _identity(original) or _FILE_SYSTEM_MONITOR in data:
             return None
         path = f"{copies}/{token_hex(8)}"
-        file = os.open(path, _NEW, 0o600)
+        file = os.open(path, NEW_FILE, 0o600)
         try:
             write_all(file, data)
             os.utime(file, ns=(original.st_mtime_ns, original.st_mtime_ns))
@@ -126,12 +117,8 @@ def copy_index(directory: int, copies: str) -> IndexCopy | None:
 
 
 def _refreshed(path: str) -> tuple[bytes, tuple[int, int]]:
-    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
-    with open(file, "rb") as stream:
-        found = os.fstat(file)
-        if not stat.S_ISREG(found.st_mode) or found.st_size > 2 * MAX_INDEX_BYTES:
-            raise PermissionError
-        return stream.read(2 * MAX_INDEX_BYTES), (found.st_mtime_ns, found.st_mtime_ns)
+    data, found = read_regular(path, 2 * MAX_INDEX_BYTES)
+    return data, (found.st_mtime_ns, found.st_mtime_ns)
 
 
 def _state(path: str) -> tuple[int, int] | None:

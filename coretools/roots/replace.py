@@ -8,9 +8,9 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
-from coretools.cancellation import check_cancelled
+from coretools import regular_file
 from coretools.errors import Conflict
 from coretools.roots import open_beneath
 from coretools.roots.file_version import Version, version_of
@@ -21,8 +21,6 @@ TEMPORARY_PREFIX = ".coretools-"
 
 _SUFFIX = ".tmp"
 
-_CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-_BLOCK_BYTES = 1024 * 1024
 _NO_FLAGS = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
 """renameat2 or its flag is not supported by the kernel or the file system."""
 
@@ -44,24 +42,11 @@ def temporary_file(resolved: ResolvedPath, model: os.stat_result | None) -> Iter
     """
     name = f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}{_SUFFIX}"
     # A new file gets mode 0666 minus the umask, or the directory's default ACL.
-    fd = os.open(name, _CREATE, 0o666 if model is None else 0o600, dir_fd=resolved.fd)
-    try:
+    mode = 0o666 if model is None else 0o600
+    with regular_file.temporary_file(name, directory=resolved.fd, mode=mode) as fd:
         if model is not None:
-            copy_owner_and_mode(fd, model)
+            regular_file.copy_owner_and_mode(fd, model)
         yield fd, name
-    finally:
-        os.close(fd)
-        with suppress(FileNotFoundError):
-            os.unlink(name, dir_fd=resolved.fd)
-
-
-def write_all(fd: int, data: bytes) -> None:
-    """Write all data, in as many calls as needed."""
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(fd, rest[:_BLOCK_BYTES]) :]
-        if rest:
-            check_cancelled()
 
 
 def advance_modification_time(fd: int, old: os.stat_result) -> None:
@@ -130,16 +115,3 @@ def rename_without_flags(source_directory: int, source: str, directory: int, nam
     except OSError:
         os.rmdir(name, dir_fd=directory)
         raise
-
-
-def copy_owner_and_mode(fd: int, model: os.stat_result) -> None:
-    """Give a new file the owner, group and permissions of another, as far as the system allows.
-
-    The set-user-ID and set-group-ID bits are dropped, as by write(2).
-    """
-    own = os.fstat(fd)
-    for user, group in ((model.st_uid, -1), (-1, model.st_gid)):
-        if user not in (-1, own.st_uid) or group not in (-1, own.st_gid):
-            with suppress(PermissionError):
-                os.fchown(fd, user, group)
-    os.fchmod(fd, stat.S_IMODE(model.st_mode) & 0o777)

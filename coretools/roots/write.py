@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from coretools.cancellation import check_cancelled
 from coretools.errors import AlreadyExists, Conflict, InvalidPath, NotFound, PermissionRefused, Unsupported, WrongType
+from coretools.regular_file import write_all
 from coretools.roots.directory_access import translate_errors
 from coretools.roots.editor_settings import require_no_existing_settings
 from coretools.roots.file_version import Version, kind_of, version_of
@@ -28,7 +29,6 @@ from coretools.roots.replace import (
     rename_no_replace,
     require_version,
     temporary_file,
-    write_all,
 )
 from coretools.roots.resolve import reopen, resolve
 from coretools.roots.root import ResolvedPath, RootedPath, identity_of, join_path

@@ -271,7 +271,7 @@ def test_a_bad_file_is_reported_and_hides_no_other(project: Path, home: Path, co
 def test_a_fifo_or_a_missing_file_is_an_error_and_blocks_nothing(project: Path, home: Path) -> None:
     """client-3"""
     os.mkfifo(project / ".mcp.json")
-    assert "is not a regular file" in loaded(project, home).problems[0]
+    assert "not a regular file" in loaded(project, home).problems[0]
     with pytest.raises(BadSetting, match="No such file"):
         loaded(project, home, file="missing.json")
     written(project / "empty.json", {})

@@ -347,7 +347,7 @@ def test_what_is_not_a_regular_file_is_refused_without_blocking(file: Path, tmp_
     (tmp_path / "bytes").write_bytes(b'x = "\xff"')
     for path, sentence in [
         ("fifo", "not a regular file"),
-        ("", "Is a directory"),
+        ("", "not a regular file"),
         ("loop", "links form a loop"),
         ("huge", "larger than 1048576 bytes"),
         ("bytes", "not UTF-8 text"),

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
+from coretools.client.common.bounded_file import read_bounded
 from coretools.client.configuration.places import named_place, project_of
 from coretools.command_policy.rules import folded, matches_narrowly, wide_pattern
 from coretools.config.operator_policy import Verdict, expand_home
@@ -99,16 +100,8 @@ def find_policy(
         return _parsed(read_own_file(path), path)
     if not trusts_project:
         raise BadSetting(f"{named}: belongs to the project, which could allow itself anything; give --trust-project")
-    return _parsed(_read_project_file(path), path)
-
-
-def _read_project_file(path: str) -> bytes:
-    """Read a file of a trusted checkout: continuous integration often makes those writable for everybody."""
-    try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            return file.read(LONGEST + 1)
-    except OSError as error:
-        raise BadSetting(f"{path}: cannot be read: {error.strerror}") from error
+    # Of a trusted checkout: continuous integration often makes those writable for everybody.
+    return _parsed(read_bounded(path, LONGEST), path)
 
 
 def _parsed(data: bytes, path: str) -> CallPolicy:

@@ -1,9 +1,7 @@
 """Files that a person or a configuration names: regular ones of limited size, and for an argument also a pipe."""
 
-import os
-import stat
-
 from coretools.errors import BadSetting
+from coretools.regular_file import read_regular
 
 MAX_BYTES = 16 * 1024 * 1024
 
@@ -15,16 +13,7 @@ def read_bounded(path: str, most: int = MAX_BYTES, *, is_pipe_allowed: bool = Fa
         BadSetting: it can't be read, is larger, or is no regular file (nor a pipe, where one is allowed).
     """
     try:
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-            mode = os.fstat(file.fileno()).st_mode
-            is_pipe = is_pipe_allowed and stat.S_ISFIFO(mode)
-            if not (stat.S_ISREG(mode) or is_pipe):
-                raise BadSetting(f"{path}: is not a regular file")
-            os.set_blocking(file.fileno(), True)  # a pipe ends with its writers
-            data = file.read(most + 1)
+        return read_regular(path, most, follow=True, pipes=is_pipe_allowed)[0]
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         raise BadSetting(f"{path}: cannot be read: {reason}") from error
-    if len(data) > most:
-        raise BadSetting(f"{path}: larger than {most} bytes")
-    return data

@@ -3,9 +3,10 @@
 import fcntl
 import os
 import stat
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from coretools.regular_file import read_regular, replacing, write_all
 
 MAX_BYTES = 16 * 1024 * 1024
 """Largest file that is read."""
@@ -17,8 +18,7 @@ def read_state_file(path: str) -> tuple[bytes, os.stat_result]:
     Raises:
         OSError: it can't be read.
     """
-    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
-        return file.read(MAX_BYTES), os.fstat(file.fileno())
+    return read_regular(path, MAX_BYTES)
 
 
 def is_own_file(status: os.stat_result, *, hidden_bits: int) -> bool:
@@ -33,16 +33,8 @@ def replace_state_file(path: str, data: bytes) -> None:
     Raises:
         OSError: it can't be written; the earlier one stays.
     """
-    handle, made = tempfile.mkstemp(dir=os.path.dirname(path))  # of mode 0600
-    try:
-        with open(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(made, path)
-    except OSError:
-        os.unlink(made)
-        raise
+    with replacing(path, mode=0o600) as fd:
+        write_all(fd, data)
 
 
 def open_lock(path: str) -> int:

@@ -16,9 +16,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from coretools.confinement.git_copies import OPEN_DIRECTORY, read_regular_file
+from coretools.confinement.git_copies import MAX_CONFIG_BYTES, OPEN_DIRECTORY
 from coretools.errors import GitRefused
 from coretools.process.fork_server import git_lock
+from coretools.regular_file import read_regular
 from coretools.roots.file_version import Version, version_of
 from coretools.roots.git_config import NotWritable, Setting, Values, edit, parse, serialize, values_of
 from coretools.roots.git_programs import RUNS_OR_REDIRECTS, kind_of
@@ -186,7 +187,7 @@ class ConfigGuard:
             ):
                 return
             identity = inode_of(name, directory)
-            data, status = read_regular_file(name, directory)
+            data, status = read_regular(name, MAX_CONFIG_BYTES, directory=directory)
             accepted = _Accepted(identity, version_of(status), _values(data))
             if known is None or inode_of(name, directory) == identity:
                 self._accepted[path] = accepted
@@ -200,7 +201,7 @@ class ConfigGuard:
             if version_of(os.stat(name, dir_fd=directory, follow_symlinks=False)) == known.version:
                 return
             before = inode_of(name, directory)
-            data, status = read_regular_file(name, directory)
+            data, status = read_regular(name, MAX_CONFIG_BYTES, directory=directory)
             # The inode number alone is no identity: git's next file often has that of the last one.
             is_same = before is not None and before == inode_of(name, directory) == known.identity
             known.is_replaced = known.is_replaced or not is_same

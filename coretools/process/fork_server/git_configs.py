@@ -22,8 +22,6 @@ from coretools.confinement.git_copies import (
     OPEN_DIRECTORY,
     ConfigCopies,
     read_changes,
-    read_regular_file,
-    replace_file,
 )
 from coretools.confinement.protected_paths import GIT_CONFIG_NAMES, ControlFiles, HiddenPath, MaskedGitConfig, Masks
 from coretools.errors import GitRefused
@@ -32,6 +30,7 @@ from coretools.process.fork_server.client import ForkServerClient
 from coretools.process.fork_server.config_guard import ConfigGuard
 from coretools.process.fork_server.git_includes import MAX_INCLUDED, GitIncludes, included_paths
 from coretools.process.fork_server.messages import ForkServerFailed
+from coretools.regular_file import read_regular, replacing, write_all
 from coretools.roots.git_config import NotWritable, Setting, Values, edit, parse, serialize, values_of, with_changes
 from coretools.roots.git_credentials import (
     GIT_CREDENTIAL,
@@ -227,7 +226,7 @@ class GitConfigs:
         try:
             if known is None and place.root.writable:  # this server has not read it before
                 git_lock.remove_stale(handle, name)
-            data, found = read_regular_file(name, handle)
+            data, found = read_regular(name, MAX_CONFIG_BYTES, directory=handle)
             directory = identity_of(os.fstat(handle))
         finally:
             os.close(handle)
@@ -255,7 +254,8 @@ class GitConfigs:
         try:
             # Read again: the link may be another one since the scan.
             if os.readlink(name, dir_fd=directory) == target:
-                replace_file(directory, name, text)
+                with replacing(name, directory=directory, mode=0o644) as file:
+                    write_all(file, text)
         finally:
             os.close(directory)
 

@@ -11,9 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from coretools.confinement import git_copies
 from coretools.confinement.control_files import record_state
-from coretools.confinement.git_copies import MAX_CONFIG_BYTES, OPEN_DIRECTORY, read_regular_file
+from coretools.confinement.git_copies import MAX_CONFIG_BYTES, OPEN_DIRECTORY
 from coretools.confinement.protected_paths import GIT_CONFIG_NAMES, ControlFiles
 from coretools.errors import GitRefused
+from coretools.regular_file import read_regular
 from coretools.roots.git_config import parse
 from coretools.roots.root import RootedPath
 from coretools.roots.root_set import Roots
@@ -75,7 +76,7 @@ class GitIncludes:
         above, _, name = place.relative.rpartition("/")
         directory = self._roots.resolver.open(place.root.fd, above or ".", OPEN_DIRECTORY)
         try:
-            return read_regular_file(name, directory)[0]
+            return read_regular(name, MAX_CONFIG_BYTES, directory=directory)[0]
         finally:
             os.close(directory)
 

@@ -7,19 +7,18 @@ a stale lock of ours and takes it over. Other locks are left alone: a live git c
 
 import fcntl
 import os
-import stat
 from collections.abc import Callable
 from contextlib import suppress
 from secrets import token_hex
 
-from coretools.confinement.git_copies import read_regular_file
+from coretools.confinement.git_copies import MAX_CONFIG_BYTES
+from coretools.regular_file import NEW_FILE, copy_owner_and_mode, read_regular, replacing, write_all
 from coretools.roots.replace import rename_no_replace
 from coretools.roots.root import identity_of
 
 TEXT = b"A coretools server changes this configuration. When none runs any more, this file may be removed.\n"
 """Content of our lock files, complete before they get their name."""
 
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _EXISTING = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
@@ -32,7 +31,7 @@ def replace(directory: int, name: str, change: Callable[[bytes], bytes]) -> None
     """
     handle = _acquire(directory, f"{name}.lock")
     try:
-        data, found = read_regular_file(name, directory)
+        data, found = read_regular(name, MAX_CONFIG_BYTES, directory=directory)
         _write(directory, name, change(data), found)
     finally:
         _release(directory, name, handle)
@@ -44,7 +43,7 @@ def replace_without_lock(directory: int, name: str, change: Callable[[bytes], by
     Raises:
         OSError: the file can't be read or replaced. Exceptions of `change`.
     """
-    data, found = read_regular_file(name, directory)
+    data, found = read_regular(name, MAX_CONFIG_BYTES, directory=directory)
     _write(directory, name, change(data), found)
 
 
@@ -59,7 +58,7 @@ def remove_stale(directory: int, name: str) -> None:
 def _acquire(directory: int, lock: str) -> int:
     """Acquire the lock, new or stale; the returned descriptor holds it."""
     name = f"{lock}.{token_hex(4)}"  # complete before it gets its name
-    handle = os.open(name, _NEW, 0o600, dir_fd=directory)
+    handle = os.open(name, NEW_FILE, 0o600, dir_fd=directory)
     try:
         os.write(handle, TEXT)
         with suppress(OSError):  # a file system without flock: then no server takes this lock for a stale one
@@ -95,17 +94,9 @@ def _write(directory: int, name: str, data: bytes, found: os.stat_result) -> Non
     new = _temporary_name(name)
     with suppress(FileNotFoundError):
         os.unlink(new, dir_fd=directory)
-    handle = os.open(new, _NEW, 0o600, dir_fd=directory)
-    try:
-        with suppress(OSError):  # only root may change owners
-            os.fchown(handle, found.st_uid, found.st_gid)
-        os.fchmod(handle, stat.S_IMODE(found.st_mode) & 0o777)
-        with open(handle, "wb", closefd=False) as file:
-            file.write(data)
-        os.fsync(handle)
-        os.rename(new, name, src_dir_fd=directory, dst_dir_fd=directory)
-    finally:
-        os.close(handle)
+    with replacing(name, directory=directory, mode=0o600, temporary=new) as handle:
+        copy_owner_and_mode(handle, found)
+        write_all(handle, data)
 
 
 def _release(directory: int, name: str, handle: int) -> None:

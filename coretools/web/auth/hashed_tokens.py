@@ -12,7 +12,7 @@ import re
 import secrets
 import stat
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
@@ -21,6 +21,7 @@ from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 from coretools.config.commit_author import Author, read_author
 from coretools.errors import BadSetting, InvalidArguments, NotFound
 from coretools.operations.call import LOCAL
+from coretools.regular_file import read_regular, replacing, write_all
 from coretools.roots.file_version import Version, version_of
 
 PREFIX = "ct_"
@@ -111,12 +112,11 @@ def read_tokens(path: str) -> tuple[tuple[TokenRecord, ...], Version]:
     require_token_file(path)
     _require_own_directories(path)
     try:
-        with open(path, "rb", opener=_open_file) as file:
-            found = os.fstat(file.fileno())
-            _require_own(path, found, is_editing=False)
-            return _parsed(path, file.read(LONGEST + 1)), version_of(found)
+        data, found = read_regular(path, LONGEST, follow=True)
     except OSError as error:
         raise BadSetting(f"{path}: the token file can't be read: {error.strerror}") from error
+    _require_own(path, found, is_editing=False)
+    return _parsed(path, data), version_of(found)
 
 
 def create_token(
@@ -256,19 +256,11 @@ def _is_at(path: str, descriptor: int) -> bool:
 
 def _replace(path: str, data: bytes, before: os.stat_result) -> None:
     """Replace the file by a new one with the same owner and mode."""
-    new = f"{path}.{secrets.token_hex(8)}"
-    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE)
-    with ExitStack() as undo:
-        undo.callback(os.unlink, new)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            file.flush()
-            if (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
-                os.fchown(file.fileno(), before.st_uid, before.st_gid)
-            os.fchmod(file.fileno(), stat.S_IMODE(before.st_mode))
-            os.fsync(file.fileno())
-        os.rename(new, path)
-        undo.pop_all()
+    with replacing(path, mode=PRIVATE) as descriptor:
+        write_all(descriptor, data)
+        if (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
+            os.fchown(descriptor, before.st_uid, before.st_gid)
+        os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
 
 
 def _require_own(path: str, found: os.stat_result, *, is_editing: bool) -> None:
@@ -293,7 +285,3 @@ def _require_own_directories(path: str) -> None:
         is_sticky = bool(found.st_mode & stat.S_ISVTX)  # sticky, like /tmp: only the owner may rename a file (inode(7))
         if found.st_mode & WRITE_BY_OTHERS and not is_sticky:
             raise BadSetting(f"{path}: others may change its directory; run chmod go-w {directory}")
-
-
-def _open_file(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NONBLOCK)  # O_NONBLOCK: a FIFO opens at once and is refused afterwards

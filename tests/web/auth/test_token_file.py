@@ -248,7 +248,7 @@ ENTRY: dict[str, Any] = {
         ({**ENTRY, "expires": "soon"}, "expires"),
         ([ENTRY, ENTRY], "one id"),
         ([ENTRY, {**ENTRY, "id": "00000000", "role": "admin"}], "two roles"),
-        (" " * (1024 * 1024 + 1), "over"),
+        (" " * (1024 * 1024 + 1), "larger than 1048576 bytes"),
     ],
     ids=lambda value: str(value)[:30] if not isinstance(value, str) else value[:20],
 )
