@@ -1,8 +1,10 @@
 """Bounded text: keep the head and the tail of an output and count what is missing.
 
-Pure: bytes in, `Excerpt` out. The budget bounds the memory, however much is fed.
+Pure: bytes in, `Excerpt` out. The budget bounds the memory, however much is fed. Lists and short texts are cut at the
+end, with the number of what is missing.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 HEAD_SHARE = 0.25
@@ -63,3 +65,15 @@ class Excerpter:
         """What is kept now."""
         tail = bytes(self._tail[-self._tail_budget :]) if self._tail_budget else b""
         return Excerpt(bytes(self._head), tail, self._total - len(self._head) - len(tail))
+
+
+def and_more(shown: Iterable[str], total: int, *, separator: str = ", ") -> str:
+    """Join the items that are shown, and count the others of `total`: "a, b and 3 more"."""
+    items = list(shown)
+    text, rest = separator.join(items), total - len(items)
+    return f"{text}{' ' if separator == ', ' else separator}and {rest} more" if rest > 0 else text
+
+
+def cut_text(text: str, most: int, *, gap: str = " ") -> str:
+    """Return the first characters of a text, and count the others."""
+    return text if len(text) <= most else f"{text[:most]}{gap}[... {len(text) - most} more characters ...]"

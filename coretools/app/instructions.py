@@ -13,6 +13,7 @@ from coretools.roots.path_text import printable
 from coretools.roots.root_set import Roots
 from coretools.tools.failure_explanations import NetworkPolicy
 from coretools.tools.tier_restrictions import TierRestrictions
+from coretools.truncation import and_more
 
 MOST_BYTES = 1_499
 """Size of all instructions: about 400 tokens."""
@@ -122,9 +123,9 @@ def _listed(names: Iterable[str]) -> str:
     shown: list[str] = []
     for name in names:
         if shown and len(", ".join((*shown, name)).encode()) > _LIST_BYTES:
-            return f"{', '.join(shown)} and {len(names) - len(shown)} more"
+            break
         shown.append(_cut(printable(name), _LIST_BYTES))
-    return ", ".join(shown)
+    return and_more(shown, len(names))
 
 
 def _cut(text: str, most_bytes: int) -> str:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from coretools.errors import BadSetting
+from coretools.truncation import and_more
 
 LONGEST = 1024 * 1024
 """Largest configuration file accepted, in bytes."""
@@ -68,8 +69,7 @@ def parse_toml(data: bytes, path: str) -> dict[str, Any]:
 def problems_of(error: ValidationError, sentence: Callable[[ErrorDetails], str]) -> str:
     """The errors of a file; those beyond `MAX_FAULTS` are counted. `sentence` formats one."""
     faults = error.errors()
-    more = [f"and {len(faults) - MAX_FAULTS} more"] if len(faults) > MAX_FAULTS else []
-    return "; ".join([*map(sentence, faults[:MAX_FAULTS]), *more])
+    return and_more(map(sentence, faults[:MAX_FAULTS]), len(faults), separator="; ")
 
 
 def key_of(keys: Sequence[int | str]) -> str:

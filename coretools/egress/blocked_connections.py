@@ -7,6 +7,7 @@ from typing import Literal
 
 from coretools.egress.allow_list import suggested_entry
 from coretools.egress.hosts import Address, shown
+from coretools.truncation import and_more
 
 logger = logging.getLogger(__name__)
 
@@ -88,8 +89,7 @@ def summary(refusals: Sequence[Refusal]) -> list[str]:
 
 
 def _listed(words: Sequence[str]) -> str:
-    more = f" and {len(words) - MAX_SHOWN} more" if len(words) > MAX_SHOWN else ""
-    return ", ".join(words[:MAX_SHOWN]) + more
+    return and_more(words[:MAX_SHOWN], len(words))
 
 
 class Refused(Exception):

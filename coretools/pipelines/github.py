@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from coretools.errors import BadSetting, InputOutput
 from coretools.pipelines.findings import findings_of
 from coretools.pipelines.outcome import Outcome, text_of
+from coretools.truncation import cut_text
 
 MAX_SUMMARY = 1024 * 1024
 """Bytes of a step's summary that GitHub accepts."""
@@ -55,9 +56,8 @@ def _shown(outcome: Outcome) -> Iterator[str]:
     yield f"::group::{escape_data(f'{outcome.step.title}: {outcome.status}')}"
     if text:
         token = secrets.token_hex(16)
-        more = f"\n[... {len(text) - MAX_SHOWN} more characters ...]" if len(text) > MAX_SHOWN else ""
         yield f"::stop-commands::{token}"
-        yield text[:MAX_SHOWN] + more
+        yield cut_text(text, MAX_SHOWN, gap="\n")
         yield f"::{token}::"
     yield "::endgroup::"
 

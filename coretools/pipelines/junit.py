@@ -8,6 +8,7 @@ from coretools.client.common.errors import ToolFailed
 from coretools.pipelines.expressions import AssertionFailed
 from coretools.pipelines.outcome import Outcome, difference_of, text_of
 from coretools.pipelines.replay import ReplayDiffers
+from coretools.truncation import cut_text
 
 MAX_OUTPUT = 64 * 1024
 """Characters of a result in the report."""
@@ -56,8 +57,7 @@ def _add_case(suite: ET.Element, name: str, outcome: Outcome) -> None:
         found = ET.SubElement(case, tag, {"message": xml_text(message), "type": outcome.error.kind})
         found.text = xml_text("\n".join(filter(None, (step.place + message, difference_of(outcome)))))
     if outcome.result is not None and (text := text_of(outcome.result)):
-        more = f"\n[... {len(text) - MAX_OUTPUT} more characters ...]" if len(text) > MAX_OUTPUT else ""
-        ET.SubElement(case, "system-out").text = xml_text(text[:MAX_OUTPUT]) + more
+        ET.SubElement(case, "system-out").text = xml_text(cut_text(text, MAX_OUTPUT, gap="\n"))
 
 
 def _is_failure(outcome: Outcome) -> bool:

@@ -13,6 +13,7 @@ from coretools.errors import BadSetting
 from coretools.pipelines.outcome import STATUSES
 from coretools.pipelines.templates import queries_in
 from coretools.pipelines.yaml_file import YamlDocument, parse_yaml
+from coretools.truncation import and_more
 
 MAX_STEPS = 1_000
 
@@ -119,8 +120,8 @@ def load_script(data: bytes, file: str) -> LoadedScript:
         script = Script.model_validate(document.value)
     except ValidationError as error:
         faults = error.errors()
-        more = [f"and {len(faults) - MAX_FAULTS} more"] if len(faults) > MAX_FAULTS else []
-        raise BadSetting("; ".join([*(_fault(one, file, document) for one in faults[:MAX_FAULTS]), *more])) from error
+        shown = (_fault(one, file, document) for one in faults[:MAX_FAULTS])
+        raise BadSetting(and_more(shown, len(faults), separator="; ")) from error
     loaded = LoadedScript(file, script, document)
     if problems := list(_problems(loaded)):
         raise BadSetting("; ".join(problems[:MAX_FAULTS]))

@@ -24,6 +24,7 @@ from coretools.operations.content import escape_surrogates
 from coretools.protocol.extensions import has_capability
 from coretools.protocol.live_questions import CallQuestions
 from coretools.questions.kinds import Question
+from coretools.truncation import cut_text
 
 MAX_PER_SECOND = 20
 
@@ -81,12 +82,12 @@ class Notifier:
         if not done > self._done or not math.isfinite(done):
             return
         self._done, self._total = done, total
-        self._progress = (done, total, None if message is None else _cut(message))
+        self._progress = (done, total, None if message is None else cut_text(message, MAX_CHARACTERS))
         self._wake()
 
     def log(self, level: Level, text: str) -> None:
         """Send a message: as a log message if the client wants its level, and as the message of the progress."""
-        text = _cut(text)
+        text = cut_text(text, MAX_CHARACTERS)
         if level in self._levels:
             self._dropped += len(self._messages) == MAX_MESSAGES
             self._messages.append((level, text))
@@ -149,10 +150,6 @@ class Notifier:
         await self._session.send_notification(
             types.LoggingMessageNotification(params=params), related_request_id=self._request_id
         )
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_CHARACTERS else f"{text[:MAX_CHARACTERS]} [{len(text) - MAX_CHARACTERS} more]"
 
 
 T = TypeVar("T")

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from coretools.redaction.names import credential_kind, is_credential_name
 from coretools.redaction.redactor import Redactor
 from coretools.shell_words import join
+from coretools.truncation import cut_text
 
 MAX_WORDS = 100
 """Words that are printed."""
@@ -57,9 +58,7 @@ def redacted_command_line(argv: Sequence[str], redactor: Redactor | None = None)
     line = escape_unprintable(join([word.replace("\0", "\\x00") for word in display_words]))
     if len(argv) > MAX_WORDS:
         line += f" [... {len(argv) - MAX_WORDS} more words ...]"
-    if len(line) > MAX_LINE_CHARACTERS:
-        line = f"{line[:MAX_LINE_CHARACTERS]} [... {len(line) - MAX_LINE_CHARACTERS} more characters ...]"
-    return line
+    return cut_text(line, MAX_LINE_CHARACTERS)
 
 
 class _Words:

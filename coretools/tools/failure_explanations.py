@@ -20,6 +20,7 @@ from coretools.redaction.argv import escape_unprintable
 from coretools.roots.own_state import REASON
 from coretools.roots.path_text import printable
 from coretools.roots.root_set import Roots
+from coretools.truncation import and_more
 
 logger = logging.getLogger(__name__)
 
@@ -96,9 +97,8 @@ def lines_of(notes: Sequence[str]) -> list[str]:
 
 def made_text(made: Sequence[str]) -> str:
     """List what a command made or changed that git, an editor or an agent acts on. Nothing can prevent that."""
-    more = f" and {len(made) - MAX_LISTED} more" if len(made) > MAX_LISTED else ""
-    shown = ", ".join(escape_unprintable(printable(path)) for path in made[:MAX_LISTED])
-    return f"made or changed while it ran, and git, editors or agents act on it: {shown}{more}"
+    shown = and_more((escape_unprintable(printable(path)) for path in made[:MAX_LISTED]), len(made))
+    return f"made or changed while it ran, and git, editors or agents act on it: {shown}"
 
 
 _NO_TERMINAL = re.compile(
@@ -222,9 +222,7 @@ class HiddenFileExplanations:
         return f"hidden from commands: {self._listed(met)}{_what_works(met)}" if met else None
 
     def _listed(self, hidden: Sequence[HiddenPath]) -> str:
-        shown = [hidden_file_text(self._roots, one) for one in hidden[:MAX_LISTED]]
-        more = f" and {len(hidden) - MAX_LISTED} more" if len(hidden) > MAX_LISTED else ""
-        return ", ".join(shown) + more
+        return and_more((hidden_file_text(self._roots, one) for one in hidden[:MAX_LISTED]), len(hidden))
 
 
 def hidden_file_text(roots: Roots, one: HiddenPath) -> str:
@@ -431,5 +429,4 @@ class NetworkPolicy:
 
     def _hosts(self) -> str:
         entries = () if isinstance(self.access, str) else self.access
-        more = f" and {len(entries) - MAX_HOSTS_SHOWN} more" if len(entries) > MAX_HOSTS_SHOWN else ""
-        return ", ".join(entries[:MAX_HOSTS_SHOWN]) + more
+        return and_more(entries[:MAX_HOSTS_SHOWN], len(entries))

@@ -17,6 +17,7 @@ from coretools.roots.own_state import exposed
 from coretools.roots.path_text import printable
 from coretools.roots.root_set import Roots
 from coretools.tools.failure_explanations import CommandOutcome, Explanation
+from coretools.truncation import and_more
 
 OPTION = (
     "where the server has a container to itself the operator opens it with --own-container (CORETOOLS_OWN_CONTAINER=1;"
@@ -246,8 +247,7 @@ def _repository_explanations() -> tuple[Explanation, ...]:
 
 
 def _listed(paths: tuple[str, ...]) -> str:
-    more = f" and {len(paths) - MAX_LISTED} more" if len(paths) > MAX_LISTED else ""
-    return ", ".join(map(printable, paths[:MAX_LISTED])) + more
+    return and_more(map(printable, paths[:MAX_LISTED]), len(paths))
 
 
 def _explained(

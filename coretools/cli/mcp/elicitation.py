@@ -21,6 +21,7 @@ from coretools.client.common.errors import ProtocolViolation
 from coretools.client.questions.elicitation import Form, FormField, Values
 from coretools.errors import CoreError, InvalidArguments
 from coretools.questions.kinds import NO, YES
+from coretools.truncation import cut_text
 
 MAX_ATTEMPTS = 3
 """Invalid answers to one field before the form is cancelled."""
@@ -72,7 +73,7 @@ class Elicitation:
 
     async def _form(self, message: str, form: Form) -> types.ElicitResult:
         values, problem = self._given(form)
-        asked = f"server {self.server!r} asks: {_short(message)}"
+        asked = f"server {self.server!r} asks: {cut_text(message, MAX_MESSAGE)}"
         if self._is_answered(form, values, problem):
             self.screen.say(f"{asked}: answered with {_shown(form, values)}")
         elif not self._can_ask:
@@ -116,7 +117,7 @@ class Elicitation:
         raise _LeftError(CANCELLED)
 
     async def _visit(self, params: types.ElicitRequestURLParams) -> types.ElicitResult:
-        asked = f"server {self.server!r} asks you to visit a page: {_short(params.message)}"
+        asked = f"server {self.server!r} asks you to visit a page: {cut_text(params.message, MAX_MESSAGE)}"
         host = _host(params.url)
         if host is None:
             self.screen.say(f"{asked}: declined: {params.url[:200]!r} is no http or https address")
@@ -183,7 +184,7 @@ def _shown(form: Form, values: Values) -> str:
     """Return values for a message, without those of secrets."""
     secrets = {field.name for field in form.fields if field.is_secret}
     texts = [f"{name}={'***' if name in secrets else json.dumps(value)}" for name, value in values.items()]
-    return _short(", ".join(texts) or "no values")
+    return cut_text(", ".join(texts) or "no values", MAX_MESSAGE)
 
 
 def _advice(form: Form, missing: Sequence[str]) -> str:
@@ -204,10 +205,6 @@ def _host(url: str) -> str | None:
         return in_line(name if parts.port is None else f"{name}:{parts.port}")
     except ValueError:  # UnicodeError is one
         return None
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= MAX_MESSAGE else f"{text[:MAX_MESSAGE]} [... {len(text) - MAX_MESSAGE} more]"
 
 
 def _write(text: str) -> None:

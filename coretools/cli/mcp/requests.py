@@ -23,6 +23,7 @@ from coretools.client.questions.sampling import SamplingCommand, shown_messages
 from coretools.config.options import working_directory
 from coretools.errors import CoreError, NotFound
 from coretools.shell_words import split
+from coretools.truncation import cut_text
 
 if TYPE_CHECKING:
     from mcp.client.session import ClientRequestContext
@@ -112,9 +113,9 @@ class Requests:
 
         answer = "no"
         async with self.screen.asking():
-            shown = "\n".join(f"  {in_line(line)}" for line in shown_messages(params))
-            more = f"\n  [... {len(shown) - MAX_SHOWN} more characters ...]" if len(shown) > MAX_SHOWN else ""
-            print_error(f"server {in_line(repr(server))} asks for a model:\n{visible(shown[:MAX_SHOWN])}{more}")
+            lines = "\n".join(f"  {in_line(line)}" for line in shown_messages(params))
+            shown = visible(cut_text(lines, MAX_SHOWN, gap="\n  "))
+            print_error(f"server {in_line(repr(server))} asks for a model:\n{shown}")
             question = AskChoice(key="sampling", message="Ask the model?", choices=("once", "always", "no"))
             try:
                 answer = await CliCall(self.screen.terminal).ask(question)

@@ -26,6 +26,7 @@ from coretools.roots.git_programs import RUNS_OR_REDIRECTS, kind_of
 from coretools.roots.hidden_inodes import Inode, inode_of
 from coretools.roots.path_text import printable
 from coretools.roots.root_set import Roots
+from coretools.truncation import and_more
 
 CHECK_SECONDS = 0.25
 """Between two checks while commands run. Each costs a stat for every configuration."""
@@ -134,8 +135,7 @@ class ConfigGuard:
     def notes(self) -> list[str]:
         """Return a sentence about what was repaired since the last call, for the result of a command."""
         found, self._notes = self._notes, []
-        more = f" and {len(found) - MAX_NAMED} more" if len(found) > MAX_NAMED else ""
-        return [f"{REMOVED}: {', '.join(found[:MAX_NAMED])}{more}"] if found else []
+        return [f"{REMOVED}: {and_more(found[:MAX_NAMED], len(found))}"] if found else []
 
     @property
     def _is_locked(self) -> bool:

@@ -44,6 +44,7 @@ from coretools.roots.path_text import printable
 from coretools.roots.root import RootedPath, identity_of
 from coretools.roots.root_set import Roots
 from coretools.roots.secret_names import GIT_FORMAT
+from coretools.truncation import and_more
 
 NOT_READABLE = f"it can't be read to see whether it holds {GIT_CREDENTIAL}"
 NOT_PARSABLE = "it is no configuration from which credentials can be removed"
@@ -305,8 +306,7 @@ class GitConfigs:
                     continue
                 not_carried_over += [f"{_short(key)} ({display_path})" for key in self._note(copy.repository, changes)]
         if not_carried_over:
-            more = f" and {len(not_carried_over) - MAX_NAMED} more" if len(not_carried_over) > MAX_NAMED else ""
-            reports.append(f"{NOT_CARRIED_OVER}: {', '.join(not_carried_over[:MAX_NAMED])}{more}")
+            reports.append(f"{NOT_CARRIED_OVER}: {and_more(not_carried_over[:MAX_NAMED], len(not_carried_over))}")
         return reports
 
     def _changes_of(self, repository: MaskedGitConfig) -> _ConfigChanges:

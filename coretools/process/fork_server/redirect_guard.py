@@ -14,6 +14,7 @@ from coretools.errors import GitRefused
 from coretools.roots.hidden_inodes import inode_of
 from coretools.roots.path_text import printable
 from coretools.roots.root_set import Roots
+from coretools.truncation import and_more
 
 MAX_NAMED = 10
 
@@ -78,8 +79,7 @@ class RedirectGuard:
         """Return sentences about what was undone since the last call, for the result of a command."""
         undone, failed, self._undone, self._failed = self._undone, self._failed, [], []
         return [
-            f"{sentence}: {', '.join(names[:MAX_NAMED])}"
-            + (f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else "")
+            f"{sentence}: {and_more(names[:MAX_NAMED], len(names))}"
             for sentence, names in ((UNDONE, undone), (NOT_UNDONE, failed))
             if names
         ]

@@ -18,6 +18,7 @@ from coretools.roots.hidden_inodes import inode_of
 from coretools.roots.own_state import exposed
 from coretools.roots.path_text import printable
 from coretools.roots.root_set import Roots
+from coretools.truncation import and_more
 
 MAX_FILES = 3
 """Files that a refusal names; more are counted."""
@@ -99,10 +100,10 @@ class ReadableSecrets(NamedTuple):
             return ""
         paths = sorted(self.credentials)
         named = [f"{_shown(roots, path)}{_keys(self.credentials[path])}" for path in paths[:MAX_FILES]]
-        more = f" and {len(paths) - MAX_FILES} more" if len(paths) > MAX_FILES else ""
+        files = and_more(named, len(paths), separator="; ")
         removal = "; ".join(_commands(paths[0], self.credentials[paths[0]]))
         return (
-            f"commands are refused here: they could read a credential for git in {'; '.join(named)}{more}; tier"
+            f"commands are refused here: they could read a credential for git in {files}; tier"
             f" landlock can't hide it from them. Take it out ({removal}) and leave it to a credential helper (git"
             " config --global credential.helper store; for actions/checkout persist-credentials: false), or run the"
             " server where it has namespaces (tier full shows commands the file without the credential), or accept"
@@ -123,8 +124,7 @@ def _is_above(roots: Roots, path: str) -> bool:
 
 def _keys(settings: Iterable[Setting]) -> str:
     keys = [_cut(one.key) for one in settings]
-    more = f" and {len(keys) - MAX_KEYS} more" if len(keys) > MAX_KEYS else ""
-    return f": {', '.join(keys[:MAX_KEYS])}{more}" if keys else ""
+    return f": {and_more(keys[:MAX_KEYS], len(keys))}" if keys else ""
 
 
 def _commands(path: str, settings: tuple[Setting, ...]) -> Iterator[str]:

@@ -29,6 +29,7 @@ from coretools.process.fork_server.client import PreforkedProcess
 from coretools.process.fork_server.messages import SpawnRequest
 from coretools.roots.path_text import printable
 from coretools.roots.root import Directory
+from coretools.truncation import and_more
 
 START_SECONDS = 10.0
 """Deadline for a start, which takes a tenth of a second on a loaded machine."""
@@ -209,9 +210,8 @@ class SupervisedProcess:
         reply = []
         for is_covered, text in _REPLACED.items():
             paths = sorted(path for path in found if found[path] is is_covered)
-            more = f" and {len(paths) - MAX_NAMED} more" if len(paths) > MAX_NAMED else ""
             if paths:
-                reply.append(f"{text}: {', '.join(map(printable, paths[:MAX_NAMED]))}{more}")
+                reply.append(f"{text}: {and_more(map(printable, paths[:MAX_NAMED]), len(paths))}")
         return reply
 
     def refused_connections(self) -> list[str]:

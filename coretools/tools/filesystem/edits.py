@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from coretools.cancellation import check_cancelled
 from coretools.errors import EditRefused, TooLarge
 from coretools.operations.declare import Aliases
+from coretools.truncation import and_more
 
 # The lines of a file that are closest to an edit without a match, for the error message.
 #
@@ -233,12 +234,10 @@ def _ambiguous(text: str, spans: list[tuple[int, int]], label: str) -> EditRefus
         line += text.count("\n", position, start)
         position = start
         lines.append(line)
-    named = ", ".join(str(line) for line in lines)
-    more = len(spans) - len(lines)
+    named = and_more(map(str, lines), len(spans))
     count = f"more than {MATCHES_MOST}" if len(spans) > MATCHES_MOST else str(len(spans))
-    rest = f" and {more} more" if more else ""
     return EditRefused(
-        f"{label}: old matches {count} times, on lines {named}{rest}; add the text around the one you mean, or set all",
+        f"{label}: old matches {count} times, on lines {named}; add the text around the one you mean, or set all",
         lines=lines,
         matches=len(spans),
     )

@@ -39,6 +39,7 @@ from coretools.tools.filesystem.known_files import NO_DIFF, KnownFiles
 from coretools.tools.filesystem.line_window import LineRange, count_lines, window
 from coretools.tools.filesystem.results import ChangeResult, EditResult, FileText, ListingResult
 from coretools.tools.filesystem.seek_window import CountedWindow, Cursor, seek_window
+from coretools.truncation import and_more
 
 WHOLE_BYTES = 256 * 1024
 """Largest file that is read whole with its lines counted. Of a larger UTF-8 file only the shown part is read."""
@@ -366,8 +367,7 @@ class FilesystemTools:
         hidden = [printable(name) for name in deleted.hidden]
         message = f"deleted {deleted.display_path}, {deleted.entries} entries in it"
         if hidden:
-            more = f" and {len(hidden) - _SHOWN_HIDDEN} more" if len(hidden) > _SHOWN_HIDDEN else ""
-            message += f"; of them hidden: {', '.join(hidden[:_SHOWN_HIDDEN])}{more}"
+            message += f"; of them hidden: {and_more(hidden[:_SHOWN_HIDDEN], len(hidden))}"
         return ChangeResult(message=message, details={"entries": deleted.entries, "hidden": len(hidden)})
 
     @tool(Effect.ADD, idempotent=True, title="Create directory")

@@ -8,6 +8,7 @@ from coretools.roots.editor_settings import new_settings_note
 from coretools.roots.root_set import Roots
 from coretools.tools.git.repository.checkout import Checkout, path_of
 from coretools.tools.git.repository.porcelain import quoted, single_line
+from coretools.truncation import and_more
 
 MAX_LISTED = 10
 """Settings, hooks or files listed in a remark; the rest is counted."""
@@ -88,8 +89,7 @@ def settings_line(roots: Roots, found: Sequence[str]) -> list[str]:
 
 def listed(names: Sequence[str]) -> str:
     """Join the first names in one line and count the rest."""
-    first = ", ".join(single_line(name) for name in names[:MAX_LISTED])
-    return first if len(names) <= MAX_LISTED else f"{first} and {len(names) - MAX_LISTED} more"
+    return and_more(map(single_line, names[:MAX_LISTED]), len(names))
 
 
 def hidden_line(checkout: Checkout, what: str, reasons: Mapping[bytes, str]) -> str:
