@@ -16,7 +16,7 @@ from coretools.cli.common.arguments import NAMED, parse_arguments, read_source
 from coretools.cli.common.call import CliCall
 from coretools.cli.common.manual import command_page, context_page
 from coretools.cli.common.routes import RouteMatch, Routes, leading_words, options_at
-from coretools.cli.common.terminal import TerminalCapabilities, colour_result, escape_controls, print_error, print_text
+from coretools.cli.common.terminal import TerminalCapabilities, colour_result, for_terminal, print_error, print_text
 from coretools.config.settings import AskMode, Settings
 from coretools.errors import CoreError, InvalidArguments
 from coretools.operations.arguments import ANSWERS
@@ -192,7 +192,7 @@ def _escaped(command: Command, text: str) -> str:
         from coretools.cli.mcp.output import visible  # imported late: loads the SDK's types
 
         return visible(text)
-    return escape_controls(text)
+    return for_terminal(text)
 
 
 def answers_of(words: Sequence[str]) -> dict[str, Any]:
@@ -244,5 +244,5 @@ def _report_error(name: str, error: CoreError, *, as_json: bool) -> int:
     if as_json:
         print_text(outcome_json(name, Outcome(text=str(error), facts=error.facts, error=error)))
     else:
-        print_error(escape_controls(str(error)))
+        print_error(for_terminal(str(error)))
     return error.exit_code

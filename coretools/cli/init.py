@@ -15,6 +15,7 @@ from coretools.config.settings import Settings
 from coretools.confinement.caches import CACHES
 from coretools.confinement.toolchains import names_in
 from coretools.errors import AlreadyExists, BadSetting, InputOutput
+from coretools.escapes import escape_unprintable
 
 MAX_PROJECTS = 64
 """Most subdirectories of a root in which files of an ecosystem are looked for."""
@@ -114,7 +115,7 @@ def policy_text(roots: Iterable[str], found: Iterable[Ecosystem], report: Toolch
     hosts = list(dict.fromkeys(name for one in found for name in one.hosts))
     lines = [
         "# Policy of coretools for this user, written by `coretools init`. It holds for every server without --policy.",
-        f"# Written for: {_comment(', '.join(roots))}",
+        f"# Written for: {escape_unprintable(', '.join(roots))}",
         "# Check it: coretools policy check. All keys: docs/specs/policy.md and docs/specs/confinement.md.",
         "",
         "[commands]",
@@ -130,14 +131,14 @@ def policy_text(roots: Iterable[str], found: Iterable[Ecosystem], report: Toolch
         f'# require = "{report.status.tier}"',
         "",
         "# Toolchains that commands can read, found at each start:",
-        *(f"#   {one.name}: {_comment(one.place)}" for one in report.toolchains.found),
+        *(f"#   {one.name}: {escape_unprintable(one.place)}" for one in report.toolchains.found),
         *([] if report.toolchains.found else ["#   none in the home directory"]),
         "# Others, and data outside the roots:",
         '# readable = ["~/data"]',
         "",
         "# Package managers whose downloads are kept for each root, outside of it. Never the user's own caches.",
         f"# There are: {', '.join(CACHES)}",
-        *([f"# Not for these roots: {_comment(report.cache_fault)}"] if report.cache_fault else []),
+        *([f"# Not for these roots: {escape_unprintable(report.cache_fault)}"] if report.cache_fault else []),
         f"{'# ' if report.cache_fault else ''}caches = {_listed(caches)}",
         "",
         *_network_lines(hosts, report.status.tier),
@@ -194,11 +195,6 @@ def _write(path: str, text: str) -> None:
         raise AlreadyExists(f"{path}: exists and is left as it is") from error
     except OSError as error:
         raise InputOutput(f"{path}: can't be written: {error.strerror}") from error
-
-
-def _comment(text: str) -> str:
-    """Return a text that stays within a comment."""
-    return "".join(character if character.isprintable() else "?" for character in text)
 
 
 def _listed(names: Iterable[str]) -> str:

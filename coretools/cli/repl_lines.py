@@ -18,7 +18,7 @@ import anyio
 
 from coretools.cli.command_runner import CommandRunner
 from coretools.cli.common.candidates import Candidate
-from coretools.cli.common.terminal import escape_controls, print_error
+from coretools.cli.common.terminal import for_terminal, print_error
 from coretools.cli.completion import candidates
 from coretools.client.common.state_files import is_own_file
 from coretools.config.logs import divert_log
@@ -297,8 +297,8 @@ def _completer(runner: CommandRunner, complete: Completions) -> "Completer":
                 yield Completion(
                     quoted(one.text),
                     start - len(text),
-                    display=escape_controls(one.text),
-                    display_meta=escape_controls(one.description),
+                    display=for_terminal(one.text),
+                    display_meta=for_terminal(one.description),
                 )
 
     return CommandCompleter()

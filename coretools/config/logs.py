@@ -17,6 +17,7 @@ from functools import lru_cache
 from types import MappingProxyType
 from typing import Literal
 
+from coretools.escapes import escape_unprintable
 from coretools.redaction.redactor import Redactor, secret_values
 
 LogFormat = Literal["json", "text"]
@@ -188,7 +189,7 @@ class TextFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """The record as text; a traceback has separate lines."""
         text = self._redactor.text(super().format(record))
-        return "".join(char if char.isprintable() or char in "\n\t" else ascii(char)[1:-1] for char in text)
+        return escape_unprintable(text, kept="\n\t")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802  # the name is logging's
         """The line itself: the message, then the fields."""

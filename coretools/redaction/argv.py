@@ -6,6 +6,7 @@ every `NAME=value` with the name of a credential, and short options by which pro
 
 from collections.abc import Callable, Sequence
 
+from coretools.escapes import escape_unprintable
 from coretools.redaction.names import credential_kind, is_credential_name
 from coretools.redaction.redactor import Redactor
 from coretools.shell_words import join
@@ -154,8 +155,3 @@ def _cut(word: str, whole: int) -> str:
     if len(word) <= MAX_WORD_CHARACTERS:
         return word
     return f"{word[:MAX_WORD_CHARACTERS]}[... {max(whole, len(word)) - MAX_WORD_CHARACTERS} more characters ...]"
-
-
-def escape_unprintable(line: str) -> str:
-    """The text with non-printable characters, line feeds too, as Python escapes."""
-    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in line)

@@ -81,16 +81,6 @@ def streams(stdout: str, stderr: str) -> str:
     return f"{out}\n[stderr]\n{err}" if out else f"[stderr]\n{err}"
 
 
-_BREAKING = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")
-
-
-def escaped_name(name: str) -> str:
-    """Escape line breaks and terminal sequences in a name, which could pass for several entries or for none."""
-    if name.isprintable():
-        return name
-    return _BREAKING.sub(lambda found: found[0].encode("unicode_escape").decode(), name)
-
-
 SIGNAL_REASONS = {"SIGXFSZ": ": a file grew over the limit (file_bytes in the policy file)"}
 """Explanation of signals that our own limits cause."""
 

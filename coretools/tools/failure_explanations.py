@@ -16,7 +16,7 @@ from typing import Self
 from coretools.config.operator_policy import ConfinementPolicy, NetworkAccess
 from coretools.config.remote_policy import RemoteRule, described
 from coretools.confinement.protected_paths import HiddenPath
-from coretools.redaction.argv import escape_unprintable
+from coretools.escapes import escape_unprintable
 from coretools.roots.own_state import REASON
 from coretools.roots.path_text import printable
 from coretools.roots.root_set import Roots

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from coretools.cli.common.terminal import colour_result, colour_tools_table, escape_controls, styled
+from coretools.cli.common.terminal import colour_result, colour_tools_table, for_terminal, styled
 
 ESCAPE = re.compile("\x1b\\[[0-9]*m")
 NAMES = ("git_diff", "git_status", "git_log", "search_text", "edit_file", "read_file")
@@ -62,4 +62,4 @@ def test_the_effect_of_a_tool_is_coloured_in_the_table() -> None:
 )
 def test_control_characters_are_escaped(text: str, expected: str) -> None:
     """cli-15: C1 too; line breaks and tabs stay."""
-    assert escape_controls(text) == expected
+    assert for_terminal(text) == expected

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from coretools.cli.common.terminal import TerminalCapabilities, escape_controls, print_error, read_line
+from coretools.cli.common.terminal import TerminalCapabilities, for_terminal, print_error, read_line
 from coretools.config.commit_author import Author
 from coretools.config.settings import AskMode
 from coretools.errors import AnswerNeeded, InvalidArguments
@@ -33,7 +33,7 @@ class ProgressBar:
             self._progress.add_task("", total=total)
             self._progress.start()
         task = self._progress.task_ids[0]
-        description = self._progress.tasks[0].description if message is None else escape_controls(message)
+        description = self._progress.tasks[0].description if message is None else for_terminal(message)
         self._progress.update(task, completed=done, total=total, description=description)
 
     @contextmanager
@@ -123,7 +123,7 @@ class CliCall:
         """Log to standard error; messages below a warning only if it is a terminal."""
         if level in ("warning", "error") or self._terminal.can_show_progress:
             with self._bar.paused():
-                print_error(escape_controls(f"{level}: {text}"))
+                print_error(for_terminal(f"{level}: {text}"))
 
     def has_capability(self, capability: Capability) -> bool:
         """Whether a capability is available: roots, and elicitation at a terminal; never a model."""
@@ -170,7 +170,7 @@ async def _ask_at_terminal(question: Question[T]) -> T:
         except InvalidArguments as error:
             if not tries_left:
                 raise
-            sys.stderr.write(f"{escape_controls(str(error).removeprefix(f'answers.{question.key}: '))}\n")
+            sys.stderr.write(f"{for_terminal(str(error).removeprefix(f'answers.{question.key}: '))}\n")
     raise AssertionError("the last try returns or raises")
 
 
@@ -192,7 +192,7 @@ async def _read_line(question: Question[Any], prompt: str, *, echo: bool = True)
 async def _read_form(question: Question[Any]) -> dict[str, Any]:
     """Read the values of a form, one line each; an empty line omits an optional one."""
     schema = question.schema()
-    sys.stderr.write(f"{escape_controls(question.message)}\n")
+    sys.stderr.write(f"{for_terminal(question.message)}\n")
     values: dict[str, Any] = {}
     for name, shape in schema.get("properties", {}).items():
         description = f" ({', '.join(map(str, shape['enum']))})" if "enum" in shape else ""

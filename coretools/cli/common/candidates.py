@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from coretools.cli.common.terminal import escape_controls, print_text
+from coretools.cli.common.terminal import for_terminal, print_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class Candidate:
 def print_candidates(found: Sequence[Candidate]) -> int:
     """Print candidates in the form that the completion scripts expect."""
     lines = [
-        f"{escape_controls(one.text)}\t{' '.join(escape_controls(one.description).split())}"
+        f"{for_terminal(one.text)}\t{' '.join(for_terminal(one.description).split())}"
         for one in found
         if "\n" not in one.text
     ]

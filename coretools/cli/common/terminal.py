@@ -13,8 +13,7 @@ from dataclasses import dataclass
 import anyio
 
 from coretools.errors import InputOutput
-
-_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+from coretools.escapes import escape_controls
 
 LINE_BYTES = 64 * 1024
 """Size of one read: more than a terminal returns at once (4096, termios(3))."""
@@ -43,9 +42,9 @@ class TerminalCapabilities:
         )
 
 
-def escape_controls(text: str) -> str:
+def for_terminal(text: str) -> str:
     """Escape control characters, except line breaks and tabs."""
-    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+    return escape_controls(text, kept="\n\t")
 
 
 async def read_line(prompt: str, *, echo: bool = True) -> str | None:
@@ -57,7 +56,7 @@ async def read_line(prompt: str, *, echo: bool = True) -> str | None:
     data = b""
     with _echo(stream, on=echo):
         # Shown only after echo is off: an answer that is typed at once must not appear either.
-        sys.stderr.write(escape_controls(prompt))
+        sys.stderr.write(for_terminal(prompt))
         sys.stderr.flush()
         while not data.endswith(b"\n"):
             await anyio.wait_readable(stream)
@@ -91,7 +90,7 @@ def _echo(stream: int, *, on: bool) -> Iterator[None]:
 
 def print_error(text: str) -> None:
     """Print a message to standard error. Control characters are escaped: it may quote a file name."""
-    sys.stderr.write(f"coretools: {escape_controls(text)}\n")
+    sys.stderr.write(f"coretools: {for_terminal(text)}\n")
     sys.stderr.flush()
 
 

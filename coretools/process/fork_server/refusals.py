@@ -11,7 +11,7 @@ from typing import NamedTuple, Self
 
 from coretools.config.operator_policy import TIERS, ConfinementPolicy
 from coretools.confinement.protected_paths import HiddenPath, Masks
-from coretools.redaction.argv import escape_unprintable
+from coretools.escapes import escape_unprintable
 from coretools.roots.git_config import Setting
 from coretools.roots.git_credentials import HOLDS_CREDENTIAL, REMOVED
 from coretools.roots.hidden_inodes import inode_of

@@ -4,10 +4,10 @@ from typing import Any
 
 from pydantic import Field
 
+from coretools.escapes import escape_controls
 from coretools.operations.content import Result
 from coretools.roots.directory_listing import DirectoryEntry, DirectoryListing
 from coretools.tools.answer_budget import cut_line, fitting
-from coretools.tools.execution_result import escaped_name
 
 _MARKS = {"directory": "/", "link": "@"}
 
@@ -112,7 +112,7 @@ class ListingResult(Result):
 
 
 def _line(entry: DirectoryEntry) -> str:
-    name = escaped_name(entry.name)
+    name = escape_controls(entry.name)
     if entry.kind == "file":
         return name if entry.size is None else f"{name}\t{entry.size}"
     mark = _MARKS.get(entry.kind)

@@ -12,11 +12,11 @@ from typing import Literal
 from coretools.cancellation import check_cancelled
 from coretools.config.settings import Limits
 from coretools.errors import CoreError, DeadlinePassed, NotText, TooLarge
+from coretools.escapes import escape_controls
 from coretools.roots.read import open_file
 from coretools.roots.root import RootedPath
 from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import content_bytes
-from coretools.tools.execution_result import escaped_name
 from coretools.tools.search.ignore import beneath, is_text_path
 from coretools.tools.search.pattern import Pattern
 
@@ -271,7 +271,7 @@ class Findings:
     def _count(self, path: str, matches: Iterator[Match]) -> None:
         """Add the file if a line matches, with the number of its matching lines if they are to be counted."""
         if next(matches, None) is not None:
-            line_bytes = len(escaped_name(path).encode("utf-8", "replace")) + len(":1000000\n")
+            line_bytes = len(escape_controls(path).encode("utf-8", "replace")) + len(":1000000\n")
             if len(self.files) == self.query.limit or self._bytes + line_bytes > content_bytes(self.limits):
                 self.more = True
                 return
@@ -285,7 +285,7 @@ class Findings:
         """Add the lines that fit into the answer."""
         kept = FileFindings(path, [])
         is_full = False
-        path_bytes = len(escaped_name(path).encode("utf-8", "replace"))
+        path_bytes = len(escape_controls(path).encode("utf-8", "replace"))
         for group in with_context(file, found, self.query.context):
             lines: list[MatchedLine] = []
             for line in group:

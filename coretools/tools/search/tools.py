@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 from coretools.config.settings import Limits
 from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.errors import CannotStart
+from coretools.escapes import escape_controls
 from coretools.operations.content import Result
 from coretools.operations.declare import Aliases, Effect, Rare, tool
 from coretools.process.confined_runner import ConfinedRunner
@@ -20,7 +21,6 @@ from coretools.roots.read import file_status, open_directory
 from coretools.roots.root import RootedPath
 from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import content_bytes, fitting
-from coretools.tools.execution_result import escaped_name
 from coretools.tools.search.engines import RipgrepEngine, SearchEngine, WalkEngine
 from coretools.tools.search.file_matches import Findings, MatchedLine, Output, Query
 from coretools.tools.search.globs import glob_matcher, name_matcher
@@ -111,7 +111,7 @@ class FoundText(Result):
         """
         if self.output != "matches":
             ends = [f":{file.matches}" if self.output == "counts" else "" for file in self.files]
-            lines = [f"{escaped_name(file.path)}{end}" for file, end in zip(self.files, ends, strict=True)]
+            lines = [f"{escape_controls(file.path)}{end}" for file, end in zip(self.files, ends, strict=True)]
             return "\n".join([*lines, *(f"[{note}]" for note in self.notes)])
         groups = [self._group(file.path, group) for file in self.files for group in file.groups]
         around = any(not line.match for file in self.files for group in file.groups for line in group)
@@ -124,7 +124,7 @@ class FoundText(Result):
         return counts | ({"engine": self.engine} if self.engine else {})
 
     def _group(self, path: str, group: list[FoundLine]) -> str:
-        name = escaped_name(path)
+        name = escape_controls(path)
         return "\n".join(
             f"{name}:{line.number}:{line.text}" if line.match else f"{name}-{line.number}-{line.text}" for line in group
         )
@@ -139,7 +139,7 @@ class FoundNames(Result):
 
     def text(self) -> str:
         """One path per line."""
-        return "\n".join([*map(escaped_name, self.paths), *(f"[{note}]" for note in self.notes)])
+        return "\n".join([*map(escape_controls, self.paths), *(f"[{note}]" for note in self.notes)])
 
     def facts(self) -> dict[str, object]:
         """Number of paths shown, and the total."""
@@ -248,7 +248,7 @@ class SearchTools:
             if time.monotonic() >= deadline:
                 notes.append(f"stopped after {self._limits.search_seconds:g} s; there may be more")
                 break
-        paths = paths[: len(fitting(map(escaped_name, paths), content_bytes(self._limits)))]
+        paths = paths[: len(fitting(map(escape_controls, paths), content_bytes(self._limits)))]
         if total > len(paths):
             notes.append(f"{len(paths)} of {total} paths; narrow glob or path")
         elif not paths:
