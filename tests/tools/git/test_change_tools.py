@@ -448,18 +448,3 @@ async def test_two_stashes_at_once_do_not_mix(tmp_path: Path) -> None:
     trees = {world.git("rev-parse", f"{commit}^{{tree}}", f"{commit}^2^{{tree}}") for commit in results}
     assert len(trees) == 1
     assert world.git("ls-tree", "-r", "--name-only", results[0]) == "a.txt\nb.txt\nfolder/c.txt"
-
-
-async def test_a_stash_commit_needs_no_lock_of_the_index(tmp_path: Path) -> None:
-    """git-changes-5: another call or git holds the lock; the commit is made all the same, and nothing is left."""
-    world = World(tmp_path).filled()
-    lock = world.git_dir / "index.lock"
-    lock.write_text("of another git")
-    async with world.tools() as tools:
-        repositories = tools.repositories
-        async with repositories.opened("work", access=Access.WORK_TREE) as checkout:
-            commit = await kept(repositories.roots, repositories.git, checkout)
-    assert lock.read_text() == "of another git"
-    assert not list(world.git_dir.glob("coretools-index-*"))
-    lock.unlink()
-    assert world.git("show", f"{commit}^2:b.txt") == "staged"

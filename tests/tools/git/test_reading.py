@@ -367,6 +367,8 @@ async def test_a_lock_of_the_index_is_explained(tmp_path: Path) -> None:
             assert f"process {holder.pid} (python" in held.lock
             assert "wait until it has ended" in held.lock
             holder.kill()
+        os.utime(lock)
+        assert "another git has just taken it" in (await tools.git_status("work")).lock
         os.utime(lock, (1, 1))
         hostile = World(tmp_path / "hostile").filled()
         hostile.repository.rename(hostile.root / "a; touch planted")

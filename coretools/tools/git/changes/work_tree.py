@@ -4,11 +4,11 @@ It becomes a stash commit first, so that the answer can say how to get it back.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from secrets import token_hex
 
-from coretools.errors import GitRefused, NotFound
+from coretools.errors import GitRefused
 from coretools.roots import directory_access
 from coretools.roots.git_index import MAX_INDEX_BYTES
 from coretools.roots.root_set import Roots
@@ -120,7 +120,7 @@ async def stash_commit(
             f"conflicts are not resolved: {listed(display_paths(checkout, conflicts))}; nothing was stashed"
         )
     options = await stash_identity(git, checkout)
-    index = await _staged_tree(git, checkout)
+    index = await _text(git, checkout, "write-tree")
     others = [
         name for name in await changed_names(git, checkout, "--cached", here.commit) if is_outside(checkout, name)
     ]
@@ -167,19 +167,6 @@ async def _written_tree(git: Git, checkout: Checkout, start: str, options: Seque
         return await _text(git, own, "write-tree")
 
 
-async def _staged_tree(git: Git, checkout: Checkout) -> str:
-    """Write the tree of the index, from a copy: `write-tree` locks the index that it reads, to note the trees in it.
-
-    Raises:
-        TooLarge, GitRefused: it can't be copied.
-    """
-    data = None
-    with suppress(NotFound):  # git takes an index that is missing for an empty one
-        data = directory_access.read_file(checkout.git_handle, "index", limit_bytes=MAX_INDEX_BYTES)
-    with _private_index(checkout, data) as own:
-        return await _text(git, own, "write-tree")
-
-
 async def patched_tree(git: Git, checkout: Checkout, patch: bytes) -> str:
     """Write the tree of HEAD with a patch.
 
@@ -193,12 +180,10 @@ async def patched_tree(git: Git, checkout: Checkout, patch: bytes) -> str:
 
 
 @contextmanager
-def _private_index(checkout: Checkout, data: bytes | None = None) -> Iterator[Checkout]:
+def _private_index(checkout: Checkout) -> Iterator[Checkout]:
     """Yield the checkout with an index of its own, beside those of other calls; it is deleted at the end."""
     name = f"{_INDEX}{token_hex(8)}"
     try:
-        if data is not None:
-            directory_access.create_file(checkout.git_handle, name, data)
         yield replace(checkout, environment={**checkout.environment, "GIT_INDEX_FILE": f"{checkout.git_path}/{name}"})
     finally:
         directory_access.remove_file(checkout.git_handle, name)

@@ -21,7 +21,7 @@ from coretools.roots import directory_access
 from coretools.tools.answer_budget import content_bytes
 from coretools.tools.git.repository.checkout import Checkout
 from coretools.tools.git.repository.granted_run import run_granted, starts_granted_program
-from coretools.tools.git.repository.index_lock import index_lock
+from coretools.tools.git.repository.index_lock import LOCKING_COMMANDS, index_lock, is_refused, run_when_unlocked
 from coretools.tools.git.repository.policy import FIXED_SETTINGS, PATTERN_FILES
 from coretools.tools.git.repository.porcelain import single_line
 from coretools.tools.git.repository.setup import PLAIN, GitSetup
@@ -76,9 +76,6 @@ _KEYS_STDIN = b"[coretools]\nstdin\n"
 """Standard input while key names are listed: an include of it yields a key that makes the repository unusable."""
 
 _WITHHELD = Excerpt(b"failed; its message may quote configuration outside the roots and is withheld", b"", 0)
-
-_LOCKED = "index.lock': File exists"
-"""What git says when another process changes the index."""
 
 _ENDS_PICK = ("commit", "reset", "cherry-pick", "revert", "rebase")
 _PICKED = ("CHERRY_PICK_HEAD", "REVERT_HEAD")
@@ -141,15 +138,20 @@ class Git:
         """
         run_options = self.run_options(checkout, stdin=stdin, keep_bytes=keep_bytes)
         argv = ("git", *self.arguments, *checkout.policy.overrides, *options, *words)
-        if starts_granted_program(checkout.grants, words[0]):
+        is_granted = starts_granted_program(checkout.grants, words[0])
+        if is_granted:
             run_options = replace(run_options, timeout_seconds=self.limits.run_seconds)
-            completed = await run_granted(self.runner, checkout, checkout.grants, argv, run_options)
-        else:
-            completed = await self.confined.run(argv, cwd=checkout.directory, options=run_options)
+
+        async def run() -> Completed:
+            if is_granted:
+                return await run_granted(self.runner, checkout, checkout.grants, argv, run_options)
+            return await self.confined.run(argv, cwd=checkout.directory, options=run_options)
+
+        completed = await (run_when_unlocked(run, checkout) if words[0] in LOCKING_COMMANDS else run())
         if checkout.is_linked and completed.ok and words[0] in _ENDS_PICK and "--no-commit" not in words:
             for name in _PICKED:
                 directory_access.remove_file(checkout.git_handle, name)
-        if not completed.ok and _LOCKED in completed.stderr.text():
+        if is_refused(completed):
             lock = await index_lock(checkout)
             state = lock or "another process held its lock and has released it; try again"
             completed = replace(completed, stderr=Excerpt(f"the index is locked: {state}".encode(), b"", 0))

@@ -37,6 +37,8 @@ FIXED_SETTINGS: Mapping[str, str] = {
     "checkout.workers": "1",
     "merge.verifySignatures": "false",
     "protocol.allow": "never",
+    # How long git waits for another git's lock of HEAD or a reference; 0.1 s by default.
+    "core.filesRefLockTimeout": "1000",
     # Operations that would do more, or ask, than the call says.
     "branch.autoSetupMerge": "false",
     "branch.autoSetupRebase": "never",
