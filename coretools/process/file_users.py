@@ -1,4 +1,4 @@
-"""Find the processes that use a file: those that have it open, and those of one program that run in a directory.
+"""Find the processes that use a file: those that have it open or locked, and those of one program in a directory.
 
 Reads /proc. Processes of other users, and of other machines that share the file system, are not seen.
 """
@@ -26,10 +26,20 @@ def file_users(identity: tuple[int, int], *, program: str, directory: str) -> li
     found = []
     for pid in _pids():
         name = _name(pid)
-        has_it_open = any(one == identity for one in _open_files(pid))
+        has_it_open = any(one == identity for _, one in _open_files(pid))
         if has_it_open or (name.startswith(program) and _runs_in(pid, directory)):
             found.append(FileUser(pid, name, has_it_open))
     return found
+
+
+def lock_holder(identity: tuple[int, int]) -> FileUser | None:
+    """Return the process that has locked the file of this device and inode by flock(2)."""
+    for pid in _pids():
+        for entry, one in _open_files(pid):
+            with suppress(OSError):
+                if one == identity and " FLOCK " in _text(pid, f"fdinfo/{entry}"):  # proc(5): `lock:`
+                    return FileUser(pid, _name(pid), has_it_open=True)
+    return None
 
 
 def _pids() -> list[int]:
@@ -38,18 +48,22 @@ def _pids() -> list[int]:
 
 def _name(pid: int) -> str:
     try:
-        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
-            return file.read().strip()
+        return _text(pid, "comm").strip()
     except OSError:
         return ""
 
 
-def _open_files(pid: int) -> Iterator[tuple[int, int]]:
+def _text(pid: int, name: str) -> str:
+    with open(f"/proc/{pid}/{name}", encoding="utf-8", errors="replace") as file:
+        return file.read()
+
+
+def _open_files(pid: int) -> Iterator[tuple[str, tuple[int, int]]]:
     with suppress(OSError):
         for entry in os.listdir(f"/proc/{pid}/fd"):
             with suppress(OSError):
                 status = os.stat(f"/proc/{pid}/fd/{entry}")
-                yield status.st_dev, status.st_ino
+                yield entry, (status.st_dev, status.st_ino)
 
 
 def _runs_in(pid: int, directory: str) -> bool:

@@ -6,6 +6,7 @@ without links cannot lead out of it.
 """
 
 import errno
+import fcntl
 import os
 import stat
 from collections.abc import Iterator, Mapping
@@ -206,6 +207,20 @@ def remove_file(directory: int, name: str) -> None:
     """Remove a file or a link; nothing happens if there is none."""
     with translate_errors(name), suppress(FileNotFoundError):
         os.unlink(name, dir_fd=directory)
+
+
+def lock(directory: int) -> bool:
+    """Lock a directory against everybody else who locks it (flock(2)), until its handle is closed; False: one has.
+
+    Nothing is written, and it ends with the process however that ends. A file system without such locks grants it.
+    """
+    try:
+        fcntl.flock(directory, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        pass
+    return True
 
 
 @contextmanager

@@ -192,8 +192,8 @@ class GitPlaceTools:
             async with self._opened(repository, access=Access.WORK_TREE) as checkout:
                 return await bisect.mark(self._roots, self._git, checkout, word=word, revision="")
 
-        # Open until the end, so that the settings are named which any step created.
-        async with self._opened(repository, access=Access.WORK_TREE) as checkout:
+        # Open until the end, so that the settings are named which any step created; each step is a change by itself.
+        async with self._opened(repository, access=Access.WORK_TREE, is_exclusive=False) as checkout:
             await bisect.log(self._git, checkout)  # refuses if none is in progress
             result, steps = await bisect.drive(run, marked)
             lines = [*steps, result.body, *settings_remark(checkout)]

@@ -329,8 +329,12 @@ class GitRemoteTools:
     async def _used(
         self, repository: str, remote: str, direction: Direction, call: Call, *, access: Access, is_shared: bool = False
     ) -> AsyncIterator[_Used]:
-        """Open a checkout, and resolve the remote that a call names."""
-        async with self._repositories.opened(repository, access=access, is_shared=is_shared) as checkout:
+        """Open a checkout, and resolve the remote that a call names.
+
+        Not exclusive: a person may be asked, a transfer may take minutes, and neither HEAD nor the index changes.
+        """
+        opening = self._repositories.opened(repository, access=access, is_shared=is_shared, is_exclusive=False)
+        async with opening as checkout:
             settings = await remote_settings(self._git, checkout)
             branch, _ = await head(self._git, checkout)
             found = settings.remote(remote or settings.default(branch))

@@ -13,11 +13,17 @@ from coretools.roots import directory_access
 from coretools.roots.root_set import Roots
 from coretools.tools.git.changes.commit import identity
 from coretools.tools.git.changes.outcomes import MAX_COMMITS, check_message, ended, failure, outcome, ready, stopped
-from coretools.tools.git.changes.work_tree import Position, conflicted
-from coretools.tools.git.changes.writable import NO_RENAMES, picked_names, reached_by_rename, require_writable_names
+from coretools.tools.git.changes.work_tree import Position, conflicted, paths_argument
+from coretools.tools.git.changes.writable import (
+    NO_RENAMES,
+    changed_names,
+    picked_names,
+    reached_by_rename,
+    require_writable_names,
+)
 from coretools.tools.git.reading.history import HEADS
 from coretools.tools.git.repository.checkout import Checkout
-from coretools.tools.git.repository.commands import Git, require_success
+from coretools.tools.git.repository.commands import Git
 from coretools.tools.git.repository.porcelain import single_line
 from coretools.tools.git.repository.results import TextResult, answer
 
@@ -42,7 +48,7 @@ async def merge(
     names = await picked_names(git, checkout, [f"{target} {base}" for base in bases])
     await require_writable_names(roots, git, checkout, names)
     if bases == [here.commit] and fast_forward:
-        require_success(await git.run(checkout, "merge", "--ff-only", "--quiet", "--no-progress", target), "merge")
+        await _fast_forward(git, checkout, here, target, names)
         return await ended(git, checkout, here, "merged by fast-forward")
     text = git.setup.with_trailer(message.strip() or await _merge_message(git, checkout, here, revision)).strip()
     check_message(text)
@@ -59,8 +65,29 @@ async def merge(
         raise failure(completed, "merge")
     if await conflicted(git, checkout):
         return await stopped(git, checkout, "merge")
-    require_success(await git.run(checkout, *_COMMIT, "--file=-", options=options, stdin=text.encode()), "commit")
+    made = await git.run(checkout, *_COMMIT, "--file=-", options=options, stdin=text.encode())
+    if not made.ok:
+        raise failure(made, "commit", "; merged, but not committed: git_continue commits it, or aborts the merge")
     return await ended(git, checkout, here, "merged")
+
+
+async def _fast_forward(git: Git, checkout: Checkout, here: Position, target: str, names: Sequence[bytes]) -> None:
+    """Move the branch, index and work tree to a commit that differs in these names.
+
+    git moves the branch last. If another git has moved or locked it by then, index and work tree are put back.
+
+    Raises:
+        GitRefused: it failed, and what is left of it.
+    """
+    completed = await git.run(checkout, "merge", "--ff-only", "--quiet", "--no-progress", target)
+    if completed.ok:
+        return
+    if not names or set(names) & set(await changed_names(git, checkout, "--cached", target)):
+        raise failure(completed, "merge")  # the index is not at the commit: git refused before it changed anything
+    if (await git.run(checkout, "read-tree", "-m", "-u", target, here.commit)).ok:
+        raise failure(completed, "merge", "; index and work tree were put back; try again")
+    left = f"git_restore what='both' {paths_argument(checkout, names)}"
+    raise failure(completed, "merge", f"; its changes are left in index and work tree; {left} takes them back")
 
 
 def _begin_merge(checkout: Checkout, files: Mapping[str, str]) -> None:

@@ -50,6 +50,7 @@ from coretools.tools.git.repository.policy import GitPolicy
 from coretools.tools.git.repository.porcelain import single_line
 from coretools.tools.git.repository.results import listed
 from coretools.tools.git.repository.setup import PLAIN, GitSetup
+from coretools.tools.git.repository.work_tree_lock import lock_work_tree
 
 # Landlock rules for one checkout: what git may access, given as the examined handles and not as paths.
 #
@@ -172,30 +173,28 @@ class Checkouts:
         access: Access = Access.READ,
         refreshes: bool = False,
         is_shared: bool = False,
+        is_exclusive: bool = False,
     ) -> Iterator[Checkout]:
         """Open the work tree that contains the directory `repository`: the nearest one upwards, never above the root.
 
         If that is the root by default, and no work tree, the work tree of the first of the paths is opened.
         For a change every reference is examined too, since git would write through a link among them, and a writable
         root is required. With `refreshes` git gets a copy of the index that it may refresh, except in a read-only root.
-        `is_shared`: it also changes what all work trees share besides objects and references.
+        `is_shared`: it also changes what all work trees share besides objects and references. `is_exclusive`: no
+        other call that is may run in the work tree.
 
         Raises:
             NotFound: there is no repository. GitRefused: git is not run in this one. ReadOnly: a change in a read-only
-                root.
+                root. WorkTreeLocked: another exclusive call is running.
         """
         with ExitStack() as stack:
             named = _named(self._roots, repository, paths)
             directory, changed = stack.enter_context(work_tree(self._roots, named))
             own, environment = self._git_directory(stack, directory)
-            common, entries = own, (shared := examine(own))
-            if "commondir" in entries:
-                pointer = read_pointer(own.handle, "commondir", own.display_path)
-                common = stack.enter_context(
-                    open_target(self._roots.for_git, f"{own.display_path}/commondir", pointer, own.path)
-                )
-                environment["GIT_COMMON_DIR"] = common.path
-                shared = examine(common)
+            if is_exclusive:
+                lock_work_tree(own, directory.display_path)  # before its state is read
+            entries = examine(own)
+            common, shared = self._common_directory(stack, own, entries, environment)
             if own.root.only_git or common.root.only_git:
                 _require_own_entry(self._roots, directory, own, common)
             borrowed = examine_shared(self._roots.for_git, common, shared, stack)
@@ -293,6 +292,18 @@ class Checkouts:
         opening = open_target(self._roots.for_git, display_path, target, directory.path, remedy=remedy)
         own = stack.enter_context(opening)
         return own, {"GIT_DIR": own.path, "GIT_WORK_TREE": "."}
+
+    def _common_directory(
+        self, stack: ExitStack, own: GitDirectory, entries: dict[str, str], environment: dict[str, str]
+    ) -> tuple[GitDirectory, dict[str, str]]:
+        """Return the directory that all work trees share, with its entries; the same one if there is only one."""
+        if "commondir" not in entries:
+            return own, entries
+        pointer = read_pointer(own.handle, "commondir", own.display_path)
+        opening = open_target(self._roots.for_git, f"{own.display_path}/commondir", pointer, own.path)
+        common = stack.enter_context(opening)
+        environment["GIT_COMMON_DIR"] = common.path
+        return common, examine(common)
 
 
 def new_checkout(directory: Directory) -> Checkout:

@@ -25,6 +25,7 @@ from coretools.tools.git.repository.open_checkout import Access, Checkouts, file
 from coretools.tools.git.repository.policy import external_overrides
 from coretools.tools.git.repository.results import settings_remark
 from coretools.tools.git.repository.setup import PLAIN, GitSetup
+from coretools.tools.git.repository.work_tree_lock import open_when_unlocked
 
 # A repository may include configuration files outside the roots; git reads them in any case. It need not be hostile:
 # GitHub's runners keep credentials this way (actions/checkout from v6 on: `includeIf.gitdir:*.path` names
@@ -74,16 +75,23 @@ class Repositories:
         access: Access = Access.READ,
         refreshes: bool = False,
         is_shared: bool = False,
+        is_exclusive: bool = True,
     ) -> AsyncIterator[Checkout]:
         """Open and examine a checkout in a worker thread: its file system may be slow.
 
         `paths` are those of the call: they may name the repository where the root holds several. With `refreshes` git
         refreshes the index, where it may be written, as plain `git status` does. `is_shared`: the call also changes
-        what all work trees share besides objects and references.
+        what all work trees share besides objects and references. A change waits until no other one of the work tree
+        runs, in any server of this machine, unless it is not `is_exclusive`: it changes neither HEAD nor the index.
         """
+        is_exclusive = is_exclusive and access is not Access.READ
+        options = {"refreshes": refreshes, "is_shared": is_shared, "is_exclusive": is_exclusive}
         with ExitStack() as stack:
-            opening = self._checkouts.opened(repository, paths, access=access, refreshes=refreshes, is_shared=is_shared)
-            checkout = await to_thread.run_sync(stack.enter_context, opening, limiter=self.threads)
+
+            def entered() -> Checkout:
+                return stack.enter_context(self._checkouts.opened(repository, paths, access=access, **options))
+
+            checkout = await open_when_unlocked(partial(to_thread.run_sync, entered, limiter=self.threads))
             if checkout.grants is not NO_GRANTS:
                 checkout = await to_thread.run_sync(_with_grants, self.roots, checkout, access, limiter=self.threads)
             try:
