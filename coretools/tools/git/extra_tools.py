@@ -120,7 +120,8 @@ class GitExtraTools:
         """Create, rename or delete one branch, or set its upstream, without switching.
 
         Returns the branch, its commit and the call that undoes it. Nothing is replaced: a name that is taken is an
-        error. The current branch is not deleted. git_branches lists branches, git_switch switches to one.
+        error. The current branch is not deleted, and a branch that another work tree has checked out is neither deleted
+        nor renamed. git_branches lists branches, git_switch switches to one.
         """
         async with self._opened(repository, access=Access.GIT_DIRECTORY, is_shared=True) as checkout:
             match action:

@@ -117,7 +117,7 @@ def test_an_operation_that_has_ended_leaves_no_state(session: Session) -> None:
 
 
 def test_tools_have_the_whole_of_git(session: Session) -> None:
-    """git-51, git-changes-21: what an agent does in a work tree, judged by plain git in the main one."""
+    """git-51, git-changes-4, git-changes-21: what an agent does in a work tree, judged by plain git in the main one."""
     trees, root = session.trees, session.trees.root
     (root / "a.txt").write_text("one\ntwo\n")
     assert "M a.txt" in session.text("git_status")
@@ -147,6 +147,13 @@ def test_tools_have_the_whole_of_git(session: Session) -> None:
     session.text("git_branch", action="upstream", name="feature", upstream="")
     session.text("git_branch", action="rename", name="topic", new_name="later")
     session.text("git_branch", action="delete", name="later")
+    for name, place in (("main", trees.main), ("other", trees.other)):
+        is_done, text = session.answer("git_branch", action="rename", name=name, new_name="taken")
+        assert not is_done
+        assert f"the work tree {place}," in text
+        assert trees.git(place, "symbolic-ref", "HEAD") == f"refs/heads/{name}"
+    session.text("git_branch", action="rename", name="feature", new_name="mine")
+    session.text("git_branch", action="rename", name="mine", new_name="feature")
     listed = session.text("git_worktree", action="list")
     assert listed.count("[outside the roots]") == 2
     session.text("git_worktree", action="add", path="inner", branch="inner")

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coretools.errors import AlreadyExists, GitRefused, InvalidArguments, NotFound
+from coretools.roots.path_text import printable
 from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import cut_line, fitting
 from coretools.tools.git.changes.commit import MESSAGE_BYTES, identity
 from coretools.tools.git.changes.work_tree import Position, position
+from coretools.tools.git.changes.worktrees import other_tree_with
 from coretools.tools.git.changes.writable import changed_names, require_writable_names
 from coretools.tools.git.reading.history import HEADS
 from coretools.tools.git.repository.checkout import Checkout
@@ -86,9 +88,15 @@ async def rename_branch(git: Git, checkout: Checkout, name: str, *, new_name: st
 
     Raises:
         AlreadyExists: the new name is taken. InvalidArguments: not a name. NotFound: no such branch.
+        GitRefused: another work tree has it checked out.
     """
     commit = await _commit_of(git, checkout, name)
     await _require_free(git, checkout, HEADS, new_name)
+    if elsewhere := await other_tree_with(git, checkout, name):
+        raise GitRefused(
+            f"branch {name}: is checked out in the work tree {printable(elsewhere)}, whose HEAD would change; nothing"
+            " was changed; rename it in that work tree, or switch that to another branch before"
+        )
     await git.output(checkout, "branch", "-m", name, new_name)
     lines = [
         f"renamed branch {single_line(name)} to {single_line(new_name)}",

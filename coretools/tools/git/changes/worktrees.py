@@ -54,6 +54,12 @@ async def list_worktrees(roots: Roots, git: Git, checkout: Checkout) -> TextResu
     return answer(checkout, lines, details={"worktrees": len(found)})
 
 
+async def other_tree_with(git: Git, checkout: Checkout, branch: str) -> str:
+    """Return the path of another work tree that has a branch checked out; "" if none has."""
+    found = [one.path for one in await _worktrees(git, checkout) if one.branch == branch]
+    return next((path for path in found if path != checkout.directory.path), "")
+
+
 @dataclass(frozen=True, slots=True)
 class NewWorktree:
     """Where a work tree is made, and what is checked out there."""
