@@ -39,6 +39,9 @@ from coretools.roots.root_set import Roots
 GIT_CONTROL_ENTRIES = (*GIT_CONFIG_NAMES, "hooks")
 """Entries of a git directory that determine what git runs."""
 
+_OF_MAIN_WORK_TREE = ("HEAD", "index", "logs/HEAD")
+"""Entries of a repository that belong to its main work tree alone. git commits nothing without the last one."""
+
 MAX_SCAN_SECONDS = 2.0
 """How long a scan is repeated while paths that commands must not read or change keep moving."""
 
@@ -288,13 +291,7 @@ class MaskFinder:
         names = {entry.name for entry in entries}
         # By role, not by content: a nested git directory can be disguised, its HEAD moved away or one put above it.
         is_repository = node.role in (_GIT_DIRECTORY, _NESTED_GIT_DIRECTORY)
-        if node.root.only_git and "commondir" in names and self._is_of_tree_beyond_roots(node):
-            _protect(listing.read_only, node.root, node.path)
-        elif node.role == _NESTED_GIT_DIRECTORY and not names.isdisjoint(GIT_CONFIG_NAMES):
-            _pin(node.root, node.path, listing)
-        if "commondir" in names and self._is_of_tree_elsewhere(node):
-            _pin(node.root, node.path, listing)
-            _protect(listing.read_only, node.root, node.join("commondir"), node.join("gitdir"))
+        self._protect_entries_of_trees(node, names, listing)
         for entry in entries:
             path = node.join(entry.name)
             collector.add(entry.name)
@@ -309,6 +306,18 @@ class MaskFinder:
         listing.redirects = redirecting_names(node, entries)
         return listing
 
+    def _protect_entries_of_trees(self, node: DirectoryNode, names: set[str], listing: ScannedDirectory) -> None:
+        """Record what of a git directory belongs to a work tree that commands don't have, or links one they have."""
+        if node.root.only_git and "commondir" in names and self._is_beyond_roots(_work_tree_of(node) or "/"):
+            _protect(listing.read_only, node.root, node.path)
+        elif node.role == _NESTED_GIT_DIRECTORY and not names.isdisjoint(GIT_CONFIG_NAMES):
+            _pin(node.root, node.path, listing)
+        if node.path == "." and node.root.only_git and self._is_beyond_roots(os.path.dirname(node.root.path)):
+            _protect(listing.read_only, node.root, *_OF_MAIN_WORK_TREE)
+        if "commondir" in names and self._is_of_tree_elsewhere(node):
+            _pin(node.root, node.path, listing)
+            _protect(listing.read_only, node.root, node.join("commondir"), node.join("gitdir"))
+
     def _is_of_tree_elsewhere(self, node: DirectoryNode) -> bool:
         """Whether the linked work tree of this git directory is a root, or beneath none.
 
@@ -318,9 +327,9 @@ class MaskFinder:
         place = self._roots.split(tree) if tree else None
         return bool(tree) and (place is None or place.relative == ".")
 
-    def _is_of_tree_beyond_roots(self, node: DirectoryNode) -> bool:
-        """Whether the linked work tree of this git directory is not beneath the roots."""
-        place = self._roots.split(_work_tree_of(node) or "/")
+    def _is_beyond_roots(self, tree: str) -> bool:
+        """Whether a work tree is neither beneath the roots nor the one of which a root is a folder."""
+        place = self._roots.split(tree)
         return place is None or place.root.only_git or (place.root.is_above and place.relative != ".")
 
 

@@ -42,6 +42,12 @@ _SOCKETS = re.compile(
 )
 _READ_ONLY = re.compile("Read-only file system")
 _REFUSED = re.compile(_DENIED, re.IGNORECASE)
+_OTHER_TREE = re.compile(
+    r"symref for HEAD: Device or resource busy|HEAD of working tree .* is not updated"
+    r"|(?:logs/HEAD|\.git/HEAD|\.git/index)[^\n]*(?:Read-only|busy)"
+    r"|unable to write\s+new[ _]index|Could not (?:reset|write new) index"
+)
+"""What git and other programs print that could not change HEAD or the index of another work tree."""
 _ABSOLUTE = re.compile(r"(?<![\w./-])/[^\s'\"`:,;\u2018\u2019]+")
 _UNIX_SOCKET = _denial_near(r"\.sock(?:et)?\b")
 _SHARED_MEMORY = re.compile(rf"(?:SemLock|sem_open|shm_open|/dev/shm|shared_memory)[\s\S]{{0,400}}{_DENIED}")
@@ -197,15 +203,25 @@ class TierRestrictions:
         sign, part = (_REFUSED, "") if ending.tier == "landlock" else (_READ_ONLY, f"{WORKTREES}/")
         refused = [line for line in ending.output.splitlines() if sign.search(line)]
         path = next((one for one in self.repositories if any(f"{one}/{part}" in line for line in refused)), "")
-        if not path or ending.tier not in ("full", "landlock"):
-            return None
         if ending.tier == "full":
-            return f"commands don't change the entries of work trees outside the roots in {printable(path)}"
+            path = path or self._shared_repository(ending)
+            return path and (
+                f"commands don't change HEAD, index and reflog of work trees outside the roots (in {printable(path)});"
+                " git works in the roots. Where git renamed a branch that such a work tree has checked out,"
+                " git branch -m NEW OLD takes it back"
+            )
+        if not path or ending.tier != "landlock":
+            return None
         return (
             f"in tier landlock commands only read {printable(path)}, the repository of a root: the git tools"
             " change it (git_add, git_commit, git_branch, ...); for git in commands the operator adds"
             f" {printable(path)} as another root"
         )
+
+    def _shared_repository(self, ending: CommandOutcome) -> str:
+        """Return the repository whose main work tree a command could not change; "" if that was not the cause."""
+        shared = [one for one in self.repositories if one.rpartition("/")[0] not in self.trees]
+        return shared[0] if shared and _OTHER_TREE.search(ending.output) else ""
 
     def _folder_explanation(self, ending: CommandOutcome) -> str | None:
         """Explain a refused change in the work tree above a root; git names its files from there, or relative."""

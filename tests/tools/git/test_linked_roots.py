@@ -209,7 +209,10 @@ def test_nothing_else_is_open(session: Session) -> None:
     """git-51, confinement-51: by effect. No file of another tree is read, no hook, key or entry of one is written."""
     trees = session.trees
     shared = trees.main / ".git"
-    before = {path: path.read_bytes() for path in (shared / "config", shared / "worktrees/other/HEAD")}
+    own = ("config", "worktrees/other/HEAD", "HEAD", "index", "logs/HEAD", "refs/heads/main")
+    trees.git(trees.main, "commit", "--quiet", "--allow-empty", "-m", "of the user")  # what was covered is replaced
+    trees.git(trees.main, "update-index", "--force-remove", "a.txt")
+    before = {path: path.read_bytes() for path in (shared / name for name in own)}
     config = trees.git(trees.main, "config", "--list", "--local")
     for tool, arguments in (
         ("read_file", {"path": f"{shared}/config"}),
@@ -228,14 +231,20 @@ def test_nothing_else_is_open(session: Session) -> None:
         f" mv {shared}/hooks {shared}/elsewhere;"
         f" git config core.fsmonitor x; git config -f {shared}/config core.hooksPath /tmp;"
         f" for n in HEAD index commondir gitdir config.worktree new; do echo x > {shared}/worktrees/other/$n; done;"
-        f" rm -rf {shared}/worktrees/other; mv {shared}/worktrees {shared}/w; git worktree prune; true"
+        f" rm -rf {shared}/worktrees/other; mv {shared}/worktrees {shared}/w; git worktree prune;"
+        f" cd {shared}; for n in HEAD index logs/HEAD; do echo x > $n; rm $n; echo x > n; mv n $n; done; rm -f n;"
+        f" cd {trees.main}; git add -A; git commit -qam x; git checkout -qb x; git reset -q --hard other; git stash;"
+        " git symbolic-ref HEAD refs/heads/x; true"
     )
     seen = session.run(f"sh -c '{script}'")
     assert CANARY not in seen
     assert not list((shared / "hooks").glob("p*commit"))
     assert {path: path.read_bytes() for path in before} == before
+    if session.tier == "full":
+        assert "commands don't change HEAD" in seen
     assert trees.git(trees.main, "config", "--list", "--local") == config
     assert trees.git(trees.other, "log", "-1", "--format=%s") == "first"
+    trees.git(trees.main, "reset", "--quiet")
 
 
 def test_a_pointer_of_an_agent_opens_no_other_repository(session: Session) -> None:
