@@ -56,6 +56,9 @@ NOT_CARRIED_OVER = (
     "git's configuration: these keys hold for commands while this server runs and are not carried over to the"
     " repository's own file, since git may start a program for them"
 )
+CHANGED_FOR_ALL = (
+    "git's configuration, which all work trees of the repository share, was changed (git config changes it back)"
+)
 NO_CONFIGURATION = "the command left no configuration of a repository here; nothing of it is carried over"
 
 LOCKED = "git's lock on it is there; if no git runs in this repository any more, remove that file"
@@ -292,6 +295,7 @@ class GitConfigs:
         """Read the changes of commands since the last call; return sentences for the result."""
         reports: list[str] = []
         not_carried_over: list[str] = []
+        for_all: list[str] = []
         for copies in self._copies:
             for copy in tuple(copies.files):
                 display_path = self._display_path(copy.repository.path)
@@ -305,9 +309,20 @@ class GitConfigs:
                     copies.files.remove(copy)
                     continue
                 not_carried_over += [f"{_short(key)} ({display_path})" for key in self._note(copy.repository, changes)]
-        if not_carried_over:
-            reports.append(f"{NOT_CARRIED_OVER}: {and_more(not_carried_over[:MAX_NAMED], len(not_carried_over))}")
+                for_all += [f"{what} ({display_path})" for what in self._changed_for_all(copy.repository.path, changes)]
+        for sentence, names in ((NOT_CARRIED_OVER, not_carried_over), (CHANGED_FOR_ALL, for_all)):
+            reports += [f"{sentence}: {and_more(names[:MAX_NAMED], len(names))}"] if names else []
         return reports
+
+    def _changed_for_all(self, path: str, changes: Values) -> list[str]:
+        """Return the keys that are carried over to a file that work trees beyond the roots use too, as they were."""
+        place = self._roots.split(path)
+        if place is None or not place.root.only_git or place.relative not in _FILES:
+            return []
+        kept, before = self._changes[path].kept if path in self._changes else {}, self._read.get(path)
+        were = values_of(() if before is None else before.settings)
+        changed = sorted(key for key in changes if key in kept and kept[key] != were.get(key, ()))
+        return [f"{_short(key)}, {_described(were.get(key, ()))}" for key in changed]
 
     def _changes_of(self, repository: MaskedGitConfig) -> _ConfigChanges:
         return self._changes.setdefault(repository.path, _ConfigChanges(repository.directory))
@@ -372,6 +387,10 @@ class GitConfigs:
 
 def _short(key: str) -> str:
     return printable(key if len(key) <= _KEY_CHARACTERS else f"{key[:_KEY_CHARACTERS]}...")
+
+
+def _described(values: Sequence[str | None]) -> str:
+    return f"before: {_short(', '.join(value or 'true' for value in values))}" if values else "before: not set"
 
 
 _Masked = Mapping[str, MaskedGitConfig | HiddenPath | None]

@@ -253,6 +253,8 @@ def test_commands_have_git_for_the_folder(session: Session) -> None:
         assert session.run("git status --short").strip().splitlines()[0] == "M a.txt"
         session.run("git add . && git commit -qam command")
         assert trees.git(trees.main, "show", "--format=", "--name-only", "HEAD") == "services/api/a.txt"
+        assert "user.name, before: not set" in session.run("git config user.name Grace")
+        assert "user.name, before: Grace" in session.run("git config --unset user.name")
     else:
         assert "git_commit" in session.run("git commit -qam command")
         assert trees.git(trees.main, "rev-parse", "HEAD") == head

@@ -169,13 +169,21 @@ def test_tools_have_the_whole_of_git(session: Session) -> None:
 
 
 def test_commands_have_git(session: Session) -> None:
-    """confinement-51: all of it in tier full; in tier landlock they read, and a root of its own gives the rest."""
+    """confinement-51, confinement-42: in tier landlock commands read git, and a root of its own gives the rest."""
     trees = session.trees
     assert "feature" in session.run("git status")
     assert trees.git(trees.root, "log", "-1", "--format=%s") in session.run("git log --oneline")
     assert "first" in session.run("git -C sub log --oneline")
     if session.tier == "full":
         change(session)
+        text = session.run("git config user.name Grace && git config core.editor x")
+        assert (
+            f"share, was changed (git config changes it back): user.name, before: not set ({trees.main}/.git/config)"
+            in text
+        )
+        assert trees.git(trees.other, "config", "user.name") == "Grace"
+        assert "share, was changed" not in session.run("git config user.name Grace; git -C sub config user.name Grace")
+        assert "user.name, before: Grace (" in session.run("git config --unset user.name")
     else:
         head = trees.git(trees.root, "rev-parse", "HEAD")
         refused = session.run("echo command >> a.txt; git commit -qam command")
