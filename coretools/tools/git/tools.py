@@ -319,10 +319,10 @@ class GitTools:
     ) -> TextResult:
         """Commit what git_add staged.
 
-        Returns the new commit, the branch, what changed, what is left uncommitted, and the call that undoes it. The
-        author comes from git's configuration or from the operator. Hooks of the repository do not run unless the
-        operator grants them; the answer names those that were skipped (git commit in run_command runs them). An empty
-        commit is refused.
+        It takes everything that is staged, by whomever. Returns the new commit, the branch, its files (the first 20),
+        what is left uncommitted, and the call that undoes it. The author comes from git's configuration or from the
+        operator. Hooks of the repository do not run unless the operator grants them; the answer names those that were
+        skipped (git commit in run_command runs them). An empty commit is refused.
         """
         async with self._opened(repository, paths, access=Access.GIT_DIRECTORY) as checkout:
             names = git_names(self._roots, checkout, paths)

@@ -6,6 +6,7 @@ import pytest
 
 from coretools.errors import DeniedPath, GitRefused, InvalidArguments, InvalidPath, NotFound, OutsideRoot, ReadOnly
 from coretools.roots.root import RootSpec
+from coretools.tools.git.repository.results import undo_by_reset
 from tests.tools.git.world import HOME_CONFIG, World, more
 
 VALUES = "it holds values of environment variables"
@@ -133,7 +134,8 @@ async def test_a_commit_reports_its_id_branch_and_summary(tmp_path: Path) -> Non
     assert answer.text().splitlines() == [
         f"committed {commit[:10]} on main: Summary of it",
         "1 file changed, 1 insertion(+), 1 deletion(-)",
-        f"Undo: git_reset revision='{world.git('rev-parse', 'HEAD~1')}' mode='soft'",
+        "M work/b.txt",
+        undo_by_reset(world.git("rev-parse", "HEAD~1"), "soft"),
         "not committed: work/a.txt, work/new.txt",
     ]
     assert answer.facts().items() >= {"commit": commit, "branch": "main"}.items()
@@ -167,7 +169,8 @@ async def test_a_commit_is_reported_whatever_its_branch_and_summary_contain(tmp_
     assert answer.text().splitlines() == [
         f"committed {commit[:10]} on {branch}: {message.splitlines()[0]}",
         "1 file changed, 1 insertion(+), 1 deletion(-)",
-        f"Undo: git_reset revision='{world.git('rev-parse', 'HEAD~1')}' mode='soft'",
+        "M work/b.txt",
+        undo_by_reset(world.git("rev-parse", "HEAD~1"), "soft"),
         "not committed: work/a.txt, work/new.txt",
     ]
 

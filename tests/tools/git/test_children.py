@@ -41,7 +41,7 @@ def test_each_question_is_one_process(watched: dict[str, Any]) -> None:
     assert counts["git_log"] == 1
     assert counts["git_log of a range"] == 1
     assert counts["git_diff"] == 1
-    assert (counts["git_add"], counts["git_commit"]) == (2, 2)
+    assert (counts["git_add"], counts["git_commit"]) == (2, 3)
 
 
 async def test_git_sees_no_more_than_it_is_given(tmp_path: Path) -> None:

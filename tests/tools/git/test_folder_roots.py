@@ -237,6 +237,54 @@ def test_operations_within_the_folder_leave_the_index_outside_alone(session: Ses
     session.text("git_reset", revision=start, mode="hard")
 
 
+def test_answers_say_what_was_done(session: Session) -> None:
+    """git-10, git-changes-1, 5: what a commit took along, what changed nothing, and how to undo what was staged."""
+    trees, root = session.trees, session.trees.root
+    start = trees.git(trees.main, "rev-parse", "HEAD")
+    (root / "theirs.txt").write_text("staged by somebody else\n")
+    trees.git(root, "add", "theirs.txt")
+    (root / "a.txt").write_text("mine\n")
+    session.text("git_add", paths=["a.txt"])
+    done = session.text("git_commit", message="mine")
+    assert "\nM a.txt\nA theirs.txt\nUndo: " in done
+    assert f"revision='{start}' mode='soft' (only while this is the newest commit" in done
+    (root / "many").mkdir()
+    for number in range(23):
+        (root / "many" / f"{number:02}").write_text("x\n")
+    session.text("git_add", paths=["many"])
+    assert "\nA many/19\n[and 3 more files: git_show stat=true]\n" in session.text("git_commit", message="many")
+    for tool, arguments, said in (
+        ("git_switch", {"branch": "main"}, "already on branch main ("),
+        ("git_reset", {}, "nothing changed: main is at "),
+        ("git_reset", {"mode": "soft"}, "nothing changed: main is at "),
+        ("git_reset", {"mode": "hard"}, "nothing changed: main is at "),
+        ("git_rebase", {"upstream": start}, f"already up to date with {start}: main is at "),
+        ("git_merge", {"revision": start}, "already up to date"),
+    ):
+        text = session.text(tool, **arguments)
+        assert text.startswith(said), (tool, text)
+        assert "Undo" not in text
+    for reset in ({}, {"mode": "keep"}, {"revision": "HEAD~1"}, {"paths": ["a.txt"]}):
+        (root / "a.txt").write_text("only staged\n")
+        session.text("git_add", paths=["a.txt"])
+        (root / "a.txt").write_text("in the work tree\n")
+        text = session.text("git_reset", **reset)
+        assert trees.git(root, "diff", "--cached", "--name-only") == ""
+        for line in text.splitlines():
+            if line.startswith(("Undo: ", "Then: ")):
+                follow(session, line.partition(": ")[2])
+        assert trees.git(root, "show", ":./a.txt") == "only staged", (reset, text)
+        assert (root / "a.txt").read_text() == "in the work tree\n"
+        session.text("git_restore", paths=["a.txt"], what="both")
+    session.text("git_reset", revision=start, mode="hard")
+
+
+def follow(session: Session, undo: str) -> None:
+    """Make the call that an answer names."""
+    tool, _, words = undo.partition(" (")[0].partition(" ")
+    session.text(tool, **eval(f"dict({words.replace(' ', ', ')})"))
+
+
 def state(trees: Trees) -> tuple[str, ...]:
     words = (("status", "--short"), ("for-each-ref",), ("rev-parse", "--abbrev-ref", "HEAD"), ("stash", "list"))
     return (*(trees.git(trees.main, *each) for each in words), (trees.main / "other.txt").read_text())

@@ -46,7 +46,12 @@ async def switch(roots: Roots, git: Git, checkout: Checkout, options: SwitchOpti
     if bool(branch) == bool(options.detach) or (options.start and not options.create):
         raise InvalidArguments("name branch or detach, one of them; start goes with create")
     before = await position(git, checkout)
+    details = {"branch": before.branch, "commit": before.commit}
+    if branch and branch == before.branch and not options.create:
+        return answer(checkout, [f"already on {_where(before)}"], details=details)
     target, words = await _switch_words(git, checkout, options, before)
+    if options.detach and not before.branch and target == before.commit:
+        return answer(checkout, [f"already on {_where(before)}"], details=details)
     await require_writable_names(roots, git, checkout, await _differing(git, checkout, before, target))
     completed = await git.run(checkout, "switch", "--quiet", "--no-progress", "--no-overwrite-ignore", *words)
     require_success(completed, "switch")

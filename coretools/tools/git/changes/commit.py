@@ -11,23 +11,35 @@ from coretools.config.commit_author import read_author
 from coretools.errors import BadSetting, GitRefused, InvalidArguments, TooLarge
 from coretools.process.run import Completed
 from coretools.roots.root_set import Roots
+from coretools.tools.answer_budget import cut_line, fitting
 from coretools.tools.git.changes.filters import refuse_filtered
 from coretools.tools.git.changes.signing import sign_head
 from coretools.tools.git.changes.writable import refuse_staged_outside
 from coretools.tools.git.reading.history import ARGUMENT_BYTES
-from coretools.tools.git.repository.checkout import Checkout, display_paths, is_beneath, is_outside, refuse_hidden
+from coretools.tools.git.repository.checkout import (
+    Checkout,
+    display_paths,
+    is_beneath,
+    is_outside,
+    path_of,
+    refuse_hidden,
+)
 from coretools.tools.git.repository.commands import Git, require_success
-from coretools.tools.git.repository.porcelain import GitStatus, as_text, read_status, single_line
-from coretools.tools.git.repository.results import TextResult, answer, listed
+from coretools.tools.git.repository.porcelain import GitStatus, as_text, quoted, read_records, read_status, single_line
+from coretools.tools.git.repository.results import TextResult, answer, listed, undo_by_reset
 
 MESSAGE_BYTES = 1024 * 1024
 """Longest message accepted."""
+
+MAX_FILES = 20
+"""Most files of a commit that its answer names."""
 
 _STATUS = (
     *("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--ignore-submodules=all"),
     "--no-renames",
 )
 _COMMIT = ("commit", "--no-verify", "--no-gpg-sign", "--no-status", "--cleanup=whitespace")
+_FILES = ("diff-tree", "-r", "-z", "--name-status", "--no-commit-id", "--no-renames", "--ignore-submodules=none")
 _FULL_NAME = ("-c", "core.abbrev=no")
 _COMMIT_OUTPUT = re.compile(
     r"\[(?P<where>detached HEAD|\S+)(?P<first> \(root-commit\))? "
@@ -80,12 +92,24 @@ async def commit(roots: Roots, git: Git, checkout: Checkout, options: CommitOpti
     made = _parse_commit(require_success(completed, "commit").stdout.text())
     if signed := await sign_head(git, checkout, before=status.head):
         made = replace(made, commit=signed)
-    undo = f"Undo: git_reset revision={status.head!r} mode='soft'" if status.head else ""
-    lines = [f"{'committed and signed' if signed else 'committed'} {made.text}", made.changes, undo]
+    lines = [f"{'committed and signed' if signed else 'committed'} {made.text}", made.changes]
+    lines += await _files(git, checkout, made)
+    lines += [undo_by_reset(status.head, "soft")] if status.head else []
     rest = _not_committed(checkout, status, chosen)
     lines += [f"not committed: {listed(display_paths(checkout, rest))}"] if rest else []
     details = {"commit": made.commit, "branch": made.branch, "not_committed": len(rest)}
     return answer(checkout, filter(None, lines), details=details, hooks="commit")
+
+
+async def _files(git: Git, checkout: Checkout, made: "_CreatedCommit") -> list[str]:
+    """Return a line for each file in the commit: it has all that was staged, also by somebody else."""
+    sides = ("--root", made.commit) if made.is_first else (f"{made.commit}^", made.commit)
+    output = (await git.run(checkout, *_FILES, *sides)).stdout
+    changes = read_records(output.head if output.dropped_bytes else output.head + output.tail, 2)[:MAX_FILES]
+    every = (cut_line(f"{as_text(letter)} {quoted(path_of(checkout, name))}") for letter, name in changes)
+    lines = fitting(every, git.answer_bytes // 2)
+    rest = int(made.changes.partition(" ")[0] or 0) - len(lines)
+    return [*lines, *([f"[and {rest} more files: git_show stat=true]"] if rest > 0 else [])]
 
 
 async def _chosen(roots: Roots, git: Git, checkout: Checkout, status: GitStatus, names: Sequence[str]) -> list[str]:

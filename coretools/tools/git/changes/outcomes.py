@@ -10,7 +10,7 @@ from coretools.tools.git.changes.work_tree import Position, born, conflicted
 from coretools.tools.git.repository.checkout import Checkout, display_paths
 from coretools.tools.git.repository.commands import Git, failure_message
 from coretools.tools.git.repository.porcelain import single_line
-from coretools.tools.git.repository.results import TextResult, answer, listed
+from coretools.tools.git.repository.results import TextResult, answer, listed, undo_by_reset
 
 MAX_COMMITS = 200
 """Most commits of one cherry-pick, revert or rebase."""
@@ -44,11 +44,13 @@ async def ready(git: Git, checkout: Checkout) -> Position:
     return await born(git, checkout)
 
 
-async def outcome(git: Git, checkout: Checkout, completed: Completed, *, here: Position, name: str) -> TextResult:
-    """Return the answer for a sequence of commits: it ended, or stopped at one of them."""
+async def outcome(
+    git: Git, checkout: Checkout, completed: Completed, *, here: Position, name: str, unchanged: str = ""
+) -> TextResult:
+    """Return the answer for a sequence of commits: it ended, or stopped at one of them. For `unchanged` see `ended`."""
     entries = directory_access.entry_kinds(checkout.git_handle)
     if completed.ok and "rebase-merge" not in entries:
-        return await ended(git, checkout, here, f"{name} ended")
+        return await ended(git, checkout, here, f"{name} ended", unchanged=unchanged)
     if completed.ok:
         return await _at_edit(git, checkout)
     if {"CHERRY_PICK_HEAD", "REVERT_HEAD"} & entries.keys() or await conflicted(git, checkout):
@@ -67,13 +69,18 @@ async def _at_edit(git: Git, checkout: Checkout) -> TextResult:
     return answer(checkout, lines, details={"stopped": True, "operation": "rebase", "commit": now.commit})
 
 
-async def ended(git: Git, checkout: Checkout, before: Position, what: str) -> TextResult:
-    """Return the answer for an operation that ended, with the call that undoes it."""
+async def ended(git: Git, checkout: Checkout, before: Position, what: str, *, unchanged: str = "") -> TextResult:
+    """Return the answer for an operation that ended, with the call that undoes it.
+
+    `unchanged` says instead that nothing had to be done, if nothing was.
+    """
     now = await born(git, checkout)
     where = now.branch or "detached HEAD"
+    if before.commit == now.commit:
+        what = unchanged or f"{what}, and changed nothing"
     lines = [single_line(f"{what}: {where} is at {now.commit[:10]}")]
     if now.branch and before.commit != now.commit:
-        lines.append(f"Undo: git_reset revision={before.commit!r} mode='keep'")
+        lines.append(undo_by_reset(before.commit, "keep"))
     details = {"branch": now.branch, "commit": now.commit, "before": before.commit}
     return answer(checkout, lines, details=details, hooks="commit")
 

@@ -77,7 +77,8 @@ async def rebase(roots: Roots, git: Git, checkout: Checkout, options: RebaseOpti
     if not steps and not options.autosquash:
         words = ("rebase", "--merge", *_QUIET, "--no-autosquash", f"--onto={onto}", upstream)
         completed = await git.run(checkout, *words, options=author)
-        return await outcome(git, checkout, completed, here=here, name="rebase")
+        unchanged = f"already up to date with {options.onto or options.upstream}"
+        return await outcome(git, checkout, completed, here=here, name="rebase", unchanged=unchanged)
     moved = await _moved(git, checkout, move, is_autosquash=options.autosquash)
     if options.autosquash:
         resolved = autosquash_steps(moved)

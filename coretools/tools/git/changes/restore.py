@@ -8,8 +8,10 @@ from coretools.errors import GitRefused, InvalidArguments
 from coretools.roots.root_set import Roots
 from coretools.tools.git.changes.work_tree import (
     FROM_STDIN,
+    Position,
     born,
     conflicted,
+    index_commit,
     kept,
     paths_argument,
     position,
@@ -25,7 +27,10 @@ from coretools.tools.git.reading.history import refuse_unknown
 from coretools.tools.git.repository.checkout import Checkout, display_paths, refuse_hidden
 from coretools.tools.git.repository.commands import Git
 from coretools.tools.git.repository.porcelain import read_names
-from coretools.tools.git.repository.results import TextResult, answer, listed
+from coretools.tools.git.repository.results import TextResult, answer, listed, undo_by_reset
+
+_STAGED = ("--cached", "--ita-visible-in-index")
+"""Options for all that is staged, also files of which only the name is."""
 
 KEPT = "Undo for uncommitted changes: git_stash action='apply' stash="
 
@@ -47,10 +52,8 @@ class RestoreOptions:
         return [*(["--worktree"] if self.work_tree else []), *(["--staged"] if self.index else [])]
 
     def undo(self, paths: str) -> str:
-        """How to undo it if nothing uncommitted was in the files; `paths` is an argument."""
-        if not self.work_tree:
-            return f"Undo: git_add {paths}"
-        return f"Undo: git_restore what={'both' if self.index else 'worktree'!r} {paths}"
+        """How to undo a change of the work tree if nothing uncommitted was in the files; `paths` is an argument."""
+        return f"git_restore what={'both' if self.index else 'worktree'!r} {paths}"
 
 
 async def restore(
@@ -75,12 +78,33 @@ async def restore(
     if options.work_tree:
         await require_writable_names(roots, git, checkout, changed)
         stash = await kept(roots, git, checkout, names=names)
+        undo = options.undo(paths_argument(checkout, changed))
+    else:
+        undo = await _staging_again(git, checkout, changed)
     where = (f"--source={source}",) if source else ()
     with naming_stash(stash):
         await git.output(checkout, "restore", *options.words, *where, *FROM_STDIN, stdin=terminated(changed))
     lines = [f"restored {len(changed)}: {listed(display_paths(checkout, changed))}"]
-    lines.append(f"{KEPT}{stash!r}" if stash else options.undo(paths_argument(checkout, changed)))
+    if stash or undo:
+        lines.append(f"{KEPT}{stash!r}" if stash else f"Undo: {undo}")
     return answer(checkout, lines, details={"restored": len(changed), "stash": stash})
+
+
+async def _staging_again(git: Git, checkout: Checkout, names: Sequence[bytes]) -> str:
+    """Return the call that makes the index of these names what it is now; "" while there is a conflict.
+
+    A commit keeps the index if it differs from the work tree there.
+    """
+    if await conflicted(git, checkout):
+        return ""
+    paths = paths_argument(checkout, names)
+    only_staged = {*names} & {*await changed_names(git, checkout)}
+    if only_staged:  # not those of which only the name is staged
+        only_names = {*await changed_names(git, checkout, *_STAGED)}
+        only_staged -= only_names - {*await changed_names(git, checkout, "--cached", "--ita-invisible-in-index")}
+    if not only_staged:
+        return f"git_add {paths}"
+    return f"git_restore what='staged' revision={await index_commit(git, checkout)!r} {paths}"
 
 
 @contextmanager
@@ -100,8 +124,7 @@ async def _differing(
     """Return what a restore would change."""
     trees = [source] if source else []
     changed = await changed_names(git, checkout, *trees, names=names) if options.work_tree else []
-    index = ("--cached", "--ita-visible-in-index")  # also files of which only the name is staged
-    staged = await changed_names(git, checkout, *index, *trees, names=names) if options.index else []
+    staged = await changed_names(git, checkout, *_STAGED, *trees, names=names) if options.index else []
     return sorted({*changed, *staged})
 
 
@@ -109,9 +132,10 @@ async def _unstage_all(git: Git, checkout: Checkout, names: Sequence[str]) -> Te
     """Remove names from the index before the first commit, when there is nothing else to restore them from."""
     staged = read_names(await git.output(checkout, "ls-files", "-z", "--", *names))
     stdin = terminated(staged)
+    undo = await _staging_again(git, checkout, staged)
     await git.output(checkout, "update-index", "--force-remove", "-z", "--stdin", stdin=stdin)
     lines = [f"unstaged {len(staged)}: {listed(display_paths(checkout, staged))}"]
-    lines.append(f"Undo: git_add {paths_argument(checkout, staged)}")
+    lines += [f"Undo: {undo}"] if undo else []
     return answer(checkout, lines, details={"restored": len(staged)})
 
 
@@ -168,26 +192,55 @@ async def reset(
         options = RestoreOptions(work_tree=False, index=True, source=target)
         return await restore(roots, git, checkout, names=names, options=options)
     before = await born(git, checkout)
-    if mode != "soft":
-        await refuse_staged_outside(git, checkout, _keeps_staged(checkout, mode))
-    stash = ""
-    if mode == "keep":
-        names_changed = await changed_names(git, checkout, before.commit, target)
-        await require_writable_names(roots, git, checkout, names_changed)
-    elif mode == "hard":
-        names_changed = await changed_names(git, checkout, target)
-        names_changed += await overwritten_by_reset(roots, git, checkout)
-        await require_writable_names(roots, git, checkout, names_changed)
-        stash = await kept(roots, git, checkout)
+    where = before.branch or "HEAD"
+    staged, overwritten = await _reset_names(roots, git, checkout, before, target=target, mode=mode)
+    details = {"commit": target, "before": before.commit}
+    if target == before.commit and not (staged or overwritten or checkout.in_progress):
+        nothing = "" if mode == "soft" else ", and nothing is staged"
+        return answer(checkout, [f"nothing changed: {where} is at {target[:10]} already{nothing}"], details=details)
+    stash = await kept(roots, git, checkout) if mode == "hard" else ""
+    again = await _staging_again(git, checkout, staged) if staged and mode != "hard" else ""
     with naming_stash(stash):
         await git.output(checkout, "reset", "--quiet", f"--{mode}", target)
-    back = "keep" if mode == "hard" else mode
-    lines = [
-        f"{before.branch or 'HEAD'} is at {target[:10]}; it was at {before.commit[:10]}",
-        f"Undo: git_reset revision={before.commit!r} mode={back!r}",
-    ]
-    lines += [f"{KEPT}{stash!r}"] if stash else []
-    return answer(checkout, lines, details={"commit": target, "before": before.commit, "stash": stash})
+    where += f" is at {target[:10]}{'' if target == before.commit else f'; it was at {before.commit[:10]}'}"
+    unstaged = f"unstaged {len(staged)}: {listed(display_paths(checkout, staged))}"
+    undo = _undo_lines(before, target, mode=mode, again=again, stash=stash)
+    return answer(checkout, [where, *([unstaged] if again else []), *undo], details={**details, "stash": stash})
+
+
+def _undo_lines(before: Position, target: str, *, mode: str, again: str, stash: str) -> list[str]:
+    """Return how to undo a reset; `again` is the call that stages again what it unstaged."""
+    lines = []
+    if target != before.commit:
+        lines.append(undo_by_reset(before.commit, "keep" if mode == "hard" else mode))
+    if again:
+        lines.append(f"{'Then' if lines else 'Undo'}: {again}")
+    if stash:
+        lines.append(f"{KEPT}{stash!r}")
+    return lines
+
+
+async def _reset_names(
+    roots: Roots, git: Git, checkout: Checkout, before: Position, *, target: str, mode: str
+) -> tuple[list[bytes], list[bytes]]:
+    """Return what a reset unstages, and the uncommitted changes that it overwrites.
+
+    Raises:
+        DeniedPath, GitRefused: see `require_writable_names` and `refuse_staged_outside`.
+    """
+    if mode == "soft":
+        return [], []
+    await refuse_staged_outside(git, checkout, _keeps_staged(checkout, mode))
+    staged = await changed_names(git, checkout, *_STAGED)
+    if mode == "mixed":
+        return staged, []
+    if mode == "keep":
+        await require_writable_names(roots, git, checkout, await changed_names(git, checkout, before.commit, target))
+        return staged, []
+    overwritten = await changed_names(git, checkout, target)
+    overwritten += await overwritten_by_reset(roots, git, checkout)
+    await require_writable_names(roots, git, checkout, overwritten)
+    return staged, overwritten
 
 
 def _keeps_staged(checkout: Checkout, mode: str) -> str:

@@ -141,6 +141,17 @@ async def _as_committed(git: Git, checkout: Checkout, tree: str, commit: str, na
     return await _written_tree(git, checkout, tree, ("--index-info",), terminated(lines))
 
 
+async def index_commit(git: Git, checkout: Checkout) -> str:
+    """Create a commit of the index; it is in no branch.
+
+    Raises:
+        GitRefused: a conflict is not resolved.
+    """
+    options = await stash_identity(git, checkout)
+    tree = await _staged_tree(git, checkout)
+    return await commit_tree(git, checkout, tree, message="staged before a change", options=options)
+
+
 async def untracked_commit(git: Git, checkout: Checkout, names: Sequence[bytes]) -> str:
     """Create the commit in which a stash keeps untracked files."""
     options = await stash_identity(git, checkout)

@@ -92,6 +92,13 @@ def listed(names: Sequence[str]) -> str:
     return and_more(map(single_line, names[:MAX_LISTED]), len(names))
 
 
+def undo_by_reset(before: str, mode: str) -> str:
+    """Return the call that takes the newest commits away. It names a commit, so it is wrong once more are made."""
+    return (
+        f"Undo: git_reset revision={before!r} mode={mode!r} (only while this is the newest commit: later ones go too)"
+    )
+
+
 def hidden_line(checkout: Checkout, what: str, reasons: Mapping[bytes, str]) -> str:
     """Return a line with the hidden files and the reasons."""
     files = [f"{quoted(path_of(checkout, name))} ({reason})" for name, reason in reasons.items()]
