@@ -41,6 +41,14 @@ _SOCKETS = re.compile(
     r"Address family not supported|Protocol not supported|\b(?:EAFNOSUPPORT|EPROTONOSUPPORT)\b", re.IGNORECASE
 )
 _READ_ONLY = re.compile("Read-only file system")
+_WORK_TREE = re.compile(r"unable to (?:unlink|create file)|cannot create directory at")
+"""What git says when it can't write a file of the work tree, and goes on: HEAD moves all the same."""
+_OUTSIDE = re.compile(
+    r"^(?:\t(?:modified|deleted|typechange): +| ?[MDT]{1,2} |[ MADRC][MDT] |[MDT]\t)\"?\.\./"
+    rf"|(?:could not open directory|open\(){_ON_THE_LINE}{_DENIED}",
+    re.MULTILINE,
+)
+"""A file above the directory that git takes for changed, or could not read."""
 _REFUSED = re.compile(_DENIED, re.IGNORECASE)
 _OTHER_TREE = re.compile(
     r"symref for HEAD: Device or resource busy|HEAD of working tree .* is not updated"
@@ -115,7 +123,11 @@ class TierRestrictions:
             f"changes of the repository {printable(path)} (git tools make them; as another root it is open to commands)"
             for path in self.repositories
         ]
-        parts += [f"files of {printable(path)} outside the roots, which only the git tools read" for path in self.trees]
+        parts += [
+            f"files of {printable(path)} outside the roots, which only the git tools read (git in commands takes them"
+            " for changed)"
+            for path in self.trees
+        ]
         if self.policy.own_container:
             return ", ".join(parts)
         return ", ".join([*parts, "semaphores and shared memory (/dev/shm), /tmp, terminals that programs make"])
@@ -171,6 +183,7 @@ class TierRestrictions:
             self._parents_explanation,
             self._linked_explanation,
             self._folder_explanation,
+            self._unreadable_explanation,
             *_repository_explanations(),
         )
 
@@ -229,13 +242,26 @@ class TierRestrictions:
         places = [_ABSOLUTE.findall(line) for line in refused]
         for tree in self.trees if ending.tier == "full" else ():
             if any(not paths or any(_is_of_tree(path, tree) for path in paths) for paths in places):
-                return (
-                    f"of the work tree {printable(tree)} commands change only the roots, files outside are read-only."
-                    " After a git switch, reset or merge that met one git takes the file for changed: go back with git"
+                back = (
+                    ". A git switch, merge or reset --hard that met one has moved HEAD all the same: go back with git"
                     " symbolic-ref HEAD refs/heads/BRANCH (the branch before) && git reset, and git restore what it"
                     " changed here. The git tools (git_switch, ...) refuse such a change before it begins"
                 )
+                what = f"of the work tree {printable(tree)} commands change only the roots, files outside are read-only"
+                return what + (back if any(map(_WORK_TREE.search, refused)) else "")
         return None
+
+    def _unreadable_explanation(self, ending: CommandOutcome) -> str | None:
+        """Explain that git takes files of the work tree outside the roots for changed where it can't read them."""
+        if not self.trees or ending.tier != "landlock" or "git" not in ending.program_names:
+            return None
+        if _OUTSIDE.search(ending.output) is None:
+            return None
+        trees = _listed(self.trees)
+        return (
+            f"in tier landlock commands can't read the files of {trees} outside the roots, and git in a command takes"
+            " them for changed or deleted: git_status and git_diff tell what they are, `git status .` leaves them out"
+        )
 
     def _may_be_in_parent(self, line: str) -> bool:
         """Whether a refusal concerns an entry of such a directory, or names no absolute path."""

@@ -61,8 +61,8 @@ class EditResult(Result):
             return edit
         gap = "" if edit.endswith("\n") else "\n"
         return (
-            f"{edit}{gap}[before this edit, {self.path} was changed since you last read or wrote it, by somebody else"
-            f" or by a command; that change is kept:]\n{self.foreign_change}"
+            f"{edit}{gap}[before this edit, {self.path} was changed since you last read or wrote it, by somebody else,"
+            f" a command or a git tool; that change is kept:]\n{self.foreign_change}"
         )
 
     def facts(self) -> dict[str, object]:

@@ -442,9 +442,9 @@ class FilesystemTools:
                 foreign = "" if content.data == data else self._known_files.change_since(call, content)
         if foreign:
             message = (
-                f"{file.display_path}: changed since you last read or wrote it, by somebody else or by a command;"
-                " nothing was written. Read it again and write what keeps that change, use edit_file for a part, or"
-                " call again with overwrite=true to replace it anyway"
+                f"{file.display_path}: changed since you last read or wrote it, by somebody else, a command or a git"
+                " tool; nothing was written. Read it again and write what keeps that change, use edit_file for a part,"
+                " or call again with overwrite=true to replace it anyway"
             )
             raise Conflict(_with_foreign_change(message, foreign), path=file.display_path)
         return file.version

@@ -109,6 +109,9 @@ def test_tools_have_git_for_the_folder(session: Session) -> None:
     session.text("git_switch", branch="main")
     assert (trees.main / "other.txt").read_text() == "of the user\n"
     session.text("git_worktree", action="add", path="tree", branch="tree")
+    is_done, used = session.answer("git_switch", branch="tree")
+    assert not is_done
+    assert f"is checked out in another work tree, {root}/tree; work there" in used
     assert "clean" in session.text("git_status", repository="tree")
     session.text("git_worktree", action="remove", path="tree")
     session.text("git_branch", action="upstream", name="main", upstream="inside")
@@ -203,6 +206,7 @@ def test_operations_within_the_folder_leave_the_index_outside_alone(session: Ses
     ):
         is_done, text = session.answer(tool, **arguments)
         assert not is_done, (tool, text)
+        assert "outside the root, in" in text, (tool, text)
         assert state(trees) == before, tool
         assert "in progress" not in session.text("git_status"), tool
     session.text("git_switch", branch="inside")
@@ -219,6 +223,8 @@ def test_operations_within_the_folder_leave_the_index_outside_alone(session: Ses
         for action in ("abort", "continue"):
             head = trees.git(trees.main, "rev-parse", "HEAD")
             assert "git_continue" in session.text(tool, **arguments), tool
+            _, text = session.answer("git_continue", resolutions={"services/api/a.txt": "ours"})
+            assert "services/api/a.txt: is not in conflict; these are, by their paths from the root: a.txt" in text
             (trees.main / "other.txt").write_text("of the user\n")
             trees.git(trees.main, "add", "other.txt")
             (trees.main / "other.txt").write_text("other\n")  # only the index has the user's text
@@ -304,6 +310,9 @@ def test_commands_have_git_for_the_folder(session: Session) -> None:
         assert "user.name, before: not set" in session.run("git config user.name Grace")
         assert "user.name, before: Grace" in session.run("git config --unset user.name")
     else:
+        for line in ("git status", "git status --short", "git diff --stat"):
+            assert "git in a command takes them for changed" in session.run(line), line
+        assert "takes them for changed" not in session.run("git status --short .")
         assert "git_commit" in session.run("git commit -qam command")
         assert trees.git(trees.main, "rev-parse", "HEAD") == head
         session.text("git_restore", paths=["a.txt"])
@@ -326,6 +335,9 @@ def test_commands_change_nothing_outside_the_folder(session: Session) -> None:
     assert CANARY not in seen
     if session.tier == "full":
         before = state(trees)
+        refused = session.run(f"touch {top}/x; true")
+        assert "are read-only" in refused
+        assert "git symbolic-ref" not in refused
         assert "git symbolic-ref" in session.run("git switch -q outside")
         session.run("git symbolic-ref HEAD refs/heads/main && git reset -q && git restore .")
         assert state(trees) == before

@@ -13,6 +13,7 @@ from coretools.tools.answer_budget import cut_line, fitting
 from coretools.tools.git.changes.commit import MESSAGE_BYTES, identity
 from coretools.tools.git.changes.work_tree import Position, position
 from coretools.tools.git.changes.worktrees import other_tree_with
+from coretools.tools.git.changes.worktrees import shown_path, worktrees
 from coretools.tools.git.changes.writable import changed_names, require_writable_names
 from coretools.tools.git.reading.history import HEADS
 from coretools.tools.git.repository.checkout import Checkout
@@ -54,11 +55,28 @@ async def switch(roots: Roots, git: Git, checkout: Checkout, options: SwitchOpti
         return answer(checkout, [f"already on {_where(before)}"], details=details)
     await require_writable_names(roots, git, checkout, await _differing(git, checkout, before, target))
     completed = await git.run(checkout, "switch", "--quiet", "--no-progress", "--no-overwrite-ignore", *words)
+    if not completed.ok and not (options.create or options.detach):
+        await _refuse_used(roots, git, checkout, branch)
     require_success(completed, "switch")
     now = await position(git, checkout)
     delete = f", then git_branch action='delete' name={branch!r}" if options.create else ""
     lines = [f"now on {_where(now)}", f"Undo: {before.switch_back}{delete}"]
     return answer(checkout, lines, details={"branch": now.branch, "commit": now.commit})
+
+
+async def _refuse_used(roots: Roots, git: Git, checkout: Checkout, branch: str) -> None:
+    """Refuse to switch to a branch that another work tree has checked out.
+
+    Raises:
+        GitRefused: one has.
+    """
+    path = next((one.path for one in await worktrees(git, checkout) if one.branch == branch), "")
+    if path:
+        raise GitRefused(
+            f"branch {branch}: is checked out in another work tree, {shown_path(roots, path)}; work there, look at its"
+            f" commit with git_switch detach={branch!r}, or begin a branch there with create=true start={branch!r};"
+            " git_worktree action='remove' frees it"
+        )
 
 
 async def _switch_words(

@@ -19,6 +19,7 @@ from coretools.tools.git.changes.writable import (
     changed_names,
     picked_names,
     reached_by_rename,
+    refuse_staged_outside,
     require_writable_names,
 )
 from coretools.tools.git.reading.history import HEADS
@@ -50,6 +51,7 @@ async def merge(
     if bases == [here.commit] and fast_forward:
         await _fast_forward(git, checkout, here, target, names)
         return await ended(git, checkout, here, "merged by fast-forward")
+    await refuse_staged_outside(git, checkout)
     text = git.setup.with_trailer(message.strip() or await _merge_message(git, checkout, here, revision)).strip()
     check_message(text)
     options = await identity(git, checkout)
@@ -116,6 +118,7 @@ async def pick(
         GitRefused: another operation is in progress, or uncommitted changes are in the way.
     """
     here = await ready(git, checkout)
+    await refuse_staged_outside(git, checkout)
     commits = await _commits(git, checkout, revisions, newest_first=revert)
     names = await picked_names(git, checkout, commits)
     await require_writable_names(roots, git, checkout, names)

@@ -12,9 +12,9 @@ from coretools.roots.read import read_bytes
 from coretools.roots.root_set import Roots
 from coretools.roots.write import write_bytes
 from coretools.tools.git.changes.conflict_regions import read_regions, with_texts
-from coretools.tools.git.changes.work_tree import FROM_STDIN, terminated
+from coretools.tools.git.changes.work_tree import FROM_STDIN, paths_argument, terminated
 from coretools.tools.git.changes.writable import require_writable_names
-from coretools.tools.git.repository.checkout import Checkout, display_paths, git_names, prefix, refuse_hidden
+from coretools.tools.git.repository.checkout import Checkout, display_paths, git_names, refuse_hidden
 from coretools.tools.git.repository.commands import Git
 from coretools.tools.git.repository.porcelain import quoted
 from coretools.tools.git.repository.results import listed
@@ -74,16 +74,16 @@ async def resolve(roots: Roots, git: Git, checkout: Checkout, answers: Mapping[s
     for name, (path, answer) in zip(names, answers.items(), strict=True):
         raw = name.encode("utf-8", "surrogateescape")
         if raw not in found:
-            raise NotFound(f"{path}: is not in conflict; these are: {listed(display_paths(checkout, found)) or 'none'}")
+            there = listed(display_paths(checkout, found)) or "none"
+            raise NotFound(f"{path}: is not in conflict; these are, by their paths from the root: {there}")
         await _plan(roots, checkout, plan, raw, found[raw], answer)
     await require_writable_names(roots, git, checkout, plan.names)
     await _apply(roots, git, checkout, plan)
     rest = display_paths(checkout, found.keys() - set(plan.names))
-    paths = [f"{prefix(checkout)}{name}" for name in names]
     return [
-        f"resolved {len(paths)}: {listed(display_paths(checkout, plan.names))}",
+        f"resolved {len(names)}: {listed(display_paths(checkout, plan.names))}",
         f"in conflict: {listed(sorted(rest))}" if rest else "no conflict is left",
-        f"Undo: git_restore paths={paths[:10]!r} side='conflict'",
+        f"Undo: git_restore side='conflict' {paths_argument(checkout, plan.names)}",
     ]
 
 

@@ -22,7 +22,7 @@ from coretools.tools.git.changes.rebase_steps import (
     todo_lines,
 )
 from coretools.tools.git.changes.work_tree import Position, commit_tree
-from coretools.tools.git.changes.writable import changed_names, require_writable_names
+from coretools.tools.git.changes.writable import changed_names, refuse_staged_outside, require_writable_names
 from coretools.tools.git.reading.history import HEADS
 from coretools.tools.git.repository.checkout import Checkout
 from coretools.tools.git.repository.commands import Git, require_success
@@ -71,6 +71,7 @@ async def rebase(roots: Roots, git: Git, checkout: Checkout, options: RebaseOpti
     here = await ready(git, checkout)
     revisions = [options.upstream, options.onto or options.upstream, *(step.revision for step in steps)]
     upstream, onto, *named = await git.resolved(checkout, *revisions)
+    await refuse_staged_outside(git, checkout, or_changed=True)
     move = _Move(upstream, onto, here.commit)
     await _require_writable(roots, git, checkout, move)
     author = await identity(git, checkout)

@@ -46,9 +46,9 @@ class _Linked:
 async def list_worktrees(roots: Roots, git: Git, checkout: Checkout) -> TextResult:
     """List the work trees of the repository; one outside the roots without its path."""
     lines = []
-    found = await _worktrees(git, checkout)
+    found = await worktrees(git, checkout)
     for one in found:
-        shown = _shown(roots, one.path)
+        shown = shown_path(roots, one.path)
         where = f"branch {one.branch}" if one.branch else "detached"
         lines.append(single_line(f"{shown} {one.commit[:10]} {where}{f' [{one.note}]' if one.note else ''}"))
     return answer(checkout, lines, details={"worktrees": len(found)})
@@ -111,7 +111,7 @@ async def _require_free(roots: Roots, git: Git, checkout: Checkout, wanted: NewW
     check_revision(branch)
     if not (await git.run(checkout, "check-ref-format", f"{HEADS}{branch}")).ok or branch == "HEAD":
         raise InvalidArguments(f"branch {branch!r}: not a valid name (git check-ref-format)")
-    if any(one.branch == branch for one in await _worktrees(git, checkout)):
+    if any(one.branch == branch for one in await worktrees(git, checkout)):
         raise AlreadyExists(f"branch {branch}: is checked out in a work tree; git_worktree action='list' shows where")
     if kind_at(roots, path) is not None:
         raise AlreadyExists(f"{path}: something is there; name a new directory")
@@ -151,7 +151,7 @@ async def remove_worktree(
     """
     with open_directory(roots, path) as directory:
         place = directory.path
-    found = next((one for one in (await _worktrees(git, checkout))[1:] if one.path == place), None)
+    found = next((one for one in (await worktrees(git, checkout))[1:] if one.path == place), None)
     if found is None:
         raise NotFound(f"{path}: is no linked work tree of this repository; git_worktree action='list' shows them")
     if place == checkout.directory.path:
@@ -181,7 +181,8 @@ async def prune_worktrees(git: Git, checkout: Checkout) -> TextResult:
     return answer(checkout, [*lines, *undo] or ["nothing to forget"], details={"forgotten": len(lines)})
 
 
-async def _worktrees(git: Git, checkout: Checkout) -> list[_Linked]:
+async def worktrees(git: Git, checkout: Checkout) -> list[_Linked]:
+    """Return the work trees of the repository, the main one first."""
     found: list[_Linked] = []
     for block in (await git.output(checkout, "worktree", "list", "--porcelain", "-z")).split(b"\0\0"):
         fields = {line.partition(b" ")[0]: line.partition(b" ")[2] for line in block.split(b"\0") if line}
@@ -194,6 +195,7 @@ async def _worktrees(git: Git, checkout: Checkout) -> list[_Linked]:
     return found
 
 
-def _shown(roots: Roots, path: str) -> str:
+def shown_path(roots: Roots, path: str) -> str:
+    """Return the path of a work tree, if it is beneath the roots."""
     place = roots.split(path)
     return "[outside the roots]" if place is None else path

@@ -97,19 +97,27 @@ def refuse_outside(checkout: Checkout, names: Iterable[bytes]) -> None:
         )
 
 
-async def refuse_staged_outside(git: Git, checkout: Checkout, cure: str) -> None:
+async def refuse_staged_outside(git: Git, checkout: Checkout, cure: str = "", *, or_changed: bool = False) -> None:
     """Refuse a change of the whole index if something is staged outside the folder that is the caller's root.
+
+    `cure` is another call that would do; with `or_changed` unstaged changes there are refused too.
 
     Raises:
         GitRefused: something is.
     """
-    staged = await changed_names(git, checkout, "--cached") if checkout.folder else []
-    found = [name for name in staged if is_outside(checkout, name)]
+    if not checkout.folder:
+        return
+    names = {*await changed_names(git, checkout, "--cached")}
+    if or_changed:
+        names |= {*await changed_names(git, checkout)}
+    found = sorted(name for name in names if is_outside(checkout, name))
     if found:
         files = listed(display_paths(checkout, found))
+        state, way = ("changed", "stashes") if or_changed else ("staged", "unstages")
+        cure += "; or " if cure else ""
         raise GitRefused(
-            f"files are staged outside the root, in {checkout.directory.path}: {files}; nothing was changed; {cure};"
-            " or whoever staged them commits or unstages them"
+            f"files are {state} outside the root, in {checkout.directory.path}: {files}; nothing was changed;"
+            f" {cure}whoever {state} them commits or {way} them first"
         )
 
 
