@@ -78,6 +78,11 @@ class OpenRequests:
         self._writer = writer
         return RequestReader(self, reader, writer), ResponseWriter(self, writer)
 
+    @property
+    def ids(self) -> tuple[types.RequestId, ...]:
+        """The ids of the open requests, as their client sent them."""
+        return tuple(request.id for request in self._open.values())
+
     def begin(self, request: types.JSONRPCRequest) -> bool:
         """Register a request; False if its id is in use. `73` and `"73"` are the same id, as in the SDK."""
         key = coerce_request_id(request.id)

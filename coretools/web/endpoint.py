@@ -123,7 +123,7 @@ class Endpoint:
         try:
             await self._within(known, headers.get(LAST_EVENT_HEADER), scope, receive, send)
         finally:
-            known.end()
+            self.manager.end_request(known)
 
     async def _within(
         self, known: OpenSession, last_event: bytes | None, scope: Scope, receive: Receive, send: Send
@@ -351,7 +351,10 @@ def _refused(status: int, reason: str) -> Response:
 
 def _cancelled() -> Response:
     """Return 405: clients end the stream; after anything else they retry (2025-11-25, basic/transports)."""
-    reason = "the request of this stream was cancelled; there are no more events"
+    reason = (
+        "the request of this stream was cancelled, by its client or because the session had no connection for"
+        " limits.resume_seconds; there are no more events"
+    )
     return error_response(405, reason, kind="cancelled", headers={"Allow": "POST, DELETE"})
 
 

@@ -103,6 +103,9 @@ class LimitsSection(_ConfigSection):
     """Sessions of one principal; 0 means a sixteenth of `sessions`, at least one."""
     session_idle_seconds: float = Field(default=300.0, ge=0)
     """A session without an active request for so long is ended; 0: never."""
+    resume_seconds: Seconds = 60.0
+    """Calls of a session without a connection run on for so long, for a client that comes back; then they are
+    cancelled."""
     events: Positive = 1_024
     """Events stored for one session, for clients that resume; the oldest are dropped first."""
     event_bytes: Positive = 4 * 1024 * 1024

@@ -11,16 +11,19 @@ stream with an error, which is stored for clients that come back and removed fro
 import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from copy import copy
 from typing import Any
 
+import anyio
 from mcp.server.streamable_http import StreamableHTTPServerTransport
+from mcp.shared.message import SessionMessage
+from mcp_types import JSONRPCNotification
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coretools.operations.call import LOCAL
 from coretools.operations.live_catalog import LiveCatalog
-from coretools.protocol.open_requests import OpenRequests, RequestReader, ResponseWriter
+from coretools.protocol.open_requests import CANCELLED, OpenRequests, RequestReader, ResponseWriter
 
 BUFFER_SECONDS = 0.5
 """A call that takes longer streams, so its client gets an event id to resume from."""
@@ -211,7 +214,21 @@ class SessionTransport(StreamableHTTPServerTransport):
     async def connect(self) -> AsyncIterator[tuple[RequestReader, ResponseWriter]]:
         """Open the streams for the dispatcher."""
         async with super().connect() as streams:
-            yield OpenRequests(finish_seconds=None).wrap(*streams)
+            self._requests = OpenRequests(finish_seconds=None)
+            yield self._requests.wrap(*streams)
+
+    @property
+    def has_open_requests(self) -> bool:
+        """Whether a request is not answered yet."""
+        return bool(self._requests.ids)
+
+    async def cancel_requests(self) -> None:
+        """Cancel every open request, as its client would."""
+        for request_id in self._requests.ids:
+            message = JSONRPCNotification(jsonrpc="2.0", method=CANCELLED, params={"requestId": request_id})
+            with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError):  # the session ends
+                if self._read_stream_writer is not None:
+                    await self._read_stream_writer.send(SessionMessage(message))
 
     async def _handle_request(self, scope: Scope, receive: Receive, send: Send) -> None:
         transport = self

@@ -4,6 +4,7 @@ The SDK's manager has one limit for all principals and one event store for all s
 of its methods (docs/adr/0019); a test fails when it has them no more.
 """
 
+import asyncio
 import logging
 import secrets
 import time
@@ -109,6 +110,8 @@ class SessionLimits:
     """0 is a sixteenth of `sessions`, at least one."""
     idle_seconds: float = 300.0
     """0: no idle timeout."""
+    resume_seconds: float = 60.0
+    """Clients of the SDKs retry for some seconds; the rest is for a person whose network changes."""
     body_bytes: int = 4 * 1024 * 1024
 
     @property
@@ -123,6 +126,7 @@ def session_limits(limits: LimitsSection) -> SessionLimits:
         sessions=limits.sessions,
         per_principal=limits.sessions_per_principal,
         idle_seconds=limits.session_idle_seconds,
+        resume_seconds=limits.resume_seconds,
         body_bytes=limits.body_bytes,
     )
 
@@ -141,6 +145,8 @@ class OpenSession:
     """Time of the last request or response."""
     under_way: int = 1
     """Active requests and streams, at first the one that opens the session."""
+    abandoned: asyncio.TimerHandle | None = None
+    """Cancels the calls of a client that lost its last connection, unless it comes back."""
 
     @property
     def age_seconds(self) -> float:
@@ -156,11 +162,18 @@ class OpenSession:
         """Note the begin of a request."""
         self.under_way += 1
         self.used = time.monotonic()
+        self.keep_calls()
 
     def end(self) -> None:
         """Note the end of a request."""
         self.under_way -= 1
         self.used = time.monotonic()
+
+    def keep_calls(self) -> None:
+        """Let the calls under way run on."""
+        if self.abandoned is not None:
+            self.abandoned.cancel()
+            self.abandoned = None
 
 
 class SessionWatcher(Protocol):
@@ -312,6 +325,20 @@ class SessionManager(StreamableHTTPSessionManager):
         if session is not None:
             session.revision = revision
 
+    def end_request(self, session: OpenSession) -> None:
+        """Note the end of a request. Calls for which nobody is connected now are cancelled after a while (http-4)."""
+        session.end()
+        transport = self._server_instances.get(session.id)
+        if session.under_way or not isinstance(transport, SessionTransport) or not transport.has_open_requests:
+            return
+        seconds = self._session_limiter.limits.resume_seconds
+        session.abandoned = asyncio.get_running_loop().call_later(seconds, self._abandon, transport, seconds)
+
+    def _abandon(self, transport: SessionTransport, seconds: float) -> None:
+        if self._task_group is not None:
+            logger.info("a session had no connection for %g s: its calls are cancelled", seconds)
+            self._task_group.start_soon(transport.cancel_requests)
+
     async def end(self, session_id: str) -> None:
         """End a session now, if it exists."""
         transport = self._server_instances.get(session_id)
@@ -333,6 +360,7 @@ class SessionManager(StreamableHTTPSessionManager):
 
     def _free_place(self, session: OpenSession, reason: str) -> None:
         del self.sessions[session.id]
+        session.keep_calls()  # they end with the session
         self._session_limiter.leave(session.principal)
         self._session_limiter.watcher.session_ended(self._role, reason)
 
