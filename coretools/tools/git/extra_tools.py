@@ -128,7 +128,7 @@ class GitExtraTools:
                 case "create":
                     return await branches.create_branch(self._git, checkout, name, start=start)
                 case "rename":
-                    return await branches.rename_branch(self._git, checkout, name, new_name=new_name)
+                    return await branches.rename_branch(self._roots, self._git, checkout, name, new_name=new_name)
                 case "delete":
                     return await branches.delete_branch(self._git, checkout, name, force=force)
                 case "upstream":

@@ -7,13 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coretools.errors import AlreadyExists, GitRefused, InvalidArguments, NotFound
-from coretools.roots.path_text import printable
 from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import cut_line, fitting
 from coretools.tools.git.changes.commit import MESSAGE_BYTES, identity
 from coretools.tools.git.changes.work_tree import Position, position
 from coretools.tools.git.changes.worktrees import other_tree_with
-from coretools.tools.git.changes.worktrees import shown_path, worktrees
 from coretools.tools.git.changes.writable import changed_names, require_writable_names
 from coretools.tools.git.reading.history import HEADS
 from coretools.tools.git.repository.checkout import Checkout
@@ -70,10 +68,9 @@ async def _refuse_used(roots: Roots, git: Git, checkout: Checkout, branch: str) 
     Raises:
         GitRefused: one has.
     """
-    path = next((one.path for one in await worktrees(git, checkout) if one.branch == branch), "")
-    if path:
+    if elsewhere := await other_tree_with(roots, git, checkout, branch):
         raise GitRefused(
-            f"branch {branch}: is checked out in another work tree, {shown_path(roots, path)}; work there, look at its"
+            f"branch {branch}: is checked out in another work tree, {elsewhere}; work there, look at its"
             f" commit with git_switch detach={branch!r}, or begin a branch there with create=true start={branch!r};"
             " git_worktree action='remove' frees it"
         )
@@ -106,7 +103,7 @@ async def create_branch(git: Git, checkout: Checkout, name: str, *, start: str) 
     return answer(checkout, lines, details={"branch": name, "commit": commit})
 
 
-async def rename_branch(git: Git, checkout: Checkout, name: str, *, new_name: str) -> TextResult:
+async def rename_branch(roots: Roots, git: Git, checkout: Checkout, name: str, *, new_name: str) -> TextResult:
     """Rename a branch, with its upstream and reflog.
 
     Raises:
@@ -115,10 +112,10 @@ async def rename_branch(git: Git, checkout: Checkout, name: str, *, new_name: st
     """
     commit = await _commit_of(git, checkout, name)
     await _require_free(git, checkout, HEADS, new_name)
-    if elsewhere := await other_tree_with(git, checkout, name):
+    if elsewhere := await other_tree_with(roots, git, checkout, name):
         raise GitRefused(
-            f"branch {name}: is checked out in the work tree {printable(elsewhere)}, whose HEAD would change; nothing"
-            " was changed; rename it in that work tree, or switch that to another branch before"
+            f"branch {name}: is checked out in another work tree, {elsewhere}, whose HEAD would change; nothing was"
+            " changed; rename it in that work tree, or switch that to another branch before"
         )
     await git.output(checkout, "branch", "-m", name, new_name)
     lines = [

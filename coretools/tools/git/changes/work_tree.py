@@ -10,7 +10,6 @@ from secrets import token_hex
 
 from coretools.errors import GitRefused
 from coretools.roots import directory_access
-from coretools.roots.git_index import MAX_INDEX_BYTES
 from coretools.roots.root_set import Roots
 from coretools.tools.git.changes.commit import identity
 from coretools.tools.git.changes.writable import changed_names, require_visible_names
@@ -148,7 +147,7 @@ async def index_commit(git: Git, checkout: Checkout) -> str:
         GitRefused: a conflict is not resolved.
     """
     options = await stash_identity(git, checkout)
-    tree = await _staged_tree(git, checkout)
+    tree = await _text(git, checkout, "write-tree")
     return await commit_tree(git, checkout, tree, message="staged before a change", options=options)
 
 
