@@ -29,6 +29,6 @@ def open_roots(settings: Settings, environment: Mapping[str, str]) -> Roots:
     own = own_directories(environment)
     require_state_out_of_grants(own, settings.policy.confinement)
     changes = settings.policy.files.changes_settings
-    roots = Roots(root_specs(settings), deny=deny, resolver=settings.resolver, own=own, changes_settings=changes)
+    roots = Roots(root_specs(settings), deny=deny, own=own, changes_settings=changes)
     roots.open_repositories(above=settings.policy.git.above)
     return roots

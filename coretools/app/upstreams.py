@@ -95,7 +95,7 @@ def own_names() -> set[str]:
             declared = declaration_of(function)
             if declared is not None:
                 words = (*context, *declared.route) if declared.route else route_in(context, name)
-                found.add(name_of_route(words, "_"))
+                found.add(name_of_route(words))
     return found
 
 

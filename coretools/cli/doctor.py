@@ -74,7 +74,6 @@ def _flags(settings: Settings) -> list[str]:
     for flag, values in (
         ("--profile", [settings.profile]),
         ("--ask", [settings.ask]),
-        ("--resolver", [settings.resolver] if settings.resolver else []),
         ("--deny", settings.deny),
         ("--pass-env", settings.pass_environment),
         ("--limit", [f"{name}={value}" for name, value in limits.items()]),

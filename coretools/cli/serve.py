@@ -28,7 +28,6 @@ _OWN_TOOLS_ONLY = (
     "root",
     "deny",
     "no_default_deny",
-    "resolver",
     "pass_env",
     "redact_output",
     "network",
@@ -122,11 +121,8 @@ def _serve_alone(settings: Settings, found: "list[Registry]", name: str, environ
         line_bytes=settings.limits.line_bytes,
         middleware=loop_guard(settings),
     )
-    # If they agree on a separator, names are the same as when each is served alone.
-    separators = {registry.separator for registry in found}
-    separator = separators.pop() if len(separators) == 1 else Registry().separator
     # Not validated against the tools: the operator's file may name built-in tools, which are absent here.
-    merged = merge_registries(Registry(separator=separator, policy=settings.policy.tools), found)
+    merged = merge_registries(Registry(policy=settings.policy.tools), found)
     # Exit here, while prints of a module's threads still go to standard error: fd 1 is the protocol's stream again.
     upstreams = with_upstreams_of(settings, environment, [merged], has_own_tools=False) if settings.upstream else None
     exit_process(serve_stdio(merged, options=options, upstreams=upstreams))

@@ -23,7 +23,7 @@ from coretools.config.operator_policy import (
     network_access,
 )
 from coretools.config.policy_file import policy_path, read_policy
-from coretools.config.settings import ASK_MODES, LOG_LEVELS, PROFILES, RESOLVERS, Limits, Settings, require_profile
+from coretools.config.settings import ASK_MODES, LOG_LEVELS, PROFILES, Limits, Settings, require_profile
 from coretools.errors import BadSetting
 
 TRUE = frozenset({"1", "true", "yes", "on"})
@@ -39,7 +39,7 @@ LIST_SEPARATOR = ","
 
 VARIABLES = (
     *("CORETOOLS_ROOTS", "CORETOOLS_PROFILE", "CORETOOLS_READ_ONLY", "CORETOOLS_DENY", "CORETOOLS_NO_DEFAULT_DENY"),
-    *("CORETOOLS_LIMITS", "CORETOOLS_RESOLVER", "CORETOOLS_PASS_ENV", "CORETOOLS_AUTHOR", "CORETOOLS_UMASK"),
+    *("CORETOOLS_LIMITS", "CORETOOLS_PASS_ENV", "CORETOOLS_AUTHOR", "CORETOOLS_UMASK"),
     *("CORETOOLS_REDACT_OUTPUT", "CORETOOLS_ASK", "CORETOOLS_POLICY", "CORETOOLS_OWN_CONTAINER", "CORETOOLS_NETWORK"),
     *("CORETOOLS_REQUIRE_TIER", "CORETOOLS_ALLOW_UNCONFINED", "CORETOOLS_ALLOW_GIT_CREDENTIALS"),
     *("CORETOOLS_ALLOW_EDITOR_SETTINGS", "CORETOOLS_GIT_ABOVE", "CORETOOLS_LOGIN_PATH", "CORETOOLS_LOG_LEVEL"),
@@ -66,7 +66,6 @@ def add_options(parser: argparse.ArgumentParser, *, profile: str, log_level: str
     parser.add_argument(
         "--limit", action="append", metavar="NAME=VALUE", help="set a limit, such as run_seconds=600 (repeatable)"
     )
-    parser.add_argument("--resolver", choices=RESOLVERS, help="path resolver [the strongest available]")
     parser.add_argument(
         "--pass-env", action="append", metavar="NAME", help="pass an environment variable to commands (repeatable)"
     )
@@ -224,7 +223,6 @@ def settings_from(
         deny=_listed(environment, "CORETOOLS_DENY", options.deny),
         default_deny=not _switch(options.no_default_deny, environment, "CORETOOLS_NO_DEFAULT_DENY"),
         limits=Limits().replaced(limits),
-        resolver=_one_of(RESOLVERS, options.resolver, environment, "CORETOOLS_RESOLVER"),
         pass_environment=_passed(policy, _listed(environment, "CORETOOLS_PASS_ENV", options.pass_env)),
         author=_author(options.author, environment),
         umask=_umask(options.umask, environment),

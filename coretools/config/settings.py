@@ -14,7 +14,6 @@ PROFILES = ("read", "dev", "ci", "all")
 """Names of the profiles; `dev` is the default. `read`: only tools that read. `ci`: those, and builds, tests and
 restores. `dev`: tools for development, including commands. `all`: everything, also tools in no other profile."""
 
-RESOLVERS = ("openat2", "walk")
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
@@ -145,8 +144,6 @@ class Settings:
     """Deny globs, besides the default ones."""
     default_deny: bool = True
     limits: Limits = Limits()
-    resolver: str | None = None
-    """`openat2` or `walk`; None chooses the strongest that the kernel supports."""
     pass_environment: tuple[str, ...] = ()
     """Environment variables passed to children, besides the allow-list."""
     author: Author | None = None

@@ -26,7 +26,7 @@ from coretools.operations.declare import (
     source_of,
     tool,
 )
-from coretools.operations.route import SEPARATORS, Context, check_route, name_of_route, route_in
+from coretools.operations.route import Context, check_route, name_of_route, route_in
 from coretools.questions.kinds import CONFIRM
 
 NO_POLICY = ToolPolicy()
@@ -40,11 +40,7 @@ logger = logging.getLogger(__name__)
 class Registry:
     """The commands in registration order. Safe to use from any thread."""
 
-    def __init__(self, *, separator: str = "_", policy: ToolPolicy = NO_POLICY) -> None:
-        """`separator` joins the words of a route to the name of a tool or prompt."""
-        if separator not in SEPARATORS:
-            raise BadSetting(f"unknown separator {separator!r}; choose from {' '.join(SEPARATORS)}")
-        self._separator = separator
+    def __init__(self, *, policy: ToolPolicy = NO_POLICY) -> None:
         self._policy = policy
         self._commands: dict[Key, Command] = {}
         self._contexts: dict[tuple[str, ...], Context] = {}
@@ -53,11 +49,6 @@ class Registry:
         self._lock = threading.RLock()
         self.version = 0
         """Increases with each change."""
-
-    @property
-    def separator(self) -> str:
-        """The string between the words of a route in a name."""
-        return self._separator
 
     def context(self, *words: str, summary: str = "", details: str = "") -> "Group":
         """Describe a context and return a group that adds commands to it.
@@ -144,10 +135,7 @@ class Registry:
         Raises:
             BadSetting: a route is taken; nothing was added.
         """
-        merged = {
-            _key(command): self._with_policy(replace(command, name=name_of_route(command.route, self._separator)))
-            for command in other
-        }
+        merged = {_key(command): self._with_policy(command) for command in other}
         with self._lock:
             for key, command in merged.items():
                 self._refuse_taken(key, command)
@@ -219,7 +207,7 @@ class Registry:
                 f"{name or function}: not declared with @tool, @resource or @prompt, which stand below @registry.add"
             )
         words = (*context, *declaration.route) if declaration.route else route_in(context, name)
-        command = Command(name_of_route(words, self._separator), function, declaration, tool_set, words, overrides)
+        command = Command(name_of_route(words), function, declaration, tool_set, words, overrides)
         check_command(command)
         return self._with_policy(command)
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from coretools.errors import BadSetting
 
-SEPARATORS = ("_", "-", ".", "/")
-"""Accepted separators between the words of a name; some clients accept only the first two."""
+SEPARATOR = "_"
+"""Between the words of a name; some clients accept only this one and `-`."""
 
 WORD = re.compile(r"[a-z][a-z0-9_]*(?:-[a-z0-9]+)*")
 VARIABLE = re.compile(r"\{([a-z_][a-z0-9_]*)\}")
@@ -48,9 +48,9 @@ def route_in(context: Sequence[str], name: str) -> tuple[str, ...]:
     return (*context, name.removeprefix(prefix))
 
 
-def name_of_route(route: Sequence[str], separator: str) -> str:
+def name_of_route(route: Sequence[str]) -> str:
     """The name of a tool or prompt: the words of its route without the parameters."""
-    return separator.join(word for word in route if VARIABLE.fullmatch(word) is None)
+    return SEPARATOR.join(word for word in route if VARIABLE.fullmatch(word) is None)
 
 
 def route_parameters(route: Sequence[str]) -> tuple[str, ...]:

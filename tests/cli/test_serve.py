@@ -194,33 +194,6 @@ def test_a_start_that_cannot_work_says_why_and_exits_with_78(
     assert "Traceback" not in errors.decode()
 
 
-DOTTED = """
-from coretools.operations.declare import Effect
-from coretools.operations.registry import Registry
-
-registry = Registry(separator=".")
-
-@registry.tool(Effect.READ, context=("city",))
-def weather() -> str:
-    \"""The weather.\"""
-    return "sun"
-"""
-
-
-@pytest.mark.parametrize(("others", "name"), [((), "city.weather"), (("COMMANDS",), "city_weather")])
-def test_the_separator_of_names_is_the_one_registries_agree_on(
-    commands: Path, others: tuple[str, ...], name: str, tmp_path: Path
-) -> None:
-    """api-25: names are those of the registry's own `serve_stdio`."""
-    path = tmp_path / "dotted.py"
-    path.write_text(DOTTED)
-    words = [word for one in (path, *(commands for _ in others)) for word in ("--with", f"{one}:registry")]
-    with server(*words, cwd=tmp_path) as peer:
-        peer.ask("initialize", HANDSHAKE)
-        peer.notify("notifications/initialized")
-        assert name in [one["name"] for one in peer.ask("tools/list")["result"]["tools"]]
-
-
 def test_a_module_in_this_directory_is_found_by_its_file(tmp_path: Path) -> None:
     """api-9: an installed program does not search this directory; the message says what would work."""
     (tmp_path / "ours_here").mkdir()

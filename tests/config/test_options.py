@@ -93,7 +93,6 @@ def test_lists_and_limits_add_up() -> None:
         ([], {"CORETOOLS_AUTHOR": "Ada"}, r"CORETOOLS_AUTHOR\): write a name and an address as git does"),
         (["--umask", "8"], {}, "CORETOOLS_UMASK.*octal"),
         ([], {"CORETOOLS_UMASK": "700"}, "CORETOOLS_UMASK.*up to 077"),
-        ([], {"CORETOOLS_RESOLVER": "magic"}, "CORETOOLS_RESOLVER=magic"),
     ],
 )
 def test_an_invalid_setting_is_refused_by_name(flags: list[str], environment: dict[str, str], sentence: str) -> None:

@@ -148,7 +148,7 @@ async def test_a_protocol_extension_can_be_served_too() -> None:
 
 def test_an_invalid_registry_is_refused_before_anybody_connects() -> None:
     """api-2: with both sources of a collision."""
-    registry = Registry(separator="-")
+    registry = Registry()
 
     @registry.tool(Effect.READ)
     def one() -> str:

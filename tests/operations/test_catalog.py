@@ -43,8 +43,8 @@ def made(name: str, *decorators: Any, doc: str = "Do it.") -> Any:
     return function
 
 
-def registry_with(*functions: Any, separator: str = "_") -> Registry:
-    registry = Registry(separator=separator)
+def registry_with(*functions: Any) -> Registry:
+    registry = Registry()
     for function in functions:
         registry.add(function)
     return registry
@@ -74,10 +74,7 @@ def test_the_route_of_a_function_is_its_context_and_its_name(
     assert route_in(context, name) == route
 
 
-@pytest.mark.parametrize(
-    ("separator", "name"), [("_", "contact_show"), ("-", "contact-show"), (".", "contact.show"), ("/", "contact/show")]
-)
-def test_the_name_of_a_tool_is_its_route_with_the_separator_between(separator: str, name: str) -> None:
+def test_the_name_of_a_tool_is_its_route_without_parameters() -> None:
     """catalog-1: parameters of the route are not part of the name."""
 
     @tool(Effect.READ)
@@ -86,16 +83,10 @@ def test_the_name_of_a_tool_is_its_route_with_the_separator_between(separator: s
         """Show."""
         return str(number)
 
-    registry = registry_with(show, separator=separator)
-    assert list(catalog_of(registry).tools) == [name]
+    registry = registry_with(show)
+    assert list(catalog_of(registry).tools) == ["contact_show"]
     assert route_parameters(next(iter(registry)).route) == ("number",)
-    assert name_of_route(("a", "{b}", "c"), separator) == f"a{separator}c"
-
-
-def test_an_invalid_separator_is_refused() -> None:
-    """catalog-1: there are four valid ones."""
-    with pytest.raises(BadSetting, match="separator ' '"):
-        Registry(separator=" ")
+    assert name_of_route(("a", "{b}", "c")) == "a_c"
 
 
 @pytest.mark.parametrize(
@@ -464,13 +455,13 @@ def test_a_hidden_command_is_on_no_surface(decorator: Function) -> None:
 # Merging and removing
 
 
-def test_a_merged_registry_uses_our_separator() -> None:
-    """catalog-10: with its contexts; ours stay first."""
-    ours = registry_with(made("a_one", tool(Effect.READ), at("a", "one")), separator="-")
+def test_a_merged_registry_brings_its_contexts() -> None:
+    """catalog-10: ours stay first."""
+    ours = registry_with(made("a_one", tool(Effect.READ), at("a", "one")))
     theirs = Registry()
     theirs.context("b", summary="Theirs").add(made("b_two", tool(Effect.READ)))
     ours.merge(theirs)
-    assert list(catalog_of(ours).tools) == ["a-one", "b-two"]
+    assert list(catalog_of(ours).tools) == ["a_one", "b_two"]
     assert [context.summary for context in ours.contexts] == ["Theirs"]
 
 

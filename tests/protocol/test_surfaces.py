@@ -242,17 +242,6 @@ async def test_a_selection_filters_every_list_and_calls(contacts: Registry, mode
 
 
 @ERAS
-async def test_a_separator_forms_the_names(mode: str) -> None:
-    """catalog-1: of tools and prompts; calls use them."""
-    registry = Registry(separator=".")
-    registry.add_set("contacts", Contacts(), context=("contact",))
-    async with client(registry, mode) as connected:
-        assert text(await connected.call_tool("contact.show", {"number": 2})) == "contact 2"
-        with pytest.raises(MCPError, match="unknown tool"):
-            await connected.call_tool("contact_show", {"number": 2})
-
-
-@ERAS
 async def test_a_removed_command_cannot_be_used_at_all(contacts: Registry, mode: str) -> None:
     """catalog-9: before the lists are replaced."""
     async with client(contacts, mode) as connected:

@@ -83,8 +83,6 @@ class LimitsSection(_ConfigSection):
     """Bodies of all active requests; one principal may use a quarter, at least one body."""
     header_bytes: Positive = 16 * 1024
     """Header of one request, with its first line."""
-    headers: Positive = 64
-    """Header fields of one request."""
     header_seconds: Seconds = 10.0
     """From the first byte of a request, or from the connection, to the end of its header."""
     body_seconds: Seconds = 30.0
@@ -95,8 +93,6 @@ class LimitsSection(_ConfigSection):
     """An idle connection is closed after this time."""
     connections: Positive = 2_048
     """Concurrent connections."""
-    json_depth: Positive = 64
-    """Nesting depth of JSON in a body."""
     sessions: Positive = 1_024
     """Sessions of the handshake era, of all principals."""
     sessions_per_principal: int = Field(default=0, ge=0)

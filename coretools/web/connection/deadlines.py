@@ -269,7 +269,7 @@ class TimedProtocol(H11Protocol):
 
     def _fault_in_head(self, received: bytes, data: bytes) -> Fault | None:
         most = self.limits.header_bytes
-        fault = fault_in(received, most_bytes=most, most_fields=self.limits.headers)
+        fault = fault_in(received, most_bytes=most)
         if fault is None and len(received) > most and b"\ntransfer-encoding" in received[:most].lower():
             return SMALL_CHUNKS if self._is_dense(data) else None
         return fault

@@ -11,6 +11,9 @@ from collections.abc import Iterator
 from itertools import accumulate
 from typing import Any, NoReturn, cast
 
+MOST_LEVELS = 64
+"""Nesting depth of arrays and objects."""
+
 MOST_VALUES = 20_000
 """Values in one message. Parsing blocks the event loop: 200 KB with a hundred thousand lists cost as much as forty
 calls."""
@@ -48,14 +51,14 @@ class Malformed(BadJson):
     """The body is not JSON in UTF-8."""
 
 
-def check_message(body: bytes, *, depth: int, most_batched: int = 0) -> Any:
+def check_message(body: bytes, *, most_batched: int = 0) -> Any:
     """Parse the JSON-RPC message in a body, or a batch of up to `most_batched` messages.
 
     Raises:
         Malformed: the body is not JSON in UTF-8.
         BadJson: the JSON is refused; the text says why.
     """
-    _check_shape(body, depth)
+    _check_shape(body)
     message = parse(body)
     if isinstance(message, list) and most_batched:
         if not 1 <= len(message) <= most_batched:
@@ -100,16 +103,16 @@ def parse(body: bytes) -> Any:
     return message
 
 
-def _check_shape(body: bytes, depth: int) -> None:
+def _check_shape(body: bytes) -> None:
     opened = body.count(b"[") + body.count(b"{")
-    if opened <= depth and body.count(b",") + opened < MOST_VALUES:
+    if opened <= MOST_LEVELS and body.count(b",") + opened < MOST_VALUES:
         return
     # The counts above are upper bounds, as strings may contain brackets; only now strings are removed.
     bare = _STRING.sub(b"", body)
     if bare.count(b",") + bare.count(b"[") + bare.count(b"{") > MOST_VALUES:
         raise BadJson(f"there are more than {MOST_VALUES} values in the message")
-    if max(accumulate(map(_STEPS.__getitem__, bare.translate(None, _NO_BRACKETS))), default=0) > depth:
-        raise BadJson(f"arrays and objects are nested more than {depth} deep")
+    if max(accumulate(map(_STEPS.__getitem__, bare.translate(None, _NO_BRACKETS))), default=0) > MOST_LEVELS:
+        raise BadJson(f"arrays and objects are nested more than {MOST_LEVELS} deep")
 
 
 def _check_envelope(message: dict[str, Any]) -> None:

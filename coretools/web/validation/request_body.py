@@ -96,7 +96,7 @@ class BodyMiddleware:
     def _checked(self, scope: Scope, body: bytes) -> Response | None:
         try:
             most = MAX_BATCHED if may_be_batch(scope) else 0
-            message = check_message(body, depth=self._limits.json_depth, most_batched=most)
+            message = check_message(body, most_batched=most)
         except BadJson as error:
             is_json = not isinstance(error, Malformed)
             if error.request_id is not None:

@@ -20,6 +20,9 @@ class Fault:
     message: str
 
 
+MOST_FIELDS = 64
+"""Header fields of one request."""
+
 TOO_LONG = Fault(431, "header-too-long", "the header is too long: send fewer or shorter fields")
 LINES = Fault(400, "bad-request", "a line of the header ends in something other than CR LF")
 FOLDED = Fault(400, "bad-request", "a line of the header is folded; put each field on one line (RFC 9112, 5.2)")
@@ -28,7 +31,7 @@ VERSION = Fault(505, "bad-request", "only versions 1.0 and 1.1 of HTTP are suppo
 LENGTH = Fault(400, "bad-request", "there must be one Content-Length, a decimal number")
 
 
-def fault_in(received: bytes, *, most_bytes: int, most_fields: int) -> Fault | None:
+def fault_in(received: bytes, *, most_bytes: int) -> Fault | None:
     """Return what is wrong with a header, or with its received part; None if nothing is so far.
 
     `received` begins with the request line and may hold more than the header.
@@ -39,7 +42,7 @@ def fault_in(received: bytes, *, most_bytes: int, most_fields: int) -> Fault | N
         return TOO_LONG
     if head.endswith(b"\r"):  # its line feed has not arrived yet
         head = head[:-1]
-    if head.count(b"\r\n") > most_fields + 1:
+    if head.count(b"\r\n") > MOST_FIELDS + 1:
         return TOO_LONG
     first = head[: head.find(b"\r\n")]
     if end >= 0 and b" HTTP/" in first and not first.endswith((b" HTTP/1.1", b" HTTP/1.0")):

@@ -15,7 +15,7 @@ from coretools.web.common.config import LimitsSection, ServerSection
 from coretools.web.common.error_response import error_response
 from coretools.web.common.headers import CORS_ALLOWED_HEADERS, with_response_headers
 from coretools.web.common.urls import DEFAULT_PORTS
-from coretools.web.validation.request_head import TOO_LONG, Fault
+from coretools.web.validation.request_head import MOST_FIELDS, TOO_LONG, Fault
 
 _HOST = re.compile(rb"(?P<name>[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{1,5}))?")
 _ENTRY = re.compile(r"(?P<name>[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{1,5}|\*))?")
@@ -185,7 +185,7 @@ class RequestValidator:
         )
 
     def _fault_in_fields(self, scope: Scope, headers: dict[bytes, bytes]) -> Fault | None:
-        if len(scope["headers"]) > self._limits.headers or _size(scope["headers"]) > self._limits.header_bytes:
+        if len(scope["headers"]) > MOST_FIELDS or _size(scope["headers"]) > self._limits.header_bytes:
             return TOO_LONG
         if len(scope["headers"]) != len(headers) and _is_twice(scope["headers"]):
             return _TWICE

@@ -531,7 +531,7 @@ def test_an_accepted_header_is_accepted_by_h11_with_the_same_fields() -> None:
                 [b"\r", b"\n", b" ", b"\t", b":", b"\0", b",", b"\r\n "]
             )
         head = bytes(mutated)
-        if fault_in(head, most_bytes=1000, most_fields=10) is not None or not head.endswith(b"\r\n\r\n"):
+        if fault_in(head, most_bytes=1000) is not None or not head.endswith(b"\r\n\r\n"):
             return
         connection = h11.Connection(h11.SERVER)
         connection.receive_data(head)

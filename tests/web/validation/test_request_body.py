@@ -11,7 +11,7 @@ from starlette.types import Receive, Scope, Send
 from coretools.web.common.config import LimitsSection
 from coretools.web.common.principals import Principal, set_principal
 from coretools.web.sessions.batches import IS_CALL_KEY
-from coretools.web.validation.json_message import MOST_VALUES, BadJson, Malformed, check_message, parse
+from coretools.web.validation.json_message import MOST_LEVELS, MOST_VALUES, BadJson, Malformed, check_message, parse
 from coretools.web.validation.request_body import BodyMiddleware
 from tests.web.raw_peer import Answer, Recorder, connected, respond, served, until
 
@@ -297,10 +297,10 @@ def test_the_largest_message_is_accepted_and_no_larger_one() -> None:
         start = b'{"jsonrpc":"2.0","method":"x","params":'
         return start + b'{"a":' * (levels - 1) + b"1" + b"}" * levels
 
-    assert check_message(nested(10), depth=10)
-    with pytest.raises(BadJson, match="more than 10 deep"):
-        check_message(nested(11), depth=10)
+    assert check_message(nested(MOST_LEVELS))
+    with pytest.raises(BadJson, match=f"more than {MOST_LEVELS} deep"):
+        check_message(nested(MOST_LEVELS + 1))
     with pytest.raises(BadJson, match="values"):
-        check_message(b'{"a":[' + b"1," * MOST_VALUES + b"1]}", depth=10)
+        check_message(b'{"a":[' + b"1," * MOST_VALUES + b"1]}")
     with pytest.raises(Malformed):
-        check_message(b"{", depth=10)
+        check_message(b"{")
