@@ -10,6 +10,7 @@ from coretools.errors import AlreadyExists, GitRefused, InvalidArguments, NotFou
 from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import cut_line, fitting
 from coretools.tools.git.changes.commit import MESSAGE_BYTES, identity
+from coretools.tools.git.changes.outcomes import move_head
 from coretools.tools.git.changes.work_tree import Position, position
 from coretools.tools.git.changes.worktrees import other_tree_with
 from coretools.tools.git.changes.writable import changed_names, require_writable_names
@@ -51,11 +52,15 @@ async def switch(roots: Roots, git: Git, checkout: Checkout, options: SwitchOpti
     target, words = await _switch_words(git, checkout, options, before)
     if options.detach and not before.branch and target == before.commit:
         return answer(checkout, [f"already on {_where(before)}"], details=details)
-    await require_writable_names(roots, git, checkout, await _differing(git, checkout, before, target))
-    completed = await git.run(checkout, "switch", "--quiet", "--no-progress", "--no-overwrite-ignore", *words)
-    if not completed.ok and not (options.create or options.detach):
-        await _refuse_used(roots, git, checkout, branch)
-    require_success(completed, "switch")
+    names = await _differing(git, checkout, before, target)
+    await require_writable_names(roots, git, checkout, names)
+    words = ["switch", "--quiet", "--no-progress", "--no-overwrite-ignore", *words]
+    try:
+        await move_head(git, checkout, *words, here=before.commit, target=target, names=names)
+    except GitRefused:
+        if not (options.create or options.detach):
+            await _refuse_used(roots, git, checkout, branch)
+        raise
     now = await position(git, checkout)
     delete = f", then git_branch action='delete' name={branch!r}" if options.create else ""
     lines = [f"now on {_where(now)}", f"Undo: {before.switch_back}{delete}"]

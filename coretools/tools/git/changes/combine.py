@@ -12,11 +12,19 @@ from coretools.errors import CoreError, GitRefused, InvalidArguments
 from coretools.roots import directory_access
 from coretools.roots.root_set import Roots
 from coretools.tools.git.changes.commit import identity
-from coretools.tools.git.changes.outcomes import MAX_COMMITS, check_message, ended, failure, outcome, ready, stopped
-from coretools.tools.git.changes.work_tree import Position, conflicted, paths_argument
+from coretools.tools.git.changes.outcomes import (
+    MAX_COMMITS,
+    check_message,
+    ended,
+    failure,
+    move_head,
+    outcome,
+    ready,
+    stopped,
+)
+from coretools.tools.git.changes.work_tree import Position, conflicted
 from coretools.tools.git.changes.writable import (
     NO_RENAMES,
-    changed_names,
     picked_names,
     reached_by_rename,
     refuse_staged_outside,
@@ -49,7 +57,8 @@ async def merge(
     names = await picked_names(git, checkout, [f"{target} {base}" for base in bases])
     await require_writable_names(roots, git, checkout, names)
     if bases == [here.commit] and fast_forward:
-        await _fast_forward(git, checkout, here, target, names)
+        words = ("merge", "--ff-only", "--quiet", "--no-progress", target)
+        await move_head(git, checkout, *words, here=here.commit, target=target, names=names)
         return await ended(git, checkout, here, "merged by fast-forward")
     await refuse_staged_outside(git, checkout)
     text = git.setup.with_trailer(message.strip() or await _merge_message(git, checkout, here, revision)).strip()
@@ -71,25 +80,6 @@ async def merge(
     if not made.ok:
         raise failure(made, "commit", "; merged, but not committed: git_continue commits it, or aborts the merge")
     return await ended(git, checkout, here, "merged")
-
-
-async def _fast_forward(git: Git, checkout: Checkout, here: Position, target: str, names: Sequence[bytes]) -> None:
-    """Move the branch, index and work tree to a commit that differs in these names.
-
-    git moves the branch last. If another git has moved or locked it by then, index and work tree are put back.
-
-    Raises:
-        GitRefused: it failed, and what is left of it.
-    """
-    completed = await git.run(checkout, "merge", "--ff-only", "--quiet", "--no-progress", target)
-    if completed.ok:
-        return
-    if not names or set(names) & set(await changed_names(git, checkout, "--cached", target)):
-        raise failure(completed, "merge")  # the index is not at the commit: git refused before it changed anything
-    if (await git.run(checkout, "read-tree", "-m", "-u", target, here.commit)).ok:
-        raise failure(completed, "merge", "; index and work tree were put back; try again")
-    left = f"git_restore what='both' {paths_argument(checkout, names)}"
-    raise failure(completed, "merge", f"; its changes are left in index and work tree; {left} takes them back")
 
 
 def _begin_merge(checkout: Checkout, files: Mapping[str, str]) -> None:

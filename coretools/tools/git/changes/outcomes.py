@@ -1,12 +1,14 @@
 """Answers for merges, rebases and the like: one ended, or it stopped at a conflict and can be continued."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from coretools.errors import GitRefused, InvalidArguments
 from coretools.process.run import Completed
 from coretools.roots import directory_access
 from coretools.tools.git.changes.commit import MESSAGE_BYTES
-from coretools.tools.git.changes.work_tree import Position, born, conflicted
+from coretools.tools.git.changes.work_tree import Position, born, conflicted, paths_argument
+from coretools.tools.git.changes.writable import changed_names
 from coretools.tools.git.repository.checkout import Checkout, display_paths
 from coretools.tools.git.repository.commands import Git, failure_message
 from coretools.tools.git.repository.porcelain import single_line
@@ -83,6 +85,26 @@ async def ended(git: Git, checkout: Checkout, before: Position, what: str, *, un
         lines.append(undo_by_reset(before.commit, "keep"))
     details = {"branch": now.branch, "commit": now.commit, "before": before.commit}
     return answer(checkout, lines, details=details, hooks="commit")
+
+
+async def move_head(git: Git, checkout: Checkout, *words: str, here: str, target: str, names: Sequence[bytes]) -> None:
+    """Run a git command that goes from one commit to another, which differ in these names.
+
+    git writes index and work tree first, and moves HEAD last. If another git has moved or locked it by then, they are
+    put back.
+
+    Raises:
+        GitRefused: it failed, and what is left of it.
+    """
+    completed = await git.run(checkout, *words)
+    if completed.ok:
+        return
+    if not here or not names or set(names) & set(await changed_names(git, checkout, "--cached", target)):
+        raise failure(completed, words[0])  # the index is not at the target: git refused before it changed anything
+    if (await git.run(checkout, "read-tree", "-m", "-u", target, here)).ok:
+        raise failure(completed, words[0], "; index and work tree were put back; try again")
+    left = f"git_restore what='both' {paths_argument(checkout, names)}"
+    raise failure(completed, words[0], f"; its changes are left in index and work tree; {left} takes them back")
 
 
 def failure(completed: Completed, name: str, then: str = "") -> GitRefused:
