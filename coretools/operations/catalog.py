@@ -5,6 +5,7 @@ changes.
 """
 
 import difflib
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -32,6 +33,8 @@ class Selection:
 
 
 EVERYTHING = Selection(profile="all")
+
+_TOOL_NAME = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,6 +156,14 @@ class Catalog:
         """
         return self._named(self.prompts, name, "prompt")
 
+    def not_offered(self, hints: str) -> str:
+        """Which tools that hints name this catalog leaves out, and why; empty if there are none."""
+        reasons: dict[str, list[str]] = {}
+        for name in dict.fromkeys(_TOOL_NAME.findall(hints)):
+            if name in self._withheld:
+                reasons.setdefault(self._withheld[name], []).append(name)
+        return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
+
     def _named(self, commands: Mapping[str, Command], name: str, kind: str) -> Command:
         command = commands.get(name)
         if command is not None:
@@ -213,7 +224,7 @@ def withholding_reason(command: Command, selection: Selection) -> str | None:
     if selection.read_only and not declared.read_only:
         return "the server is read-only"
     if declared.for_agents and selection.profile != "all" and selection.profile not in declared.profiles:
-        return f"profile {selection.profile} does not include it"
+        return f"profile {selection.profile} does not include it, but the profile all does"
     if selection.sets and command.tool_set not in selection.sets:
         return "its tool set is not offered"
     return _excluded_by_name(command, selection)

@@ -23,6 +23,7 @@ from coretools import __version__
 from coretools.config.settings import Asking
 from coretools.errors import CoreError, InputNeeded, NotFound, RequestError, UnknownPrompt, UnknownTool
 from coretools.operations.call import LOCAL
+from coretools.operations.catalog import Catalog
 from coretools.operations.command import Command
 from coretools.operations.completion import MAX_VALUES
 from coretools.operations.dispatch import Dispatcher, Outcome
@@ -41,6 +42,13 @@ from coretools.protocol.round_trip_questions import STATE_TTL_SECONDS, QuestionF
 
 MAX_RETURNED = 100
 """Values in one response, a limit of the protocol."""
+
+
+HINTING_SET = "git"
+"""The tool set whose answers name further calls of other tools."""
+
+_HINTS = ("Undo", "Then", "[")
+"""How the lines begin in which they do; errors do in any line."""
 
 
 class CompletionHandler:
@@ -259,6 +267,8 @@ class _Handlers:
             return as_input_required(outcome.error)
         if isinstance(outcome.error, RequestError):
             raise _request_error(outcome.error)
+        if command.tool_set == HINTING_SET:
+            outcome = _with_note(outcome, self._catalog.for_principal(call.principal))
         return as_result(outcome, context.protocol_version)
 
     async def list_resources(
@@ -355,6 +365,17 @@ class _Handlers:
             return self._catalog.require_registered(command)
         except UnknownTool as error:
             raise _request_error(error) from error
+
+
+def _with_note(outcome: Outcome, catalog: Catalog) -> Outcome:
+    """Return an outcome with a note on tools that it tells to call and this caller does not have."""
+    lines = outcome.text.split("\n")
+    hints = lines if outcome.error is not None else [line for line in lines if line.startswith(_HINTS)]
+    missing = catalog.not_offered("\n".join(hints))
+    if not missing:
+        return outcome
+    way = "; git in run_command may do instead" if catalog.find("run_command") else ""
+    return replace(outcome, text=f"{outcome.text}\n[not offered here: {missing}{way}]")
 
 
 def _request_error(error: CoreError, uri: str = "") -> MCPError:

@@ -39,8 +39,12 @@ async def names(client: Client) -> list[str]:
 
 
 async def test_each_profile_lists_its_own_tools(tmp_path: Path) -> None:
-    """declarations-7: `read` changes nothing, `ci` builds, tests and restores, `dev` also runs commands."""
+    """declarations-7: `read` changes nothing, `ci` builds, tests and restores, `dev` also runs commands.
+
+    catalog-7: hints of git tools name the profile of a tool that is not listed.
+    """
     found = {}
+    await anyio.run_process(["git", "init", "--quiet", str(tmp_path)])
     for profile in PROFILES:
         async with serving(tmp_path, "auto", CatalogPolicy(), profile) as client:
             found[profile] = await names(client)
@@ -48,6 +52,13 @@ async def test_each_profile_lists_its_own_tools(tmp_path: Path) -> None:
             if profile == "ci":
                 with pytest.raises(MCPError, match="run_command is not offered here: profile ci does not include it"):
                     await client.call_tool("run_command", {"command": "true"})
+            if profile in ("dev", "all"):
+                done = await client.call_tool("git_switch", {"branch": f"for-{profile}", "create": True})
+                assert isinstance(done.content[0], types.TextContent)
+                undo, *notes = done.content[0].text.splitlines()[1:]
+                assert "git_branch action='delete'" in undo
+                why = "profile dev does not include it, but the profile all does; git in run_command may do instead"
+                assert notes == ([f"[not offered here: git_branch: {why}]"] if profile == "dev" else [])
     building = ["ci_build", "ci_test", "ci_restore"]
     runs = ["wait_run", "read_run", "list_runs"]
     # Of the tools that only read, these are in larger profiles: about runs, conflicts, and rare questions about git.
