@@ -82,9 +82,18 @@ def test_tools_have_git_for_the_folder(session: Session) -> None:
     assert diff.startswith("diff --git a/a.txt b/a.txt\nindex")
     assert "of the user" not in diff
     whole = session.text("git_diff", paths=[str(trees.main)])
-    assert f"--- {trees.main}/other.txt\n+++ {trees.main}/other.txt\n" in whole
+    assert "--- a/../../other.txt\n+++ b/../../other.txt\n" in whole
     assert "new file mode" not in whole
     assert "of the user" in whole
+    assert whole == session.text("git_diff", paths=["../.."])
+    outside = "../../other.txt"
+    assert f"\n{outside} | " in session.text("git_show", revision="outside", stat=True)
+    assert f"b/{outside}\n" in session.text("git_show", revision="outside")
+    assert session.text("git_show", revision="outside", path=outside) == "changed"
+    assert f"    {outside} | +1 -1" in session.text("git_log", revision="outside", path=outside, stat=True)
+    assert "of the user" in session.text("git_blame", path=outside)
+    for path in ("../../../main/other.txt", f"{root}/../../other.txt", "../../missing", "../api/missing"):
+        assert not session.answer("git_log", path=path)[0], path
     session.text("git_add", paths=["."])
     session.text("git_commit", message="second")
     assert trees.git(trees.main, "show", "--format=", "--name-only", "HEAD").split() == [

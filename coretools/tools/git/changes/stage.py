@@ -15,8 +15,8 @@ from coretools.tools.git.repository.checkout import (
     hidden_reason,
     is_beneath,
     path_of,
-    prefix,
     refuse_hidden,
+    shown_path,
 )
 from coretools.tools.git.repository.commands import Git, require_success
 from coretools.tools.git.repository.porcelain import StatusEntry, quoted, read_status
@@ -130,7 +130,7 @@ def _require_something(roots: Roots, checkout: Checkout, names: Sequence[str], e
         if name == "." or any(is_beneath(entry.path, name) for entry in entries):
             continue
         if kind_at(roots, f"{checkout.directory.path}/{name}") is None:
-            raise NotFound(f"{prefix(checkout)}{name}: no such path; name paths as git_status shows them")
+            raise NotFound(f"{shown_path(checkout, name)}: no such path; name paths as git_status shows them")
 
 
 def _letter(entry: StatusEntry) -> str:

@@ -48,7 +48,7 @@ async def list_worktrees(roots: Roots, git: Git, checkout: Checkout) -> TextResu
     lines = []
     found = await worktrees(git, checkout)
     for one in found:
-        shown = _shown(roots, one.path)
+        shown = path_in_roots(roots, one.path)
         where = f"branch {one.branch}" if one.branch else "detached"
         lines.append(single_line(f"{shown} {one.commit[:10]} {where}{f' [{one.note}]' if one.note else ''}"))
     return answer(checkout, lines, details={"worktrees": len(found)})
@@ -57,7 +57,7 @@ async def list_worktrees(roots: Roots, git: Git, checkout: Checkout) -> TextResu
 async def other_tree_with(roots: Roots, git: Git, checkout: Checkout, branch: str) -> str:
     """Return another work tree that has a branch checked out, by its path if that may be shown; "" if none has."""
     found = [one.path for one in await worktrees(git, checkout) if one.branch == branch]
-    return next((_shown(roots, path) for path in found if path != checkout.directory.path), "")
+    return next((path_in_roots(roots, path) for path in found if path != checkout.directory.path), "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ async def worktrees(git: Git, checkout: Checkout) -> list[_Linked]:
     return found
 
 
-def _shown(roots: Roots, path: str) -> str:
+def path_in_roots(roots: Roots, path: str) -> str:
     """Return the path of a work tree, if it is beneath the roots."""
     place = roots.split(path)
     return "[outside the roots]" if place is None else path

@@ -22,7 +22,7 @@ from coretools.tools.answer_budget import cut_line, fitting, fitting_values
 from coretools.tools.git.reading.history import refuse_unknown
 from coretools.tools.git.reading.patch_text import PatchOptions, PatchText, patch_text
 from coretools.tools.git.reading.revisions import range_argument, require_known
-from coretools.tools.git.repository.checkout import Checkout, hidden_reason, path_of, prefix, refuse_hidden
+from coretools.tools.git.repository.checkout import Checkout, beginnings, hidden_reason, path_of, prefix, refuse_hidden
 from coretools.tools.git.repository.commands import Git
 from coretools.tools.git.repository.patches import PATCH, FilePatch, read_patch
 from coretools.tools.git.repository.porcelain import Change, as_text, quoted, read_changes, read_names
@@ -166,9 +166,9 @@ async def shown(
     `cut` is the number of bytes that are missing at its end.
     """
     before = prefix(checkout).encode("utf-8", "surrogateescape")
-    # What is beneath the first root has relative paths.
+    # What is in the work tree of the first root has relative paths.
     is_first = checkout.folder and checkout.folder_path == "."
-    relative = before + checkout.folder.encode("utf-8", "surrogateescape") + b"/" if is_first else b""
+    relative = [(before + start, path) for start, path in beginnings(checkout)] if is_first else []
     # In a thread: megabytes take a moment.
     files = await to_thread.run_sync(partial(read_patch, patch, prefix=before, relative=relative))
     if cut and len(files) > 1:
@@ -177,8 +177,7 @@ async def shown(
     texts = PatchOptions(
         budget=options.most_bytes,
         skip=options.skip,
-        prefix=before,
-        relative=relative,
+        path=partial(path_of, checkout),
         named=frozenset(name.encode("utf-8", "surrogateescape") for name in options.names),
         generated=await _generated(git, checkout, files),
         by_word=options.by_word,

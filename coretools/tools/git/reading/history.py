@@ -6,7 +6,7 @@ from coretools.errors import GitRefused, NotFound
 from coretools.process.run import Completed
 from coretools.roots.read import kind_at
 from coretools.roots.root_set import Roots
-from coretools.tools.git.repository.checkout import Checkout, is_beneath, prefix
+from coretools.tools.git.repository.checkout import Checkout, is_beneath, shown_path
 from coretools.tools.git.repository.commands import Git
 from coretools.tools.git.repository.porcelain import as_text, read_names
 
@@ -65,5 +65,5 @@ async def refuse_unknown(
         known += read_names(await git.output(checkout, "ls-tree", "-z", "--name-only", tree, "--", *missing))
     for name in missing:
         if not any(is_beneath(found, name) for found in known):
-            path = f"{prefix(checkout)}{name}"
+            path = shown_path(checkout, name)
             raise NotFound(f"{path}: matches nothing in the work tree or in git", path=path)

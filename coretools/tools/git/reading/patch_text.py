@@ -6,7 +6,7 @@ others, is summarised unless the caller names the file.
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from coretools.tools.answer_budget import cut_line, fitting
@@ -41,10 +41,8 @@ class PatchOptions:
     """Bytes of text, and again of structured content."""
     skip: int = 0
     """Hunks left out at the start."""
-    prefix: bytes = b""
-    """What makes a path of one of git's names."""
-    relative: bytes = b""
-    """What is left out of a path that begins with it."""
+    path: Callable[[bytes], bytes]
+    """Makes a path of one of git's names."""
     named: frozenset[bytes] = frozenset()
     """Names that the caller wrote: they are shown in any case."""
     generated: frozenset[bytes] = frozenset()
@@ -52,10 +50,6 @@ class PatchOptions:
     by_word: bool = False
     is_single: bool = False
     """Only one file changed."""
-
-    def path(self, name: bytes) -> bytes:
-        """Return the path of one of git's names."""
-        return (self.prefix + name).removeprefix(self.relative)
 
 
 @dataclass(slots=True)

@@ -16,7 +16,7 @@ from coretools.tools.git.reading.differences import Difference, DiffOptions, dif
 from coretools.tools.git.reading.history import refuse_unknown
 from coretools.tools.git.reading.objects import DIRECTORY, LINK, SUBMODULE, TreeEntry, read_file_at, read_tree
 from coretools.tools.git.reading.revisions import object_argument
-from coretools.tools.git.repository.checkout import Checkout, path_of, prefix, refuse_hidden
+from coretools.tools.git.repository.checkout import Checkout, path_of, refuse_hidden, shown_path
 from coretools.tools.git.repository.commands import Git, failure_message
 from coretools.tools.git.repository.patches import PATCH
 from coretools.tools.git.repository.porcelain import as_text, quoted, read_changes, single_line
@@ -146,7 +146,7 @@ async def show_file(roots: Roots, git: Git, checkout: Checkout, *, revision: str
     """
     refuse_hidden(roots, checkout, [name])
     found = await read_file_at(git, checkout, revision, name)
-    path = f"{prefix(checkout)}{name}"
+    path = shown_path(checkout, name)
     if found.entry is None:
         await refuse_unknown(roots, git, checkout, [name], trees=[found.commit])
         raise NotFound(f"{path}: not in revision {revision}; git_log path={path!r} lists the commits that have it")

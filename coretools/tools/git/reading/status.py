@@ -8,7 +8,7 @@ from pydantic import PrivateAttr
 from coretools.operations.content import Result, UnlessEmpty
 from coretools.roots import directory_access
 from coretools.tools.answer_budget import fitting, fitting_values
-from coretools.tools.git.repository.checkout import Checkout, is_outside, path_of
+from coretools.tools.git.repository.checkout import Checkout, is_outside, path_of, shown_path
 from coretools.tools.git.repository.porcelain import GitStatus, StatusEntry, as_text, quoted, single_line
 from coretools.tools.git.repository.results import remarks
 
@@ -94,8 +94,10 @@ class StatusResult(Result):
 
 
 def _elsewhere(checkout: Checkout, count: int) -> list[str]:
-    where = f"the folder {checkout.folder} of {checkout.directory.path}"
-    return [f"[{count} more changed paths outside {where}, which git tools don't change]"] if count else []
+    if not count:
+        return []
+    where = f"the folder {checkout.folder} of {checkout.directory.path}, which git tools don't change"
+    return [f"[{count} more changed paths outside {where}; git_diff paths={[shown_path(checkout, '.')]!r} shows them]"]
 
 
 def _lines(status: GitStatus, checkout: Checkout, result: StatusResult, entries: Sequence[str]) -> list[str]:

@@ -1,7 +1,8 @@
 """A work tree whose repository was examined, and its names: as git knows them, and as callers write them.
 
 A path means the same in every tool: it is relative to the first root, or absolute. git's own names are relative to the
-work tree; one of them is understood too where nothing at or beneath the root has that path.
+work tree; one of them is understood too where nothing at or beneath the root has that path. Where the first root is a
+folder of the work tree, paths of the rest begin with `..`, as `git status` prints them there.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,7 +20,7 @@ from coretools.roots.root import Directory, RootedPath, join_path
 from coretools.roots.root_set import Roots, hidden_error
 from coretools.tools.git.repository.grants import RepositoryGrants
 from coretools.tools.git.repository.policy import GitPolicy
-from coretools.tools.git.repository.porcelain import quoted
+from coretools.tools.git.repository.porcelain import as_text, quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,13 +91,30 @@ def prefix(checkout: Checkout) -> str:
     return "" if display_path == "." else f"{display_path}/"
 
 
+def beginnings(checkout: Checkout) -> list[tuple[bytes, bytes]]:
+    """Return how git's names begin, and the paths of those from the root; the first that fits counts."""
+    top = (b"", prefix(checkout).encode("utf-8", "surrogateescape"))
+    if not checkout.folder:
+        return [top]
+    parts = checkout.folder.encode("utf-8", "surrogateescape").split(b"/")
+    if checkout.folder_path != ".":
+        return [(b"/".join((*parts, b"")), checkout.folder_path.encode("utf-8", "surrogateescape") + b"/"), top]
+    depths = range(len(parts), -1, -1)
+    return [(b"".join(part + b"/" for part in parts[:depth]), b"../" * (len(parts) - depth)) for depth in depths]
+
+
 def path_of(checkout: Checkout, name: bytes) -> bytes:
     """Return the path, from the root, of a name that git printed."""
-    if checkout.folder and is_beneath(name, checkout.folder):
-        rest = name[len(checkout.folder.encode("utf-8", "surrogateescape")) + 1 :]
-        above = checkout.folder_path.encode("utf-8", "surrogateescape")
-        return rest or above if above == b"." else above + (b"/" + rest if rest else b"")
-    return prefix(checkout).encode("utf-8", "surrogateescape") + name
+    if checkout.folder and name == checkout.folder.encode("utf-8", "surrogateescape"):
+        return checkout.folder_path.encode("utf-8", "surrogateescape")
+    return next(path + name[len(start) :] for start, path in beginnings(checkout) if name.startswith(start))
+
+
+def shown_path(checkout: Checkout, name: str) -> str:
+    """Return the path, from the root, of a name that `git_names` returned."""
+    return (
+        as_text(path_of(checkout, b"" if name == "." else name.encode("utf-8", "surrogateescape"))).rstrip("/") or "."
+    )
 
 
 def display_paths(checkout: Checkout, names: Iterable[bytes]) -> list[str]:
@@ -150,7 +168,7 @@ def refuse_hidden(roots: Roots, checkout: Checkout, names: Iterable[str]) -> Non
     for name in names:
         reason = hidden_reason(roots, checkout, name.encode()) if name != "." else ""
         if reason:
-            raise hidden_error(f"{prefix(checkout)}{name}", reason)
+            raise hidden_error(shown_path(checkout, name), reason)
 
 
 def is_beneath(found: bytes, name: str) -> bool:
@@ -162,7 +180,7 @@ def is_beneath(found: bytes, name: str) -> bool:
 def _git_name(roots: Roots, checkout: Checkout, path: str) -> str:
     check_path(path)
     if ".." in path.split("/"):
-        raise InvalidPath(f"{path}: has '..'; name the path as git_status shows it")
+        path = _above_folder(checkout, path)
     place, top = roots.place(path), checkout.directory.path
     wanted = place.path
     name = "." if f"{top}/".startswith(f"{wanted}/") else ""  # the work tree, or a directory above it
@@ -183,6 +201,23 @@ def _git_name(roots: Roots, checkout: Checkout, path: str) -> str:
         f"{path}: not in the work tree {checkout.directory.display_path}; paths are relative to the root, as in every"
         f" tool{_hint(roots, checkout, path)}"
     )
+
+
+def _above_folder(checkout: Checkout, path: str) -> str:
+    """Return the absolute path of one with `..`, which is taken where the first root is a folder of the work tree.
+
+    Raises:
+        InvalidPath: it is not, or the path leads out of the work tree. Links are not followed: git's names have none.
+    """
+    names = checkout.folder.split("/")
+    for part in path.split("/"):
+        if part == "..":
+            if checkout.folder_path != "." or path.startswith("/") or not names:
+                raise InvalidPath(f"{path}: has '..'; name the path from the root, as git_status shows it")
+            names.pop()
+        elif part not in ("", "."):
+            names.append(part)
+    return "/".join((checkout.directory.path, *names))
 
 
 def _is_absent(roots: Roots, path: str) -> bool:

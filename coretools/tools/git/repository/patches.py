@@ -111,10 +111,14 @@ class FilePatch:
         return any(line.startswith((b"Binary files ", b"GIT binary patch")) for line in self.header)
 
 
-def read_patch(data: bytes, *, prefix: bytes = b"", relative: bytes = b"") -> list[FilePatch]:
+Beginnings = Sequence[tuple[bytes, bytes]]
+"""Beginnings of absolute paths, the longest first, and what takes their place in headers."""
+
+
+def read_patch(data: bytes, *, prefix: bytes = b"", relative: Beginnings = ()) -> list[FilePatch]:
     """Parse a patch; `prefix` is what the options `--src-prefix=a/PREFIX` and `--dst-prefix=b/PREFIX` put before names.
 
-    Headers have absolute paths without letters, but relative ones beneath `relative`.
+    Headers have absolute paths without letters; with `relative` these become relative ones.
 
     The last hunk may lack lines if `data` was cut.
 
@@ -132,7 +136,7 @@ def _sections(data: bytes) -> Iterator[bytes]:
         yield data[start:end].removesuffix(b"\n")
 
 
-def _file(section: bytes, prefix: bytes, relative: bytes) -> FilePatch:
+def _file(section: bytes, prefix: bytes, relative: Beginnings) -> FilePatch:
     for word in (b"* Unmerged path ", b"diff --cc "):
         if section.startswith(word):
             header = section.split(b"\n")
@@ -148,12 +152,13 @@ def _file(section: bytes, prefix: bytes, relative: bytes) -> FilePatch:
     return FilePatch(header, old, new, [_hunk(number, name, section[start:end]) for number, (start, end) in parts])
 
 
-def _shown(line: bytes, prefix: bytes, relative: bytes) -> bytes:
+def _shown(line: bytes, prefix: bytes, relative: Beginnings) -> bytes:
     """Return a line of a header with its paths as callers write them. git takes a name that begins with / for none."""
     if not prefix.startswith(b"/") or not line.startswith((b"diff --git ", b"--- ", b"+++ ", b"Binary files ")):
         return line
     for side in (b"a/", b"b/"):
-        line = line.replace(side + relative, side) if relative else line
+        for start, path in relative:
+            line = line.replace(side + start, side + path)
         line = line.replace(side + prefix, prefix)
     return line
 
