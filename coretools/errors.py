@@ -41,6 +41,10 @@ class InvalidArguments(CoreError):
     exit_code = 64  # EX_USAGE
 
 
+POLICY_APPLIES = "a restart of the server, or a reload of coretools-http"
+"""What puts a change of the policy file into effect, for errors that name a key of it."""
+
+
 class UnknownTool(CoreError):
     """No tool of this name is offered to this caller."""
 

@@ -64,7 +64,7 @@ async def text_of_call(client: Client, tool: str, **arguments: object) -> str:
 
 @needs_root
 async def test_the_workstation_serves_one_client_over_its_standard_streams(mounted: Path) -> None:
-    """container-15: as user 10001, in a root that it cannot change, with git, and the diagnostics name the tier."""
+    """container-15, runs-20: as user 10001, in a root that it cannot change, with git; diagnostics name the tier."""
     words, variables = started("workstation", mounted, "/work")
     server = StdioServerParameters(command=words[0], args=words[1:], env=variables)
     with anyio.fail_after(60):
@@ -78,6 +78,9 @@ async def test_the_workstation_serves_one_client_over_its_standard_streams(mount
             assert re.search(rf"^{USER}$", answer, re.MULTILINE)
             assert "Read-only file system" in answer
             assert "confined in tier: landlock" in await text_of_call(client, "get_diagnostics")
+            refused = await text_of_call(client, "run_command", command="true", terminal="80x24")
+            assert "no terminal can be made for the command" in refused  # this root has no /dev/pts
+            assert "/dev/pts" in refused
     assert (mounted / "work" / "b.txt").stat().st_uid == USER
     assert list((mounted / "root").iterdir()) == []
 

@@ -13,7 +13,7 @@ from coretools.command_policy.subcommand import UNKNOWN_FILE, UNKNOWN_PROGRAM, O
 from coretools.command_policy.unwrap import UnwrappedProgram, is_wrapper, unwrap
 from coretools.command_policy.wrappers import MAX_GUESSED_WORDS, SAFE_VARIABLES
 from coretools.config.operator_policy import VERDICTS, CommandPolicy, CommandRule, Verdict
-from coretools.errors import DeniedCommand, InvalidArguments
+from coretools.errors import POLICY_APPLIES, DeniedCommand, InvalidArguments
 
 TOO_MANY_PROGRAMS = "it nests more programs, or starts more of them, than this policy examines"
 
@@ -135,10 +135,10 @@ class ProgramPolicy:
 
     def _remedy(self, step: Step) -> str:
         if step.verdict == "deny" and step.rule is not None:
-            return f"only the operator can change that, in {self._source} and by a restart of the server"
+            return f"only the operator can change that, in {self._source} and by {POLICY_APPLIES}"
         if not step.is_nameable:
             return "call a program itself, by its name or absolute path and with all its words"
-        return f"the operator can allow it in {self._source}, by a restart of the server and\n{rule_lines(step)}"
+        return f"the operator can allow it in {self._source}, by {POLICY_APPLIES} and\n{rule_lines(step)}"
 
     def _command_steps(self, first: Subcommand) -> list[Step]:
         command = unwrap(first)

@@ -8,6 +8,7 @@ from typing import Literal
 from coretools.egress.allow_list import suggested_entry
 from coretools.egress.hosts import Address, shown
 from coretools.truncation import and_more
+from coretools.errors import POLICY_APPLIES
 
 logger = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ class Refusal:
         if self.reason == "not public":
             said += f": {self.detail}"
         return (
-            f'{said}; the operator allows it with network = [..., "{self.entry}"] and a restart of the server'
+            f'{said}; the operator allows it with network = [..., "{self.entry}"] and {POLICY_APPLIES}'
             if self.entry
             else said
         )
@@ -83,7 +84,7 @@ def summary(refusals: Sequence[Refusal]) -> list[str]:
         said.insert(
             0,
             f"network: not in the operator's list of hosts: {_listed(hosts)}; the operator allows them with"
-            f" network = [..., {_listed(entries)}] and a restart of the server",
+            f" network = [..., {_listed(entries)}] and {POLICY_APPLIES}",
         )
     return said
 

@@ -224,7 +224,8 @@ def withholding_reason(command: Command, selection: Selection) -> str | None:
     if selection.read_only and not declared.read_only:
         return "the server is read-only"
     if declared.for_agents and selection.profile != "all" and selection.profile not in declared.profiles:
-        return f"profile {selection.profile} does not include it, but the profile all does"
+        including = " and ".join(sorted({*declared.profiles, "all"}))
+        return f"it is in profile {including}, here is {selection.profile} (--profile, or `profile` of an HTTP role)"
     if selection.sets and command.tool_set not in selection.sets:
         return "its tool set is not offered"
     return _excluded_by_name(command, selection)

@@ -59,7 +59,11 @@ _OTHER_TREE = re.compile(
 _ABSOLUTE = re.compile(r"(?<![\w./-])/[^\s'\"`:,;\u2018\u2019]+")
 _UNIX_SOCKET = _denial_near(r"\.sock(?:et)?\b")
 _SHARED_MEMORY = re.compile(rf"(?:SemLock|sem_open|shm_open|/dev/shm|shared_memory)[\s\S]{{0,400}}{_DENIED}")
-_TEMPORARY = _denial_near(r"(?<![\w/])/(?:var/)?tmp\b(?!/coretools-)")
+_IN_TMP = r"(?<![\w/])/(?:var/)?tmp\b(?!/coretools-)"
+_TEMPORARY = _denial_near(_IN_TMP)
+_TEMPORARY_OR_ABOVE = _denial_near(rf"{_IN_TMP}|(?<![\w./])\.\.(?![\w.])")
+_MISSING = r"(?:No such file|ENOENT)"
+_MISSING_TEMPORARY = re.compile(rf"{_IN_TMP}/{_ON_THE_LINE}{_MISSING}|{_MISSING}{_ON_THE_LINE}{_IN_TMP}/")
 _CD_TEMPORARY = re.compile(r"\bcd /(?:var/)?tmp\b")
 _TERMINALS = re.compile(r"out of pty devices|pseudo-?terminal|/dev/ptmx|\b(?:open|fork)pty\b|create window failed")
 _SIGNALS = re.compile(
@@ -165,9 +169,17 @@ class TierRestrictions:
             ),
             self._unless_in_a_root(
                 _explained(
-                    _TEMPORARY,
+                    self._temporary,
                     f"the directory /tmp is closed to commands in tier landlock: use $TMPDIR{option}",
                     in_line=_CD_TEMPORARY,
+                )
+            ),
+            self._unless_in_a_root(
+                _explained(
+                    _MISSING_TEMPORARY,
+                    "commands have a /tmp and /var/tmp of their own, which have nothing of the machine's but roots: put"
+                    " a file that a command is to read into a root",
+                    tiers=("full",),
                 )
             ),
             _explained(
@@ -186,6 +198,12 @@ class TierRestrictions:
             self._unreadable_explanation,
             *_repository_explanations(),
         )
+
+    @property
+    def _temporary(self) -> re.Pattern[str]:
+        """The refusals in /tmp: from a root in it also those of `..`."""
+        is_in_tmp = any(map(re.compile(_IN_TMP).match, self.roots))
+        return _TEMPORARY_OR_ABOVE if is_in_tmp and not self.policy.own_container else _TEMPORARY
 
     def _unless_in_a_root(self, explain: Explanation) -> Explanation:
         """Leave out lines that name a place in a root: a refusal there has another cause."""

@@ -80,9 +80,7 @@ async def test_a_command_reaches_a_listed_host_and_no_other(tmp_path: Path, site
         assert bad.exit_code == 1
         (said,) = bad.remarks
         assert said.startswith(f"network: evil.example:{port} is not in the operator's list of hosts; ")
-        assert said.endswith(
-            f'the operator allows it with network = [..., "evil.example:{port}"] and a restart of the server'
-        )
+        assert f'the operator allows it with network = [..., "evil.example:{port}"] and a restart of' in said
         assert "is not in the operator's list of hosts" in bad.stderr.text()
         again = await place.run("python3", "-c", PYTHON, f"http://good.example:{port}/")
         assert again.remarks == (), "a refusal belongs to the command that met it"

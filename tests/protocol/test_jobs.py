@@ -76,7 +76,7 @@ def test_a_python_prompt_on_a_terminal_answers_each_line(client: Peer) -> None:
     assert "42" in text(answer)
     size = client.call("write_run", text="import os; os.get_terminal_size()\n", **prompt)
     assert "columns=60, lines=10" in text(size)
-    screen = text(client.call("read_run", run=run)).split("\n")[1:]
+    screen = text(client.call("read_run", run=run.removeprefix("run-"))).split("\n")[1:]
     assert screen[0] == ">>> 6 * 7"
     assert screen[1] == "42"
     assert len(screen) <= 10

@@ -117,3 +117,22 @@ def test_a_refusal_in_a_root_beneath_tmp_is_not_put_down_to_tmp() -> None:
         ending = CommandOutcome(argv=("x",), tier="landlock", failed=True, output=f"x: {path}: Permission denied")
         found = [text for explain in restrictions.explanations() if (text := explain(ending))]
         assert any("the directory /tmp is closed" in text for text in found) == is_named, path
+
+
+def test_what_a_command_misses_of_tmp_is_named() -> None:
+    """confinement-31, confinement-16: also where a program names it from a root in /tmp."""
+    own, closed = "commands have a /tmp and /var/tmp of their own", "the directory /tmp is closed"
+    for tier, root, line, sentence in (
+        ("full", "/srv/project", "cat: /tmp/a: No such file or directory", own),
+        ("full", "/tmp/project", "FileNotFoundError: [Errno 2] No such file or directory: '/tmp/a'", own),
+        ("full", "/tmp/project", "cat: /tmp/project/a: No such file or directory", ""),
+        ("full", "/srv/project", "cat: /srv/tmp/a: No such file or directory", ""),
+        ("landlock", "/tmp/project", "ls: cannot open directory '..': Permission denied", closed),
+        ("landlock", "/var/tmp/project", "sh: 1: ../a: Permission denied", closed),
+        ("landlock", "/srv/project", "sh: 1: ../a: Permission denied", ""),
+        ("landlock", "/tmp/project", "sh: 1: a..b: Permission denied", ""),
+    ):
+        restrictions = TierRestrictions(ConfinementPolicy(), roots=(root,))
+        ending = CommandOutcome(argv=("x",), tier=tier, failed=True, output=line)
+        found = [text for explain in restrictions.explanations() if (text := explain(ending))]
+        assert [sentence in text for text in found] == [True] * bool(sentence), (line, found)

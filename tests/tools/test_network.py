@@ -211,7 +211,7 @@ def test_a_list_of_hosts_holds_in_tier_full_and_is_no_network_in_tier_landlock(t
         assert "network: commands reach only pypi, git.example" in log
         assert (
             "[network: not in the operator's list of hosts: unlisted.example:80, 192.0.2.1:80; the operator allows them"
-            ' with network = [..., "unlisted.example", "192.0.2.1"] and a restart of the server]'
+            ' with network = [..., "unlisted.example", "192.0.2.1"] and a restart of the server'
         ) in text
     else:
         assert "\nnetwork: denied to commands (the operator's list of hosts needs tier full" in state

@@ -209,7 +209,7 @@ def test_nothing_that_is_not_listed_is_reached_or_looked_up(place: Place) -> Non
     assert not place.internet.looked_up() & {"evil.example", "xgithub.com"}
     assert len(place.internet.requests("github.com")) == github + 1, "the request whose Host was replaced"
     text = place.run("curl -sS https://evil.example/page")
-    assert '; the operator allows it with network = [..., "evil.example"] and a restart of the server]' in text
+    assert '; the operator allows it with network = [..., "evil.example"] and a restart of the server' in text
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")

@@ -93,4 +93,4 @@ def _find(tools: list[types.Tool], name: str) -> types.Tool:
             return tool
     close = difflib.get_close_matches(name, [tool.name for tool in tools], n=1)
     meant = f"did you mean {close[0]}? " if close else ""
-    raise UnknownTool(f"no tool {name!r} here; {meant}`coretools tools` lists them")
+    raise UnknownTool(f"no tool {name!r} here; {meant}`coretools tools` lists them, with --profile all the others too")

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import anyio
 
-from coretools.errors import CannotStart, CoreError
+from coretools.errors import CannotStart, CoreError, Unsupported
 from coretools.process.children import reaper
 from coretools.process.children.spawn import find_program, pipe, start_error
 from coretools.process.children.streams import TerminalSize
@@ -344,8 +344,20 @@ def _pipes(ours: ExitStack, theirs: ExitStack, *, fed: bool) -> _Opened:
 
 
 def _terminal(ours: ExitStack, theirs: ExitStack, size: TerminalSize) -> _Opened:
-    """A pseudoterminal: everything written to it counts as standard output; standard error is empty."""
-    master, slave = os.openpty()
+    """A pseudoterminal: everything written to it counts as standard output; standard error is empty.
+
+    Raises:
+        Unsupported: there are no pseudoterminals here.
+    """
+    try:
+        master, slave = os.openpty()
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
+            raise
+        raise Unsupported(
+            f"no terminal can be made for the command ({error.strerror}): the server needs /dev/ptmx and a devpts file"
+            " system mounted at /dev/pts; call again without `terminal`"
+        ) from error
     theirs.callback(os.close, slave)
     ours.callback(os.close, master)
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("4H", size.rows, size.columns, 0, 0))

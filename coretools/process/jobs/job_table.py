@@ -182,12 +182,12 @@ class JobTable:
         run.output.close()
 
     def get(self, run_id: str, principal: str) -> Job:
-        """A job of this principal; counts as a use.
+        """A job of this principal, also by its id without the `run-` in front; counts as a use.
 
         Raises:
             NotFound: no such job, or that of another principal, with the same message.
         """
-        run = self._runs.get(run_id)
+        run = self._runs.get(run_id) or self._runs.get(f"run-{run_id}")
         if run is None or run.principal != principal:
             short_id = run_id[:MAX_SHOWN_ID]
             reason = self._ids.explain_foreign(run_id) or "no such run; list_runs names those that there are"

@@ -14,6 +14,8 @@ from coretools.web.common.principals import Rates, principal_name, principal_rol
 from coretools.web.replicas.stores import RateLimiter
 from coretools.web.sessions.batches import IS_CALL_KEY
 
+RETRY_AFTER = "Retry-After"
+
 LONGEST_WAIT = 3600
 """Largest Retry-After, in seconds."""
 
@@ -40,8 +42,9 @@ class RequestCharge:
                 )
                 if wait:
                     reason = f"you may send {rates.requests_per_second:g} requests per second"
-                    reason = f"{reason}; wait for the time in Retry-After"
-                    return error_response(429, reason, kind="too-many-requests", headers=_after(wait))
+                    headers = _after(wait)
+                    reason = f"{reason}; wait for {headers[RETRY_AFTER]} s"
+                    return error_response(429, reason, kind="too-many-requests", headers=headers)
         except Unreachable:
             reason = "the store that the replicas share can't be reached now; try again later"
             return error_response(503, reason, kind=Unreachable.kind, headers=_after(SHORT_WAIT))
@@ -116,4 +119,4 @@ def _too_many(most: int) -> Response:
 
 
 def _after(seconds: float) -> dict[str, str]:
-    return {"Retry-After": str(min(max(math.ceil(seconds), 1), LONGEST_WAIT))}
+    return {RETRY_AFTER: str(min(max(math.ceil(seconds), 1), LONGEST_WAIT))}

@@ -71,6 +71,7 @@ async def test_too_many_requests_get_retry_after_and_others_are_served() -> None
     assert statuses == [200] * 3
     assert refused.status == 429
     assert 900 <= int(refused.headers["retry-after"]) <= 1000
+    assert f"wait for {refused.headers['retry-after']} s" in json.loads(refused.body)["error"]["message"]
     assert json.loads(refused.body)["error"]["data"] == {"kind": "too-many-requests"}
     assert other.status == 200
     assert len(app.seen) == 4
