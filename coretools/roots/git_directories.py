@@ -8,11 +8,12 @@ The git tools are exempt. So is reading, except for the objects and for resource
 import os
 import posixpath
 import stat
-from contextlib import suppress
+from contextlib import ExitStack, suppress
+from typing import NamedTuple
 
 from coretools.cancellation import check_cancelled
-from coretools.errors import DeniedPath, GitRefused, TooLarge
-from coretools.roots.directory_access import DIRECTORY
+from coretools.errors import Conflict, DeniedPath, GitRefused, TooLarge
+from coretools.roots.directory_access import DIRECTORY, translate_errors
 from coretools.roots.git_layout import (
     OBJECTS,
     folded,
@@ -21,8 +22,9 @@ from coretools.roots.git_layout import (
     is_git_directory,
     is_git_name,
 )
+from coretools.roots.open_beneath import HANDLE
 from coretools.roots.path_text import printable
-from coretools.roots.root import ResolvedPath, RootedPath, join_path
+from coretools.roots.root import ResolvedPath, RootedPath, identity_of, join_path
 from coretools.roots.root_set import Roots
 
 MAX_DIRECTORIES = 50_000
@@ -84,13 +86,13 @@ def require_not_git_object(resolved: ResolvedPath) -> None:
             )
 
 
-def require_no_repository(roots: Roots, resolved: ResolvedPath, *, most: int = MAX_DIRECTORIES) -> None:
+def require_no_repository(resolved: ResolvedPath, *, most: int = MAX_DIRECTORIES) -> None:
     """Refuse to move a directory that is or contains a git directory: git would find it at the new path.
 
     Raises:
         DeniedPath. TooLarge: too many directories to search.
     """
-    found = _find_repository(roots, resolved, most=most, remedy="move it with mv in run_command")
+    found = _find_repository(resolved, most=most, remedy="move it with mv in run_command")
     if found is not None:
         raise _move_refused(resolved, found)
 
@@ -102,7 +104,7 @@ def require_no_lost_repository(roots: Roots, resolved: ResolvedPath, *, most: in
         GitRefused. TooLarge: too many directories to search.
     """
     remedy = "to delete it with all repositories in it, call again with with_repositories=true"
-    found = _find_repository(roots, resolved, most=most, remedy=remedy)
+    found = _find_repository(resolved, most=most, remedy=remedy)
     if found is None:
         return
     place = resolved.place.relative
@@ -118,46 +120,88 @@ def require_no_lost_repository(roots: Roots, resolved: ResolvedPath, *, most: in
     )
 
 
-def _find_repository(roots: Roots, resolved: ResolvedPath, *, most: int, remedy: str) -> str | None:
+class _Level(NamedTuple):
+    """A directory that is being searched."""
+
+    path: str
+    """Relative to the root."""
+    identity: tuple[int, int]
+    waiting: list[str]
+    """Names of subdirectories that are not searched yet."""
+
+
+def _find_repository(resolved: ResolvedPath, *, most: int, remedy: str) -> str | None:
     """A git directory that this directory is or contains, relative to the root; None if there is none.
 
     Raises:
-        TooLarge: it has more than `most` directories; `remedy` is what works then.
+        TooLarge: it has more than `most` directories; `remedy` is what works then. Conflict: a directory was moved.
     """
     if not stat.S_ISDIR(resolved.require_found().st_mode):
         return None
-    waiting = [resolved.place.relative]
+    top, name = posixpath.split(resolved.place.relative)
+    # From the handle of the parent, and back by `..`: at most two descriptors, and no longer paths, at any depth.
+    here = os.dup(resolved.fd)
+    levels = [_Level(top or ".", identity_of(os.fstat(here)), [name])]
     count = 0
-    while waiting:
-        path = waiting.pop()
-        check_cancelled()
-        count += 1
-        if count > most:
-            raise TooLarge(
-                f"{resolved.display_path}: more than {most} directories, too many to search for repositories; {remedy}"
-            )
-        with suppress(OSError):  # unreadable directories are skipped
-            found = _repository_in(roots, resolved, path, waiting)
-            if found is not None:
-                return found
-    return None
-
-
-def _repository_in(roots: Roots, resolved: ResolvedPath, path: str, waiting: list[str]) -> str | None:
-    """The git directory that this directory is or contains, or None; appends its subdirectories to `waiting`."""
-    fd = roots.resolver.open(resolved.root.fd, path, DIRECTORY)
     try:
-        if is_git_directory(fd, "."):
-            return path
-        with os.scandir(fd) as entries:
+        while True:
+            check_cancelled()
+            level = levels[-1]
+            if level.waiting:
+                count += 1
+                if count > most:
+                    raise TooLarge(
+                        f"{resolved.display_path}: more than {most} directories, too many to search for repositories;"
+                        f" {remedy}"
+                    )
+                found, here = _search(levels, here, level.waiting.pop())
+                if found is not None:
+                    return found
+            elif len(levels) == 1:
+                return None
+            else:
+                levels.pop()
+                here = _leave(here, levels[-1], resolved.display_path)
+    finally:
+        os.close(here)
+
+
+def _search(levels: list[_Level], here: int, name: str) -> tuple[str | None, int]:
+    """Search a subdirectory of `here`; return the git directory that it is or contains, and where to continue.
+
+    That is in the subdirectory, as a new level, if it has subdirectories. What cannot be read is skipped.
+    """
+    path = join_path(levels[-1].path, name)
+    with ExitStack() as opened, suppress(OSError):
+        below = os.open(name, DIRECTORY, dir_fd=here)
+        opened.callback(os.close, below)
+        if is_git_directory(below, "."):
+            return path, here
+        waiting = []
+        with os.scandir(below) as entries:
             for entry in entries:
                 if is_git_name(entry.name):
-                    return join_path(path, entry.name)
+                    return join_path(path, entry.name), here
                 if entry.is_dir(follow_symlinks=False):
-                    waiting.append(join_path(path, entry.name))
-        return None
-    finally:
-        os.close(fd)
+                    waiting.append(entry.name)
+        if waiting:
+            os.stat("..", dir_fd=below)  # refused where nothing in it can be opened either
+            levels.append(_Level(path, identity_of(os.fstat(below)), waiting))
+            opened.pop_all()
+            os.close(here)
+            return None, below
+    return None, here
+
+
+def _leave(here: int, level: _Level, display_path: str) -> int:
+    """Go back to the directory of a level; close the one that is left."""
+    with translate_errors(display_path):
+        above = os.open("..", HANDLE, dir_fd=here)
+        if identity_of(os.fstat(above)) != level.identity:
+            os.close(above)
+            raise Conflict(f"{display_path}: something in it was moved concurrently; call again", path=display_path)
+    os.close(here)
+    return above
 
 
 def _move_refused(resolved: ResolvedPath, found: str) -> DeniedPath:

@@ -232,7 +232,7 @@ def move(roots: Roots, source: str, destination: str, *, overwrite: bool = False
             raise AlreadyExists(f"{target.display_path}: already exists", path=target.display_path)
         if origin.root is target.root and target.place.relative.startswith(f"{origin.place.relative}/"):
             raise InvalidPath(f"{target.display_path}: lies inside {origin.display_path}", path=target.display_path)
-        require_no_repository(roots, origin)
+        require_no_repository(origin)
         try:
             _rename(origin, target, overwrite=overwrite)
         except OSError as error:

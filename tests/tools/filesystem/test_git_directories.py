@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -277,6 +278,26 @@ def test_what_is_no_git_directory_is_changed(world: World, files: FilesystemTool
         assert not (world.root / path).exists()
 
 
+@pytest.mark.parametrize("resolver", ["openat2", "walk"])
+def test_a_repository_is_found_at_any_depth(world: World, resolver: str) -> None:
+    """filesystem-42: also where its path is longer than the kernel takes at once, beside directories that are left."""
+    with ExitStack() as handles:
+        above = os.open(world.root, os.O_RDONLY)
+        handles.callback(os.close, above)
+        for _ in range(20):
+            for name in ("left" * 60, "deep" * 60):
+                os.mkdir(name, dir_fd=above)
+                os.mkdir(f"{name}/empty", dir_fd=above)
+            above = os.open("deep" * 60, os.O_RDONLY, dir_fd=above)
+            handles.callback(os.close, above)
+        os.mkdir(".git", dir_fd=above)
+    with Roots([RootSpec(str(world.root))], deny=DenyRules(()), resolver=resolver) as roots:
+        files = FilesystemTools(roots, Limits())
+        for refused in (delete_all("deep" * 60), move("deep" * 60, "moved")):
+            assert isinstance(error_of(refused, files), GitRefused | DeniedPath)
+        assert "deleted" in files.delete_directory("deep" * 60, with_repositories=True).text()
+
+
 def test_two_calls_do_not_complete_one_together(world: World, files: FilesystemTools) -> None:
     """filesystem-37: each call creates a part; neither part alone makes a git directory."""
     for number in range(20):
@@ -301,9 +322,9 @@ def test_a_root_in_a_git_directory(world: World) -> None:
 def test_a_tree_that_is_too_large_to_scan_is_not_moved(world: World) -> None:
     """filesystem-37: a limit."""
     with Roots([RootSpec(str(world.root))], deny=DenyRules(())) as roots, resolve(roots, "src") as resolved:
-        require_no_repository(roots, resolved, most=2)
+        require_no_repository(resolved, most=2)
         with pytest.raises(TooLarge, match="more than 1 directories"):
-            require_no_repository(roots, resolved, most=1)
+            require_no_repository(resolved, most=1)
 
 
 @pytest.mark.parametrize(
