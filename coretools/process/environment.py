@@ -2,12 +2,22 @@
 
 A deny-list would miss the next token's name: a variable that neither this list nor the operator names is not passed.
 Pure.
+
+A child of the server inherits these (`app.command_sandbox.inherited_environment`), and the trace context of its caller.
+A command gets more, each winning over those before:
+
+1. what its confinement needs (`confinement.command_confinement`): the toolchains, caches, git's settings, the proxy
+2. what keeps it from waiting for anybody (`command_defaults`); for a build or test run `CI` and `OFFLINE_ENVIRONMENT`
+3. what its caller sets
+
+`Runner` puts them together, and adds the marker by which the watchdog finds the process.
 """
 
 import os
 import pwd
 import re
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from coretools.errors import BadSetting
 
@@ -59,6 +69,29 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 """Names that shells can set (POSIX, XBD 3.216 "Name")."""
 
 
+def _no_editor(what: str) -> str:
+    """Return a command that opens nothing and says so. Programs start it as `sh -c "$EDITOR file"`."""
+    return f"echo 'no terminal, so {what}' >&2; :"
+
+
+WITHOUT_TERMINAL: Mapping[str, str] = MappingProxyType(
+    {
+        "PYTHONUNBUFFERED": "1",
+        "GIT_EDITOR": _no_editor("git opened no editor and the text stays as it is; -m or -F gives another"),
+        "GIT_SEQUENCE_EDITOR": _no_editor("git opened no editor and the list of commits stays as it is"),
+        **dict.fromkeys(("EDITOR", "VISUAL"), _no_editor("no editor was opened and the text stays as it is")),
+        **dict.fromkeys(("PAGER", "GIT_PAGER", "MANPAGER", "SYSTEMD_PAGER", "GH_PAGER"), "cat"),
+        "GIT_TERMINAL_PROMPT": "0",
+        "DEBIAN_FRONTEND": "noninteractive",
+        "PIP_NO_INPUT": "1",
+    }
+)
+"""For a command without a terminal: its output comes at once, and no editor, pager or prompt waits for anybody."""
+
+WITH_TERMINAL: Mapping[str, str] = MappingProxyType({"TERM": "linux", "PYTHONUNBUFFERED": "1"})
+"""For a command with a terminal, whose type is what the emulator of `read_run` implements."""
+
+
 def login_variables() -> dict[str, str]:
     """USER and LOGNAME of the user of the server: without a login session they are unset, but programs expect them."""
     try:
@@ -89,3 +122,10 @@ def child_environment(server: Mapping[str, str], *, passed: Sequence[str]) -> di
         entries = chosen["PATH"].split(os.pathsep)
         chosen["PATH"] = os.pathsep.join(entry for entry in entries if os.path.isabs(entry))
     return chosen
+
+
+def command_defaults(inherited: Mapping[str, str], *, has_terminal: bool = False) -> dict[str, str]:
+    """Variables for a command; without a terminal, what the operator passes takes precedence."""
+    if has_terminal:
+        return dict(WITH_TERMINAL)
+    return {name: value for name, value in WITHOUT_TERMINAL.items() if name not in inherited}

@@ -276,13 +276,8 @@ class Runner:
 
     def _command_environment(self, run: AdmittedRun, options: RunOptions, root: Root) -> dict[str, str]:
         confinement_variables = {} if self._sandbox_pool is None else self._sandbox_pool.variables(root)
-        return {
-            **self._environment,
-            **caller_variables(),
-            **confinement_variables,
-            **options.environment,
-            MARKER: run.marker,
-        }
+        inherited = {**self._environment, **caller_variables(), **confinement_variables}
+        return {**inherited, **options.environment, MARKER: run.marker}
 
     async def _wait_for_exit(
         self, run: AdmittedRun, child: ChildProcess | SupervisedProcess, argv: tuple[str, ...], options: RunOptions

@@ -29,26 +29,6 @@ ONLY_BASH: Mapping[str, re.Pattern[str]] = MappingProxyType(
 """What bash has and a POSIX shell lacks, or reads differently. Found in text too: a line is refused once too often."""
 
 
-def _no_editor(what: str) -> str:
-    """Return a command that opens nothing and says so. Programs start it as `sh -c "$EDITOR file"`."""
-    return f"echo 'no terminal, so {what}' >&2; :"
-
-
-WITHOUT_TERMINAL: Mapping[str, str] = MappingProxyType(
-    {
-        "PYTHONUNBUFFERED": "1",
-        "GIT_EDITOR": _no_editor("git opened no editor and the text stays as it is; -m or -F gives another"),
-        "GIT_SEQUENCE_EDITOR": _no_editor("git opened no editor and the list of commits stays as it is"),
-        **dict.fromkeys(("EDITOR", "VISUAL"), _no_editor("no editor was opened and the text stays as it is")),
-        **dict.fromkeys(("PAGER", "GIT_PAGER", "MANPAGER", "SYSTEMD_PAGER", "GH_PAGER"), "cat"),
-        "GIT_TERMINAL_PROMPT": "0",
-        "DEBIAN_FRONTEND": "noninteractive",
-        "PIP_NO_INPUT": "1",
-    }
-)
-"""For a command without a terminal: its output comes at once, and no editor, pager or prompt waits for anybody."""
-
-
 def shell_argv(line: str, path: str) -> list[str]:
     """Return the argv that makes a shell on this PATH run a line, without a profile, rc file or history.
 

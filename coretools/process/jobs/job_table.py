@@ -28,9 +28,6 @@ from coretools.roots.root import Directory
 
 logger = logging.getLogger(__name__)
 
-UNBUFFERED = {"PYTHONUNBUFFERED": "1"}
-"""For output that is read while the program runs: Python buffers 8 KiB of what it writes to a pipe."""
-
 IDLE_CHECK_SECONDS = 15.0
 """Between two checks for idle jobs."""
 
@@ -261,7 +258,7 @@ class JobTable:
     async def _run_background(self, run: Job, cwd: Directory, options: RunOptions, work: Work | None) -> None:
         try:
             with cwd:
-                environment = {**UNBUFFERED, **options.environment, JOB_VARIABLE: run.id}
+                environment = {**options.environment, JOB_VARIABLE: run.id}
                 # The job records the output itself, so the runner keeps no copy, unless `work` reads it.
                 kept = 0 if work is None else options.keep_bytes
                 mine = replace(options, recorder=run, halt=run.halt, keep_bytes=kept, environment=environment)

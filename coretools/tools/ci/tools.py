@@ -18,6 +18,7 @@ from coretools.config.settings import Limits
 from coretools.errors import Conflict, CoreError, Unsupported, WrongType
 from coretools.operations.call import Call, SilentCall
 from coretools.operations.declare import Aliases, Effect, tool
+from coretools.process.environment import command_defaults
 from coretools.process.jobs.job import Work
 from coretools.process.jobs.job_table import JobTable
 from coretools.process.run import Completed, RunOptions
@@ -34,7 +35,7 @@ from coretools.tools.ci.results import CiResult, StepsResult, SuiteReport
 from coretools.tools.ci.steps import StepRunner
 from coretools.tools.commands.job_calls import run_to_end, start_and_wait
 from coretools.tools.commands.parameters import WaitSeconds
-from coretools.tools.commands.prepare import StartedCommand, prepare_command, require_syntax, without_terminal
+from coretools.tools.commands.prepare import StartedCommand, prepare_command, require_syntax
 from coretools.tools.commands.results import RunReport
 from coretools.tools.execution_result import open_to_start, timeout
 from coretools.tools.failure_explanations import NONE, Explanations, NetworkPolicy
@@ -280,7 +281,7 @@ class CiTools:
             raise Unsupported(f"{directory.display_path}: {system.refused}; give `command`")
         taken = f"; took {system.name}" if len(systems) > 1 else ""
         note = f"[detected {found}{taken}; `command` overrides]"
-        options = RunOptions(is_command=True, environment=without_terminal(self._runs.runner))
+        options = RunOptions(is_command=True, environment=command_defaults(self._runs.runner.environment))
         return _ActionPlan(note, system.alternatives(action), options, system.probe if action == "restore" else ())
 
     async def _options(self, options: RunOptions, request: _Request) -> RunOptions:

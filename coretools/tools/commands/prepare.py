@@ -13,12 +13,12 @@ from coretools.command_policy.verdict import Decision
 from coretools.errors import AnswerNeeded, CapabilityMissing, CommandSyntax, InvalidArguments
 from coretools.operations.call import Call, require_confirmation
 from coretools.process.children.streams import InputBuffer, TerminalSize
-from coretools.process.environment import NAME
+from coretools.process.environment import NAME, command_defaults
 from coretools.process.jobs.job import Work
 from coretools.process.policy_check import judge
 from coretools.process.run import RunOptions
 from coretools.process.runner import Runner
-from coretools.process.shell import WITHOUT_TERMINAL, shell_argv
+from coretools.process.shell import shell_argv
 from coretools.questions.kinds import CONFIRM, AskConfirmation
 from coretools.roots.root import Directory
 from coretools.shell_words import split, words
@@ -33,9 +33,6 @@ MOST_VARIABLES = 100
 _TERMINAL = re.compile(r"([1-9][0-9]{0,2})x([1-9][0-9]{0,2})")
 END_OF_TRANSMISSION = b"\x04"
 """Ends the input of a program on a terminal (termios(3), VEOF)."""
-
-TERMINAL_ENVIRONMENT = {"TERM": "linux"}
-"""The terminal type that the emulator of `read_run` implements."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +66,7 @@ async def prepare_command(
     """
     size = terminal_size(terminal)
     _require_variables(env)
-    defaults = TERMINAL_ENVIRONMENT if size else without_terminal(runner)
+    defaults = command_defaults(runner.environment, has_terminal=size is not None)
     options = RunOptions(is_command=True, terminal=size, environment={**defaults, **env}, variables=tuple(env))
     if not isinstance(command, str):
         return PreparedCommand(words(command), options)
@@ -78,11 +75,6 @@ async def prepare_command(
     parsed = await anyio.to_thread.run_sync(parse_line, command)
     argv = shell_argv(command, runner.tool_path)
     return PreparedCommand(argv, replace(options, line=command), is_readable=parsed.is_readable)
-
-
-def without_terminal(runner: Runner) -> dict[str, str]:
-    """Return the variables of a command without a terminal; what the operator passes takes precedence."""
-    return {name: value for name, value in WITHOUT_TERMINAL.items() if name not in runner.environment}
 
 
 async def require_syntax(prepared: PreparedCommand, directory: Directory, runner: Runner) -> None:
