@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, get_args
+from typing import Literal
 
 from coretools.config.remote_urls import InvalidUrl, RemotePattern, RemoteUrl
 from coretools.egress.allow_list import AllowList
@@ -14,8 +14,6 @@ Direction = Literal["fetch", "push"]
 
 Credentials = Literal["none", "agent", "helper", "token"]
 """agent: the user's ssh agent. helper: the user's credential helper. token: a variable or a file."""
-
-DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
 
 _LOOPBACK = ("127.0.0.1", "::1")
 """Hosts to which credentials go without TLS."""

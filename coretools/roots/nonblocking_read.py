@@ -64,8 +64,7 @@ def _read(roots: Roots, place: RootedPath, most: int) -> FileContent | None:
     seen = _status(place)
     if roots.may_be_renamed(seen.st_ino):
         return None
-    has_other_names = roots.refuse_hard_links and seen.st_nlink > 1
-    if not stat.S_ISREG(seen.st_mode) or seen.st_size > most or has_other_names:
+    if not stat.S_ISREG(seen.st_mode) or seen.st_size > most:
         return None
     data = _data(place, seen)
     # What may be a configuration of git is searched for credentials first.

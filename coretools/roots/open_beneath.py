@@ -15,8 +15,6 @@ from coretools.errors import BadSetting
 
 NO_REPLACE = 1
 """RENAME_NOREPLACE: fail with EEXIST instead of replacing."""
-EXCHANGE = 2
-"""RENAME_EXCHANGE: swap two names."""
 
 _SYS_OPENAT2 = 437
 """openat2 has the same number on every architecture (linux/include/uapi/asm-generic/unistd.h)."""

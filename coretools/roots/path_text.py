@@ -19,9 +19,6 @@ IGNORABLE = re.compile(
 )
 """Characters that are drawn as nothing (Default_Ignorable_Code_Point); file systems may ignore them in names (HFS+)."""
 
-_DEVICE = re.compile(r"(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$)(?:[ .:].*)?", re.IGNORECASE)
-_DRIVE = re.compile(r"[A-Za-z]:")
-
 
 def check_path(text: str) -> None:
     """Refuse text that cannot be the path of a file.
@@ -50,36 +47,3 @@ def printable(name: str) -> str:
     except UnicodeEncodeError:
         return name.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
     return name
-
-
-def windows_problem(text: str) -> str | None:
-    """Why Windows would map this path to something else than the file it seems to name; None if it would not.
-
-    Device namespaces, UNC, drive-relative paths, alternate data streams, reserved device names, and trailing dots and
-    spaces that Windows drops (Microsoft, "Naming Files, Paths, and Namespaces").
-    """
-    path = text.replace("/", "\\")
-    if path.startswith(("\\\\?\\", "\\\\.\\", "\\??\\")):
-        return "a device namespace"
-    if path.startswith("\\\\"):
-        return "a network path"
-    drive = _DRIVE.match(path)
-    if drive and not path.startswith("\\", drive.end()):
-        return "relative to the current directory of a drive"
-    for name in path[drive.end() if drive else 0 :].split("\\"):
-        problem = None if name in ("", ".", "..") else _windows_problem_of_name(name)
-        if problem:
-            return problem
-    return None
-
-
-def _windows_problem_of_name(name: str) -> str | None:
-    if _DEVICE.fullmatch(name):
-        return "a reserved device name"
-    if ":" in name:
-        return "an alternate data stream"
-    if name[-1] in ". ":
-        return "a trailing dot or blank, which Windows drops"
-    if any(character < " " or character in '<>"|?*' for character in name):
-        return "a character that no Windows name can hold"
-    return None

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from coretools.cancellation import check_cancelled
-from coretools.errors import Conflict, DeniedPath, NotFound, TooLarge, WrongType
+from coretools.errors import Conflict, NotFound, TooLarge, WrongType
 from coretools.roots.directory_access import translate_errors
 from coretools.roots.file_version import Kind, Version, kind_of, version_of
 from coretools.roots.git_directories import require_not_git_object, require_servable
@@ -154,7 +154,7 @@ def open_file(roots: Roots, path: str, *, is_served: bool = False) -> OpenFile:
     """
     for _ in range(_MAX_TRIES):
         with resolve(roots, path) as resolved, translate_errors(resolved.display_path):
-            require_file(roots, resolved)
+            require_file(resolved)
             require_not_git_object(resolved)
             if is_served:
                 require_servable(resolved)
@@ -168,7 +168,7 @@ def open_file(roots: Roots, path: str, *, is_served: bool = False) -> OpenFile:
                 undo.callback(os.close, fd)
                 # Repeat the checks on the file that was opened.
                 resolved.found = os.fstat(fd)
-                found = require_file(roots, resolved)
+                found = require_file(resolved)
                 refuse_secret(roots, resolved, fd)
                 undo.pop_all()
             return OpenFile(fd, resolved.display_path, resolved.place, version_of(found), stat.S_IMODE(found.st_mode))
@@ -218,21 +218,15 @@ def _resolve_or_link(roots: Roots, path: str) -> ResolvedPath:
     return resolve(roots, path, follow=False)
 
 
-def require_file(roots: Roots, resolved: ResolvedPath) -> os.stat_result:
+def require_file(resolved: ResolvedPath) -> os.stat_result:
     """The status of a regular file that may be used.
 
     Raises:
-        NotFound, WrongType, DeniedPath (more than one link, and the operator refuses that).
+        NotFound, WrongType.
     """
     found = resolved.require_found()
     if not stat.S_ISREG(found.st_mode):
         raise WrongType(
             f"{resolved.display_path}: a {kind_of(found.st_mode)}, not a regular file", path=resolved.display_path
-        )
-    if roots.refuse_hard_links and found.st_nlink > 1:
-        raise DeniedPath(
-            f"{resolved.display_path}: the file has {found.st_nlink} names (hard links), and the operator refuses"
-            " such files",
-            path=resolved.display_path,
         )
     return found

@@ -39,7 +39,6 @@ class Roots:
         *,
         deny: DenyRules,
         resolver: str | None = None,
-        refuse_hard_links: bool = False,
         own: Sequence[OwnDirectory] = (),
         changes_settings: bool = False,
     ) -> None:
@@ -50,7 +49,6 @@ class Roots:
                 or our own state can't be closed.
         """
         self.resolver: Resolver = resolver_named(resolver)
-        self.refuse_hard_links = refuse_hard_links
         self.changes_settings = changes_settings
         """Whether tools and commands may change existing settings of editors and agents (`editor_settings`)."""
         self.nonblocking_from = 0.0

@@ -156,7 +156,7 @@ def write_bytes(
         ReadOnly, WrongType, InputOutput (disk full), and what `resolve` raises.
     """
     with lock_paths(roots, path), resolve_for_change(roots, path) as resolved:
-        found = _replaceable(roots, resolved, overwrite=overwrite, expected=expected)
+        found = _replaceable(resolved, overwrite=overwrite, expected=expected)
         with create_missing(roots, resolved, parents=parents), temporary_file(resolved, found) as (fd, name):
             write_all(fd, data)
             if found is not None:
@@ -327,16 +327,14 @@ def _remove_if_empty(roots: Roots, resolved: ResolvedPath, above: str, name: str
             os.close(fd)
 
 
-def _replaceable(
-    roots: Roots, resolved: ResolvedPath, *, overwrite: bool, expected: Version | None
-) -> os.stat_result | None:
+def _replaceable(resolved: ResolvedPath, *, overwrite: bool, expected: Version | None) -> os.stat_result | None:
     """The status of the file that will be replaced, None if there is none."""
     require_name(resolved)
     if resolved.found is None:
         if expected is not None:
             raise Conflict(f"{resolved.display_path}: deleted since it was read", path=resolved.display_path)
         return None
-    found = require_file(roots, resolved)
+    found = require_file(resolved)
     if not overwrite:
         raise AlreadyExists(
             f"{resolved.display_path}: the file exists; overwriting it was not requested", path=resolved.display_path

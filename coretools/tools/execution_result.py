@@ -10,9 +10,6 @@ from coretools.config.settings import Limits
 from coretools.errors import InvalidArguments
 from coretools.process.run import Completed
 from coretools.redaction.redactor import Redactor, drop_partial_lines
-from coretools.roots.read import open_directory
-from coretools.roots.root import Directory
-from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import cut_line
 from coretools.tools.failure_explanations import NONE, Explanations, lines_of, made_text
 from coretools.truncation import Excerpt
@@ -178,14 +175,6 @@ class ExecutionSummary:
 
 def _dropped_bytes(run: Completed) -> int:
     return run.stdout.dropped_bytes + run.stderr.dropped_bytes
-
-
-# Where a program starts, and its timeout: the same for commands, builds and tests.
-
-
-def open_to_start(roots: Roots, path: str) -> Directory:
-    """Open the directory in which to start a program. Blocking: call it in a worker thread."""
-    return open_directory(roots, path)
 
 
 def timeout(given: float | None, default: float, limits: Limits, *, name: str = "timeout_seconds") -> float:

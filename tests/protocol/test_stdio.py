@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,8 +13,14 @@ import mcp_types as types
 import pytest
 from mcp.shared.message import SessionMessage
 
-from coretools.protocol.stdio.lines import LineReader, OversizedLine
-from coretools.protocol.stdio.transport import LineWriter, stdio_reader
+from coretools.protocol.stdio.lines import LineMessageReader, LineReader, OversizedLine
+from coretools.protocol.stdio.transport import DescriptorReader, LineWriter
+
+
+def stdio_reader(
+    fd: int, writer: LineWriter, *, line_bytes: int, on_end: Callable[[], None] = lambda: None
+) -> LineMessageReader:
+    return LineMessageReader(DescriptorReader(fd).read, writer, line_bytes=line_bytes, on_end=on_end)
 
 
 @dataclass

@@ -333,19 +333,6 @@ def test_a_hard_link_to_a_file_outside_is_read_and_never_written_through(world: 
     assert (world.outside / "secret.txt").read_bytes() == CANARY
 
 
-def test_hard_links_are_refused_when_configured(world: World, resolver: str) -> None:
-    """roots-9"""
-    os.link(world.outside / "secret.txt", world.root / "hard")
-    with opened(world.root, resolver=resolver, refuse_hard_links=True) as roots:
-        before = descriptors()
-        for operation in (READS["read_bytes"], CHANGES["write"]):
-            with pytest.raises(DeniedPath, match="hard links"):
-                operation(roots, "hard")
-        assert descriptors() == before
-        assert read_bytes(roots, "plain.txt", limit_bytes=100).data == b"plain"
-    assert (world.outside / "secret.txt").read_bytes() == CANARY
-
-
 def test_a_proc_file_system_in_the_root_leads_nowhere_outside(world: World) -> None:
     """roots-1: magic links of /proc are read as text, never followed by the kernel."""
     with mounted("proc", "ro", world.root / "proc"):

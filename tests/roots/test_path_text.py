@@ -3,7 +3,7 @@
 import pytest
 
 from coretools.errors import InvalidPath
-from coretools.roots.path_text import check_path, printable, windows_problem
+from coretools.roots.path_text import check_path, printable
 from coretools.roots.read import read_bytes
 from tests.roots.world import World
 
@@ -33,33 +33,3 @@ def test_a_name_that_is_not_utf_8_is_displayed_with_its_bytes() -> None:
     """roots-11"""
     assert printable("caf\udce9") == "caf\\xe9"
     assert printable("café") == "café"
-
-
-@pytest.mark.parametrize(
-    ("text", "problem"),
-    [
-        ("src/main.py", None),
-        ("C:\\Users\\me\\file.txt", None),
-        ("c:/Users/me/../file.txt", None),
-        ("console.txt", None),
-        ("com10", None),
-        ("\\\\?\\C:\\x", "a device namespace"),
-        ("//./PhysicalDrive0", "a device namespace"),
-        ("\\\\server\\share", "a network path"),
-        ("//server/share", "a network path"),
-        ("C:file", "relative to the current directory of a drive"),
-        ("file.txt:stream", "an alternate data stream"),
-        ("dir/CON", "a reserved device name"),
-        ("nul.txt", "a reserved device name"),
-        ("aux .c", "a reserved device name"),
-        ("COM¹", "a reserved device name"),
-        ("CONIN$", "a reserved device name"),
-        ("secret.", "a trailing dot or blank, which Windows drops"),
-        ("dir /file", "a trailing dot or blank, which Windows drops"),
-        ("a<b", "a character that no Windows name can hold"),
-        ("a\tb", "a character that no Windows name can hold"),
-    ],
-)
-def test_windows_takes_some_paths_for_something_else(text: str, problem: str | None) -> None:
-    """roots-12: the rules are a pure function, so they are tested on any system."""
-    assert windows_problem(text) == problem

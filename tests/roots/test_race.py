@@ -25,7 +25,7 @@ from coretools.roots import open_beneath
 
 here = os.open(sys.argv[1], os.O_RDONLY)
 def exchange():
-    open_beneath.rename(here, "d", here, "link", flags=open_beneath.EXCHANGE)
+    open_beneath.rename(here, "d", here, "link", flags=2)  # RENAME_EXCHANGE
 def rename():
     os.rename("d", "aside", src_dir_fd=here, dst_dir_fd=here)
     os.rename("link", "d", src_dir_fd=here, dst_dir_fd=here)

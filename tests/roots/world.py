@@ -37,12 +37,10 @@ class World:
         return read_bytes(self.roots, path, limit_bytes=PLENTY).data
 
 
-def opened(
-    *roots: Path | RootSpec, resolver: str, refuse_hard_links: bool = False, deny: tuple[str, ...] = ()
-) -> Roots:
+def opened(*roots: Path | RootSpec, resolver: str, deny: tuple[str, ...] = ()) -> Roots:
     specs = [root if isinstance(root, RootSpec) else RootSpec(str(root)) for root in roots]
     rules = DenyRules([*DEFAULT_DENY, *deny])
-    return Roots(specs, deny=rules, resolver=resolver, refuse_hard_links=refuse_hard_links)
+    return Roots(specs, deny=rules, resolver=resolver)
 
 
 def state(directory: Path) -> dict[str, tuple[int, int, bytes]]:

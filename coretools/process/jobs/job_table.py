@@ -159,7 +159,7 @@ class JobTable:
         """
         try:
             with cwd:
-                run.completed = await (work or self._work(run, cwd))(replace(options, recorder=run))
+                await self._perform(run, cwd, replace(options, recorder=run), work)
         except CoreError as error:
             run.error = error
         finally:
@@ -252,8 +252,9 @@ class JobTable:
         run.last_used = self._clock()
         return run
 
-    def _work(self, run: Job, cwd: Directory) -> Work:
-        return lambda options: self._runner.run(run.argv, cwd=cwd, options=options)
+    async def _perform(self, run: Job, cwd: Directory, options: RunOptions, work: Work | None) -> None:
+        running = self._runner.run(run.argv, cwd=cwd, options=options) if work is None else work(options)
+        run.completed = await running
 
     async def _run_background(self, run: Job, cwd: Directory, options: RunOptions, work: Work | None) -> None:
         try:
@@ -262,7 +263,7 @@ class JobTable:
                 # The job records the output itself, so the runner keeps no copy, unless `work` reads it.
                 kept = 0 if work is None else options.keep_bytes
                 mine = replace(options, recorder=run, halt=run.halt, keep_bytes=kept, environment=environment)
-                run.completed = await (work or self._work(run, cwd))(mine)
+                await self._perform(run, cwd, mine, work)
         except CoreError as error:
             run.error = error
         finally:

@@ -173,13 +173,6 @@ class DescriptorReader:
         return await anyio.to_thread.run_sync(os.read, self._fd, READ_BYTES)
 
 
-def stdio_reader(
-    fd: int, writer: LineWriter, *, line_bytes: int, on_end: Callable[[], None] = lambda: None
-) -> LineMessageReader:
-    """Return a reader of the messages that come from a descriptor."""
-    return LineMessageReader(DescriptorReader(fd).read, writer, line_bytes=line_bytes, on_end=on_end)
-
-
 @asynccontextmanager
 async def stdio_streams(
     descriptors: StdioDescriptors, line_bytes: int, on_end: Callable[[], None]

@@ -23,6 +23,7 @@ from coretools.process.jobs.job import Work
 from coretools.process.jobs.job_table import JobTable
 from coretools.process.run import Completed, RunOptions
 from coretools.redaction.redactor import Redactor
+from coretools.roots.read import open_directory
 from coretools.roots.root import Directory
 from coretools.roots.root_set import Roots
 from coretools.roots.undo import Undo
@@ -37,7 +38,7 @@ from coretools.tools.commands.job_calls import run_to_end, start_and_wait
 from coretools.tools.commands.parameters import WaitSeconds
 from coretools.tools.commands.prepare import StartedCommand, prepare_command, require_syntax
 from coretools.tools.commands.results import RunReport
-from coretools.tools.execution_result import open_to_start, timeout
+from coretools.tools.execution_result import timeout
 from coretools.tools.failure_explanations import NONE, Explanations, NetworkPolicy
 
 ENVIRONMENT = {"CI": "true"}
@@ -243,12 +244,12 @@ class CiTools:
     def _opened(self, path: str) -> tuple[Directory, str]:
         """Open the directory of a project; also return the name of the project file if the caller gave one."""
         try:
-            return open_to_start(self._roots, path), ""
+            return open_directory(self._roots, path), ""
         except WrongType:
             above, slash, name = path.rpartition("/")
             if system_of(name) is None:
                 raise
-            return open_to_start(self._roots, above or slash or "."), name
+            return open_directory(self._roots, above or slash or "."), name
 
     async def _plan(self, request: _Request, directory: Directory, named: str) -> _ActionPlan:
         """Decide what to run.

@@ -20,6 +20,7 @@ from coretools.process.jobs.job_table import JobTable
 from coretools.process.jobs.terminal_screen import MAX_REDRAWN_BYTES, TerminalScreen
 from coretools.questions.kinds import CONFIRM
 from coretools.redaction.redactor import Redactor
+from coretools.roots.read import open_directory
 from coretools.roots.root import Directory
 from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import content_bytes
@@ -56,7 +57,7 @@ from coretools.tools.commands.run_output import (
     screen_changes,
 )
 from coretools.tools.commands.wait import PortWatch, ProgressReporter, WaitConditions, wait
-from coretools.tools.execution_result import ExecutionSummary, open_to_start, plain, timeout
+from coretools.tools.execution_result import ExecutionSummary, plain, timeout
 from coretools.tools.failure_explanations import NONE, Explanations
 from coretools.tools.filesystem.seek_window import Cursor
 
@@ -259,7 +260,7 @@ class CommandTools:
         return self._report(run, event=event, excerpt=excerpt, kind=came, can_match_again=bool(given))
 
     async def _opened(self, directory: str) -> Directory:
-        opening = partial(open_to_start, self._roots, directory)
+        opening = partial(open_directory, self._roots, directory)
         return await anyio.to_thread.run_sync(opening, limiter=self._limiter)
 
     async def _start_job(self, started: StartedCommand, waited: float, call: Call) -> CommandResult | RunReport:

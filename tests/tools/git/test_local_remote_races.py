@@ -23,11 +23,11 @@ EXCHANGED = ("srv", "srv/origin.git", "srv/origin.git/objects", "srv/origin.git/
 
 _EXCHANGE = """
 import os, sys
-from coretools.roots.open_beneath import EXCHANGE, rename
+from coretools.roots.open_beneath import rename
 at = os.open(sys.argv[1], os.O_RDONLY)
 print(flush=True)
 while True:
-    rename(at, sys.argv[2], at, "other", flags=EXCHANGE)
+    rename(at, sys.argv[2], at, "other", flags=2)  # RENAME_EXCHANGE
 """
 
 
