@@ -7,7 +7,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from threading import Semaphore
 from typing import TYPE_CHECKING
@@ -20,8 +20,7 @@ from coretools.app.command_sandbox import (
 from coretools.app.instructions import Situation, instructions
 from coretools.app.root_specs import open_roots
 from coretools.command_policy.verdict import ProgramPolicy
-from coretools.config.operator_policy import OperatorPolicy
-from coretools.config.settings import Limits, Settings
+from coretools.config.settings import Settings
 from coretools.confinement.command_confinement import ConfinementStatus
 from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.confinement.user_git import UserGit
@@ -75,27 +74,40 @@ class SharedResources:
     """What clients have read, also before a reload."""
 
 
-@dataclass(frozen=True)
-class Assembly:
+@dataclass(frozen=True, kw_only=True)
+class Resources:
+    """The resources that only one assembly uses."""
+
+    settings: Settings
+    environment: Mapping[str, str]
+    shared: SharedResources
+    roots: Roots
+    confined_threads: ConfinedThreadPool
+    sandbox_pool: SandboxPool
+    runner: Runner
+    redactor: Redactor | None
+    user_git: UserGit
+    network: NetworkPolicy
+    closed: TierRestrictions
+    exit_stack: ExitStack
+    """Closes them."""
+
+    @property
+    def make_filter(self) -> Callable[[], StreamRedactor] | None:
+        """Return what makes the redactor of one output; None unless the operator enables it."""
+        return partial(StreamRedactor, self.redactor) if self.redactor else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Assembly(Resources):
     """The parts of a server, built from the settings."""
 
-    roots: Roots
-    runner: Runner
-    sandbox_pool: SandboxPool
     runs: JobTable
-    limits: Limits
     selection: Selection
     """The commands available here, to agents and to people."""
     catalog: LiveCatalog
     dispatcher: Dispatcher
-    confined_threads: ConfinedThreadPool
     tasks: TaskStore
-    network: NetworkPolicy
-    closed: TierRestrictions
-    policy: OperatorPolicy
-    shared: SharedResources
-    exit_stack: ExitStack
-    """Closes the resources that only this assembly uses."""
 
     @property
     def is_idle(self) -> bool:
@@ -112,7 +124,8 @@ class Assembly:
         from coretools.protocol.mcp_apps import BUILT_IN_VIEWS, Views
         from coretools.protocol.tasks.extension import TaskExtension  # imported late: needs the SDK
 
-        tasks = TaskExtension(self.catalog, self.dispatcher, self.tasks, limits=self.limits, questions=questions)
+        limits = self.settings.limits
+        tasks = TaskExtension(self.catalog, self.dispatcher, self.tasks, limits=limits, questions=questions)
         return tasks, Views(BUILT_IN_VIEWS)
 
     @cached_property
@@ -122,7 +135,7 @@ class Assembly:
 
         if self.catalog.for_principal(LOCAL).find("read_run") is None:
             return None
-        return RunResources(self.runs, self.limits)
+        return RunResources(self.runs, self.settings.limits)
 
     @property
     def identity(self) -> "ServerInfo":
@@ -141,7 +154,7 @@ class Assembly:
                 network=self.network,
                 closed=self.closed,
                 is_refused=bool(self.sandbox_pool.refusals.of_credentials),
-                policy=self.policy,
+                policy=self.settings.policy,
                 path=self.runner.command_path,
                 can_run=any(map(self.catalog.for_principal(LOCAL).find, ("run_command", "ci_build", "ci_test"))),
             )
@@ -177,13 +190,18 @@ async def open_assembly(
         ) as runs:
             tasks = TaskStore(ids=shared.ids)
             try:
-                catalog, selection = _build_catalog(
-                    resources, settings, registries, runs, is_same_for_all=is_same_for_all
-                )
+                catalog, selection = _build_catalog(resources, registries, runs, is_same_for_all=is_same_for_all)
                 dispatcher = Dispatcher(
                     threads=settings.limits.threads, observer=make_watcher(catalog) if make_watcher else None
                 )
-                yield resources.assembly(settings, runs, selection, catalog, dispatcher, tasks)
+                yield Assembly(
+                    **vars(resources),
+                    runs=runs,
+                    selection=selection,
+                    catalog=catalog,
+                    dispatcher=dispatcher,
+                    tasks=tasks,
+                )
             finally:
                 await tasks.close()
                 await resources.runner.close()
@@ -206,61 +224,14 @@ async def open_successor(
         undo.push_async_callback(resources.runner.close)
         runs = before.runs.with_runner(resources.runner, make_filter=resources.make_filter)
         is_same_for_all = before.catalog.is_same_for_all
-        catalog, selection = _build_catalog(resources, settings, registries, runs, is_same_for_all=is_same_for_all)
+        catalog, selection = _build_catalog(resources, registries, runs, is_same_for_all=is_same_for_all)
         undo.pop_all()
-    return resources.assembly(settings, runs, selection, catalog, before.dispatcher, before.tasks)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Resources:
-    """The resources that only one assembly uses."""
-
-    roots: Roots
-    confined_threads: ConfinedThreadPool
-    sandbox_pool: SandboxPool
-    runner: Runner
-    redactor: Redactor | None
-    user_git: UserGit
-    environment: Mapping[str, str]
-    shared: SharedResources
-    exit_stack: ExitStack
-
-    @property
-    def make_filter(self) -> Callable[[], StreamRedactor] | None:
-        return partial(StreamRedactor, self.redactor) if self.redactor else None
-
-    def assembly(
-        self,
-        settings: Settings,
-        runs: JobTable,
-        selection: Selection,
-        catalog: LiveCatalog,
-        dispatcher: Dispatcher,
-        tasks: TaskStore,
-    ) -> Assembly:
-        confinement = settings.policy.confinement
-        return Assembly(
-            roots=self.roots,
-            runner=self.runner,
-            sandbox_pool=self.sandbox_pool,
-            runs=runs,
-            limits=settings.limits,
-            selection=selection,
-            catalog=catalog,
-            dispatcher=dispatcher,
-            confined_threads=self.confined_threads,
-            tasks=tasks,
-            network=NetworkPolicy.of(confinement),
-            closed=TierRestrictions.of(confinement, self.roots),
-            policy=settings.policy,
-            shared=self.shared,
-            exit_stack=self.exit_stack,
-        )
+    return replace(before, **vars(resources), runs=runs, selection=selection, catalog=catalog)
 
 
 def _open_resources(
     settings: Settings, environment: Mapping[str, str], shared: SharedResources, exit_stack: ExitStack
-) -> _Resources:
+) -> Resources:
     roots = exit_stack.enter_context(open_roots(settings, environment))
     confined_threads = exit_stack.enter_context(closing(ConfinedThreadPool()))
     inherited = inherited_environment(settings, environment)
@@ -276,25 +247,28 @@ def _open_resources(
         before_commands=before_commands,
         reach=reach,
     )
-    redactor = output_redactor(settings, environment)
-    return _Resources(
+    return Resources(
+        settings=settings,
+        environment=environment,
+        shared=shared,
         roots=roots,
         confined_threads=confined_threads,
         sandbox_pool=sandbox_pool,
         runner=runner,
-        redactor=redactor,
+        redactor=output_redactor(settings, environment),
         user_git=user_git,
-        environment=environment,
-        shared=shared,
+        network=NetworkPolicy.of(settings.policy.confinement, settings.policy.remote),
+        closed=TierRestrictions.of(settings.policy.confinement, roots),
         exit_stack=exit_stack,
     )
 
 
 def _build_catalog(
-    resources: _Resources, settings: Settings, registries: Sequence[Registry], runs: JobTable, *, is_same_for_all: bool
+    resources: Resources, registries: Sequence[Registry], runs: JobTable, *, is_same_for_all: bool
 ) -> tuple[LiveCatalog, Selection]:
     """Build and verify the catalog, and the selection of commands available here."""
-    registry = _own_registry(resources, settings, runs)
+    settings = resources.settings
+    registry = _own_registry(resources, runs)
     merge_registries(registry, registries, resources.exit_stack)
     registry.require_known()
     selection = selection_of(settings)
@@ -311,10 +285,11 @@ def output_redactor(settings: Settings, environment: Mapping[str, str]) -> Redac
     return None
 
 
-def _own_registry(resources: _Resources, settings: Settings, runs: JobTable) -> Registry:
+def _own_registry(resources: Resources, runs: JobTable) -> Registry:
     """Register every built-in tool set, in the order in which tools are listed."""
-    roots, runner, confined_threads = resources.roots, resources.runner, resources.confined_threads
-    redactor, limits, environment = resources.redactor, settings.limits, resources.environment
+    settings, roots, runner = resources.settings, resources.roots, resources.runner
+    confined_threads, redactor = resources.confined_threads, resources.redactor
+    limits, environment = settings.limits, resources.environment
     registry = Registry(policy=settings.policy.tools)
     registry.context("git", summary="the git repositories beneath the roots")
     registry.context("ci", summary="build, test and restore a project by its own build system")
@@ -330,8 +305,7 @@ def _own_registry(resources: _Resources, settings: Settings, runs: JobTable) -> 
     )
     git = GitTools(roots, runner, limits, confined_threads=confined_threads, setup=setup)
     remotes = GitRemoteTools.of(git.repositories, settings.policy.remote, limits, environment)
-    network = NetworkPolicy.of(settings.policy.confinement, settings.policy.remote)
-    closed = TierRestrictions.of(settings.policy.confinement, roots)
+    network, closed = resources.network, resources.closed
     explanations = explanations_of(roots, runner, network, closed)
     approvals = resources.sandbox_pool.network.approvals
     commands = CommandTools(roots, runs, limits, redactor=redactor, approvals=approvals, explanations=explanations)
