@@ -58,7 +58,7 @@ def typed(*words: str) -> int:
     [
         ("call ok echo text=hello --yes", 0, ""),
         ("call fails echo text=hello --yes", 1, ""),
-        ("call ok echo --unknown", 64, "'--unknown': write name=value, name:=JSON or name=@FILE"),
+        ("call ok echo --unknown", 64, "'--unknown': write name=value, name:=JSON or name@=FILE"),
         ("call okk echo", 64, "no server 'okk' is configured; did you mean ok?"),
         ("call ok ecko", 64, "server 'ok' has no tool 'ecko'; did you mean echo?"),
         ("list --url http://127.0.0.1:1/", 64, "--url: has no effect on `list`"),
@@ -66,7 +66,7 @@ def typed(*words: str) -> int:
         ("call ok", 64, "mcp call: wrong number of words"),
         ("call ok echo --yes", 65, "server 'ok': tool 'echo': text: is missing"),
         ("call ok echo text:=5 --yes", 65, "server 'ok': tool 'echo': text: must be string"),
-        ("call ok echo text=@missing --yes", 66, "missing: cannot be read: No such file or directory"),
+        ("call ok echo text@=missing --yes", 66, "missing: cannot be read: No such file or directory"),
         ("call bad-schema echo text=x --yes", 65, "server 'bad-schema': tool 'echo': declares a schema that is none"),
         ("call dies echo text=x --yes", 69, "server 'dies': call echo: it ended with exit code 3"),
         ("tools exits", 69, "server 'exits': it ended with exit code 4"),
@@ -470,4 +470,4 @@ def test_no_file_that_is_named_holds_up_a_line(home: Path, capsys: Captured) -> 
     assert typed("run", "--replay", "fifo") == 78
     assert typed("call", "ok", "echo", "text=hi", "--yes", "--policy", "fifo") == 78
     assert capsys.readouterr().err.count("not a regular file") >= 2
-    assert typed("call", "ok", "echo", "text=@fifo", "--yes") == 0
+    assert typed("call", "ok", "echo", "text@=fifo", "--yes") == 0

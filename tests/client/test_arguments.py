@@ -39,7 +39,9 @@ SCHEMA: dict[str, Any] = {
         (["either=5"], {"either": "5"}),
         (['place:={"row": 1}'], {"place": {"row": 1}}),
         (['place={"row": 1}'], {"place": {"row": 1}}),
-        (["path=@f"], {"path": "text of f"}),
+        (["path@=f"], {"path": "text of f"}),
+        (["path=@f", "unknown=@f", "names=@f"], {"path": "@f", "unknown": "@f", "names": ["@f"]}),
+        (["place=@f"], {"place": "text of f"}),
         (["path="], {"path": ""}),
         (["unknown=1"], {"unknown": "1"}),
     ],
@@ -53,7 +55,7 @@ def test_words_become_what_the_schema_wants(words: list[str], arguments: dict[st
 @pytest.mark.parametrize(
     ("words", "error"),
     [
-        (["path"], "'path': write name=value, name:=JSON or name=@FILE"),
+        (["path"], "'path': write name=value, name:=JSON or name@=FILE"),
         (["=x"], "'=x': write name=value"),
         ([":=1"], "':=1': write name=value"),
         (["place:={"], "place: no JSON"),

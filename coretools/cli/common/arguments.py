@@ -19,6 +19,7 @@ from typing import Any
 
 from coretools.cli.common.routes import normalize
 from coretools.errors import InvalidArguments
+from coretools.operations.argument_words import split_word
 from coretools.operations.arguments import ANSWERS
 from coretools.operations.documentation import CommandPage, ParameterPage, usage
 
@@ -123,25 +124,22 @@ class _ArgumentParser:
 
     def _parse_option(self, word: str, following: str | None) -> int:
         """Parse an option; return how many further words it used."""
-        given, equals, text = word[2:].partition("=")
-        suffix = given[-1:] if given.endswith(("@", ":")) else ""
-        name = given[: len(given) - len(suffix)]
-        flag = None if equals or suffix else self._find_flag(name)
+        name, form, given = split_word(word[2:])
+        flag = None if given is not None or form else self._find_flag(name)
         if flag is not None:
             self._set(*flag)
             return 0
         parameter = self.parameter(name)
-        if not equals:
-            if following is None:
-                raise self._error(f"{word}: a value must follow")
-            text = following
-        if suffix == ":":
+        text = following if given is None else given
+        if text is None:
+            raise self._error(f"{word}: a value must follow")
+        if form == ":":
             self._set(parameter, _json(text, f"{self._page.words}: {word}"))
-        elif suffix == "@":
+        elif form == "@":
             self.add(parameter, read_source(f"{self._page.words}: {word}", text, self._stdin), label=f"--{name}")
         else:
             self.add(parameter, text, label=f"--{name}")
-        return 0 if equals else 1
+        return 1 if given is None else 0
 
     def _find_flag(self, name: str) -> tuple[ParameterPage, bool] | None:
         parameter = self._parameters.get(normalize(name))

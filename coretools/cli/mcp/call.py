@@ -146,7 +146,7 @@ def _print_result(outcome: Outcome, result: types.CallToolResult, failed: CoreEr
 
 def _read_file(path: str) -> str:
     try:
-        return read_bounded(path, is_pipe_allowed=True).decode()
+        return read_bounded("/dev/stdin" if path == "-" else path, is_pipe_allowed=True).decode()
     except BadSetting as error:
         raise NotFound(str(error)) from error
     except UnicodeDecodeError as error:

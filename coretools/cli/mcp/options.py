@@ -3,7 +3,7 @@
     coretools mcp list                        all servers: state, tools, and the file that names each
     coretools mcp tools [SERVER [TOOL]]       the tools of one server or all; with a name, its arguments
                                               --signatures: the arguments and types of all
-    coretools mcp call SERVER TOOL [ARG ...]  call a tool: name=value, name:=JSON, name=@FILE, or --args JSON
+    coretools mcp call SERVER TOOL [ARG ...]  call a tool: name=value, name:=JSON, name@=FILE, or --args JSON
     coretools mcp resources [SERVER]          the resources of one server or all, and their templates
     coretools mcp read SERVER URI             print a resource
     coretools mcp prompts [SERVER]            the prompts of one server or all

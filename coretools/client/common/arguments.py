@@ -1,4 +1,4 @@
-"""Arguments of a foreign tool: from words, `key=value`, `key:=JSON`, `key=@FILE`, checked against its schema."""
+"""Arguments of a foreign tool: from words (`operations.argument_words`), checked against its schema."""
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -9,21 +9,26 @@ import mcp_types as types
 
 from coretools.client.common.errors import SchemaMismatch
 from coretools.errors import InvalidArguments
+from coretools.operations.argument_words import split_word
+from coretools.truncation import and_more
 
 MAX_FAULTS = 5
 """Faults that one message lists."""
 
 
-def parse_arguments(words: Iterable[str], schema: Mapping[str, Any], read: Callable[[str], str]) -> dict[str, Any]:
+def parse_arguments(
+    words: Iterable[str], schema: Mapping[str, Any], read: Callable[[str], str] | None
+) -> dict[str, Any]:
     """Turn words into arguments; `read` returns the text of a file. Text becomes the type that the schema wants.
+
+    Where no text is wanted, `@FILE` is a file with JSON. Without `read` it is text.
 
     Raises:
         InvalidArguments: a word is none of the forms, is no JSON, or gives an argument twice that is no list.
     """
     arguments: dict[str, Any] = {}
     for word in words:
-        name, is_json, text = _split(word)
-        text = read(text[1:]) if text.startswith("@") else text
+        name, is_json, text = _split(word, schema, read)
         shape = _shape(schema, name)
         value = _json(name, text) if is_json else _typed(text, shape)
         before = arguments.get(name)
@@ -35,6 +40,18 @@ def parse_arguments(words: Iterable[str], schema: Mapping[str, Any], read: Calla
         else:
             arguments[name] = value
     return arguments
+
+
+def _split(word: str, schema: Mapping[str, Any], read: Callable[[str], str] | None) -> tuple[str, bool, str]:
+    """Return name, whether the value is JSON, and the value, from its file if it is in one."""
+    name, form, text = split_word(word)
+    if text is None or not name or (form == "@" and read is None):
+        raise InvalidArguments(f"{word[:80]!r}: write name=value, name:=JSON or name@=FILE")
+    if read is not None and form == "@":
+        text = read(text)
+    elif read is not None and text.startswith("@") and (form == ":" or not _takes_text(_shape(schema, name))):
+        text = read(text[1:])
+    return name, form == ":", text
 
 
 def parse_object(text: str, read: Callable[[str], str]) -> dict[str, Any]:
@@ -49,14 +66,6 @@ def parse_object(text: str, read: Callable[[str], str]) -> dict[str, Any]:
     return value
 
 
-def _split(word: str) -> tuple[str, bool, str]:
-    """Return name, whether the value is JSON, and the value."""
-    name, equals, text = word.partition("=")
-    if not equals or not name.rstrip(":"):
-        raise InvalidArguments(f"{word[:80]!r}: write name=value, name:=JSON or name=@FILE")
-    return name.removesuffix(":"), name.endswith(":"), text
-
-
 def check_arguments(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> None:
     """Check arguments against the schema of a tool. References to other documents are not followed.
 
@@ -65,9 +74,9 @@ def check_arguments(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> 
     """
     faults = sorted(_faults(dict(arguments), schema), key=lambda fault: list(map(str, fault.absolute_path)))
     if faults:
-        more = [f"and {len(faults) - MAX_FAULTS} more"] if len(faults) > MAX_FAULTS else []
         texts = [text for fault in faults[:MAX_FAULTS] for text in _sentences(fault, schema)]
-        raise SchemaMismatch("; ".join([*texts, *more]))
+        rest = max(0, len(faults) - MAX_FAULTS)
+        raise SchemaMismatch(and_more(texts, len(texts) + rest, separator="; "))
 
 
 def check_result(result: types.CallToolResult, schema: Mapping[str, Any]) -> None:
@@ -152,10 +161,19 @@ def schema_types(shape: Any) -> set[str]:
     return found
 
 
+def _may_be_text(shape: Any) -> bool:
+    types = schema_types(shape)
+    return not types or "string" in types
+
+
+def _takes_text(shape: Mapping[str, Any]) -> bool:
+    """Whether a word may be text as it is: also as an item of a list."""
+    return _may_be_text(shape) or "string" in schema_types(shape.get("items"))
+
+
 def _typed(text: str, shape: Any) -> Any:
     """The text as what the schema wants; as it is if it is text that is wanted, or nothing else fits."""
-    types = schema_types(shape)
-    if not types or "string" in types:
+    if _may_be_text(shape):
         return text
     try:
         return json.loads(text)

@@ -96,7 +96,7 @@ class FormField:
             return self._chosen(text.strip())
         if self.shape.get("type") == "boolean" and text.strip().lower() in (*YES, *NO):
             return text.strip().lower() in YES
-        return parse_arguments([f"{self.name}={text}"], {"properties": {self.name: self.shape}}, _as_is)[self.name]
+        return parse_arguments([f"{self.name}={text}"], {"properties": {self.name: self.shape}}, None)[self.name]
 
     def _chosen(self, text: str) -> str:
         """Return the choice with this number, value or label."""
@@ -149,7 +149,7 @@ class Form:
             if len(texts) == 1 and not texts[0].startswith(f"{field.name}:="):
                 found[field.name] = field.parse(texts[0].partition("=")[2])
                 continue
-            value = parse_arguments(texts, {"properties": {field.name: field.shape}}, _as_is)[field.name]
+            value = parse_arguments(texts, {"properties": {field.name: field.shape}}, None)[field.name]
             field.check(value)
             found[field.name] = value
         return found
@@ -173,11 +173,6 @@ class Form:
 
 def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
-
-
-def _as_is(path: str) -> str:
-    """An answer never reads a file: `@name` is text."""
-    return f"@{path}"
 
 
 def _any(_: str) -> str:
