@@ -5,7 +5,7 @@ operator's list must be what is connected to. Pure.
 """
 
 import re
-from ipaddress import AddressValueError, IPv4Address, IPv4Network, IPv6Address, IPv6Network
+from ipaddress import AddressValueError, IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
 Address = IPv4Address | IPv6Address
 
@@ -17,6 +17,9 @@ _NAME = re.compile(rf"{_LABEL}(?:\.{_LABEL})*", re.ASCII)
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
 """A last label that inet_aton(3) and the URL standard ("ends in a number") take for a part of an IPv4 address."""
 _PORT = re.compile(r"[1-9][0-9]{0,4}", re.ASCII)
+
+SUBSCRIBER_BITS = 64
+"""Prefix of the IPv6 network of one subscriber, whose addresses cost nothing (RFC 4291, 2.5.4; RFC 6177)."""
 
 _GLOBAL_V6 = IPv6Network("2000::/3")
 """Global unicast (RFC 4291, 2.4). Outside it are the mapped, NAT64, unique local and link-local addresses."""
@@ -104,3 +107,23 @@ def is_public(address: Address) -> bool:
 def shown(host_or_address: str | Address) -> str:
     """Return a host as it is written before a port."""
     return f"[{host_or_address}]" if isinstance(host_or_address, IPv6Address) else str(host_or_address)
+
+
+# Addresses of connections and of this machine: the system wrote them, in spellings of its own.
+
+
+def system_address(text: str) -> Address:
+    """Return an address without its zone; one of IPv4 that is mapped to IPv6 as that of IPv4.
+
+    Raises:
+        ValueError: it is no address.
+    """
+    found = ip_address(text.partition("%")[0] if ":" in text else text)
+    return (found.ipv4_mapped or found) if isinstance(found, IPv6Address) else found
+
+
+def subscriber(address: Address) -> str:
+    """Return what stands for one subscriber: an address of IPv4, a network of IPv6."""
+    if isinstance(address, IPv4Address):
+        return str(address)
+    return str(ip_network((address, SUBSCRIBER_BITS), strict=False))

@@ -5,7 +5,6 @@ of the call sends them as fast as the client reads, progress at most `MAX_PER_SE
 """
 
 import asyncio
-import ipaddress
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ from mcp.server.connection import allowed_log_levels
 from mcp.server.context import ServerRequestContext
 
 from coretools.config.commit_author import Author
+from coretools.egress.hosts import system_address
 from coretools.operations.call import LOCAL, Capability, Channel, Level, SilentCall
 from coretools.operations.content import escape_surrogates
 from coretools.protocol.extensions import has_capability
@@ -195,11 +195,9 @@ def address_in(scope: Mapping[str, Any]) -> str:
     """
     client = scope.get("client")
     try:
-        address = ipaddress.ip_address(client[0].partition("%")[0]) if client else None
+        return str(system_address(client[0])) if client else ""
     except ValueError:
         return ""
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return str(mapped or address or "")
 
 
 def address_of(context: ServerRequestContext[Any]) -> str:

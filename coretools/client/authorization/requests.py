@@ -6,13 +6,13 @@ The addresses come from servers: from a header of the server, and from documents
 import socket
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
-from ipaddress import IPv6Address, ip_address
 
 import anyio
 import httpx2
 
 from coretools.client.common.errors import AuthenticationRequired, ProtocolViolation
 from coretools.client.common.failures import origin_of
+from coretools.egress.hosts import system_address
 from coretools.errors import DeadlinePassed, Unreachable
 
 MAX_ANSWER_BYTES = 1024 * 1024
@@ -77,9 +77,7 @@ async def _reach_of(url: httpx2.URL) -> int:
 
 
 def _reach(host: str) -> int:
-    address = ip_address(host.partition("%")[0])
-    if isinstance(address, IPv6Address) and address.ipv4_mapped is not None:
-        address = address.ipv4_mapped
+    address = system_address(host)
     if address.is_loopback or address.is_unspecified:
         return LOOPBACK
     if address.is_link_local:

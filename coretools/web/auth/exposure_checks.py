@@ -12,12 +12,15 @@ from coretools.errors import BadSetting
 from coretools.web.auth.issuer_keys import ASYMMETRIC
 from coretools.web.common.config import Config, JwtSection, ServerSection
 from coretools.web.common.principals import DEFAULT_ROLE
-from coretools.web.common.urls import DEFAULT_PORTS, LOOPBACK_NAME, is_loopback, parsed_url
-
-_HOST = re.compile(
-    r"(?P<host>[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}|\*))?"
+from coretools.web.common.urls import (
+    DEFAULT_PORTS,
+    LOOPBACK_NAME,
+    is_address,
+    is_host,
+    is_loopback,
+    is_origin,
+    parsed_url,
 )
-"""A value of the Host header, or `NAME:*` for any port. There is no other wildcard: anybody may own a matching name."""
 
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 """RFC 6749, 3.3."""
@@ -137,25 +140,6 @@ def _of_url(name: str, url: str, *, has_query: bool = False, is_plain_allowed: b
         yield f"{name}: {url[:200]}: a query can't stand in this URL"
 
 
-def is_host(text: str) -> bool:
-    """Whether a text is a value of the Host header, or one for any port (`NAME:*`)."""
-    found = _HOST.fullmatch(text)
-    if found is None:
-        return False
-    host, port = found["host"], found["port"]
-    is_port = port in (None, "*") or 0 < int(port) <= 65535  # the largest there is
-    return is_port and (not host.startswith("[") or _is_address(host[1:-1]))
-
-
-def is_origin(text: str) -> bool:
-    """Whether a text is an origin as browsers send it (RFC 6454, 6.2): scheme, host, and a non-default port."""
-    scheme, _, rest = text.partition("://")
-    found = _HOST.fullmatch(rest)
-    if scheme not in DEFAULT_PORTS or found is None or not is_host(rest) or rest != rest.lower():
-        return False
-    return found["port"] not in ("*", str(DEFAULT_PORTS[scheme]))
-
-
 def is_proxy(text: str) -> bool:
     """Whether a text is an address or a network, but not the whole address space."""
     try:
@@ -164,17 +148,9 @@ def is_proxy(text: str) -> bool:
         return False
 
 
-def _is_address(text: str) -> bool:
-    try:
-        ipaddress.ip_address(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _is_on_loopback(host: str) -> bool:
     """Whether a host name resolves to loopback addresses only; False if it does not resolve."""
-    if not _is_address(host):
+    if not is_address(host):
         try:
             found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError):

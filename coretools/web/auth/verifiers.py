@@ -1,12 +1,12 @@
 """Verifiers of bearer tokens: from a token file, from an authorization server, or both; and a limit on wrong tokens."""
 
-import ipaddress
 import logging
 import os
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection
 
+from coretools.egress.hosts import subscriber, system_address
 from coretools.errors import BadSetting, Unreachable
 from coretools.roots.file_version import version_of
 from coretools.web.auth.hashed_tokens import PREFIX, TokenRecord, find_record, read_tokens
@@ -179,9 +179,6 @@ WINDOW_SECONDS = 60.0
 MOST_ADDRESSES = 2_048
 """Addresses remembered; beyond it the one with the oldest failure is forgotten."""
 
-NETWORK_BITS = 64
-"""IPv6 addresses are grouped by this prefix: every subscriber has that many of them (RFC 4291, 2.5.4)."""
-
 
 class FailureLimiter:
     """Counts the wrong tokens of the last minute, by address, to slow down guessing.
@@ -217,11 +214,6 @@ class FailureLimiter:
 def address_group(address: str) -> str:
     """Return the group that an address is counted in: an IPv4 address, an IPv6 network, or the text itself."""
     try:
-        parsed = ipaddress.ip_address(address.partition("%")[0])
+        return subscriber(system_address(address))
     except ValueError:
         return address
-    if isinstance(parsed, ipaddress.IPv4Address):
-        return str(parsed)
-    if parsed.ipv4_mapped is not None:
-        return str(parsed.ipv4_mapped)
-    return str(ipaddress.ip_network((parsed, NETWORK_BITS), strict=False))

@@ -4,11 +4,17 @@ import ipaddress
 import re
 from urllib.parse import SplitResult, urlsplit
 
+from coretools.egress.hosts import system_address
 from coretools.errors import BadSetting
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 LOOPBACK_NAME = "localhost"
+
+HOST = re.compile(
+    r"(?P<host>[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\])(?::(?P<port>[0-9]{1,5}|\*))?"
+)
+"""A value of the Host header, or `NAME:*` for any port. There is no other wildcard: anybody may own a matching name."""
 
 _WRITTEN = re.compile(r"https?://[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]+")
 """Characters of a URL (RFC 3986, 2). Not a backslash: some parsers read it as a slash."""
@@ -20,11 +26,9 @@ def is_loopback(host: str) -> bool:
     if host.lower() == LOOPBACK_NAME:
         return True
     try:
-        address = ipaddress.ip_address(host)
+        return system_address(host).is_loopback
     except ValueError:
         return False
-    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
-    return (mapped or address).is_loopback
 
 
 def parsed_url(url: str, *, is_plain_allowed: bool = False) -> SplitResult:
@@ -46,3 +50,31 @@ def parsed_url(url: str, *, is_plain_allowed: bool = False) -> SplitResult:
     if not is_safe:
         raise BadSetting(f"{url[:200]}: https is needed beyond loopback")
     return parts
+
+
+def is_host(text: str) -> bool:
+    """Whether a text is a value of the Host header, or one for any port (`NAME:*`)."""
+    found = HOST.fullmatch(text)
+    if found is None:
+        return False
+    host, port = found["host"], found["port"]
+    is_port = port in (None, "*") or 0 < int(port) <= 65535  # the largest there is
+    return is_port and (not host.startswith("[") or is_address(host[1:-1]))
+
+
+def is_origin(text: str) -> bool:
+    """Whether a text is an origin as browsers send it (RFC 6454, 6.2): scheme, host, and a non-default port."""
+    scheme, _, rest = text.partition("://")
+    found = HOST.fullmatch(rest)
+    if scheme not in DEFAULT_PORTS or found is None or not is_host(rest) or rest != rest.lower():
+        return False
+    return found["port"] not in ("*", str(DEFAULT_PORTS[scheme]))
+
+
+def is_address(text: str) -> bool:
+    """Whether a text is an address."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True

@@ -6,6 +6,7 @@ import resource
 from collections import Counter
 from collections.abc import Sequence
 
+from coretools.egress.hosts import subscriber, system_address
 from coretools.errors import BadSetting
 
 SHARE = 4
@@ -15,7 +16,6 @@ address can still work."""
 LOOPBACK = ("127.0.0.0/8", "::1/128")
 """No share limits these: a local user has other ways to harm this machine, and a local proxy serves many clients."""
 
-_PREFIX_V6 = 64  # one subscriber's network, whose addresses cost nothing (RFC 6177)
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -62,14 +62,8 @@ class ConnectionSlots:
         """Return what the share of an address is counted by; empty if no share limits it."""
         if address is None:
             return ""
-        host = ipaddress.ip_address(address.partition("%")[0])
-        if isinstance(host, ipaddress.IPv6Address) and host.ipv4_mapped is not None:
-            host = host.ipv4_mapped
-        if any(host in network for network in self._shared):
-            return ""
-        if isinstance(host, ipaddress.IPv6Address):
-            return str(ipaddress.ip_network((host, _PREFIX_V6), strict=False))
-        return str(host)
+        host = system_address(address)
+        return "" if any(host in network for network in self._shared) else subscriber(host)
 
 
 def _network(text: str) -> Network:

@@ -16,10 +16,10 @@ from coretools.web.common.error_response import error_response
 from coretools.web.common.headers import CORS_ALLOWED_HEADERS, with_response_headers
 from coretools.web.common.urls import DEFAULT_PORTS
 from coretools.web.validation.request_head import MOST_FIELDS, TOO_LONG, Fault
+from coretools.web.common.urls import DEFAULT_PORTS, HOST, is_host, is_origin
+from coretools.web.validation.request_head import TOO_LONG, Fault
 
 _HOST = re.compile(rb"(?P<name>[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{1,5}))?")
-_ENTRY = re.compile(r"(?P<name>[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{1,5}|\*))?")
-_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/?#\s@*,]+")
 _LONGEST = 512
 
 
@@ -35,11 +35,11 @@ class AllowedHosts:
         self._exact: set[bytes] = set()
         self._any_port: set[bytes] = set()
         for entry in entries:
-            found = _ENTRY.fullmatch(entry.lower())
-            if found is None:
-                raise BadSetting(f"server.hosts: {entry[:200]}: neither NAME, NAME:PORT nor NAME:*")
+            found = HOST.fullmatch(entry.lower())
+            if found is None or not is_host(entry):
+                raise BadSetting(f"server.hosts: {entry[:200]}: no host, such as 10.0.0.1:8765 or NAME:*")
             if found["port"] == "*":
-                self._any_port.add(found["name"].encode("ascii"))
+                self._any_port.add(found["host"].encode("ascii"))
             else:
                 self._exact.add(entry.lower().encode("ascii"))
 
@@ -62,7 +62,7 @@ class AllowedOrigins:
             BadSetting: an entry is not an origin.
         """
         for entry in entries:
-            if not _ORIGIN.fullmatch(entry.lower()):
+            if not is_origin(entry):
                 raise BadSetting(f"server.origins: {entry[:200]}: no origin, such as https://console.example.com")
         self._listed = frozenset(_normal(entry) for entry in entries)
         self._own = _normal(public_url) if public_url else None

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from coretools.errors import BadSetting
-from coretools.web.auth.exposure_checks import allowed_hosts, is_exposed, is_host, is_origin, is_proxy, require_safe
+from coretools.web.auth.exposure_checks import allowed_hosts, is_exposed, is_proxy, require_safe
 from coretools.web.common.config import Config
-from coretools.web.common.urls import is_loopback, parsed_url
+from coretools.web.common.urls import is_host, is_loopback, is_origin, parsed_url
 
 URL = "https://coretools.example.com/mcp"
 ISSUER = "https://as.example.com"
