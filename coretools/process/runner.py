@@ -39,6 +39,7 @@ from coretools.process.concurrency import AdmittedRun, ConcurrencyLimiter, shutt
 from coretools.process.fork_server.pool import SandboxPool
 from coretools.process.fork_server.start import start_sandboxed
 from coretools.process.fork_server.supervised_process import UNCERTAIN_END, StandardStreams, SupervisedProcess
+from coretools.process.no_sandbox import NoSandbox
 from coretools.process.policy_check import require
 from coretools.process.run import Completed, RunOptions
 from coretools.process.watchdog import Watchdog
@@ -82,7 +83,7 @@ class Runner:
         self.tool_path = tool_path(self._path, reach)
         """PATH of programs that are no commands."""
         self._limits = limits
-        self._sandbox_pool = sandbox_pool
+        self._sandbox = sandbox_pool or NoSandbox()
         self._programs = programs
         self._environment = dict(environment)
         prefix = f"{secrets.token_hex(8)}-"
@@ -103,11 +104,11 @@ class Runner:
 
     def hidden(self) -> tuple[HiddenPath, ...]:
         """Files that the current view hides from commands."""
-        return () if self._sandbox_pool is None else self._sandbox_pool.hidden
+        return self._sandbox.hidden
 
     def toolchains(self) -> tuple[FoundToolchain, ...]:
         """Toolchains of the user that commands can read; none before the first command."""
-        return () if self._sandbox_pool is None else self._sandbox_pool.toolchains
+        return self._sandbox.toolchains
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -117,7 +118,7 @@ class Runner:
     @property
     def scratch(self) -> str:
         """Directory of this server, removed even if it is killed; made by the first command. Empty without a pool."""
-        return "" if self._sandbox_pool is None else self._sandbox_pool.scratch
+        return self._sandbox.scratch
 
     @property
     def is_closed(self) -> bool:
@@ -127,8 +128,7 @@ class Runner:
     @property
     def command_path(self) -> str:
         """PATH of commands; until the tier is known it may lack directories of the user's login shell."""
-        variables = {} if self._sandbox_pool is None else self._sandbox_pool.variables()
-        return variables.get("PATH") or self._environment.get("PATH") or os.defpath
+        return self._sandbox.variables().get("PATH") or self._environment.get("PATH") or os.defpath
 
     @property
     def running(self) -> int:
@@ -138,12 +138,12 @@ class Runner:
     @property
     def tier(self) -> str | None:
         """Confinement tier of commands; None before it is known, and without a sandbox pool."""
-        return None if self._sandbox_pool is None else self._sandbox_pool.tier
+        return self._sandbox.tier
 
     @property
     def has_terminals(self) -> bool:
         """Whether a run may have a pseudoterminal here."""
-        return self._sandbox_pool is not None and self._sandbox_pool.has_fork_server
+        return self._sandbox.has_fork_server
 
     @property
     def protections(self) -> dict[str, bool]:
@@ -195,15 +195,11 @@ class Runner:
 
     async def prepare(self) -> ConfinementStatus:
         """Determine the confinement tier and prefork processes, so that the first call need not."""
-        if self._sandbox_pool is None:
-            return ConfinementStatus(
-                "none", {"landlock": "commands run without a sandbox"}, is_permitted=True, is_whole=True
-            )
-        if self._sandbox_pool.has_fork_server:
+        if self._sandbox.has_fork_server:
             self._watchdog.ensure_running()
         if self._before_commands is not None:
             await self._before_commands(self)
-        return await self._sandbox_pool.prepare()
+        return await self._sandbox.prepare()
 
     async def close(self) -> None:
         """Stop every run (TERM, grace, KILL), then the fork server and the watchdog. Bounded; callers get a result."""
@@ -213,8 +209,7 @@ class Runner:
             await self._concurrency.cancel_all(self._limits.grace_seconds + 2 * reaper.KILL_SECONDS)
             try:
                 with anyio.move_on_after(CLOSE_SECONDS):
-                    if self._sandbox_pool is not None:
-                        await self._sandbox_pool.close()
+                    await self._sandbox.close()
             finally:
                 with anyio.move_on_after(CLOSE_SECONDS):
                     await to_thread.run_sync(self._watchdog.close, limiter=CapacityLimiter(1), abandon_on_cancel=True)
@@ -224,14 +219,13 @@ class Runner:
     ) -> ChildProcess | SupervisedProcess:
         if not options.is_command:
             return self._spawn(run, argv, cwd, options)
-        if self._sandbox_pool is not None and self._sandbox_pool.tier is None:
+        if self.tier is None:
             await self.prepare()
         if self.tier in (None, "none") and not cwd.place.root.writable:
             raise ReadOnly(f"{cwd.display_path}: the root is read-only, and a program started there could write to it")
-        if self._sandbox_pool is not None and self._sandbox_pool.has_fork_server:
-            return await self._start_command(self._sandbox_pool, run, argv, cwd, options)
-        if self._sandbox_pool is not None:
-            self._sandbox_pool.require()
+        if isinstance(self._sandbox, SandboxPool) and self._sandbox.has_fork_server:
+            return await self._start_command(self._sandbox, run, argv, cwd, options)
+        self._sandbox.require()
         return self._spawn(run, argv, cwd, options)
 
     async def _start_command(
@@ -272,11 +266,10 @@ class Runner:
         return child
 
     async def _control_files(self, options: RunOptions) -> ControlFiles:
-        return await self._sandbox_pool.control_files() if self._sandbox_pool is not None and options.is_command else {}
+        return await self._sandbox.control_files() if options.is_command else {}
 
     def _command_environment(self, run: AdmittedRun, options: RunOptions, root: Root) -> dict[str, str]:
-        confinement_variables = {} if self._sandbox_pool is None else self._sandbox_pool.variables(root)
-        inherited = {**self._environment, **caller_variables(), **confinement_variables}
+        inherited = {**self._environment, **caller_variables(), **self._sandbox.variables(root)}
         return {**inherited, **options.environment, MARKER: run.marker}
 
     async def _wait_for_exit(
@@ -310,7 +303,7 @@ class Runner:
             timed_out=timed_out,
             peak_memory_bytes=child.peak_memory_bytes,
             stragglers_stopped=stragglers,
-            tier=self._sandbox_pool.tier if self._sandbox_pool is not None and options.is_command else None,
+            tier=self.tier if options.is_command else None,
             stopped_for=child.stopped_for,
             made=() if run.is_closing else changed_between(run.control_files, await self._control_files(options)),
             remarks=run.remarks,
@@ -346,17 +339,15 @@ class Runner:
         try:
             with CancelScope(shield=True):
                 stragglers = await terminate(child, streams, self._limits)
-                if self._sandbox_pool is not None:
-                    run.remarks = (
-                        *child.replaced_covers(),
-                        *child.refused_connections(),
-                        *await self._sandbox_pool.command_ended(is_certain=child.stopped_for != UNCERTAIN_END),
-                    )
+                run.remarks = (
+                    *child.replaced_covers(),
+                    *child.refused_connections(),
+                    *await self._sandbox.command_ended(is_certain=child.stopped_for != UNCERTAIN_END),
+                )
         finally:
             # Even after a cancellation through the shield: when our sockets close, the supervisor kills what is left.
             child.close()
-            if self._sandbox_pool is not None:
-                self._sandbox_pool.refill()
+            self._sandbox.refill()
         return stragglers
 
     def _kill_in_background(self, run: AdmittedRun, child: ChildProcess) -> None:

@@ -1,0 +1,42 @@
+"""Commands without a sandbox: plain children, which a runner without a pool starts."""
+
+from coretools.confinement.command_confinement import ConfinementStatus
+from coretools.confinement.protected_paths import ControlFiles, HiddenPath
+from coretools.confinement.toolchains import FoundToolchain
+from coretools.roots.root import Root
+
+
+class NoSandbox:
+    """Stands for the `SandboxPool` that is not there: nothing is confined, hidden or kept."""
+
+    tier = None
+    has_fork_server = False
+    scratch = ""
+    hidden: tuple[HiddenPath, ...] = ()
+    toolchains: tuple[FoundToolchain, ...] = ()
+
+    async def prepare(self) -> ConfinementStatus:
+        """Return that commands run in no tier, which nobody forbids."""
+        missing = {"landlock": "commands run without a sandbox"}
+        return ConfinementStatus("none", missing, is_permitted=True, is_whole=True)
+
+    def require(self) -> None:
+        """Permit every command."""
+
+    def variables(self, _: Root | None = None) -> dict[str, str]:
+        """Return nothing."""
+        return {}
+
+    async def control_files(self) -> ControlFiles:
+        """Return nothing: what a command changes is not looked for."""
+        return {}
+
+    async def command_ended(self, *, is_certain: bool) -> tuple[str, ...]:  # noqa: ARG002  # the name is the pool's
+        """Return nothing to report."""
+        return ()
+
+    def refill(self) -> None:
+        """Do nothing: no process waits."""
+
+    async def close(self) -> None:
+        """Do nothing."""
