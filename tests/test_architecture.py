@@ -1,5 +1,8 @@
 """The pages for contributors agree with the tree: diagram, paths, indexes, links, numbers (docs/specs/structure.md)."""
 
+import importlib
+import inspect
+import json
 import re
 import runpy
 from functools import cache
@@ -109,3 +112,46 @@ def test_rules_that_tests_name_exist() -> None:
         if rule.rpartition("-")[0] in areas
     }
     assert sorted((name, rule) for name, rule in named if rule not in rules) == []
+
+
+def test_the_readme_names_the_tools_outside_the_default_profile() -> None:
+    """Its sentence is written by hand, beside a table that is not."""
+    readme = text(TREE / "README.md")
+    (row,) = re.findall(r"^\| git \| (.+) \|$", readme, re.MULTILINE)
+    tools = re.findall(r"`(\w+)`", row)
+    (rare,) = re.findall(r"except those in the set `git` for rarer work \(([^)]+)\)", readme)
+    first, last, *others = re.findall(r"`(\w+)`", rare)
+    named = [*tools[tools.index(first) : tools.index(last) + 1], *others]
+    default = {tool["name"] for tool in json.loads(text(TREE / "tests" / "app" / "tools.json"))}
+    assert named == [tool for tool in tools if tool not in default]
+
+
+def test_private_names_of_the_sdk_are_in_the_decision() -> None:
+    """structure-3: what the classes override or use of those that they extend, and modules that are imported."""
+    (table,) = re.findall(
+        r"^  \| name \|.*?\n\n", text(next((DOCS / "adr").glob("0001-*.md"))), re.MULTILINE | re.DOTALL
+    )
+    listed = set(re.findall(r"`((?:mcp[\w.]*\.)?_\w+)`", table))
+    used: set[str] = set()
+    for path in (TREE / "coretools").rglob("*.py"):
+        source = text(path)
+        used |= {name for name in re.findall(r"^ *from (mcp[\w.]*) import", source, re.MULTILINE) if "._" in name}
+        extends_sdk = re.search(r"^ *from mcp[\w.]* import", source, re.MULTILINE) and re.search(
+            r"^class \w+\(", source, re.MULTILINE
+        )
+        if extends_sdk:
+            module = importlib.import_module(".".join(path.relative_to(TREE).with_suffix("").parts))
+            classes = [
+                one for one in vars(module).values() if inspect.isclass(one) and one.__module__ == module.__name__
+            ]
+            used |= set(chain.from_iterable(map(private_names, classes)))
+    assert used == listed
+
+
+def private_names(one: type) -> set[str]:
+    """The private names of the SDK's base classes that occur in the source of a class."""
+    bases = [base for base in one.__mro__[1:] if base.__module__.startswith("mcp.")]
+    theirs = set(
+        chain.from_iterable(re.findall(r"(?:self\.|def )(_[a-z]\w+)", inspect.getsource(base)) for base in bases)
+    )
+    return theirs & set(re.findall(r"\b_[a-z]\w+", inspect.getsource(one))) if bases else set()

@@ -1,5 +1,6 @@
 """Pinned packages (docs/specs/installation.md)."""
 
+import ast
 import hashlib
 import json
 import re
@@ -10,6 +11,7 @@ import sysconfig
 import tomllib
 import venv
 import zipfile
+from importlib.metadata import packages_distributions
 from itertools import chain
 from pathlib import Path
 
@@ -41,6 +43,24 @@ def named() -> list[Requirement]:
     extras = project["project"]["optional-dependencies"].values()
     texts = [*project["build-system"]["requires"], *project["project"]["dependencies"], *chain(*extras)]
     return [Requirement(text) for text in texts]
+
+
+def test_what_is_imported_is_declared() -> None:
+    """installation-6: the package of each import is in pyproject.toml, not only among what another one requires."""
+    declared = {canonicalize_name(one.name) for one in named()}
+    packages = packages_distributions()
+    imported: dict[str, str] = {}
+    for path in chain(*((TREE / folder).rglob("*.py") for folder in ("coretools", "servers"))):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [str(node.module)] if isinstance(node, ast.ImportFrom) else []
+            imported |= {name.partition(".")[0]: str(path) for name in names}
+    theirs = {name: where for name, where in imported.items() if name not in {*sys.stdlib_module_names, "coretools"}}
+    assert len(theirs) > 20
+    missing = {
+        name: where for name, where in theirs.items() if declared.isdisjoint(map(canonicalize_name, packages[name]))
+    }
+    assert missing == {}
 
 
 def test_required_packages_are_pinned_to_a_version_that_fits() -> None:

@@ -88,7 +88,7 @@ class Resources:
     redactor: Redactor | None
     user_git: UserGit
     network: NetworkPolicy
-    closed: TierRestrictions
+    tier_restrictions: TierRestrictions
     exit_stack: ExitStack
     """Closes them."""
 
@@ -152,7 +152,7 @@ class Assembly(Resources):
                 roots=self.roots,
                 tier=self.runner.tier,
                 network=self.network,
-                closed=self.closed,
+                tier_restrictions=self.tier_restrictions,
                 is_refused=bool(self.sandbox_pool.refusals.of_credentials),
                 policy=self.settings.policy,
                 path=self.runner.command_path,
@@ -258,7 +258,7 @@ def _open_resources(
         redactor=output_redactor(settings, environment),
         user_git=user_git,
         network=NetworkPolicy.of(settings.policy.confinement, settings.policy.remote),
-        closed=TierRestrictions.of(settings.policy.confinement, roots),
+        tier_restrictions=TierRestrictions.of(settings.policy.confinement, roots),
         exit_stack=exit_stack,
     )
 
@@ -305,8 +305,8 @@ def _own_registry(resources: Resources, runs: JobTable) -> Registry:
     )
     git = GitTools(roots, runner, limits, confined_threads=confined_threads, setup=setup)
     remotes = GitRemoteTools.of(git.repositories, settings.policy.remote, limits, environment)
-    network, closed = resources.network, resources.closed
-    explanations = explanations_of(roots, runner, network, closed)
+    network, tier_restrictions = resources.network, resources.tier_restrictions
+    explanations = explanations_of(roots, runner, network, tier_restrictions)
     approvals = resources.sandbox_pool.network.approvals
     commands = CommandTools(roots, runs, limits, redactor=redactor, approvals=approvals, explanations=explanations)
     for tool_set in (git, *further_tools(git.repositories, commands.run_command), remotes):
@@ -314,7 +314,9 @@ def _own_registry(resources: Resources, runs: JobTable) -> Registry:
     ci = CiTools(roots, runs, limits, redactor=redactor, explanations=explanations, network=network)
     registry.add_set("ci", ci, context=("ci",))
     registry.add_set("commands", commands)
-    diagnostics = Diagnostics(roots, runner, limits, confined_threads=confined_threads, network=network, closed=closed)
+    diagnostics = Diagnostics(
+        roots, runner, limits, confined_threads=confined_threads, network=network, tier_restrictions=tier_restrictions
+    )
     registry.add_set("diagnostics", diagnostics)
     return registry
 
@@ -365,8 +367,8 @@ async def prepare(assembly: Assembly, name: str = "") -> None:
     parts = (status.tier, *(f"not {tier}: {why}" for tier, why in status.missing.items()), status.refusal)
     logger.log(level, "%scommands are confined in tier: %s", role, "; ".join(filter(None, parts)))
     logger.info("%snetwork: %s", role, assembly.network.state(status.tier))
-    if assembly.closed.exposed and status.tier == "landlock":
-        logger.warning("%scommands are refused in tier landlock: %s", role, assembly.closed.exposed)
+    if assembly.tier_restrictions.exposed and status.tier == "landlock":
+        logger.warning("%scommands are refused in tier landlock: %s", role, assembly.tier_restrictions.exposed)
         return
     for why in status.polled:
         logger.warning("%sdirectories are polled for changes before each command: %s", role, why)

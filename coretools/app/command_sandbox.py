@@ -122,10 +122,12 @@ def _writable_besides(policy: ConfinementPolicy) -> tuple[str, ...]:
     return (*policy.writable, *(CONTAINER_DIRECTORIES if policy.own_container else ()))
 
 
-def explanations_of(roots: Roots, runner: Runner, network: NetworkPolicy, closed: TierRestrictions) -> Explanations:
+def explanations_of(
+    roots: Roots, runner: Runner, network: NetworkPolicy, tier_restrictions: TierRestrictions
+) -> Explanations:
     """Return the explanations for failures that the sandbox or a missing terminal causes."""
     hidden = HiddenFileExplanations(roots, runner.hidden)
     toolchains = ToolchainExplanations(runner.toolchains)
-    causes = (network.explanation, *closed.explanations(), hidden.explanation, toolchains.explanation)
+    causes = (network.explanation, *tier_restrictions.explanations(), hidden.explanation, toolchains.explanation)
     git = (git_config_explanation, git_remote_explanation, no_repository_explanation(roots.git_refusals))
     return Explanations(*causes, terminal_explanation, *git)

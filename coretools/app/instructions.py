@@ -51,7 +51,7 @@ class Situation:
     tier: str | None
     """None until it is known."""
     network: NetworkPolicy
-    closed: TierRestrictions
+    tier_restrictions: TierRestrictions
     is_refused: bool
     """Whether commands are refused, because git's credentials would be readable."""
     policy: OperatorPolicy
@@ -67,7 +67,8 @@ def instructions(here: Situation) -> str:
     if here.can_run:
         lines += [
             _REFUSED if here.is_refused else "",
-            _cut(here.closed.instruction(here.tier), _TIER_BYTES) or _TIERS.get(here.tier or "", _TIER_UNKNOWN),
+            _cut(here.tier_restrictions.instruction(here.tier), _TIER_BYTES)
+            or _TIERS.get(here.tier or "", _TIER_UNKNOWN),
             _cut(here.network.instruction(here.tier), _NETWORK_BYTES),
             _toolchains_line(here.path),
         ]

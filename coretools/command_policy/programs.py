@@ -1,7 +1,7 @@
 """Lists of programs by what they start, and readers for interpreters, build tools, awk and sed.
 
 Pure. A program on no list counts as opaque code, so a missing name costs a refusal and opens nothing (docs/adr/0013).
-The other lists decide how the words of a program are read. Their names are those of `subcommand.program_names`: lower
+The other lists decide how the words of a program are read. Their names are those of `Subcommand`: lower
 case, no directory, with and without a version at the end.
 
 Nothing here reads the text of a program, except for the few commands of awk and sed that start nothing.

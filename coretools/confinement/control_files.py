@@ -1,9 +1,9 @@
 """Find the files beneath the roots that git acts on: git directories, pointers to them, settings, hooks, rebases.
 
 Commands may create all of them (`git init`, `git clone`), so their state is compared before and after each command, and
-the result reports differences. `scan` knows which directories changed, this module which of their entries matter. A git
-directory is what git takes for one (setup.c, `is_git_directory`): it has `HEAD` with `objects` and `refs`, or with
-`commondir`.
+the result reports differences. `directory_scan` knows which directories changed, this module which of their entries
+matter. A git directory is what git takes for one (setup.c, `is_git_directory`): it has `HEAD` with `objects` and
+`refs`, or with `commondir`.
 """
 
 import os

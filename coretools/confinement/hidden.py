@@ -43,13 +43,13 @@ class Classifier(Protocol):
 
 
 class RootRules:
-    """The classifier of the roots: hides what a deny glob covers, and other files by their content."""
+    """The classifier of the roots: hides what a deny glob matches, and other files by their content."""
 
     def __init__(self, roots: Roots) -> None:
         self._roots = roots
 
     def suspicion(self, path: str, *, is_directory: bool) -> str | None:
-        """Return the glob that covers the entry, or the secret format that its name suggests."""
+        """Return the glob that matches the entry, or the secret format that its name suggests."""
         deny = self._roots.deny
         glob = deny.denying_glob(path)
         if glob is not None:

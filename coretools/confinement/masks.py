@@ -1,8 +1,9 @@
 """Find the paths beneath the roots that a command must not read or must not change, before every command.
 
 In the namespaces of a command hidden paths are masked; control files of repositories and settings of editors and agents
-are read-only. Both work by path, so the paths have to be found. `scan` knows which directories changed, this module
-what their entries mean, `hidden` which files are secrets. The rules for tools are in `roots.deny`.
+are read-only. Both work by path, so the paths have to be found. `directory_scan` knows which directories
+changed, this module what their entries mean, `hidden` which files are secrets. The rules for tools are in
+`roots.hidden_files`.
 """
 
 import os

@@ -7,8 +7,8 @@ from typing import Literal
 
 from coretools.egress.allow_list import suggested_entry
 from coretools.egress.hosts import Address, shown
-from coretools.truncation import and_more
 from coretools.errors import POLICY_APPLIES
+from coretools.truncation import and_more
 
 logger = logging.getLogger(__name__)
 

@@ -157,4 +157,4 @@ def declared_tools(recording: Recording, server: str) -> Iterable[types.Tool]:
     try:
         return [types.Tool.model_validate(shape) for shape in recording.tools.get(server, {}).values()]
     except ValidationError as error:
-        raise BadSetting(f"the recording declares a tool of {server!r} that is none") from error
+        raise BadSetting(f"the recording has an invalid declaration of a tool of {server!r}") from error

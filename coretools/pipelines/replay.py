@@ -158,7 +158,7 @@ class _RecordedServer:
         try:
             return types.CallToolResult.model_validate(call.result)
         except ValidationError as error:
-            raise BadSetting(f"the recording has a result of {tool!r} that is none") from error
+            raise BadSetting(f"the recording has an invalid result of {tool!r}") from error
 
 
 async def approve_recorded(call: ProposedCall, server: Caller) -> None:

@@ -97,7 +97,7 @@ class Completed:
     """Confinement tier of a command; None for a program that is no command, and without a sandbox pool."""
     stopped_for: str = ""
     """Why the supervisor stopped a command; empty if it did not."""
-    made: tuple[str, ...] = ()
+    changed_control_files: tuple[str, ...] = ()
     """Control files (of git, editors and agents) that were created or changed while a command ran."""
     remarks: tuple[str, ...] = ()
     """Sentences about changes to git's configuration that were not carried over as the command made them."""

@@ -49,7 +49,7 @@ from coretools.roots.root import Directory, Root
 
 logger = logging.getLogger(__name__)
 
-MARKER = "CORETOOLS_RUN_ID"
+MARKER = "CORETOOLS_PROCESS_MARKER"
 """Environment variable of every child, with the value `SERVER-NUMBER-`. A process that has it belongs to the run,
 whatever group or session it moved to. The trailing `-` keeps one run's value from being a prefix of another's."""
 
@@ -305,7 +305,9 @@ class Runner:
             stragglers_stopped=stragglers,
             tier=self.tier if options.is_command else None,
             stopped_for=child.stopped_for,
-            made=() if run.is_closing else changed_between(run.control_files, await self._control_files(options)),
+            changed_control_files=()
+            if run.is_closing
+            else changed_between(run.control_files, await self._control_files(options)),
             remarks=run.remarks,
         )
 

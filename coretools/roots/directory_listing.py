@@ -66,7 +66,7 @@ def list_directory(roots: Roots, path: str, *, limit: int) -> DirectoryListing:
 def complete_path(roots: Roots, typed: str, *, most: int) -> list[str]:
     """Up to `most` completions of a partly typed path, sorted by name; directories end with a slash.
 
-    The last component matches regardless of case. Paths that a deny glob covers are left out.
+    The last component matches regardless of case. Paths that a deny glob matches are left out.
 
     Raises:
         WrongType: the part before the last slash is not a directory. And what `resolve` raises.
@@ -103,7 +103,7 @@ def walk(roots: Roots, path: str, *, choose: EntryFilter, most: int) -> Iterator
 def walk_batches(roots: Roots, path: str, *, choose: EntryFilter, most: int) -> Iterator[WalkBatch]:
     """All entries beneath a directory, in pre-order and sorted by name, at most `most` of them.
 
-    Links are reported, never followed. Entries that a deny glob covers, or that `choose` drops, are left out. A
+    Links are reported, never followed. Entries that a deny glob matches, or that `choose` drops, are left out. A
     directory that cannot be read is reported and not entered.
 
     Raises:
@@ -156,7 +156,7 @@ def _split_at_directories(above: str, found: list[WalkEntry]) -> Iterator[tuple[
 def _filtered(
     roots: Roots, place: RootedPath, found: list[WalkEntry], choose: EntryFilter
 ) -> tuple[str, list[WalkEntry]]:
-    """The prefix of a directory's names, and its entries that `choose` keeps and no deny glob covers."""
+    """The prefix of a directory's names, and its entries that `choose` keeps and no deny glob matches."""
     above = "" if place.relative == "." else f"{place.relative}/"
     found = choose(place.relative, found)
     # A name that occurs in no deny glob is allowed in an allowed directory, unless a glob names a parent.

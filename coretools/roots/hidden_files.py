@@ -4,7 +4,7 @@ A deny glob closes a path by its name. A name that suggests a secret closes noth
 decides (`secret_check`). A hidden file is remembered by its inode and stays hidden under any name.
 
 A glob matches at any depth; one that begins with `/` matches at the top of each root only. `*`, `?` and `[...]` stay
-within a component; `**` is any number of directories. Everything beneath a covered directory is covered. A glob that
+within a component; `**` is any number of directories. Everything beneath a matching directory matches. A glob that
 begins with `!` allows again what an earlier one denied, unless a parent directory is denied. The last matching glob
 decides.
 

@@ -1,4 +1,4 @@
-"""Open and read files and directories beneath the roots, and report their status. Listings are in `listing`.
+"""Open and read files and directories beneath the roots, and report their status. Listings are in `directory_listing`.
 
 Content is read from regular files only; a FIFO, a socket or a device is refused by its type, before it is opened.
 """

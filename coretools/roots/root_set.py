@@ -207,7 +207,7 @@ class Roots:
             raise _root_gone(root)
 
     def denied_by(self, place: RootedPath) -> str | None:
-        """The deny glob that covers a place, free of links and `..`; also by its path in a nested root."""
+        """The deny glob that matches a place, free of links and `..`; also by its path in a nested root."""
         glob = self.deny.denying_glob(place.relative)
         # A glob with directories is relative to its root, so a nested root may deny what the outer one does not.
         if glob is None and self.are_nested:
@@ -216,13 +216,13 @@ class Roots:
         return glob
 
     def require_allowed(self, place: RootedPath, display_path: str) -> None:
-        """Refuse a place, free of links and `..`, that a deny glob covers."""
+        """Refuse a place, free of links and `..`, that a deny glob matches."""
         glob = self.denied_by(place)
         if glob is not None:
             raise self.deny_error(display_path, glob)
 
     def deny_error(self, display_path: str, glob: str) -> DeniedPath:
-        """The error for a path that a deny glob covers."""
+        """The error for a path that a deny glob matches."""
         if self.deny.closes_own_state(glob):
             return DeniedPath(f"{display_path}: closed, since {REASON}", path=display_path, reason=REASON)
         return DeniedPath(
@@ -238,7 +238,7 @@ class Roots:
         )
 
     def glob_reason(self, glob: str) -> str:
-        """The reason for a file that a deny glob covers."""
+        """The reason for a file that a deny glob matches."""
         if self.deny.closes_own_state(glob):
             return REASON
         return f"the deny glob {glob} of this server's operator closes it"

@@ -211,8 +211,8 @@ def move(roots: Roots, source: str, destination: str, *, overwrite: bool = False
 
     Raises:
         AlreadyExists: the destination exists, and it is a directory or `overwrite` is False.
-        DeniedPath: a deny glob covers one of the two, or covers something because of the directory's name; or a git
-            directory is involved.
+        DeniedPath: a deny glob matches one of the two, or would match something because of the directory's name;
+            or a git directory is involved.
         Conflict: the file changed while it was copied to another file system; nothing was moved.
         ReadOnly, NotFound, InvalidPath (a root, or a directory that contains one), and what `resolve` raises.
     """

@@ -140,10 +140,10 @@ class Diagnostics:
         *,
         confined_threads: ConfinedThreadPool,
         network: NetworkPolicy,
-        closed: TierRestrictions,
+        tier_restrictions: TierRestrictions,
     ) -> None:
         self._network = network
-        self._closed = closed
+        self._tier_restrictions = tier_restrictions
         self._roots = roots
         self._runner = runner
         self._confined = ConfinedRunner(runner, confined_threads)
@@ -162,7 +162,7 @@ class Diagnostics:
             network=self._network.state(holding.tier),
             remotes=list(self._network.remotes),
             environment=sorted(self._runner.environment),
-            closed=self._closed.state(holding.tier),
+            closed=self._tier_restrictions.state(holding.tier),
             missing_tiers=dict(holding.missing),
             hidden=[hidden_file_text(self._roots, one) for one in holding.hidden[:MAX_LISTED]],
             hidden_count=len(holding.hidden),

@@ -11,7 +11,7 @@ from coretools.errors import InvalidArguments
 from coretools.process.run import Completed
 from coretools.redaction.redactor import Redactor, drop_partial_lines
 from coretools.tools.answer_budget import cut_line
-from coretools.tools.failure_explanations import NONE, Explanations, lines_of, made_text
+from coretools.tools.failure_explanations import NONE, Explanations, changed_files_text, lines_of
 from coretools.truncation import Excerpt
 
 ESCAPES = re.compile(
@@ -98,7 +98,7 @@ class ExecutionSummary:
     """Tier of confinement."""
     stopped_for: str
     """Why it was stopped before its deadline; empty if it was not."""
-    made: tuple[str, ...]
+    changed_control_files: tuple[str, ...]
     """Settings of editors and agents that it created or changed."""
     output: str
     """Both streams, without terminal escapes."""
@@ -132,7 +132,7 @@ class ExecutionSummary:
             stragglers_stopped=sum(run.stragglers_stopped for run in runs),
             tier=last.tier,
             stopped_for=last.stopped_for,
-            made=tuple(path for run in runs for path in run.made),
+            changed_control_files=tuple(path for run in runs for path in run.changed_control_files),
             output=output,
             dropped_bytes=sum(map(_dropped_bytes, runs)),
             notes=(*notes, *chain.from_iterable(run.remarks for run in runs)),
@@ -165,12 +165,14 @@ class ExecutionSummary:
             "stragglers_stopped": self.stragglers_stopped,
             "tier": self.tier,
         }
-        facts |= {"made": list(self.made)} if self.made else {}
+        facts |= {"made": list(self.changed_control_files)} if self.changed_control_files else {}
         return facts | ({"notes": list(self.notes)} if self.notes else {})
 
     def remarks(self) -> list[str]:
         """Lines between the first line and the output."""
-        return lines_of([*self.notes, *([made_text(self.made)] if self.made else [])])
+        return lines_of(
+            [*self.notes, *([changed_files_text(self.changed_control_files)] if self.changed_control_files else [])]
+        )
 
 
 def _dropped_bytes(run: Completed) -> int:

@@ -95,9 +95,9 @@ def lines_of(notes: Sequence[str]) -> list[str]:
     return [f"[{escape_unprintable(note)}]" for note in notes]
 
 
-def made_text(made: Sequence[str]) -> str:
+def changed_files_text(paths: Sequence[str]) -> str:
     """List what a command made or changed that git, an editor or an agent acts on. Nothing can prevent that."""
-    shown = and_more((escape_unprintable(printable(path)) for path in made[:MAX_LISTED]), len(made))
+    shown = and_more((escape_unprintable(printable(path)) for path in paths[:MAX_LISTED]), len(paths))
     return f"made or changed while it ran, and git, editors or agents act on it: {shown}"
 
 

@@ -67,7 +67,7 @@ def typed(*words: str) -> int:
         ("call ok echo --yes", 65, "server 'ok': tool 'echo': text: is missing"),
         ("call ok echo text:=5 --yes", 65, "server 'ok': tool 'echo': text: must be string"),
         ("call ok echo text@=missing --yes", 66, "missing: cannot be read: No such file or directory"),
-        ("call bad-schema echo text=x --yes", 65, "server 'bad-schema': tool 'echo': declares a schema that is none"),
+        ("call bad-schema echo text=x --yes", 65, "server 'bad-schema': tool 'echo': declares an invalid schema"),
         ("call dies echo text=x --yes", 69, "server 'dies': call echo: it ended with exit code 3"),
         ("tools exits", 69, "server 'exits': it ended with exit code 4"),
         ("call malformed echo text=x --yes", 76, "sent an answer that the protocol does not allow"),

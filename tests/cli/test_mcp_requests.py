@@ -155,7 +155,7 @@ def test_a_form_that_is_none_is_refused(project: Path, capsys: Captured) -> None
     many = dict.fromkeys(map(str, range(101)), TEXT)
     for fields, message in (
         (many, "server 'old': asks with a form of 101 fields; 100 at most"),
-        ({"a": {**TEXT, "pattern": "("}}, "declined: --answer a: declares a schema that is none"),
+        ({"a": {**TEXT, "pattern": "("}}, "declined: --answer a: declares an invalid schema"),
         ({"a": {**TEXT, "pattern": "^(a|a)*$"}}, "declined: --answer a: declares a schema that can't be used"),
     ):
         Path("form.json").write_text(

@@ -99,12 +99,12 @@ def test_arguments_that_do_not_fit_are_named(arguments: dict[str, Any], error: s
 @pytest.mark.parametrize(
     ("schema", "error"),
     [
-        ({"type": "strung"}, "declares a schema that is none: type"),
-        ({"properties": []}, "declares a schema that is none: properties"),
+        ({"type": "strung"}, "declares an invalid schema: type"),
+        ({"properties": []}, "declares an invalid schema: properties"),
         ({"properties": {"a": {"$ref": "http://127.0.0.1:1/x"}}}, "declares a schema that can't be used"),
         ({"properties": {"a": {"$ref": "#/none"}}}, "declares a schema that can't be used"),
         ({"$ref": "#"}, "declares a schema that can't be used"),
-        ({"properties": {"a": {"pattern": "("}}}, "declares a schema that is none: properties.a.pattern"),
+        ({"properties": {"a": {"pattern": "("}}}, "declares an invalid schema: properties.a.pattern"),
         ({"properties": {"a": {"pattern": "^(a|a)*$"}}}, "declares a schema that can't be used: regex timed out"),
         (
             {"allOf": [{"$schema": "https://json-schema.org/draft/2020-12/schema", "patternProperties": {SLOW: {}}}]},

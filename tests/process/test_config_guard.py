@@ -153,4 +153,6 @@ async def test_a_linked_work_tree_that_commands_do_not_have_keeps_its_repository
         completed = await sandbox.run("sh", "-c", REDIRECTS, "sh", str(marker), directory="project")
     git("status", directory=place)
     assert marker.exists() != is_kept, completed.stderr.text()
-    assert is_kept or [path for path in completed.made if "worktrees" in path], completed.made
+    assert is_kept or [path for path in completed.changed_control_files if "worktrees" in path], (
+        completed.changed_control_files
+    )

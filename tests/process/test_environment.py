@@ -113,4 +113,4 @@ async def test_a_run_may_set_its_whole_environment(here: Directory) -> None:
     completed = await runner.run(["env"], cwd=here, options=options)
     await runner.close()
     names = {line.partition("=")[0] for line in completed.stdout.text().splitlines()}
-    assert names == {"PATH", "B", "CORETOOLS_RUN_ID"}
+    assert names == {"PATH", "B", "CORETOOLS_PROCESS_MARKER"}

@@ -86,7 +86,7 @@ def project(tmp_path: Path) -> Path:
 async def run(place: SandboxedRunner, text: str, directory: str = "project") -> tuple[str, str]:
     """The output of a command, and the remarks of its result."""
     completed = await place.run("sh", "-c", text, directory=directory)
-    assert not [path for path in completed.made if path.endswith("project/.git/config")]
+    assert not [path for path in completed.changed_control_files if path.endswith("project/.git/config")]
     return completed.stdout.text() + completed.stderr.text(), " ".join(completed.remarks)
 
 
@@ -381,7 +381,7 @@ async def test_a_sparse_checkout_reaches_the_user_where_there_is_one(project: Pa
     async with sandboxed(project.parent) as place:
         completed = await place.run("git", "sparse-checkout", "set", "a", directory="project")
         assert "extensions.worktreeconfig (project/.git/config)" in " ".join(completed.remarks)
-        assert completed.made == (str(project / ".git" / "config.worktree"),)
+        assert completed.changed_control_files == (str(project / ".git" / "config.worktree"),)
         assert setting(project, "core.sparseCheckout") == ""
         git("sparse-checkout", "set", "a", directory=project)
         assert await run(place, "git sparse-checkout set b") == ("", "")

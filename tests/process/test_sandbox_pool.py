@@ -350,9 +350,9 @@ async def test_settings_that_a_command_makes(tmp_path: Path) -> None:
     (tmp_path / ".idea").mkdir()
     async with sandboxed(tmp_path) as place:
         ended = await place.run("mkdir", ".vscode")
-        assert ended.made == (f"{tmp_path}/.vscode",)
+        assert ended.changed_control_files == (f"{tmp_path}/.vscode",)
         assert (await place.run("touch", ".vscode/tasks.json")).exit_code == 1
-        assert (await place.run("mkdir", "src")).made == ()
+        assert (await place.run("mkdir", "src")).changed_control_files == ()
 
 
 async def test_a_read_only_root(tmp_path: Path) -> None:
@@ -809,9 +809,9 @@ async def test_a_directory_that_can_not_be_scanned_is_closed(tmp_path: Path, nam
 async def test_files_that_make_git_run_code_are_reported(tmp_path: Path) -> None:
     """confinement-6: files of a git directory that redirect git, and a new repository itself."""
     async with sandboxed(tmp_path) as place:
-        assert (await place.run("git", "init", "-q")).made == (f"{tmp_path}/.git",)
+        assert (await place.run("git", "init", "-q")).changed_control_files == (f"{tmp_path}/.git",)
         ended = await place.run("sh", "-c", "echo '[core]' > .git/config.worktree")
-        assert ended.made == (f"{tmp_path}/.git/config.worktree",)
+        assert ended.changed_control_files == (f"{tmp_path}/.git/config.worktree",)
 
 
 def test_a_home_is_no_tool_chain(tmp_path: Path) -> None:

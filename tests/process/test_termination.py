@@ -231,7 +231,7 @@ async def test_many_runs_are_stopped_at_once(runner: Runner, here: Directory) ->
 async def test_a_run_that_asyncio_cancels_at_any_moment_leaves_nothing(here: Directory, turns: int) -> None:
     """process-17: anyio's shield does not stop asyncio's own cancel; a start that nobody awaits is undone."""
     runner = Runner(Limits(grace_seconds=0.3), {"PATH": os.environ["PATH"]})
-    mark = (await runner.run(["sh", "-c", "echo $CORETOOLS_RUN_ID"], cwd=here)).stdout.text().partition("-")[0]
+    mark = (await runner.run(["sh", "-c", "echo $CORETOOLS_PROCESS_MARKER"], cwd=here)).stdout.text().partition("-")[0]
     for _ in range(5):
         task = asyncio.ensure_future(runner.run(["sleep", "1000"], cwd=here))
         for _ in range(turns):
@@ -240,7 +240,7 @@ async def test_a_run_that_asyncio_cancels_at_any_moment_leaves_nothing(here: Dir
         with pytest.raises(asyncio.CancelledError):
             await task
     assert runner.running == 0
-    await until_exited(lambda: carriers(f"CORETOOLS_RUN_ID={mark}-"))
+    await until_exited(lambda: carriers(f"CORETOOLS_PROCESS_MARKER={mark}-"))
     await runner.close()
 
 

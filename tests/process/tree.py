@@ -107,7 +107,7 @@ def carriers(marker: str) -> list[int]:
 
 
 TREE = """
-echo $CORETOOLS_RUN_ID > marker
+echo $CORETOOLS_PROCESS_MARKER > marker
 echo $$ >> pids
 sleep 1000 & echo $! >> pids
 nohup sleep 1000 > /dev/null 2>&1 & echo $! >> pids
@@ -157,4 +157,4 @@ class Tree:
         """The pids that are still alive, and all processes that carry the run's marker."""
         marker = (self._folder / "marker").read_text().strip()
         assert marker
-        return [pid for pid in self.pids() if is_alive(pid)] + carriers(f"CORETOOLS_RUN_ID={marker}")
+        return [pid for pid in self.pids() if is_alive(pid)] + carriers(f"CORETOOLS_PROCESS_MARKER={marker}")

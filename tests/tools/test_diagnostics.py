@@ -34,7 +34,7 @@ async def diagnosed(*specs: RootSpec, resolver: str | None = None, environment: 
                     limits,
                     confined_threads=confined_threads,
                     network=NetworkPolicy("deny"),
-                    closed=CLOSED,
+                    tier_restrictions=CLOSED,
                 ).get_diagnostics()
         finally:
             await runner.close()
@@ -94,7 +94,7 @@ async def test_a_root_that_is_gone_does_not_stop_diagnostics(tmp_path: Path) -> 
                     limits,
                     confined_threads=confined_threads,
                     network=NetworkPolicy("deny"),
-                    closed=CLOSED,
+                    tier_restrictions=CLOSED,
                 ).get_diagnostics()
         finally:
             await runner.close()

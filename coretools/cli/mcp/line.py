@@ -35,7 +35,7 @@ from coretools.errors import BadSetting, CoreError, InvalidArguments, Unreachabl
 
 @dataclass(slots=True)
 class Line:
-    """One line of the command, with all that it needs."""
+    """One invocation of `coretools mcp`: its options, and what it works with."""
 
     options: McpOptions
     environment: Mapping[str, str]

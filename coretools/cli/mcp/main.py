@@ -1,4 +1,4 @@
-"""Run one line of `coretools mcp`. Loads the SDK; `mcp_options` parses the line without it."""
+"""Run one line of `coretools mcp`. Loads the SDK; `options` parses the line without it."""
 
 import logging
 import os

@@ -1,7 +1,7 @@
 """The credentials of a remote server by OAuth: stored tokens, renewed in time, or a login that a person asked for.
 
 The SDK's providers know the flow. This module gives them what they lack: tokens that outlive the process, a renewal
-that two processes don't do at once, and requests that are bounded and go where they may (`authorization_requests`).
+that two processes don't do at once, and requests that are bounded and go where they may (`requests`).
 Contact authorization servers only during a login, or when the entry has its own client credentials.
 """
 

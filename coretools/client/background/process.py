@@ -1,6 +1,6 @@
 """The background process of a user: keeps chosen servers connected, for lines of `coretools mcp` that come and go.
 
-Begun by `background_client.begin`. Each connection to its socket carries the secret, and then one request or, once
+Begun by `client.begin`. Each connection to its socket carries the secret, and then one request or, once
 attached, the messages of one client of a server. It ends when its last server is stopped, when nobody has used it for a
 while, or by a signal; the watchdog ends the servers if it is killed.
 """

@@ -107,7 +107,7 @@ def _faults(value: Any, schema: Mapping[str, Any]) -> list[Any]:
         return list(limited_validator(kind, schema).iter_errors(value))
     except SchemaError as error:
         where = ".".join(map(str, error.absolute_path))
-        raise SchemaMismatch(f"declares a schema that is none: {where}: {error.message[:200]}") from error
+        raise SchemaMismatch(f"declares an invalid schema: {where}: {error.message[:200]}") from error
     except (Unresolvable, *PATTERN_FAULTS, RecursionError, ValueError) as error:
         raise SchemaMismatch(f"declares a schema that can't be used: {str(error)[:200]}") from error
 

@@ -4,6 +4,7 @@ from coretools.errors import BadSetting
 from coretools.regular_file import read_regular
 
 MAX_BYTES = 16 * 1024 * 1024
+"""Claude Code keeps its history beside its servers."""
 
 
 def read_bounded(path: str, most: int = MAX_BYTES, *, is_pipe_allowed: bool = False) -> bytes:

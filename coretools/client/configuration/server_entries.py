@@ -19,8 +19,6 @@ from coretools.client.configuration.places import TYPED, Place, named_place, pro
 from coretools.client.configuration.settings_schema import ServerSettings, parse_settings, remarks_about
 from coretools.errors import BadSetting
 
-"""Largest file read: Claude Code keeps its history beside its servers."""
-
 MAX_NAME = 128
 """Characters of the name of a server."""
 

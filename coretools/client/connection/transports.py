@@ -14,7 +14,6 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from mcp import Client, MCPError
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
-from mcp.shared._httpx_utils import create_mcp_http_client
 from mcp.shared.message import ClientMessageMetadata, SessionMessage
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
@@ -36,6 +35,9 @@ from coretools.errors import CoreError, Unreachable
 
 RETRY_SECONDS = (0.5, 1.0)
 """Pauses before further attempts to reach a remote server."""
+
+HTTP_TIMEOUT = httpx2.Timeout(30.0, read=300.0)
+"""That of the SDK's own clients. A server may keep a stream open and send nothing."""
 
 NewClient = Callable[[AbstractAsyncContextManager[Any], Era], Client]
 """Makes the SDK's client for streams; entering it does the handshake."""
@@ -242,9 +244,12 @@ class RemoteTransport:
         auth: httpx2.Auth | None = None,
     ) -> httpx2.AsyncClient:
         # Without compression the limit holds for what is read into memory.
-        client = create_mcp_http_client({**(headers or {}), "Accept-Encoding": "identity"}, timeout, auth)
-        client.event_hooks = {"response": [self._exchange.see]}
-        return client
+        return httpx2.AsyncClient(
+            headers={**(headers or {}), "Accept-Encoding": "identity"},
+            timeout=timeout or HTTP_TIMEOUT,
+            auth=auth,
+            event_hooks={"response": [self._exchange.see]},
+        )
 
 
 async def _begun(

@@ -37,9 +37,9 @@ async def start_and_wait(
         work=started.work,
     )
     try:
-        came = await wait(run, WaitConditions(seconds=seconds), ProgressReporter(run, call, total=seconds))
+        outcome = await wait(run, WaitConditions(seconds=seconds), ProgressReporter(run, call, total=seconds))
     except anyio.get_cancelled_exc_class():
         run.stop("its call was cancelled")  # nobody knows its id
         raise
     runs.mark_used(run)
-    return run, came
+    return run, outcome

@@ -11,7 +11,7 @@ from coretools.process.jobs.job import Job
 from coretools.shell_words import join
 from coretools.tools.commands.run_output import OutputPart
 from coretools.tools.execution_result import ExecutionSummary, plain, without_escapes
-from coretools.tools.failure_explanations import EXAMINED_CHARACTERS, Explanations, lines_of, made_text
+from coretools.tools.failure_explanations import EXAMINED_CHARACTERS, Explanations, changed_files_text, lines_of
 
 ARGV_CHARACTERS = 80
 """Characters shown of a command line in a list."""
@@ -59,8 +59,8 @@ def _headline(run: Job) -> list[str]:
     """Return the state, the duration and the stopped left-over processes, for a headline."""
     parts = [f"{run.id} {state_of(run)}", f"{run.seconds:.1f} s"]
     parts += [note] if (note := left_over_note(run)) else []
-    if run.completed is not None and run.completed.made:
-        parts.append(made_text(run.completed.made))
+    if run.completed is not None and run.completed.changed_control_files:
+        parts.append(changed_files_text(run.completed.changed_control_files))
     return parts
 
 

@@ -253,11 +253,11 @@ class CommandTools:
 
     async def _wait(self, run: Job, until: WaitConditions, call: Call, *, given: str = "") -> RunReport:
         """Wait for a run and report what ended the wait; `given` says what input it got before."""
-        came = await wait(run, until, ProgressReporter(run, call, total=until.seconds))
+        outcome = await wait(run, until, ProgressReporter(run, call, total=until.seconds))
         self._runs.mark_used(run)
-        event = ", ".join(part for part in (given, until.event(came)) if part)
+        event = ", ".join(part for part in (given, until.event(outcome)) if part)
         excerpt = await self._news(run)
-        return self._report(run, event=event, excerpt=excerpt, kind=came, can_match_again=bool(given))
+        return self._report(run, event=event, excerpt=excerpt, kind=outcome, can_match_again=bool(given))
 
     async def _opened(self, directory: str) -> Directory:
         opening = partial(open_directory, self._roots, directory)
@@ -265,13 +265,13 @@ class CommandTools:
 
     async def _start_job(self, started: StartedCommand, waited: float, call: Call) -> CommandResult | RunReport:
         """Start a run and wait for its end for a while."""
-        run, came = await start_and_wait(self._runs, started, waited, call)
-        if came == "exit":
+        run, outcome = await start_and_wait(self._runs, started, waited, call)
+        if outcome == "exit":
             return self._result(run, await self._news(run))
         event = "still running: wait_run, read_run, stop_run"
         # Without a wait no output is shown, so that all of it is new to a wait_run that follows.
         excerpt = await self._news(run) if waited else OutputPart("")
-        return self._report(run, event=event, excerpt=excerpt, kind=came)
+        return self._report(run, event=event, excerpt=excerpt, kind=outcome)
 
     async def _run_to_end(self, started: StartedCommand, call: Call) -> CommandResult:
         run = await run_to_end(self._runs, started, call)

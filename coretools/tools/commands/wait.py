@@ -58,9 +58,9 @@ class WaitConditions:
     matcher: OutputMatcher | None = None
     port: PortWatch | None = None
 
-    def event(self, came: WaitOutcome) -> str:
+    def event(self, outcome: WaitOutcome) -> str:
         """Describe the event that ended the wait; empty for the end of the run, which its state shows."""
-        if came == "time":
+        if outcome == "time":
             if not self.seconds:
                 return ""
             if self.quiet_from:
@@ -75,7 +75,7 @@ class WaitConditions:
             "port": f"listens on port {self.port.port if self.port else ''}",
             "quiet": f"quiet for {self.quiet_seconds or 0:g} s",
         }
-        return events.get(came, "")
+        return events.get(outcome, "")
 
 
 class ProgressReporter:
@@ -109,7 +109,7 @@ class ProgressReporter:
             await self.report()
 
 
-async def wait(run: Job, until: WaitConditions, pulse: ProgressReporter) -> WaitOutcome:
+async def wait(run: Job, until: WaitConditions, progress: ProgressReporter) -> WaitOutcome:
     """Wait for the first event of `until`.
 
     Raises:
@@ -121,12 +121,12 @@ async def wait(run: Job, until: WaitConditions, pulse: ProgressReporter) -> Wait
         while True:
             # Taken before the check, so that output arriving meanwhile is not missed.
             news = run.changed
-            came, moment = await _check(run, until, began)
-            if came is not None:
-                return came
-            with anyio.move_on_after(max(0.0, min(moment, pulse.next) - anyio.current_time())):
+            outcome, next_check = await _check(run, until, began)
+            if outcome is not None:
+                return outcome
+            with anyio.move_on_after(max(0.0, min(next_check, progress.next) - anyio.current_time())):
                 await news.wait()
-            await pulse.report()
+            await progress.report()
     finally:
         run.waiting_calls -= 1
 
@@ -144,13 +144,13 @@ async def _check(run: Job, until: WaitConditions, began: float) -> tuple[WaitOut
         return None, now
     if not was_alive:
         return "exit", 0.0
-    moment = deadline if until.port is None else min(deadline, now + PORT_SECONDS)
+    next_check = deadline if until.port is None else min(deadline, now + PORT_SECONDS)
     if until.quiet_seconds is not None and run.output.end >= until.quiet_from:
         quiet_at = max(began, run.last_output) + until.quiet_seconds
         if now >= quiet_at:
             return "quiet", 0.0
-        moment = min(moment, quiet_at)
-    return ("time", 0.0) if now >= deadline else (None, moment)
+        next_check = min(next_check, quiet_at)
+    return ("time", 0.0) if now >= deadline else (None, next_check)
 
 
 async def _condition_met(until: WaitConditions, *, was_alive: bool) -> WaitOutcome | None:

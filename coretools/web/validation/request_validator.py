@@ -14,10 +14,8 @@ from coretools.errors import BadSetting
 from coretools.web.common.config import LimitsSection, ServerSection
 from coretools.web.common.error_response import error_response
 from coretools.web.common.headers import CORS_ALLOWED_HEADERS, with_response_headers
-from coretools.web.common.urls import DEFAULT_PORTS
-from coretools.web.validation.request_head import MOST_FIELDS, TOO_LONG, Fault
 from coretools.web.common.urls import DEFAULT_PORTS, HOST, is_host, is_origin
-from coretools.web.validation.request_head import TOO_LONG, Fault
+from coretools.web.validation.request_head import MOST_FIELDS, TOO_LONG, Fault
 
 _HOST = re.compile(rb"(?P<name>[a-z0-9_.-]+|\[[0-9a-f:.]+\])(?::(?P<port>[0-9]{1,5}))?")
 _LONGEST = 512
