@@ -44,6 +44,7 @@ from coretools.tools.diagnostics import Diagnostics
 from coretools.tools.failure_explanations import NetworkPolicy
 from coretools.tools.filesystem.known_files import KnownFiles
 from coretools.tools.filesystem.tools import FilesystemTools, large_read_slots
+from coretools.tools.git.changes.outside_folder import OutsideFolder
 from coretools.tools.git.place_tools import further_tools
 from coretools.tools.git.remote_tools import GitRemoteTools
 from coretools.tools.git.repository.grants import record_grants
@@ -304,6 +305,8 @@ def _own_registry(resources: Resources, runs: JobTable) -> Registry:
         signing_environment={name: environment[name] for name in SIGNING_VARIABLES if name in environment},
     )
     git = GitTools(roots, runner, limits, confined_threads=confined_threads, setup=setup)
+    if roots.trees_above:
+        runner.observe_command = OutsideFolder(git.repositories, roots.trees_above).command
     remotes = GitRemoteTools.of(git.repositories, settings.policy.remote, limits, environment)
     network, tier_restrictions = resources.network, resources.tier_restrictions
     explanations = explanations_of(roots, runner, network, tier_restrictions)

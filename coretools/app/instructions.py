@@ -35,6 +35,11 @@ TOOLCHAINS = (
 _USAGE = "Relative paths start there; paths elsewhere are refused. Prefer search_text to reading whole files"
 _USAGE_OF_COMMANDS = ", and the file, git and ci tools to run_command, which takes any bash line"
 
+_FOLDER = (
+    "A root is a folder of a larger repository, which shares its index and HEAD: in commands use `git commit .`, not"
+    " `git commit -a` or a bare `git reset`."
+)
+
 _TIERS = {
     "full": "Commands are confined (tier full): they see the roots, the system's programs and nothing else.",
     "none": "Commands are not confined here (tier none); the operator decides if they run.",
@@ -70,6 +75,7 @@ def instructions(here: Situation) -> str:
             _cut(here.tier_restrictions.instruction(here.tier), _TIER_BYTES)
             or _TIERS.get(here.tier or "", _TIER_UNKNOWN),
             _cut(here.network.instruction(here.tier), _NETWORK_BYTES),
+            _FOLDER if here.roots.trees_above else "",
             _toolchains_line(here.path),
         ]
     lines += [_approval_line(here.policy), _remotes_line(here.policy) if here.can_run else ""]

@@ -100,7 +100,7 @@ class Completed:
     changed_control_files: tuple[str, ...] = ()
     """Control files (of git, editors and agents) that were created or changed while a command ran."""
     remarks: tuple[str, ...] = ()
-    """Sentences about changes to git's configuration that were not carried over as the command made them."""
+    """Sentences for the result: what the command did to git's configuration or outside the roots, what was refused."""
 
     @property
     def command_line(self) -> str:

@@ -9,6 +9,8 @@ import os
 import secrets
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from functools import partial
 
 import anyio
@@ -60,6 +62,10 @@ CLOSE_SECONDS = 10.0
 """Longest wait for the fork server at shutdown, and for the watchdog; they finish by themselves."""
 
 
+ObserveCommand = Callable[[], AbstractAsyncContextManager[Callable[[], Awaitable[Sequence[str]]]]]
+"""Is entered while a command runs, and yields what returns further sentences for its result."""
+
+
 class Runner:
     """Starts child processes and terminates them. `close` must be called: it also ends the watchdog process."""
 
@@ -79,6 +85,7 @@ class Runner:
         """
         self._before_commands = before_commands
         self.reach = reach
+        self.observe_command: ObserveCommand | None = None
         self._path = environment.get("PATH") or os.defpath
         self.tool_path = tool_path(self._path, reach)
         """PATH of programs that are no commands."""
@@ -173,7 +180,12 @@ class Runner:
         await self._check(argv, options)
         with self._concurrency.acquire(argv) as run:
             run.control_files = await self._control_files(options)
-            return await self._wait_for_exit(run, await self._start(run, argv, cwd, options), argv, options)
+            if self.observe_command is None or not options.is_command:
+                return await self._wait_for_exit(run, await self._start(run, argv, cwd, options), argv, options)
+            async with self.observe_command() as further_remarks:
+                completed = await self._wait_for_exit(run, await self._start(run, argv, cwd, options), argv, options)
+                further = () if run.is_closing else await further_remarks()
+            return replace(completed, remarks=(*completed.remarks, *further))
 
     async def _check(self, argv: tuple[str, ...], options: RunOptions) -> None:
         check_argv(argv, options.environment)

@@ -381,10 +381,11 @@ def test_another_name_leads_past_no_policy(tmp_path: Path) -> None:
 
 
 def test_the_instructions_are_bounded(tmp_path: Path) -> None:
-    """workstation-23, git-remotes-27: at most 1,499 bytes, however many roots and rules; every part has room."""
+    """workstation-23, git-remotes-27, git-55: at most 1,499 bytes, whatever the roots and rules; each part has room."""
     roots = [tmp_path / f"{number:02}-{'é' * 60}" for number in range(30)]
     for root in roots:
         root.mkdir()
+    subprocess.run(["git", "init", "-q", tmp_path], check=True, env={"PATH": os.environ["PATH"], "HOME": str(roots[0])})
     (tmp_path / "policy").mkdir()
     policy = tmp_path / "policy" / "policy.toml"
     rules = [
@@ -396,10 +397,11 @@ def test_the_instructions_are_bounded(tmp_path: Path) -> None:
     rules += [f'[[remote]]\nurl = "https://{host}/{"p" * 60}/**"\n' for host in hosts]
     rules.insert(0, '[commands]\ndefault = "deny"\nopaque = "ask"\n')
     policy.write_text(f"[confinement]\nnetwork = {json.dumps(hosts)}\n{''.join(rules)}")
-    with peer(*roots, "--policy", policy) as client:
+    with peer(*roots, "--git-above", "--policy", policy) as client:
         found = client.ask("initialize", HANDSHAKE)["result"]["instructions"]
     assert len(found.encode()) <= MOST_BYTES < 1_500
-    assert len(found.splitlines()) == 7
+    assert len(found.splitlines()) == 8
+    assert "folder of a larger repository" in found
     for part in (
         " more",
         "tier",

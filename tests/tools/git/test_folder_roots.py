@@ -3,6 +3,7 @@
 The repository has two services, a secret that git ignores, and a branch that changes each of them.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -356,6 +357,50 @@ def test_commands_change_nothing_outside_the_folder(session: Session) -> None:
     assert (git / "config").read_bytes() == config
     if session.tier == "landlock":
         assert "other\n" not in session.run(f"cat {top}/other.txt")
+
+
+BACK = re.compile(r"this takes it back: (.*?)(?:; then |]$)", re.MULTILINE)
+
+
+OUTSIDE = (
+    (True, "git reset -q", "unstaged"),
+    (True, "git read-tree HEAD", "unstaged"),
+    (True, "git commit -qm x", "committed"),
+    (True, "git commit -qam x", "unstaged"),
+    (False, "git commit -qam x && git commit -q --amend -m y", "committed"),
+    (False, "git rm -q --cached :/other.txt", "staged"),
+    (False, "git add -A :/", "staged"),
+)
+"""Whether the user's change outside the root is staged, and what a command does to it."""
+
+
+def test_what_commands_do_outside_the_folder_is_named(session: Session) -> None:
+    """confinement-54: with the exact way back, judged by plain git; nothing is said of what the user does."""
+    trees, other = session.trees, session.trees.main / "other.txt"
+
+    def shared() -> list[str]:
+        words = (("rev-parse", "HEAD:other.txt"), ("ls-files", "-s", "other.txt"))
+        return [trees.git(trees.main, *each) for each in words]
+
+    for is_staged, line, what in OUTSIDE:
+        (trees.root / "a.txt").write_text("of the agent\n")
+        other.write_text("of the user\n")
+        if is_staged:
+            trees.git(trees.main, "add", "other.txt")
+            other.write_text("other\n")  # only the index has the user's text
+        before = shared()
+        assert "outside the root" not in session.run("git add a.txt"), line
+        text = session.run(line)
+        if session.tier == "full":
+            assert re.search(f"outside the root in {trees.main}: {what}[^;.]* {other}", text), (line, text)
+            assert shared() != before, line
+            found = BACK.search(text)
+            assert found, (line, text)
+            session.run(found[1])
+        else:
+            assert "while the command ran" not in text, line
+        assert shared() == before, line
+        trees.git(trees.main, "reset", "-q", "--hard")
 
 
 def test_a_planted_pointer_opens_no_other_repository(session: Session) -> None:

@@ -4,12 +4,13 @@ It becomes a stash commit first, so that the answer can say how to get it back.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from secrets import token_hex
 
-from coretools.errors import GitRefused
+from coretools.errors import GitRefused, NotFound
 from coretools.roots import directory_access
+from coretools.roots.git_index import MAX_INDEX_BYTES
 from coretools.roots.root_set import Roots
 from coretools.tools.git.changes.commit import identity
 from coretools.tools.git.changes.writable import changed_names, require_visible_names
@@ -177,6 +178,19 @@ async def _written_tree(git: Git, checkout: Checkout, start: str, options: Seque
         return await _text(git, own, "write-tree")
 
 
+async def staged_tree(git: Git, checkout: Checkout) -> str:
+    """Write the tree of the index, from a copy, for a call that changes nothing: `write-tree` locks the index it reads.
+
+    Raises:
+        TooLarge, GitRefused: it can't be copied.
+    """
+    data = None
+    with suppress(NotFound):  # git takes an index that is missing for an empty one
+        data = directory_access.read_file(checkout.git_handle, "index", limit_bytes=MAX_INDEX_BYTES)
+    with _private_index(checkout, data) as own:
+        return await _text(git, own, "write-tree")
+
+
 async def patched_tree(git: Git, checkout: Checkout, patch: bytes) -> str:
     """Write the tree of HEAD with a patch.
 
@@ -190,10 +204,12 @@ async def patched_tree(git: Git, checkout: Checkout, patch: bytes) -> str:
 
 
 @contextmanager
-def _private_index(checkout: Checkout) -> Iterator[Checkout]:
+def _private_index(checkout: Checkout, data: bytes | None = None) -> Iterator[Checkout]:
     """Yield the checkout with an index of its own, beside those of other calls; it is deleted at the end."""
     name = f"{_INDEX}{token_hex(8)}"
     try:
+        if data is not None:
+            directory_access.create_file(checkout.git_handle, name, data)
         yield replace(checkout, environment={**checkout.environment, "GIT_INDEX_FILE": f"{checkout.git_path}/{name}"})
     finally:
         directory_access.remove_file(checkout.git_handle, name)
