@@ -37,6 +37,9 @@ def plant(top: Path) -> Monorepo:
     trees.git(trees.main, "switch", "--quiet", "-c", "outside")
     (trees.main / "other.txt").write_text("changed\n")
     trees.git(trees.main, "commit", "--quiet", "-am", "elsewhere")
+    trees.git(trees.main, "switch", "--quiet", "-c", "moved", "main")
+    trees.git(trees.main, "mv", "other.txt", "services/api/a b.txt")
+    trees.git(trees.main, "commit", "--quiet", "-m", "move")
     trees.git(trees.main, "switch", "--quiet", "main")
     (trees.main / ".env").write_text(f"TOKEN={CANARY}\n")
     return trees
@@ -91,6 +94,9 @@ def test_tools_have_git_for_the_folder(session: Session) -> None:
     assert f"\n{outside} | " in session.text("git_show", revision="outside", stat=True)
     assert f"b/{outside}\n" in session.text("git_show", revision="outside")
     assert session.text("git_show", revision="outside", path=outside) == "changed"
+    moved = session.text("git_show", revision="moved")
+    assert "rename from ../../other.txt\nrename to a b.txt" in moved
+    assert "diff --git a/../../other.txt b/a b.txt\n" in moved
     assert f"    {outside} | +1 -1" in session.text("git_log", revision="outside", path=outside, stat=True)
     assert "of the user" in session.text("git_blame", path=outside)
     for path in ("../../../main/other.txt", f"{root}/../../other.txt", "../../missing", "../api/missing"):

@@ -31,6 +31,9 @@ _EMPTY_LINE = re.compile(rb"^(?=\n|\Z)", re.MULTILINE)
 _HUNK_START = re.compile(rb"^@@ ", re.MULTILINE)
 _NO_CONTENT = re.compile(rb"^[^ +\\~\n-]", re.MULTILINE)
 
+_MOVES = ((b"rename from ", b"a/"), (b"copy from ", b"a/"), (b"rename to ", b"b/"), (b"copy to ", b"b/"))
+"""How the lines begin that name a file before and after, and their sides."""
+
 _ESCAPE = re.compile(rb'\\([abtnvfr"\\]|[0-3][0-7]{2})')
 _LETTERS = {b"a": b"\a", b"b": b"\b", b"t": b"\t", b"n": b"\n", b"v": b"\v", b"f": b"\f", b"r": b"\r"}
 
@@ -154,6 +157,11 @@ def _file(section: bytes, prefix: bytes, relative: Beginnings) -> FilePatch:
 
 def _shown(line: bytes, prefix: bytes, relative: Beginnings) -> bytes:
     """Return a line of a header with its paths as callers write them. git takes a name that begins with / for none."""
+    if word := next((word for word, _ in _MOVES if line.startswith(word)), b""):  # git puts no prefix here
+        at = len(word) + line.startswith(b'"', len(word))
+        path = prefix + line[at:]
+        start, above = next((pair for pair in relative if path.startswith(pair[0])), (b"", b""))
+        return line[:at] + above + path.removeprefix(start)
     if not prefix.startswith(b"/") or not line.startswith((b"diff --git ", b"--- ", b"+++ ", b"Binary files ")):
         return line
     for side in (b"a/", b"b/"):
@@ -185,12 +193,7 @@ def _names(header: Sequence[bytes], prefix: bytes) -> tuple[bytes | None, bytes 
         for word, side in ((b"--- ", b"a/"), (b"+++ ", b"b/")):
             if line.startswith(word):
                 names[side] = _side(line.removeprefix(word).removesuffix(b"\t"), side + prefix)
-        for word, side in (
-            (b"rename from ", b"a/"),
-            (b"copy from ", b"a/"),
-            (b"rename to ", b"b/"),
-            (b"copy to ", b"b/"),
-        ):
+        for word, side in _MOVES:
             if line.startswith(word):
                 names[side] = unquoted(line.removeprefix(word))
         is_new |= line.startswith(b"new file mode ")
