@@ -23,7 +23,8 @@ from tests.starting import warm
 
 TIERS = {"full": (), "landlock": tuple(under_profile())}
 
-CANARY = "canary-5e0c"
+CANARY, OPEN = "canary-5e0c", "canary-5e0d"
+"""In our own state, and in the project."""
 
 STATE, CONFIG, CACHE = ".local/state/coretools", ".config/coretools", ".cache/coretools"
 
@@ -66,7 +67,7 @@ class World:
         self.home, self.work = home, home / "project"
         self.marker = self.work / "marker"
         self.work.mkdir()
-        (self.work / "file").write_text("x")
+        (self.work / "file").write_text(OPEN)
         self.environment = {**dict.fromkeys(("XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"), "")}
         self.environment |= {"HOME": str(home), "XDG_RUNTIME_DIR": "", "PYTHONPATH": str(TREE)}
 
@@ -183,7 +184,7 @@ def test_no_command_starts_a_program_through_the_socket_of_the_background(
 
 READS = """
 cat HOME/STATE/deep/token.json HOME/.config/coretools/mcp.json HOME/.cache/coretools/deep/token.json
-grep -rs CANARY HOME --exclude-dir=work; cat HOME/*/*/*/*/* HOME/.*/*/*/* HOME/.*/*/*/*/* 2>&1
+cat HOME/*/*/*/*/* HOME/.*/*/*/* HOME/.*/*/*/*/* 2>&1
 cp -r HOME/.local work-copy; tar c -C HOME .local .config .cache | tr -d 'x'
 cd HOME/.local/state && cat coretools/deep/token.json; cat /proc/self/cwd/coretools/deep/token.json
 mv HOME/.local/state/coretools taken; cat taken/deep/token.json
@@ -203,6 +204,10 @@ mkdir -p planted/coretools; mv -T planted HOME/.local/state; mv -T planted HOME/
 """.strip()
 
 
+SHOW = "2>&1 | grep -ao 'canary-5e0[cd]'; true"
+"""Shows what was read; names no canary itself, because an answer may repeat the command."""
+
+
 def lines_of(world: World, text: str) -> list[str]:
     return text.replace("STATE", STATE).replace("HOME", str(world.home)).splitlines()
 
@@ -217,11 +222,14 @@ def test_commands_neither_read_nor_change_it(world: World, tier: str, rights: st
         (world.work / "by-hand").symlink_to(world.home / STATE)
     with served(world, tier, *roots(world, rights)) as client:
         before = world.content() if rights == "rw" or is_there else {}
-        for line in lines_of(world, READS):
-            assert CANARY not in run(client, line.replace("CANARY", "5e0c"), world.work), line
-        for line in lines_of(world, CHANGES):
+        reads = "\n".join(f"({line})" for line in lines_of(world, READS))
+        # The next command, with its own view, finds no copy either.
+        for text in (f"{reads}\n(cat file)", f"find {world.home} -type f -exec cat {{}} +"):
+            shown = run(client, f"{{ {text}\n}} {SHOW}", world.work)
+            assert (OPEN in shown) == (tier == "full")  # the other refuses all commands
+            assert CANARY not in shown
+        for line in lines_of(world, CHANGES):  # each against the view that the one before led to
             run(client, f"({line}) 2>/dev/null", world.work)
-            assert "forged" not in run(client, "echo still", world.work)
         assert not before or world.content() == before
         assert not any((world.home / name / "mcp-decisions.json").exists() for name in OWN) or is_there
         answer = client.call("run_command", command="echo done", directory=str(world.work))

@@ -32,8 +32,8 @@ ENTRY_POINTS = (
 OWN = ("CORETOOLS_", "XDG_", "PYTHONPATH")
 """Beginnings of the names of variables that are read when an entry point runs. Any other may be read by an interpreter
 or a library at its start, or be looked for in /proc by a test: a process for which one differs is started."""
-READ_LATE = frozenset({"HOME", "TERM", "GIT_CONFIG_NOSYSTEM", "SSH_AUTH_SOCK"})
-"""Further ones: no module that is imported before the fork keeps anything of them."""
+READ_LATE = frozenset({"HOME", "PATH", "TERM", "TMPDIR", "GIT_CONFIG_NOSYSTEM", "SSH_AUTH_SOCK"})
+"""Further ones: no module that is imported before the fork uses what it finds in them then."""
 
 
 _MAKING = Lock()

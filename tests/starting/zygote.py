@@ -5,6 +5,7 @@ of whoever started this process, not of this one (clone(2), CLONE_PARENT), so th
 any other child. ADR 0025 says what is the same about it and what is not.
 """
 
+import atexit
 import ctypes
 import gc
 import importlib
@@ -14,15 +15,30 @@ import runpy
 import signal
 import socket
 import sys
+import threading
 
 PRELOADED = (
-    "coretools.cli.common.call",
-    "coretools.cli.doctor",
-    "coretools.cli.serve",
-    "coretools.cli.command_line",
+    "anyio._backends._asyncio",
     "coretools.app.stdio_service",
+    "coretools.app.upstreams",
+    "coretools.cli.common.call",
+    "coretools.cli.command_line",
+    "coretools.cli.confine",
+    "coretools.cli.docs",
+    "coretools.cli.doctor",
+    "coretools.cli.init",
+    "coretools.cli.mcp.completion",
+    "coretools.cli.mcp.main",
+    "coretools.cli.mcp.run",
+    "coretools.cli.policy",
+    "coretools.cli.repl_servers",
+    "coretools.cli.serve",
+    "coretools.client.authorization.credentials",
+    "coretools.client.upstream.upstreams",
     "coretools.hosting.unauthenticated_app",
+    "coretools.protocol.tasks.extension",
     "coretools.web.service",
+    "uvicorn.lifespan.off",
 )
 """Never an entry point itself: it is run anew in every child."""
 HANDLES = 4
@@ -93,7 +109,26 @@ def become(descriptors: list[int]) -> None:
     sys.stderr = open(2, "w", closefd=False, errors="backslashreplace", buffering=1)  # noqa: SIM115
     module, *rest = words
     sys.argv[:] = ["-m", *rest]
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
+    try:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    except SystemExit as exit:
+        if exit.code is None or isinstance(exit.code, int):
+            _exit(exit.code or 0)
+        raise
+    _exit(0)
+
+
+def _exit(code: int) -> None:
+    """Exit as Python does, but leave the modules to the kernel: to free them one by one would first copy every page of
+    memory that is shared with the zygote, which costs more than most commands."""
+    threading._shutdown()
+    atexit._run_exitfuncs()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except OSError:
+        sys.exit(code)  # which reports it
+    os._exit(code)
 
 
 def main() -> None:
