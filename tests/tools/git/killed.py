@@ -9,6 +9,8 @@ import os
 import shutil
 import signal
 import sys
+from functools import cache
+from hashlib import sha1
 from pathlib import Path
 from typing import Any
 
@@ -39,19 +41,37 @@ def calls() -> list[Call]:
     return [call for call in changes if call[1].get("side") != "ours"]
 
 
-async def prepared(world: World, call: Call) -> None:
-    """Bring a repository into the state in which the call does its work."""
+@cache
+def prepared(top: Path, needs: frozenset[str]) -> World:
+    """A repository in the state in which calls with these needs do their work."""
+    world = with_other(World(top / "-".join(["start", *sorted(needs)])).filled())
+
+    async def prepare() -> None:
+        async with world.tools() as tools:
+            if "clean" in needs:
+                await tools.git_add(["work"], "work")
+                await tools.git_commit("all", "work")
+            if "conflict" in needs:
+                await more(tools).git_merge("other", "work")
+            if "stash" in needs:
+                await more(tools).git_stash("push", "work")
+            if "bisect" in needs:
+                await more(tools).git_bisect("start", "work", good=["HEAD~2"])
+
+    anyio.run(prepare)
+    return world
+
+
+def needs_of(call: Call) -> frozenset[str]:
+    """What a call needs to find."""
     name, arguments = call
-    async with world.tools() as tools:
-        if name in CLEAN:
-            await tools.git_add(["work"], "work")
-            await tools.git_commit("all", "work")
-        if name == "git_continue":
-            await more(tools).git_merge("other", "work")
-        if arguments.get("action") == "pop":
-            await more(tools).git_stash("push", "work")
-        if arguments.get("action") == "reset":
-            await more(tools).git_bisect("start", "work", good=["HEAD~2"])
+    found = {
+        "clean": name in CLEAN,
+        "conflict": name == "git_continue",
+        "stash": arguments.get("action") == "pop",
+        "bisect": arguments.get("action") == "reset",
+    }
+    return frozenset(need for need, is_needed in found.items() if is_needed)
 
 
 async def interrupted(world: World, call: Call, at: int) -> None:
@@ -83,7 +103,7 @@ async def wrong(world: World, call: Call) -> list[str]:
         found.append(f"locks: {list(world.git_dir.glob('*.lock'))}")
     for name, text in CONTENTS.items():
         path = world.repository / name
-        blob = world.git("hash-object", "--stdin", stdin=text.encode())
+        blob = sha1(f"blob {len(text)}\0{text}".encode(), usedforsecurity=False).hexdigest()
         is_there = path.exists() and path.read_text() == text
         if not is_there and world.git("cat-file", "-t", blob, check=False) != "blob":
             found.append(f"{name}: its content is gone")
@@ -100,8 +120,7 @@ def main() -> None:
     results: dict[str, list[str]] = {}
     places = 0
     for number, call in enumerate(calls()):
-        start = with_other(World(top / f"{number}").filled())
-        anyio.run(prepared, start, call)
+        start = prepared(top, needs_of(call))
         for at in range(1 + number % step, 40, step):
             world = World(top / f"{number}-{at}")
             shutil.copytree(start.root, world.root, symlinks=True, dirs_exist_ok=True)

@@ -4,6 +4,7 @@ A row prepares a repository with plain git, as a command of an agent can, and ma
 tried with a tracked `.vscode`, with an untracked one, and without any, in repositories beneath one root.
 """
 
+import os
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -49,12 +50,11 @@ class Repository:
 
     def branch(self, name: str, parent: str, files: dict[str, str | None], *, mode: str = "100644") -> str:
         """Make a branch with one commit more, without index and work tree. None deletes a file."""
-        lines = [f"commit refs/heads/{name}", "committer A <a@example.org> 1700000000 +0000"]
-        lines += ["data 1", "m", f"from {self.git('rev-parse', parent)}"]
+        lines = [f"commit refs/heads/{name}", "mark :1", "committer A <a@example.org> 1700000000 +0000"]
+        lines += ["data 1", "m", f"from {parent}^0"]
         for path, text in files.items():
             lines += [f"D {path}"] if text is None else [f"M {mode} inline {path}", f"data {len(text)}", text]
-        self.git("fast-import", "--quiet", "--force", stdin="\n".join([*lines, ""]))
-        return self.git("rev-parse", name)
+        return self.git("fast-import", "--quiet", "--force", stdin="\n".join([*lines, "get-mark :1", ""]))
 
     def settings(self) -> dict[str, bytes]:
         """Every file of the settings, by its name in them."""
@@ -63,10 +63,12 @@ class Repository:
 
     def state(self) -> dict[str, bytes]:
         """Every file of the work tree, and where HEAD is."""
-        files = (path for path in sorted(self.path.rglob("*")) if path.is_file())
-        found = {str(path.relative_to(self.path)): path.read_bytes() for path in files}
-        kept = {name: data for name, data in found.items() if ".git/" not in name}
-        return {**kept, "HEAD": found.get(".git/HEAD", b"") + self.git("rev-parse", "HEAD").encode()}
+        kept = {}
+        for directory, below, names in os.walk(self.path):
+            below[:] = [name for name in below if name != ".git"]
+            paths = [Path(directory, name) for name in names]
+            kept |= {str(path.relative_to(self.path)): path.read_bytes() for path in paths if path.is_file()}
+        return {**kept, "HEAD": (self.path / ".git/HEAD").read_bytes() + self.git("rev-parse", "HEAD").encode()}
 
 
 Prepare = Callable[[Repository], dict[str, Any]]
@@ -580,10 +582,24 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         yield Place(world, server, permissive)
 
 
+def changed_by_permission(place: Place, one: Row, repository: Repository, arguments: dict[str, Any]) -> None:
+    """Make the call where the operator allows it: the settings change, and what is written is named."""
+    before = repository.settings()
+    text = place.call(one.tool, repository, arguments, server=place.permissive)[1]
+    now = repository.settings()
+    assert now != before, (one.tool, one.title, text)
+    is_written = any(before.get(name) != data for name, data in now.items())
+    assert (NOTE in text and ".vscode" in text.partition(NOTE)[2]) == is_written, (one.tool, one.title, text)
+
+
 @pytest.mark.parametrize("variant", EXISTING)
-def test_no_git_tool_changes_existing_settings(place: Place, variant: str) -> None:
+def test_no_git_tool_changes_existing_settings_unless_the_operator_allows_it(place: Place, variant: str) -> None:
     """editor-settings-2, editor-settings-3, git-changes-26: nor adds to them; nothing else is changed either, and the
-    error names them and the operator's flag."""
+    error names them and the operator's flag.
+
+    editor-settings-5, editor-settings-7: the same call of a server with that flag changes them, and names what it
+    wrote.
+    """
     for number, one in enumerate(one for one in ROWS if variant in one.variants):
         repository = place.repository(f"{variant}-{number}", variant)
         arguments = one.prepare(repository)
@@ -593,20 +609,7 @@ def test_no_git_tool_changes_existing_settings(place: Place, variant: str) -> No
         assert not is_done, (one.tool, one.title, text)
         assert ".vscode" in text, (one.tool, one.title, text)
         assert REFUSAL in text, (one.tool, one.title, text)
-
-
-@pytest.mark.parametrize("variant", EXISTING)
-def test_the_operator_can_allow_changes(place: Place, variant: str) -> None:
-    """editor-settings-7, editor-settings-5: each call changes the settings then, and names what it wrote."""
-    for number, one in enumerate(one for one in (*ROWS, *RENAMED) if variant in one.variants):
-        repository = place.repository(f"allowed-{variant}-{number}", variant)
-        arguments = one.prepare(repository)
-        before = repository.settings()
-        text = place.call(one.tool, repository, arguments, server=place.permissive)[1]
-        now = repository.settings()
-        assert now != before, (one.tool, one.title, text)
-        is_written = any(before.get(name) != data for name, data in now.items())
-        assert (NOTE in text and ".vscode" in text.partition(NOTE)[2]) == is_written, (one.tool, one.title, text)
+        changed_by_permission(place, one, repository, arguments)
 
 
 def test_no_change_reaches_settings_by_a_rename(place: Place) -> None:
@@ -616,6 +619,9 @@ def test_no_change_reaches_settings_by_a_rename(place: Place) -> None:
         arguments = one.prepare(repository)
         text = place.call(one.tool, repository, arguments)[1]
         assert repository.settings() == {"tasks.json": MINE.encode()}, (one.tool, one.title, text)
+        if TRACKED in one.variants:
+            allowed = place.repository(f"allowed-{number}", TRACKED)
+            changed_by_permission(place, one, allowed, one.prepare(allowed))
 
 
 async def test_settings_of_every_kind_stay(tmp_path: Path) -> None:
