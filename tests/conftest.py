@@ -6,8 +6,11 @@ Values that a test passes to `figure` are printed at the end of the report, whic
 import gc
 import logging
 import os
+import ssl
 from collections.abc import Callable, Iterator
+from functools import cache
 
+import httpcore2
 import pytest
 
 from coretools.config.logs import OWN_LOGGER, VERBOSE_LOGGERS
@@ -15,6 +18,22 @@ from tests.variables import NO_LOGIN_SHELL
 
 os.environ.update(NO_LOGIN_SHELL)
 """Servers inherit it. A test of the login shell sets it to 1 for its own."""
+
+_load_tls_context = httpcore2.default_ssl_context
+
+
+@cache
+def _tls_context(trust_env: bool, *variables: str | None) -> ssl.SSLContext:
+    return _load_tls_context(_trust_env=trust_env)
+
+
+def _shared_tls_context(*, _trust_env: bool = True) -> ssl.SSLContext:
+    return _tls_context(_trust_env, os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR"))
+
+
+httpcore2.default_ssl_context = _shared_tls_context
+"""HTTP clients of this process share it. Each would load the certificates of the machine anew: 50 ms, more than most
+tests over HTTP take for anything else."""
 
 Figure = Callable[[str], None]
 PRINTED = "figure"

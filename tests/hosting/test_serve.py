@@ -31,6 +31,7 @@ from coretools.protocol.mcp_apps import View, Views
 from tests.checkout import TREE
 from tests.protocol.line_client import Over
 from tests.protocol.peer import ANSWER_SECONDS, HANDSHAKE, Peer
+from tests.starting import warm
 
 ERAS = ("legacy", "auto")
 AT_ONCE = 5
@@ -434,40 +435,7 @@ async def test_another_store_of_services_can_be_given() -> None:
         assert text_of(await client.call_tool("visit", {})) == "visit 42"
 
 
-SCRIPT = """
-import logging, os, sys
-from pathlib import Path
-import anyio
-from coretools.operations.declare import Effect
-from coretools.operations.registry import Registry
-from coretools.hosting.serve import serve_stdio
-
-registry = Registry()
-place = Path(sys.argv[1])
-
-@registry.tool(Effect.READ)
-def fail() -> str:
-    'Fail with a secret.'
-    logging.getLogger("own").warning("PASSWORD=%s", os.environ["DB_PASSWORD"])
-    raise RuntimeError("refused: ghp_" + "a1B2" * 9)
-
-@registry.tool(Effect.READ)
-async def wait() -> str:
-    'Wait for ever.'
-    try:
-        print("waiting", file=sys.stderr, flush=True)
-        print("not for the wire", flush=True)
-        await anyio.sleep_forever()
-    finally:
-        (place / "cleaned").write_text("up")
-
-if "configured" in sys.argv:
-    logging.basicConfig(format="mine: %(message)s")
-exit_code = serve_stdio(registry)
-(place / "after").write_text(str(exit_code))
-print("printed after the end")
-raise SystemExit(exit_code)
-"""
+PROGRAM = "tests.hosting.own_program"
 
 
 @pytest.mark.parametrize(
@@ -477,8 +445,8 @@ def test_on_stdio_the_end_of_the_server_cancels_calls_and_the_process_goes_on(
     how: str | signal.Signals, exit_code: int, tmp_path: Path
 ) -> None:
     """api-3: on the client's end or a signal; then the streams are the process's own again."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, str(tmp_path)],
+    process = warm.Popen(
+        [sys.executable, "-m", PROGRAM, str(tmp_path)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -510,10 +478,13 @@ def test_on_stdio_the_end_of_the_server_cancels_calls_and_the_process_goes_on(
 @pytest.mark.parametrize("words", [("default",), ("configured",)], ids=lambda words: words[0])
 def test_the_log_of_a_program_of_its_own_has_no_credentials(words: tuple[str, ...], tmp_path: Path) -> None:
     """api-27, redaction-10: values of the environment and tokens, in messages and tracebacks."""
-    environment = {**os.environ, "PYTHONPATH": str(TREE), "DB_PASSWORD": "hunter2-hunter2"}
-    words = (sys.executable, "-c", SCRIPT, str(tmp_path), *words)
-    process = subprocess.Popen(
-        words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+    environment = {**os.environ, "PYTHONPATH": str(TREE), "CORETOOLS_DB_PASSWORD": "hunter2-hunter2"}
+    process = warm.Popen(
+        [sys.executable, "-m", PROGRAM, str(tmp_path), *words],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
     )
     with process:
         assert process.stdin is not None
@@ -528,6 +499,6 @@ def test_the_log_of_a_program_of_its_own_has_no_credentials(words: tuple[str, ..
         finally:
             process.kill()
     assert "hunter2" not in log
-    assert "a1B2a1B2" not in log  # Python 3.13 shows the line of a program given with -c, too
+    assert "a1B2a1B2" not in log
     assert log.count("[redacted:") >= 2
     assert ("mine: " in log) == ("configured" in words)

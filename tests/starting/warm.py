@@ -27,6 +27,7 @@ ENTRY_POINTS = (
     "coretools.cli.main",
     "tests.protocol.featured",
     "tests.cli.controlled",
+    "tests.hosting.own_program",
 )
 
 OWN = ("CORETOOLS_", "XDG_", "PYTHONPATH")

@@ -32,10 +32,10 @@ def ran(*words: str | Path, cwd: Path, environment: dict[str, str] | None = None
     """The server, run to its end."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("CORETOOLS_")}
     return warm.run(
-        [sys.executable, "-m", "coretools.servers.http_server", *map(str, words)],
+        # -P: without the directory in which Python looks for modules first; an installed program has none.
+        [sys.executable, "-P", "-m", "coretools.servers.http_server", *map(str, words)],
         cwd=cwd,
-        # Without the directory in which Python looks for modules first: an installed program has none.
-        env={**kept, "PYTHONPATH": str(TREE), "PYTHONSAFEPATH": "1", **(environment or {})},
+        env={**kept, "PYTHONPATH": str(TREE), **(environment or {})},
         capture_output=True,
         text=True,
         timeout=SECONDS,
