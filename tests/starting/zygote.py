@@ -111,9 +111,9 @@ def become(descriptors: list[int]) -> None:
     sys.argv[:] = ["-m", *rest]
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)
-    except SystemExit as exit:
-        if exit.code is None or isinstance(exit.code, int):
-            _exit(exit.code or 0)
+    except SystemExit as ended:
+        if ended.code is None or isinstance(ended.code, int):
+            _exit(ended.code or 0)
         raise
     _exit(0)
 
