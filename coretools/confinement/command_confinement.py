@@ -28,6 +28,7 @@ from coretools.confinement.toolchain_grants import (
 from coretools.confinement.toolchains import home_of, home_of_user
 from coretools.confinement.user_git import IN_VIEW, NO_USER_GIT, UserGit
 from coretools.egress.environment import PORT, java_options, proxy_variables
+from coretools.reach import is_beneath
 from coretools.roots.root import Root
 from coretools.roots.root_set import Roots
 
@@ -145,6 +146,7 @@ class CommandConfinement:
         return namespaces.NamespacePlan(
             binds=sorted(binds.values(), key=lambda bind: bind.path.split("/")),
             links=[*allowed_paths.system_links(), *links],
+            parents=self._parents(binds),
             pinned=masks.pinned,
             read_only=(*masks.read_only, *masks.settings),
             masked=masks.masked,
@@ -154,6 +156,23 @@ class CommandConfinement:
             shared_memory_bytes=_SHARED_MEMORY_BYTES,
             max_tasks=self.max_tasks,
             is_polled=is_polled,
+        )
+
+    def _parents(self, binds: Mapping[str, namespaces.BindMount]) -> list[str]:
+        """Return the directories of the home that contain roots or their repositories.
+
+        They look like the user's own, so what a command wrote there (`../notes.txt`) would be lost without a word.
+        Those with a dot in front belong to programs, which write there (`~/.config`).
+        """
+        inside = f"{self.home}/"
+        above = {os.path.dirname(root.path) for root in self.roots} if self.hides_home else set()
+        others = [path for path in binds if path.startswith(inside)]
+        return sorted(
+            path
+            for path in above
+            if path.startswith(inside)
+            and "/." not in path.removeprefix(self.home)
+            and not any(is_beneath(path, other) for other in others)
         )
 
     def rules(self, scratch: ScratchDirectories, *, in_namespaces: bool) -> list[landlock.Rule | landlock.EntryGrants]:

@@ -33,6 +33,7 @@ from coretools.confinement.overmounts import (
     attach,
     clone,
     clone_at,
+    make_read_only_alone,
     restrict_mount,
 )
 
@@ -107,6 +108,8 @@ class NamespacePlan(NamedTuple):
     """Device and inode of what is expected at pinned, read-only, masked and linked paths, as far as known."""
     is_polled: bool = False
     """Whether some directories need polling because inotify does not report their changes."""
+    parents: Sequence[str] = ()
+    """Directories that contain nothing but what else is mounted in them, and stay as they are."""
     proxy_port: int = 0
     """Port on loopback where the server accepts connections of commands; 0: none."""
 
@@ -161,9 +164,11 @@ def build(plan: NamespacePlan) -> Overmounts:
     _mount("tmpfs", _BASE, ATTR_NO_SUID | ATTR_NO_DEVICES, "mode=755,size=16m")
     placeholders = Placeholders(_BASE)
     _mount_proc_and_devices(devices, plan, placeholders)
-    for tree in trees:
-        with mount_point(_BASE, tree.bind.path, directory=tree.is_directory) as place:
-            attach(tree.handle, place)
+    parents = [(path, placeholders.parent(f"parent-{number}")) for number, path in enumerate(plan.parents)]
+    mounts = [*((tree.bind.path, tree.handle, tree.is_directory) for tree in trees), *((*one, True) for one in parents)]
+    for path, handle, is_directory in sorted(mounts, key=lambda mount: mount[0].split("/")):
+        with mount_point(_BASE, path, directory=is_directory) as place:
+            attach(handle, place)
     for path, target in plan.links:
         _link(path, target)
     overmounts = _overmounts(plan, placeholders)
@@ -171,7 +176,10 @@ def build(plan: NamespacePlan) -> Overmounts:
     overmounts.mount_all({tree.bind.path: tree.handle for tree in trees})
     for tree in trees:
         os.close(tree.handle)
-    # Read-only at last: until here mount points and placeholders were created in it.
+    # Read-only at last: until here mount points and placeholders were created in them.
+    for _, handle in parents:
+        make_read_only_alone(handle)
+        os.close(handle)
     syscalls.syscall("mount_setattr", _AT_FDCWD, _BASE.encode(), 0, struct.pack("4Q", ATTR_READ_ONLY, 0, 0, 0), 32)
     os.chdir(_BASE)
     # Stack the old root on the new one and detach it (pivot_root(2), `pivot_root(".", ".")`).

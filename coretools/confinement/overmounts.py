@@ -60,6 +60,11 @@ def make_read_only(tree: int) -> int:
     return restrict_mount(tree, writable=False)
 
 
+def make_read_only_alone(tree: int) -> None:
+    """Make a mount read-only, without the mounts in it."""
+    syscalls.syscall("mount_setattr", tree, b"", _EMPTY_PATH, struct.pack("4Q", ATTR_READ_ONLY, 0, 0, 0), 32)
+
+
 def attach(tree: int, place: int) -> None:
     """Attach a detached mount to a mount point. The caller keeps its descriptor."""
     syscalls.syscall("move_mount", tree, b"", place, b"", _FROM_HANDLE | _ON_HANDLE)
@@ -115,6 +120,11 @@ class Placeholders:
     def mount(self, name: str) -> int:
         """Return a detached mount of a placeholder."""
         return clone_at(name, self._seen)
+
+    def parent(self, name: str) -> int:
+        """Return a detached mount of a new directory, in which mount points can be created."""
+        os.mkdir(name, 0o755, dir_fd=self._written)
+        return self.mount(name)
 
     def placeholder_for(self, found: os.stat_result) -> str:
         """Return the name of an unreadable placeholder: a directory, or a file of the same size and times.

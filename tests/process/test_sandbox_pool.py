@@ -750,18 +750,23 @@ def test_temporary_files_are_out_of_reach(tmp_path: Path) -> None:
 
 
 async def test_commands_do_not_control_the_path_to_a_root(tmp_path: Path) -> None:
-    """confinement-3: a root beneath the home, and a home that a command fills with links before the next mount
-    namespace."""
-    project, outside = tmp_path / "home" / "code" / "project", tmp_path / "outside"
-    for path in (project, outside):
+    """confinement-3, confinement-16: a root beneath the home, which a command fills with links before the next view;
+    what contains the root is read-only, since nothing written there would stay."""
+    project, outside = tmp_path / "home" / "code" / "of" / "project", tmp_path / "outside"
+    inner = project.parent / "group" / "inner"
+    for path in (project, inner, outside):
         path.mkdir(parents=True)
     (project / "file").write_text("content")
-    async with sandboxed(project, home=tmp_path / "home") as place:
+    async with sandboxed(project, inner, home=tmp_path / "home") as place:
         output = await place.sh(
-            f"cd ~ && mv code code2 && ln -s {outside} code && echo A=1 > code2/project/.env && echo done"
+            f"cd ~ && mv code code2 && ln -s {outside} code && echo A=1 > code2/of/project/.env && echo done"
         )
         assert output == "done\n"
         assert await place.sh("cat file") == "content"
+        assert await place.sh(f"echo x > {inner}/x && echo x > ~/x && echo x > ~/code/x; ls ..") == "group\nproject\n"
+        assert (inner / "x").is_file()
+        for line in ("> ../x", "mkdir ../x", "mv ../group ../x", f"> {inner}/../x", "mv ~/code/of ~/code/x"):
+            assert "refused" in await place.sh(f"sh -c '{line}' 2> /dev/null || echo refused"), line
     assert os.listdir(outside) == []
 
 
