@@ -81,6 +81,8 @@ def test_tools_have_git_for_the_folder(session: Session) -> None:
     assert " M a.txt" in status
     assert "new.txt" in status
     assert "[1 more changed paths outside" in status
+    assert "git_diff base='HEAD' paths=['../..'] shows" in status
+    assert "of the user" in session.text("git_diff", base="HEAD", paths=["../.."])
     diff = session.text("git_diff")
     assert "+two" in diff
     assert diff.startswith("diff --git a/a.txt b/a.txt\nindex")

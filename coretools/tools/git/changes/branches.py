@@ -75,9 +75,9 @@ async def _refuse_used(roots: Roots, git: Git, checkout: Checkout, branch: str) 
     """
     if elsewhere := await other_tree_with(roots, git, checkout, branch):
         raise GitRefused(
-            f"branch {branch}: is checked out in another work tree, {elsewhere}; work there, look at its"
-            f" commit with git_switch detach={branch!r}, or begin a branch there with create=true start={branch!r};"
-            " git_worktree action='remove' frees it"
+            f"branch {branch}: is checked out in another work tree, {elsewhere}; work there, look at"
+            f" its commit with git_switch detach={branch!r}, or begin another one at it with create=true"
+            f" start={branch!r}; git_worktree action='remove' frees it"
         )
 
 

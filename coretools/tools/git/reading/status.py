@@ -97,7 +97,8 @@ def _elsewhere(checkout: Checkout, count: int) -> list[str]:
     if not count:
         return []
     where = f"the folder {checkout.folder} of {checkout.directory.path}, which git tools don't change"
-    return [f"[{count} more changed paths outside {where}; git_diff paths={[shown_path(checkout, '.')]!r} shows them]"]
+    way = f"git_diff base='HEAD' paths={[shown_path(checkout, '.')]!r} shows those that git tracks"
+    return [f"[{count} more changed paths outside {where}; {way}]"]
 
 
 def _lines(status: GitStatus, checkout: Checkout, result: StatusResult, entries: Sequence[str]) -> list[str]:
