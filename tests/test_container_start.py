@@ -185,12 +185,15 @@ def as_composed(mounted: Path, **given: str) -> tuple[list[str], dict[str, str]]
 
 @pytest.fixture
 def site(mounted: Path) -> tuple[Path, dict[str, str], dict[str, str]]:
-    """Directories as documented, all owned by one user; the content of `.env`; and three tokens."""
-    file = str(mounted / "secrets" / "tokens")
+    """Directories as documented, with metrics, all owned by one user; the content of `.env`; and the tokens."""
+    hashes = str(mounted / "secrets" / "tokens")
     authors = {"ada": Author("Ada", "ada@example.com"), "bob": Author("Bob", "bob@example.com"), "cat": None}
-    tokens = {name: create_token(file, name=name, role="dev", author=author)[1] for name, author in authors.items()}
-    tokens["eve"] = create_token(file, name="eve", role="review")[1]
+    tokens = {name: create_token(hashes, name=name, role="dev", author=author)[1] for name, author in authors.items()}
+    tokens["eve"] = create_token(hashes, name="eve", role="review")[1]
+    tokens["prometheus"] = create_token(str(mounted / "secrets" / "metrics"), name="prometheus", role="dev")[1]
     shutil.copytree(COMPOSE.parent / "config", mounted / "config")
+    file = mounted / "config" / "coretools.toml"
+    file.write_text(file.read_text().replace("# [metrics]\n# tokens", "[metrics]\ntokens"))
     for top in (mounted / "work", mounted / "secrets", mounted / "config"):
         top.chmod(0o755)
         for path in (top, *top.rglob("*")):
@@ -270,13 +273,16 @@ async def test_a_team_works_with_the_unchanged_compose_file(
     site: tuple[Path, dict[str, str], dict[str, str]],
 ) -> None:
     """container-19: as the owner of the tree, a user whom no file names; each principal with its own author name, by
-    the policy."""
+    the policy. Of another's process a command sees the arguments and nothing else."""
     mounted, given, tokens = site
     with anyio.fail_after(120):
         async with served(*as_composed(mounted, **given)) as (_, port):
             async with anyio.create_task_group() as tasks:
                 for name in ("ada", "bob", "cat"):
                     tasks.start_soon(worked, port, tokens[name], name)
+            async with connected(port, tokens["ada"]) as ada, connected(port, tokens["bob"]) as bob:
+                await see_only_arguments(ada, bob)
+            assert [await metrics_status(port, tokens[name]) for name in ("prometheus", "ada")] == [200, 401]
             async with connected(port, tokens["eve"]) as eve:
                 assert await text_of_call(eve, "read_file", path="a.txt") == "one\n"
                 assert not {"write_file", "git_commit", "run_command"} & {
@@ -286,6 +292,44 @@ async def test_a_team_works_with_the_unchanged_compose_file(
         assert last_commits(mounted / "work", name) == [f"{author}|{author}|by {way}" for way in ("command", "tool")]
     made = (mounted / "work" / "ada" / "test_it.py").stat()
     assert (made.st_uid, made.st_gid, made.st_mode & 0o777) == (OWNER, OWNER, 0o660)
+
+
+MEDDLE = """
+import os, signal
+def outcome(attempt):
+    try:
+        return attempt()
+    except PermissionError:
+        return "refused"
+for pid in filter(str.isdecimal, os.listdir("/proc")):
+    words = outcome(lambda: open(f"/proc/{pid}/cmdline").read().split(chr(0)))
+    if "confidential" in words:
+        tries = (
+            lambda: os.kill(int(pid), signal.SIGKILL),
+            lambda: open(f"/proc/{pid}/environ").read(),
+            lambda: open(f"/proc/{pid}/mem", "rb"),
+            lambda: os.readlink(f"/proc/{pid}/fd/1"),
+            lambda: open(f"/proc/{pid}/fd/1"),
+        )
+        print("seen", {outcome(attempt) for attempt in tries})
+"""
+
+
+async def see_only_arguments(ada: Client, bob: Client) -> None:
+    """Reach for a process of one principal in a command of another one (confinement-7)."""
+    sleeping = ["python3", "-c", "import time; print('ready', flush=True); time.sleep(300)", "confidential"]
+    run = (await text_of_call(ada, "run_command", command=sleeping, wait_seconds=0)).split()[0].strip("[")
+    assert "ready" in await text_of_call(ada, "wait_run", run=run, pattern="ready", seconds=60)
+    met = (await text_of_call(bob, "run_command", command=["python3", "-c", MEDDLE])).splitlines()
+    assert met, "the process was not seen"
+    assert set(met) == {"seen {'refused'}"}
+    assert "running" in await text_of_call(ada, "list_runs")
+    await text_of_call(ada, "stop_run", run=run)
+
+
+async def metrics_status(port: int, token: str) -> int:
+    async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {token}"}, trust_env=False, timeout=60) as http:
+        return (await http.get(f"http://localhost:{port}/metrics")).status_code
 
 
 def last_commits(repository: Path, branch: str) -> list[str]:

@@ -171,9 +171,10 @@ class Catalog:
         failure: type[UnknownPrompt | UnknownTool] = UnknownPrompt if kind == "prompt" else UnknownTool
         if name in self._withheld:
             raise failure(f"{name} is not offered here: {self._withheld[name]}")
-        close = difflib.get_close_matches(name, commands, n=1)
-        meant = f"; did you mean {close[0]}?" if close else ""
-        raise failure(f"unknown {kind}: {name[:80]!r}{meant}")
+        close = next(iter(difflib.get_close_matches(name, [*commands, *self._withheld], n=1)), "")
+        meant = f"; did you mean {close}?" if close else ""
+        why = f" It is not offered here: {self._withheld[close]}" if close in self._withheld else ""
+        raise failure(f"unknown {kind}: {name[:80]!r}{meant}{why}")
 
 
 def build_catalog(
@@ -225,7 +226,10 @@ def withholding_reason(command: Command, selection: Selection) -> str | None:
         return "the server is read-only"
     if declared.for_agents and selection.profile != "all" and selection.profile not in declared.profiles:
         including = " and ".join(sorted({*declared.profiles, "all"}))
-        return f"it is in profile {including}, here is {selection.profile} (--profile, or `profile` of an HTTP role)"
+        return (
+            f"it is in profile {including}, and this server has profile {selection.profile};"
+            " the operator chooses another one with --profile, over HTTP with `profile` of the role"
+        )
     if selection.sets and command.tool_set not in selection.sets:
         return "its tool set is not offered"
     return _excluded_by_name(command, selection)

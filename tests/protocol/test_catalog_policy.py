@@ -52,6 +52,8 @@ async def test_each_profile_lists_its_own_tools(tmp_path: Path) -> None:
             if profile == "ci":
                 with pytest.raises(MCPError, match="run_command is not offered here: it is in profile all and dev"):
                     await client.call_tool("run_command", {"command": "true"})
+                with pytest.raises(MCPError, match=r"git_worktree\? It is not offered here: it is in profile all"):
+                    await client.call_tool("git_worktre", {})
             if profile in ("dev", "all"):
                 done = await client.call_tool("git_switch", {"branch": f"for-{profile}", "create": True})
                 assert isinstance(done.content[0], types.TextContent)

@@ -332,11 +332,13 @@ class SessionManager(StreamableHTTPSessionManager):
         if session.under_way or not isinstance(transport, SessionTransport) or not transport.has_open_requests:
             return
         seconds = self._session_limiter.limits.resume_seconds
-        session.abandoned = asyncio.get_running_loop().call_later(seconds, self._abandon, transport, seconds)
+        session.abandoned = asyncio.get_running_loop().call_later(seconds, self._abandon, session, transport, seconds)
 
-    def _abandon(self, transport: SessionTransport, seconds: float) -> None:
+    def _abandon(self, session: OpenSession, transport: SessionTransport, seconds: float) -> None:
         if self._task_group is not None:
-            logger.info("a session had no connection for %g s: its calls are cancelled", seconds)
+            logger.info(
+                "a session of %s had no connection for %g s: its calls are cancelled", session.principal, seconds
+            )
             self._task_group.start_soon(transport.cancel_requests)
 
     async def end(self, session_id: str) -> None:
