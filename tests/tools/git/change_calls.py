@@ -107,10 +107,8 @@ def function_of(tools: GitTools, name: str) -> Callable[..., Awaitable[Any]]:
 
 def with_other(world: World) -> World:
     """Add a branch `other` from the first commit, in conflict with `main`; index and work tree stay as they are."""
-    blob = world.git("hash-object", "-w", "--stdin", stdin=b"other\n")
-    tree = world.git("ls-tree", "HEAD").replace(world.git("rev-parse", "HEAD:b.txt"), blob)
-    tree = world.git("mktree", stdin=f"{tree}\n".encode())
-    world.git("branch", "other", world.git("commit-tree", tree, "-p", "HEAD~1", "-m", "other"))
+    commit = "commit refs/heads/other\ncommitter Ada Lovelace <ada@example.org> 1772366400 +0000\ndata 6\nother\n"
+    world.git("fast-import", "--quiet", stdin=f"{commit}from HEAD~1\nM 100644 inline b.txt\ndata 6\nother\n".encode())
     return world
 
 

@@ -15,7 +15,7 @@ from tests.tools.git.world import SECRET, World
 
 pytestmark = pytest.mark.anyio
 
-CALLS = 60
+CALLS = 40
 """Calls for each entry. When a remote was opened by the path that had been judged, 1 to 40 calls were enough."""
 
 EXCHANGED = ("srv", "srv/origin.git", "srv/origin.git/objects", "srv/origin.git/objects/info")
