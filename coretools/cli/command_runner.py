@@ -19,6 +19,7 @@ from coretools.cli.common.routes import RouteMatch, Routes, leading_words, optio
 from coretools.cli.common.terminal import TerminalCapabilities, colour_result, for_terminal, print_error, print_text
 from coretools.config.settings import AskMode, Settings
 from coretools.errors import CoreError, InvalidArguments
+from coretools.operations.argument_words import split_word
 from coretools.operations.arguments import ANSWERS
 from coretools.operations.call import LOCAL, Channel
 from coretools.operations.catalog import Selection
@@ -203,12 +204,11 @@ def answers_of(words: Sequence[str]) -> dict[str, Any]:
     """
     answers: dict[str, Any] = {}
     for word in words:
-        key, equals, text = word.partition("=")
-        if not equals or not key.rstrip(":"):
+        key, form, text = split_word(word)
+        if text is None or not key or form == "@":
             raise InvalidArguments(f"--answer {word}: write KEY=VALUE or KEY:=JSON")
         value: Any = text
-        if key.endswith(":"):
-            key = key[:-1]
+        if form == ":":
             try:
                 value = json.loads(text)
             except (ValueError, RecursionError) as error:

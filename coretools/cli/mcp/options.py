@@ -42,6 +42,7 @@ from coretools.cli.mcp.pipeline_options import RUN_PAGE, PipelineOptions, add_pi
 from coretools.client.configuration.places import typed_name
 from coretools.config.options import add_containment_options
 from coretools.errors import InvalidArguments
+from coretools.operations.argument_words import split_word
 
 MOST = 1_000_000
 
@@ -186,8 +187,8 @@ def _options(found: argparse.Namespace, action: str, words: list[str]) -> McpOpt
 
 def _answers(words: list[str]) -> list[str]:
     for word in words:
-        name, equals, _ = word.partition("=")
-        if not equals or not name.rstrip(":"):
+        name, form, text = split_word(word)
+        if text is None or not name or form == "@":
             raise InvalidArguments(f"--answer {word[:80]}: write NAME=VALUE or NAME:=JSON")
     return words
 

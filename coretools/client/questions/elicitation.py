@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from coretools.client.common.arguments import check_arguments, parse_arguments
 from coretools.client.common.errors import ProtocolViolation, SchemaMismatch
 from coretools.errors import InvalidArguments
+from coretools.operations.argument_words import split_word
 from coretools.questions.kinds import NO, YES
 from coretools.redaction.names import is_credential_name
 
@@ -143,7 +144,7 @@ class Form:
         """
         found: Values = {}
         for field in self.fields:
-            texts = [word for word in words if word.partition("=")[0].removesuffix(":") == field.name]
+            texts = [word for word in words if split_word(word).name == field.name]
             if not texts:
                 continue
             if len(texts) == 1 and not texts[0].startswith(f"{field.name}:="):
