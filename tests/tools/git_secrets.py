@@ -4,6 +4,8 @@ import os
 import subprocess
 from pathlib import Path
 
+from tests.tools.git.world import without_samples
+
 CANARY = "c4n4ry"
 
 
@@ -28,7 +30,12 @@ class Canaries:
 
 
 def git(*words: str, directory: Path) -> str:
-    environment = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": "/nonexistent",
+        "GIT_CONFIG_NOSYSTEM": "1",
+        "GIT_TEMPLATE_DIR": without_samples(),
+    }
     argv = ("git", "-c", "user.name=a", "-c", "user.email=a@b", "-c", "protocol.file.allow=always", *words)
     return subprocess.run(argv, cwd=directory, env=environment, check=True, capture_output=True, text=True).stdout
 

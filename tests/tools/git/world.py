@@ -102,7 +102,7 @@ class World:
             "GIT_AUTHOR_DATE": "2026-03-01T12:00:00+00:00",
             "GIT_COMMITTER_DATE": "2026-03-01T12:00:00+00:00",
             "GIT_TERMINAL_PROMPT": "0",
-            "GIT_TEMPLATE_DIR": _without_samples(),
+            "GIT_TEMPLATE_DIR": without_samples(),
         }
         completed = subprocess.run(
             ["git", *words], cwd=cwd or self.repository, env=environment, input=stdin, capture_output=True
@@ -182,7 +182,7 @@ class World:
 
 
 @cache
-def _without_samples() -> str:
+def without_samples() -> str:
     """What git copies into a new repository: no sample hooks, which would be half of the files of a small one."""
     directory = TemporaryDirectory(prefix="coretools-git-template-")
     atexit.register(directory.cleanup)
