@@ -66,7 +66,8 @@ async def test_no_bounded_question_reads_the_history(tmp_path: Path) -> None:
         ]
         everything = await _pages(many, "git_log", {"grep": "nothing"})
     assert [one for one in found if one[3] > 1.5 * one[2] + 50] == []
-    assert everything > 2 * max(one[3] for one in found), (everything, found)
+    # A commit is three processes, each with pages of its own.
+    assert everything > 2 * max(one[3] for one in found if one[0] != "git_commit"), (everything, found)
 
 
 async def test_a_commit_graph_is_used(tmp_path: Path) -> None:

@@ -195,8 +195,9 @@ async def reset(
     where = before.branch or "HEAD"
     staged, overwritten = await _reset_names(roots, git, checkout, before, target=target, mode=mode)
     details = {"commit": target, "before": before.commit}
-    if target == before.commit and not (staged or overwritten or checkout.in_progress):
-        nothing = "" if mode == "soft" else ", and nothing is staged"
+    is_needed = bool(staged or overwritten or checkout.in_progress or target != before.commit)
+    if not is_needed and mode != "hard":  # which also writes files that git takes for unchanged without looking
+        nothing = {"soft": ""}.get(mode, ", and nothing is staged")
         return answer(checkout, [f"nothing changed: {where} is at {target[:10]} already{nothing}"], details=details)
     stash = await kept(roots, git, checkout) if mode == "hard" else ""
     again = await _staging_again(git, checkout, staged) if staged and mode != "hard" else ""
