@@ -5,12 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from coretools.config.settings import RESOLVERS
 from coretools.roots import open_beneath as openat2
 from tests.roots.world import CANARY, World, opened
 
 
-@pytest.fixture(params=RESOLVERS)
+@pytest.fixture(params=("openat2", "walk"))
 def resolver(request: pytest.FixtureRequest) -> str:
     if request.param == "openat2" and not openat2.openat2_available():
         pytest.skip("openat2: this kernel lacks it, or a filter forbids it")
