@@ -17,9 +17,11 @@ from coretools.tools.git.changes.restore import RestoreOptions, reset, restore
 from coretools.tools.git.parameters import Branch, Paths, Repository
 from coretools.tools.git.reading.differences import DiffOptions
 from coretools.tools.git.reading.show import show, show_file
-from coretools.tools.git.repository.checkout import Checkout, folder_names, git_names
+from coretools.tools.git.repository.checkout import folder_names
 from coretools.tools.git.repository.habits import rebase_autosquash
+from coretools.tools.git.repository.names import git_names
 from coretools.tools.git.repository.open_checkout import Access
+from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.repositories import Repositories
 from coretools.tools.git.repository.results import TextResult
 
@@ -29,7 +31,6 @@ class GitChangeTools:
 
     def __init__(self, repositories: Repositories) -> None:
         self._opened = repositories.opened
-        self._roots = repositories.roots
         self._git = repositories.git
 
     @tool(Effect.READ, title="Git show")
@@ -61,17 +62,17 @@ class GitChangeTools:
         Returns the patch against the first parent in whole hunks, with the skip that goes on if it does not fit. With
         path it returns the content of that file there instead, or the names in that directory. git_log lists commits.
         """
-        async with self._opened(repository, [path] if path else paths) as checkout:
+        async with self._opened(repository, [path] if path else paths) as opened:
             if path:
-                [name] = git_names(self._roots, checkout, [path])
-                return await show_file(self._roots, self._git, checkout, revision=revision, name=name, offset=offset)
+                [name] = git_names(opened, [path])
+                return await show_file(opened, revision=revision, name=name, offset=offset)
             options = DiffOptions(
-                names=git_names(self._roots, checkout, paths),
+                names=git_names(opened, paths),
                 most_bytes=self._git.answer_bytes,
                 is_summary=stat,
                 skip=skip,
             )
-            return await show(self._roots, self._git, checkout, revision=revision, options=options)
+            return await show(opened, revision=revision, options=options)
 
     @tool(Effect.CHANGE, title="Git switch")
     async def git_switch(
@@ -99,9 +100,9 @@ class GitChangeTools:
         would overwrite one it is refused, and nothing changes. git_branches lists the branches; git_restore takes
         single files from another commit.
         """
-        async with self._opened(repository, access=Access.WORK_TREE) as checkout:
+        async with self._opened(repository, access=Access.WORK_TREE) as opened:
             options = branches.SwitchOptions(branch=branch, create=create, start=start, detach=detach)
-            return await branches.switch(self._roots, self._git, checkout, options)
+            return await branches.switch(opened, options)
 
     @tool(Effect.CHANGE, title="Git restore")
     async def git_restore(
@@ -145,22 +146,22 @@ class GitChangeTools:
         content is kept in a stash commit that the answer names, but not that of files in conflict. Only the named
         files change; git_reset moves the branch.
         """
-        async with self._opened(repository, paths, access=Access.WORK_TREE) as checkout:
+        async with self._opened(repository, paths, access=Access.WORK_TREE) as opened:
             if hunks:
-                return await self._restore_hunks(checkout, paths, hunks, what=what, is_plain=not (revision or side))
-            commit = (await self._git.resolved(checkout, revision))[0] if revision else ""
+                return await self._restore_hunks(opened, paths, hunks, what=what, is_plain=not (revision or side))
+            commit = (await opened.resolved(revision))[0] if revision else ""
             options = RestoreOptions(work_tree=what != "staged", index=what != "worktree", source=commit, side=side)
-            names = git_names(self._roots, checkout, paths)
-            return await restore(self._roots, self._git, checkout, names=names, options=options)
+            names = git_names(opened, paths)
+            return await restore(opened, names=names, options=options)
 
     async def _restore_hunks(
-        self, checkout: Checkout, paths: list[str], choices: list[str], *, what: str, is_plain: bool
+        self, repository: OpenRepository, paths: list[str], choices: list[str], *, what: str, is_plain: bool
     ) -> TextResult:
         if not is_plain or what == "both":
             raise InvalidArguments("hunks: go with what 'staged' or 'worktree', without revision and side")
         change = hunk_changes.UNSTAGE if what == "staged" else hunk_changes.DISCARD
-        names = git_names(self._roots, checkout, paths)
-        return await hunk_changes.change_hunks(self._roots, self._git, checkout, names, choices, change)
+        names = git_names(repository, paths)
+        return await hunk_changes.change_hunks(repository, names, choices, change)
 
     @tool(Effect.CHANGE, title="Git reset")
     async def git_reset(
@@ -201,9 +202,9 @@ class GitChangeTools:
         git_restore changes single files.
         """
         access = Access.WORK_TREE if mode in ("keep", "hard") else Access.GIT_DIRECTORY
-        async with self._opened(repository, paths, access=access) as checkout:
-            names = git_names(self._roots, checkout, paths)
-            return await reset(self._roots, self._git, checkout, revision=revision, mode=mode, names=names)
+        async with self._opened(repository, paths, access=access) as opened:
+            names = git_names(opened, paths)
+            return await reset(opened, revision=revision, mode=mode, names=names)
 
     @tool(Effect.CHANGE, title="Git stash")
     async def git_stash(
@@ -241,25 +242,21 @@ class GitChangeTools:
         end in conflict; then the stash stays and git_conflicts shows the regions. For a lasting state use git_commit.
         """
         access = Access.READ if action in ("list", "show") else Access.WORK_TREE
-        async with self._opened(repository, paths, access=access) as checkout:
-            names = git_names(self._roots, checkout, paths)
+        async with self._opened(repository, paths, access=access) as opened:
+            names = git_names(opened, paths)
             match action:
                 case "push":
-                    names = names or folder_names(checkout)
-                    return await stashes.push(
-                        self._roots, self._git, checkout, names=names, message=message, untracked=untracked
-                    )
+                    names = names or folder_names(opened.checkout)
+                    return await stashes.push(opened, names=names, message=message, untracked=untracked)
                 case "list":
-                    return await stashes.list_stashes(self._git, checkout)
+                    return await stashes.list_stashes(opened)
                 case "show":
-                    return await stashes.show_stash(self._roots, self._git, checkout, stash=stash, names=names)
+                    return await stashes.show_stash(opened, stash=stash, names=names)
                 case "drop":
-                    return await stashes.drop_stash(self._git, checkout, stash=stash)
+                    return await stashes.drop_stash(opened, stash=stash)
                 case _:
                     drop = action == "pop"
-                    return await stashes.apply(
-                        self._roots, self._git, checkout, stash=stash, drop=drop, with_index=with_index
-                    )
+                    return await stashes.apply(opened, stash=stash, drop=drop, with_index=with_index)
 
     @tool(Effect.CHANGE, title="Git merge")
     async def git_merge(
@@ -286,10 +283,8 @@ class GitChangeTools:
         answer names the files: git_conflicts shows them, git_continue resolves them and goes on or aborts.
         Uncommitted changes that would be overwritten refuse it. Only one revision can be merged at a time.
         """
-        async with self._opened(repository, access=Access.WORK_TREE) as checkout:
-            return await combine.merge(
-                self._roots, self._git, checkout, revision=revision, message=message, fast_forward=fast_forward
-            )
+        async with self._opened(repository, access=Access.WORK_TREE) as opened:
+            return await combine.merge(opened, revision=revision, message=message, fast_forward=fast_forward)
 
     @tool(Effect.CHANGE, title="Git rebase")
     async def git_rebase(
@@ -327,10 +322,10 @@ class GitChangeTools:
         aborts. Merges among the commits and uncommitted changes refuse it; 200 commits at most. git_merge keeps the
         commits as they are.
         """
-        async with self._opened(repository, access=Access.WORK_TREE) as checkout:
-            is_joined = not steps and await rebase_autosquash(self._git, checkout) if autosquash is None else autosquash
+        async with self._opened(repository, access=Access.WORK_TREE) as opened:
+            is_joined = not steps and await rebase_autosquash(opened) if autosquash is None else autosquash
             options = rebase.RebaseOptions(upstream=upstream, onto=onto, autosquash=is_joined, steps=steps)
-            return await rebase.rebase(self._roots, self._git, checkout, options)
+            return await rebase.rebase(opened, options)
 
     @tool(Effect.CHANGE, title="Git continue")
     async def git_continue(
@@ -365,9 +360,9 @@ class GitChangeTools:
         be edited and staged with git_add first. git_conflicts shows what is to be resolved; git_status says whether
         an operation is in progress.
         """
-        async with self._opened(repository, list(resolutions), access=Access.WORK_TREE) as checkout:
+        async with self._opened(repository, list(resolutions), access=Access.WORK_TREE) as opened:
             options = resume.ResumeOptions(action=action, message=message, resolutions=resolutions)
-            return await resume.resume(self._roots, self._git, checkout, options)
+            return await resume.resume(opened, options)
 
     @tool(Effect.READ, structured=True, profiles=("dev",), title="Git conflicts")
     async def git_conflicts(
@@ -384,6 +379,6 @@ class GitChangeTools:
         versions, shortened. At most 10 files have content, the rest is listed; one path named alone has more lines
         and whole versions. git_continue takes the answers.
         """
-        async with self._opened(repository, paths) as checkout:
-            names = git_names(self._roots, checkout, paths)
-            return await conflicts(self._roots, self._git, checkout, names=names)
+        async with self._opened(repository, paths) as opened:
+            names = git_names(opened, paths)
+            return await conflicts(opened, names=names)

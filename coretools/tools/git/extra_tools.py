@@ -12,7 +12,7 @@ from coretools.tools.git.changes import branches, combine
 from coretools.tools.git.parameters import Branch, Repository
 from coretools.tools.git.reading.blame import BLAME_LINES, BlameOptions, blame
 from coretools.tools.git.reading.trust import TrustReport, examine_trust
-from coretools.tools.git.repository.checkout import git_names
+from coretools.tools.git.repository.names import git_names
 from coretools.tools.git.repository.open_checkout import Access
 from coretools.tools.git.repository.repositories import Repositories
 from coretools.tools.git.repository.results import TextResult
@@ -87,8 +87,8 @@ class GitExtraTools:
         Returns commit, date, author, number and text of each line, 200 lines by default. git_show shows what such a
         commit changed, and why.
         """
-        async with self._opened(repository, [path]) as checkout:
-            [name] = git_names(self._roots, checkout, [path])
+        async with self._opened(repository, [path]) as opened:
+            [name] = git_names(opened, [path])
             options = BlameOptions(
                 name=name,
                 revision=revision,
@@ -98,7 +98,7 @@ class GitExtraTools:
                 ignored=ignore,
                 ignored_file=ignore_file,
             )
-            return await blame(self._roots, self._git, checkout, options)
+            return await blame(opened, options)
 
     @tool(Effect.CHANGE, profiles=ALL, title="Git branch")
     async def git_branch(
@@ -123,16 +123,16 @@ class GitExtraTools:
         error. The current branch is not deleted, and a branch that another work tree has checked out is neither deleted
         nor renamed. git_branches lists branches, git_switch switches to one.
         """
-        async with self._opened(repository, access=Access.GIT_DIRECTORY, is_shared=True) as checkout:
+        async with self._opened(repository, access=Access.GIT_DIRECTORY, is_shared=True) as opened:
             match action:
                 case "create":
-                    return await branches.create_branch(self._git, checkout, name, start=start)
+                    return await branches.create_branch(opened, name, start=start)
                 case "rename":
-                    return await branches.rename_branch(self._roots, self._git, checkout, name, new_name=new_name)
+                    return await branches.rename_branch(opened, name, new_name=new_name)
                 case "delete":
-                    return await branches.delete_branch(self._git, checkout, name, force=force)
+                    return await branches.delete_branch(opened, name, force=force)
                 case "upstream":
-                    return await branches.set_upstream(self._git, checkout, name, upstream=upstream)
+                    return await branches.set_upstream(opened, name, upstream=upstream)
 
     @tool(Effect.CHANGE, profiles=ALL, title="Git tag")
     async def git_tag(
@@ -156,14 +156,14 @@ class GitExtraTools:
         the commit and the message of a tag.
         """
         access = Access.READ if action == "list" else Access.GIT_DIRECTORY
-        async with self._opened(repository, access=access, is_shared=action == "delete") as checkout:
+        async with self._opened(repository, access=access, is_shared=action == "delete") as opened:
             if action == "list":
-                return await branches.list_tags(self._git, checkout, after=name)
+                return await branches.list_tags(opened, after=name)
             if not name:
                 raise InvalidArguments("name: is needed to create or delete a tag")
             if action == "create":
-                return await branches.create_tag(self._git, checkout, name, revision=revision, message=message)
-            return await branches.delete_tag(self._git, checkout, name)
+                return await branches.create_tag(opened, name, revision=revision, message=message)
+            return await branches.delete_tag(opened, name)
 
     @tool(Effect.CHANGE, profiles=ALL, title="Git cherry-pick")
     async def git_cherry_pick(
@@ -223,7 +223,5 @@ class GitExtraTools:
         return await self._pick(repository, revisions, mainline, revert=True)
 
     async def _pick(self, repository: str, revisions: list[str], mainline: int, *, revert: bool) -> TextResult:
-        async with self._opened(repository, access=Access.WORK_TREE) as checkout:
-            return await combine.pick(
-                self._roots, self._git, checkout, revisions=revisions, revert=revert, mainline=mainline
-            )
+        async with self._opened(repository, access=Access.WORK_TREE) as opened:
+            return await combine.pick(opened, revisions=revisions, revert=revert, mainline=mainline)

@@ -14,7 +14,7 @@ from coretools.tools.git.changes import bisect, sparse, worktrees
 from coretools.tools.git.extra_tools import GitExtraTools
 from coretools.tools.git.parameters import Branch, Repository
 from coretools.tools.git.reading.reflog import reflog
-from coretools.tools.git.repository.checkout import git_names
+from coretools.tools.git.repository.names import git_names
 from coretools.tools.git.repository.open_checkout import Access
 from coretools.tools.git.repository.repositories import Repositories
 from coretools.tools.git.repository.results import TextResult, settings_remark
@@ -40,8 +40,6 @@ class GitPlaceTools:
 
     def __init__(self, repositories: Repositories, run_command: RunCommand) -> None:
         self._opened = repositories.opened
-        self._roots = repositories.roots
-        self._git = repositories.git
         self._run_command = run_command
 
     @tool(Effect.READ, profiles=ALL, title="Git reflog")
@@ -62,8 +60,8 @@ class GitPlaceTools:
         Returns for each move the commit, the date, what moved it, and the call that goes back; commits that no branch
         has any more are found here. 30 entries by default. git_log lists the commits of a branch.
         """
-        async with self._opened(repository) as checkout:
-            return await reflog(self._roots, self._git, checkout, branch=branch, limit=limit, skip=skip)
+        async with self._opened(repository) as opened:
+            return await reflog(opened, branch=branch, limit=limit, skip=skip)
 
     @tool(Effect.CHANGE, profiles=ALL, title="Git worktree")
     async def git_worktree(
@@ -91,18 +89,18 @@ class GitPlaceTools:
         if action in ("add", "remove") and not path:
             raise InvalidArguments("path: is needed to add or remove a work tree")
         access = Access.READ if action == "list" else Access.WORK_TREE
-        async with self._opened(repository, access=access, is_shared=action != "list") as checkout:
+        async with self._opened(repository, access=access, is_shared=action != "list") as opened:
             open_at = partial(self._opened, access=Access.WORK_TREE)
             match action:
                 case "list":
-                    return await worktrees.list_worktrees(self._roots, self._git, checkout)
+                    return await worktrees.list_worktrees(opened)
                 case "add":
                     wanted = worktrees.NewWorktree(path, branch, start)
-                    return await worktrees.add_worktree(self._roots, self._git, checkout, open_at, wanted)
+                    return await worktrees.add_worktree(opened, open_at, wanted)
                 case "remove":
-                    return await worktrees.remove_worktree(self._roots, self._git, checkout, open_at, path=path)
+                    return await worktrees.remove_worktree(opened, open_at, path=path)
                 case "prune":
-                    return await worktrees.prune_worktrees(self._git, checkout)
+                    return await worktrees.prune_worktrees(opened)
 
     @tool(Effect.CHANGE, profiles=ALL, title="Git sparse checkout")
     async def git_sparse_checkout(
@@ -122,9 +120,9 @@ class GitPlaceTools:
         from the repository. Returns the directories. git_restore brings back single files.
         """
         access = Access.READ if action == "list" else Access.WORK_TREE
-        async with self._opened(repository, paths, access=access) as checkout:
-            names = git_names(self._roots, checkout, paths)
-            return await sparse.sparse_checkout(self._roots, self._git, checkout, action=action, names=names)
+        async with self._opened(repository, paths, access=access) as opened:
+            names = git_names(opened, paths)
+            return await sparse.sparse_checkout(opened, action=action, names=names)
 
     @tool(Effect.CHANGE, profiles=ALL, title="Git bisect")
     async def git_bisect(
@@ -155,16 +153,16 @@ class GitPlaceTools:
         overwrite refuse it. git_bisect_run does the steps with a command.
         """
         access = Access.READ if action == "log" else Access.WORK_TREE
-        async with self._opened(repository, access=access) as checkout:
+        async with self._opened(repository, access=access) as opened:
             match action:
                 case "start":
-                    return await bisect.start(self._roots, self._git, checkout, bad=bad, good=good)
+                    return await bisect.start(opened, bad=bad, good=good)
                 case "reset":
-                    return await bisect.reset(self._roots, self._git, checkout)
+                    return await bisect.reset(opened)
                 case "log":
-                    return await bisect.log(self._git, checkout)
+                    return await bisect.log(opened)
                 case _:
-                    return await bisect.mark(self._roots, self._git, checkout, word=action, revision=revision)
+                    return await bisect.mark(opened, word=action, revision=revision)
 
     @tool(Effect.CHANGE, profiles=ALL, open_world=True, long_running=True, title="Git bisect run")
     @same_policy_as("run_command")
@@ -189,14 +187,14 @@ class GitPlaceTools:
             return code if isinstance(code, int) and not result.facts().get("timed_out") else None
 
         async def marked(word: str) -> TextResult:
-            async with self._opened(repository, access=Access.WORK_TREE) as checkout:
-                return await bisect.mark(self._roots, self._git, checkout, word=word, revision="")
+            async with self._opened(repository, access=Access.WORK_TREE) as opened:
+                return await bisect.mark(opened, word=word, revision="")
 
         # Open until the end, so that the settings are named which any step created; each step is a change by itself.
-        async with self._opened(repository, access=Access.WORK_TREE, is_exclusive=False) as checkout:
-            await bisect.log(self._git, checkout)  # refuses if none is in progress
+        async with self._opened(repository, access=Access.WORK_TREE, is_exclusive=False) as opened:
+            await bisect.log(opened)  # refuses if none is in progress
             result, steps = await bisect.drive(run, marked)
-            lines = [*steps, result.body, *settings_remark(checkout)]
+            lines = [*steps, result.body, *settings_remark(opened.checkout)]
         return TextResult(body="\n".join(lines), details={**result.details, "steps": len(steps)})
 
 

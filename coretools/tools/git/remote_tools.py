@@ -33,9 +33,9 @@ from coretools.tools.git.remotes.push import ForceMode, PushOptions, plan, push
 from coretools.tools.git.remotes.results import TransferResult
 from coretools.tools.git.remotes.submodule_updates import SubmoduleUpdates
 from coretools.tools.git.remotes.submodules import MAX_DEPTH
-from coretools.tools.git.repository.checkout import Checkout
 from coretools.tools.git.repository.habits import PullMode, pull_mode
 from coretools.tools.git.repository.open_checkout import Access
+from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.porcelain import single_line
 from coretools.tools.git.repository.repositories import Repositories
 from coretools.tools.git.repository.results import TextResult
@@ -55,9 +55,9 @@ RemoteBranch = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class _Used:
-    """A checkout, and a remote of it that may be used."""
+    """An open repository, and a remote of it that may be used."""
 
-    checkout: Checkout
+    repository: OpenRepository
     settings: RemoteSettings
     remote: ConfiguredRemote
     url: RemoteUrl
@@ -69,8 +69,6 @@ class GitRemoteTools:
 
     def __init__(self, repositories: Repositories, access: RemoteAccess) -> None:
         self._repositories = repositories
-        self._roots = repositories.roots
-        self._git = repositories.git
         self._access = access
 
     @classmethod
@@ -113,10 +111,10 @@ class GitRemoteTools:
             await self._access.ask(used.rule, "fetch", call, single_line(f"Fetch from {used.url.text}?"))
             async with self._access.connected(used.url, used.rule, "fetch") as connected:
                 options = FetchOptions(branch, tags, prune, depth)
-                fetched = await fetch(self._git, used.checkout, used.remote, connected, options)
-                upstream = await current_upstream(self._git, used.checkout, used.settings)
-                outcome = await outcome_of(self._git, used.checkout, used.remote, connected, fetched, upstream=upstream)
-            return TransferResult.of(outcome, used.checkout, verb="fetched", budget=self._git.answer_bytes)
+                fetched = await fetch(used.repository, used.remote, connected, options)
+                upstream = await current_upstream(used.repository, used.settings)
+                outcome = await outcome_of(used.repository, used.remote, connected, fetched, upstream=upstream)
+            return TransferResult.of(outcome, used.repository, verb="fetched")
 
     @tool(Effect.CHANGE, profiles=DEV, open_world=True, title="Git pull")
     @asks(CONFIRM, is_listed=False)
@@ -147,8 +145,8 @@ class GitRemoteTools:
         only fetches.
         """
         async with self._used(repository, remote, "fetch", call, access=Access.WORK_TREE) as used:
-            require_pullable(used.checkout)
-            local, _ = await head(self._git, used.checkout)
+            require_pullable(used.repository.checkout)
+            local, _ = await head(used.repository)
             wanted = pulled_branch(used.settings, used.remote, branch, local)
             tracking = tracking_of(used.remote, f"refs/heads/{wanted}")
             if not tracking:
@@ -156,11 +154,11 @@ class GitRemoteTools:
             await self._access.ask(used.rule, "fetch", call, single_line(f"Fetch from {used.url.text}?"))
             async with self._access.connected(used.url, used.rule, "fetch") as connected:
                 options = FetchOptions(branch=wanted)
-                fetched = await fetch(self._git, used.checkout, used.remote, connected, options)
+                fetched = await fetch(used.repository, used.remote, connected, options)
         # Opened again: what was fetched is part of the repository that is examined before the work tree changes.
-        async with self._repositories.opened(repository, access=Access.WORK_TREE) as checkout:
-            how = mode or await pull_mode(self._git, checkout, local)
-            done = await integrate(self._roots, self._git, checkout, tracking=tracking, mode=how)
+        async with self._repositories.opened(repository, access=Access.WORK_TREE) as opened:
+            how = mode or await pull_mode(opened, local)
+            done = await integrate(opened, tracking=tracking, mode=how)
         lines = [single_line(one.line()) for one in fetched.updates[:20]]
         first = single_line(f"fetched {used.remote.name} ({used.url.text})")
         updates = [one.fields() for one in fetched.updates[:20]]
@@ -209,21 +207,21 @@ class GitRemoteTools:
         using = self._used(repository, remote, "push", call, access=Access.GIT_DIRECTORY, is_shared=is_shared)
         async with using as used:
             _require_force(used.rule, options)
-            prepared = await plan(self._git, used.checkout, used.settings, used.remote, options)
+            prepared = await plan(used.repository, used.settings, used.remote, options)
             if set_upstream and not prepared.tracking:
                 raise InvalidArguments("set_upstream: takes a branch, and a remote with a name")
             await self._access.ask(used.rule, "push", call, prepared.description(used.url.text, force=force != "no"))
             async with self._access.connected(used.url, used.rule, "push") as connected:
-                outcome, is_accepted = await push(self._git, used.checkout, used.remote, connected, prepared)
-            result = TransferResult.of(outcome, used.checkout, verb="pushed", budget=self._git.answer_bytes)
+                outcome, is_accepted = await push(used.repository, used.remote, connected, prepared)
+            result = TransferResult.of(outcome, used.repository, verb="pushed")
             if not is_accepted:
                 raise GitRefused(result.text(), updates=result.updates)
             if set_upstream:
-                await self._set_upstream(used.checkout, prepared.branch, prepared.tracking)
+                await self._set_upstream(used.repository, prepared.branch, prepared.tracking)
             return result
 
-    async def _set_upstream(self, checkout: Checkout, branch: str, tracking: str) -> None:
-        await set_upstream(self._git, checkout, branch, upstream=tracking.removeprefix("refs/remotes/"))
+    async def _set_upstream(self, repository: OpenRepository, branch: str, tracking: str) -> None:
+        await set_upstream(repository, branch, upstream=tracking.removeprefix("refs/remotes/"))
 
     @tool(Effect.ADD, profiles=ALL, open_world=True, title="Git clone")
     @asks(CONFIRM, is_listed=False)
@@ -287,8 +285,8 @@ class GitRemoteTools:
         repository.
         """
         if action in ("list", "status"):
-            async with self._repositories.opened(repository) as checkout:
-                return await list_submodules(self._roots, self._git, checkout)
+            async with self._repositories.opened(repository) as opened:
+                return await list_submodules(opened)
         updates = SubmoduleUpdates(self._repositories, self._access, call, clones=action == "update")
         return await updates.run(repository, paths, depth=depth)
 
@@ -310,37 +308,37 @@ class GitRemoteTools:
         reached. git_fetch and git_push use them.
         """
         access = Access.READ if action == "list" else Access.GIT_DIRECTORY
-        async with self._repositories.opened(repository, access=access, is_shared=action != "list") as checkout:
-            git, allowed = self._git, self._access
-            settings = await remote_settings(git, checkout)
+        async with self._repositories.opened(repository, access=access, is_shared=action != "list") as opened:
+            allowed = self._access
+            settings = await remote_settings(opened)
             match action:
                 case "list":
-                    return await manage.list_remotes(git, checkout, settings, allowed)
+                    return await manage.list_remotes(opened, settings, allowed)
                 case "add":
-                    return await manage.add_remote(git, checkout, settings, allowed, name=name, url=url)
+                    return await manage.add_remote(opened, settings, allowed, name=name, url=url)
                 case "rename":
-                    return await manage.rename_remote(git, checkout, settings, name=name, to=new_name)
+                    return await manage.rename_remote(opened, settings, name=name, to=new_name)
                 case "remove":
-                    return await manage.remove_remote(git, checkout, settings, name=name)
+                    return await manage.remove_remote(opened, settings, name=name)
                 case "set-url":
-                    return await manage.set_url(git, checkout, settings, allowed, name=name, url=url)
+                    return await manage.set_url(opened, settings, allowed, name=name, url=url)
 
     @asynccontextmanager
     async def _used(
         self, repository: str, remote: str, direction: Direction, call: Call, *, access: Access, is_shared: bool = False
     ) -> AsyncIterator[_Used]:
-        """Open a checkout, and resolve the remote that a call names.
+        """Open a repository, and resolve the remote that a call names.
 
         Not exclusive: a person may be asked, a transfer may take minutes, and neither HEAD nor the index changes.
         """
         opening = self._repositories.opened(repository, access=access, is_shared=is_shared, is_exclusive=False)
-        async with opening as checkout:
-            settings = await remote_settings(self._git, checkout)
-            branch, _ = await head(self._git, checkout)
+        async with opening as opened:
+            settings = await remote_settings(opened)
+            branch, _ = await head(opened)
             found = settings.remote(remote or settings.default(branch))
             url = found.url(push=direction == "push")
             rule = self._access.rule_for(url, direction, principal=call.principal)
-            yield _Used(checkout, settings, found, url, rule)
+            yield _Used(opened, settings, found, url, rule)
 
 
 def _require_force(rule: RemoteRule, options: PushOptions) -> None:

@@ -40,8 +40,9 @@ from coretools.tools.git.reading.differences import DiffOptions, DiffResult, com
 from coretools.tools.git.reading.history import head
 from coretools.tools.git.reading.log import MAX_SKIP, LogOptions, LogResult, log
 from coretools.tools.git.reading.status import STATUS, StatusResult
-from coretools.tools.git.repository.checkout import folder_names, git_names
+from coretools.tools.git.repository.checkout import folder_names
 from coretools.tools.git.repository.index_lock import index_lock
+from coretools.tools.git.repository.names import git_names
 from coretools.tools.git.repository.open_checkout import Access
 from coretools.tools.git.repository.porcelain import read_status, single_line
 from coretools.tools.git.repository.repositories import Repositories
@@ -75,10 +76,10 @@ class GitTools:
         contains no content: git_diff shows what changed. An untracked directory is one line, and ignored files are
         not listed.
         """
-        async with self._opened(repository, refreshes=True) as checkout:
-            status = read_status(await self._git.output(checkout, *STATUS))
-            lock = await index_lock(checkout)
-            return StatusResult.of(status, checkout, budget=self._git.answer_bytes, lock=str(lock or ""))
+        async with self._opened(repository, refreshes=True) as opened:
+            status = read_status(await opened.output(*STATUS))
+            lock = await index_lock(opened.checkout)
+            return StatusResult.of(status, opened.checkout, budget=self._git.answer_bytes, lock=str(lock or ""))
 
     @tool(Effect.READ, structured=True, title="Git log")
     async def git_log(
@@ -115,10 +116,10 @@ class GitTools:
         there are more, the skip that goes on. Commits are selected by path, author, date, text of the message or text
         that they changed; texts are taken literally, not as patterns. git_show shows the changes of one commit.
         """
-        async with self._opened(repository, [path] if path else []) as checkout:
+        async with self._opened(repository, [path] if path else []) as opened:
             options = LogOptions(
                 revision=revision,
-                names=git_names(self._roots, checkout, [path] if path else []) or folder_names(checkout),
+                names=git_names(opened, [path] if path else []) or folder_names(opened.checkout),
                 limit=limit,
                 skip=skip,
                 author=by,
@@ -132,7 +133,7 @@ class GitTools:
                 stat=stat,
                 body=body,
             )
-            return await log(self._roots, self._git, checkout, options)
+            return await log(opened, options)
 
     @tool(Effect.READ, structured=True, title="Git diff")
     async def git_diff(
@@ -174,17 +175,17 @@ class GitTools:
         the counts until the path is named. New files that are not tracked have no difference: git_status lists them.
         One commit: git_show.
         """
-        async with self._opened(repository, paths, refreshes=True) as checkout:
+        async with self._opened(repository, paths, refreshes=True) as opened:
             options = DiffOptions(
-                names=git_names(self._roots, checkout, paths) or folder_names(checkout),
+                names=git_names(opened, paths) or folder_names(opened.checkout),
                 most_bytes=self._git.answer_bytes,
                 is_summary=stat,
                 by_name=names,
                 by_word=word,
                 skip=skip,
             )
-            options = await compared(self._git, checkout, options, base=base, target=target, staged=staged)
-            return await diff(self._roots, self._git, checkout, options)
+            options = await compared(opened, options, base=base, target=target, staged=staged)
+            return await diff(opened, options)
 
     @tool(Effect.READ, structured=True, title="Git branches")
     async def git_branches(
@@ -208,17 +209,17 @@ class GitTools:
         Returns one line for each branch: * at the current one, name, short commit, date, upstream with the distance
         to it, and summary; 500 at most. git_switch switches to one or creates one.
         """
-        async with self._opened(repository) as checkout:
+        async with self._opened(repository) as opened:
             options = BranchOptions(
                 remote=remote, pattern=pattern, merged=merged, no_merged=no_merged, contains=contains
             )
-            return await list_branches(self._git, checkout, options)
+            return await list_branches(opened, options)
 
     async def branches(self, _: str, given: Mapping[str, str]) -> list[str]:
         """Return branch names for completion, local branches first."""
-        async with self._opened(given.get("repository", ".")) as checkout:
+        async with self._opened(given.get("repository", ".")) as opened:
             words = ("for-each-ref", f"--count={MAX_VALUES}", "--format=%(refname:short)")
-            output = await self._git.output(checkout, *words, "refs/heads", "refs/remotes")
+            output = await opened.output(*words, "refs/heads", "refs/remotes")
         return output.decode("utf-8", "backslashreplace").splitlines()
 
     @tool(Effect.READ, title="Current branch")
@@ -227,13 +228,13 @@ class GitTools:
 
         Returns the name alone. git_status shows the upstream and the changes too.
         """
-        async with self._opened(repository) as checkout:
-            branch, commit = await head(self._git, checkout)
+        async with self._opened(repository) as opened:
+            branch, commit = await head(opened)
             if not branch:
                 text = f"HEAD detached at {commit[:10]}"
             else:
                 text = branch if commit else f"{branch} (no commits yet)"
-            return answer(checkout, [single_line(text)], details={"branch": branch, "commit": commit})
+            return answer(opened.checkout, [single_line(text)], details={"branch": branch, "commit": commit})
 
     @tool(Effect.CHANGE, idempotent=True, title="Git add")
     async def git_add(
@@ -268,14 +269,14 @@ class GitTools:
         marks a conflict in a file as resolved. With hunks it stages only parts of files: get their numbers and ids
         from git_diff.
         """
-        async with self._opened(repository, paths, access=Access.GIT_DIRECTORY) as checkout:
-            names = git_names(self._roots, checkout, paths)
+        async with self._opened(repository, paths, access=Access.GIT_DIRECTORY) as opened:
+            names = git_names(opened, paths)
             if hunks and (update or intent):
                 raise InvalidArguments("hunks: go without update and intent")
             if hunks:
-                return await change_hunks(self._roots, self._git, checkout, names, hunks, STAGE)
+                return await change_hunks(opened, names, hunks, STAGE)
             options = StagingOptions(tracked_only=update, intent=intent)
-            return await add(self._roots, self._git, checkout, names, options)
+            return await add(opened, names, options)
 
     @tool(Effect.CHANGE, title="Git commit")
     async def git_commit(
@@ -324,7 +325,7 @@ class GitTools:
         operator. Hooks of the repository do not run unless the operator grants them; the answer names those that were
         skipped (git commit in run_command runs them). An empty commit is refused.
         """
-        async with self._opened(repository, paths, access=Access.GIT_DIRECTORY) as checkout:
-            names = git_names(self._roots, checkout, paths)
+        async with self._opened(repository, paths, access=Access.GIT_DIRECTORY) as opened:
+            names = git_names(opened, paths)
             options = CommitOptions(message, amend=amend, author=by, fixup=fixup, signoff=signoff, names=names)
-            return await commit(self._roots, self._git, checkout, options)
+            return await commit(opened, options)

@@ -438,8 +438,8 @@ async def test_two_stashes_at_once_do_not_mix(tmp_path: Path) -> None:
         repositories = tools.repositories
 
         async def one(results: list[str]) -> None:
-            async with repositories.opened("work", access=Access.WORK_TREE) as checkout:
-                results.append(await kept(repositories.roots, repositories.git, checkout))
+            async with repositories.opened("work", access=Access.WORK_TREE) as opened:
+                results.append(await kept(opened))
 
         results: list[str] = []
         async with create_task_group() as tasks:

@@ -171,12 +171,11 @@ async def test_a_change_of_the_work_tree_writes_there_and_nowhere_else(tmp_path:
     """git-changes-14."""
     world = World(tmp_path).filled()
     (world.root / "beside").mkdir()
-    async with world.tools() as tools, tools.repositories.opened("work", access=access) as checkout:
-        git = tools.repositories.git
-        written = await git.run(checkout, "diff", "--no-ext-diff", "--output=written", "HEAD~1")
+    async with world.tools() as tools, tools.repositories.opened("work", access=access) as opened:
+        written = await opened.run("diff", "--no-ext-diff", "--output=written", "HEAD~1")
         assert written.ok is (access is Access.WORK_TREE), written.stderr.text()
         for place in ("../beside/file", str(world.outside / "file"), "../file"):
-            assert not (await git.run(checkout, "diff", "--no-ext-diff", f"--output={place}", "HEAD~1")).ok
+            assert not (await opened.run("diff", "--no-ext-diff", f"--output={place}", "HEAD~1")).ok
     assert (world.repository / "written").exists() is (access is Access.WORK_TREE)
     assert not list((world.root / "beside").iterdir())
     assert not (world.root / "file").exists()

@@ -113,8 +113,7 @@ async def test_git_that_refreshes_writes_the_copy_of_the_index_and_nothing_else(
     """git-29: neither the index itself, its lock, nor any other file of the repository."""
     world = copied(tmp_path)
     before = {path: path.read_bytes() for path in world.root.rglob("*") if path.is_file()}
-    async with world.tools() as tools, tools.repositories.opened("work", refreshes=True) as checkout:
-        git = tools.repositories.git
+    async with world.tools() as tools, tools.repositories.opened("work", refreshes=True) as opened:
         for words in (
             ("update-index", "--index-version", "4"),
             ("config", "a.b", "c"),
@@ -124,7 +123,7 @@ async def test_git_that_refreshes_writes_the_copy_of_the_index_and_nothing_else(
             ("diff", "--output=.git/hooks/x"),
             ("diff", f"--output={world.root}/x", "HEAD~1"),
         ):
-            completed = await git.run(checkout, *words)
+            completed = await opened.run(*words)
             assert completed.ok == (words[0] == "update-index"), words
         assert {path: path.read_bytes() for path in world.root.rglob("*") if path.is_file()} == before
 

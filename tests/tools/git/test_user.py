@@ -234,9 +234,8 @@ async def test_habits_are_read_from_branch_repository_and_user(tmp_path: Path) -
     async with world.tools() as tools:
 
         async def read(branch: str = "main") -> tuple[str, bool]:
-            async with tools.repositories.opened("work") as checkout:
-                git = tools.repositories.git
-                return await pull_mode(git, checkout, branch), await rebase_autosquash(git, checkout)
+            async with tools.repositories.opened("work") as opened:
+                return await pull_mode(opened, branch), await rebase_autosquash(opened)
 
         assert await read() == ("rebase", True)
         for key, value in (("branch.main.rebase", "false"), ("rebase.autosquash", "no")):

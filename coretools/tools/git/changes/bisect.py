@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 
 from coretools.errors import GitRefused, InvalidArguments
 from coretools.roots import directory_access
-from coretools.roots.root_set import Roots
 from coretools.tools.git.changes.outcomes import ready
 from coretools.tools.git.changes.work_tree import born
 from coretools.tools.git.changes.writable import changed_names, require_writable_names
 from coretools.tools.git.reading.history import HEADS
 from coretools.tools.git.repository.checkout import Checkout
-from coretools.tools.git.repository.commands import Git, check_revision, require_success
+from coretools.tools.git.repository.commands import check_revision, require_success
+from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.porcelain import as_text, single_line
 from coretools.tools.git.repository.results import TextResult, answer
 
@@ -56,7 +56,7 @@ class _Marks:
                 return replace(self, bad=commit)
 
 
-async def start(roots: Roots, git: Git, checkout: Checkout, *, bad: str, good: Sequence[str]) -> TextResult:
+async def start(repository: OpenRepository, *, bad: str, good: Sequence[str]) -> TextResult:
     """Begin a bisect, and go to the commit in the middle.
 
     Raises:
@@ -64,67 +64,67 @@ async def start(roots: Roots, git: Git, checkout: Checkout, *, bad: str, good: S
     """
     if not good:
         raise InvalidArguments("good: name at least one commit without the change")
-    here = await ready(git, checkout)
-    worst, *best = await git.resolved(checkout, bad or "HEAD", *good)
+    here = await ready(repository)
+    worst, *best = await repository.resolved(bad or "HEAD", *good)
     for name, commit in zip(good, best, strict=True):
-        if not (await git.run(checkout, "merge-base", "--is-ancestor", commit, worst)).ok or commit == worst:
+        if not (await repository.run("merge-base", "--is-ancestor", commit, worst)).ok or commit == worst:
             raise InvalidArguments(f"good {name!r}: is no ancestor of the bad commit, so nothing can be halved")
-    step = await _next(roots, git, checkout, _Marks(worst, best))
+    step = await _next(repository, _Marks(worst, best))
     for name, text in (
         (_START, f"{here.branch or here.commit}\n"),
         ("BISECT_TERMS", _TERMS.decode()),
         ("BISECT_NAMES", "\n"),
         (_LOG, f"git bisect start '{worst}' {' '.join(repr(one) for one in best)}\n"),
     ):
-        directory_access.replace_file(checkout.git_handle, name, text.encode("utf-8", "surrogateescape"))
-    await _mark(git, checkout, [("bad", worst), *(("good", one) for one in best)])
-    return await _go(git, checkout, step)
+        directory_access.replace_file(repository.checkout.git_handle, name, text.encode("utf-8", "surrogateescape"))
+    await _mark(repository, [("bad", worst), *(("good", one) for one in best)])
+    return await _go(repository, step)
 
 
-async def mark(roots: Roots, git: Git, checkout: Checkout, *, word: str, revision: str) -> TextResult:
+async def mark(repository: OpenRepository, *, word: str, revision: str) -> TextResult:
     """Say that a commit (HEAD) is good or bad, or can't be told, and go to the next.
 
     Raises:
         GitRefused: no bisect is in progress, or it has terms of its own.
     """
-    _require_started(checkout)
-    [commit] = await git.resolved(checkout, revision or "HEAD")
-    step = await _next(roots, git, checkout, (await _marks(git, checkout)).with_mark(word, commit))
-    log = directory_access.read_file(checkout.git_handle, _LOG, limit_bytes=STATE_BYTES)
-    directory_access.replace_file(checkout.git_handle, _LOG, log + f"git bisect {word} {commit}\n".encode())
-    await _mark(git, checkout, [(word, commit)])
-    return await _go(git, checkout, step)
+    _require_started(repository.checkout)
+    [commit] = await repository.resolved(revision or "HEAD")
+    step = await _next(repository, (await _marks(repository)).with_mark(word, commit))
+    log = directory_access.read_file(repository.checkout.git_handle, _LOG, limit_bytes=STATE_BYTES)
+    directory_access.replace_file(repository.checkout.git_handle, _LOG, log + f"git bisect {word} {commit}\n".encode())
+    await _mark(repository, [(word, commit)])
+    return await _go(repository, step)
 
 
-async def reset(roots: Roots, git: Git, checkout: Checkout) -> TextResult:
+async def reset(repository: OpenRepository) -> TextResult:
     """End the bisect, and go back to where it began.
 
     Raises:
         GitRefused: none is in progress, or git can't go back.
     """
-    _require_started(checkout)
-    marks = await _marks(git, checkout)
-    where = as_text(directory_access.read_file(checkout.git_handle, _START, limit_bytes=STATE_BYTES)).strip()
+    _require_started(repository.checkout)
+    marks = await _marks(repository)
+    where = as_text(directory_access.read_file(repository.checkout.git_handle, _START, limit_bytes=STATE_BYTES)).strip()
     check_revision(where)
-    is_branch = (await git.run(checkout, "show-ref", "--verify", "--quiet", f"{HEADS}{where}")).ok
-    here = await born(git, checkout)
-    [target] = await git.resolved(checkout, f"{HEADS}{where}" if is_branch else where)
-    await require_writable_names(roots, git, checkout, await changed_names(git, checkout, here.commit, target))
+    is_branch = (await repository.run("show-ref", "--verify", "--quiet", f"{HEADS}{where}")).ok
+    here = await born(repository)
+    [target] = await repository.resolved(f"{HEADS}{where}" if is_branch else where)
+    await require_writable_names(repository, await changed_names(repository, here.commit, target))
     words = ["--no-guess", where] if is_branch else ["--detach", target]
-    completed = await git.run(checkout, "switch", "--quiet", "--no-progress", "--no-overwrite-ignore", *words)
+    completed = await repository.run("switch", "--quiet", "--no-progress", "--no-overwrite-ignore", *words)
     require_success(completed, "switch")
-    await _forget(git, checkout)
+    await _forget(repository)
     undo = f"Undo: git_bisect action='start' bad={marks.bad!r} good={marks.good!r}"
     lines = [single_line(f"bisect ended; back on {where}"), undo]
-    return answer(checkout, lines, details={"commit": target})
+    return answer(repository.checkout, lines, details={"commit": target})
 
 
-async def log(git: Git, checkout: Checkout) -> TextResult:
+async def log(repository: OpenRepository) -> TextResult:
     """Show which commits were called good and bad, or skipped."""
-    _require_started(checkout)
-    marks = await _marks(git, checkout)
+    _require_started(repository.checkout)
+    marks = await _marks(repository)
     lines = [f"bad {marks.bad}", *(f"good {one}" for one in marks.good), *(f"skip {one}" for one in marks.skipped)]
-    return answer(checkout, lines, details={"bad": marks.bad, "good": marks.good, "skipped": marks.skipped})
+    return answer(repository.checkout, lines, details={"bad": marks.bad, "good": marks.good, "skipped": marks.skipped})
 
 
 async def drive(
@@ -153,13 +153,13 @@ async def drive(
     raise GitRefused(f"no first bad commit after {MAX_STEPS} steps; git_bisect action='log' shows them")
 
 
-async def _mark(git: Git, checkout: Checkout, marks: Sequence[tuple[str, str]]) -> None:
+async def _mark(repository: OpenRepository, marks: Sequence[tuple[str, str]]) -> None:
     lines = [f"update {_SPACE}{word}{'' if word == 'bad' else f'-{commit}'} {commit}\n" for word, commit in marks]
-    await git.output(checkout, "update-ref", "--stdin", stdin="".join(lines).encode())
+    await repository.output("update-ref", "--stdin", stdin="".join(lines).encode())
 
 
-async def _marks(git: Git, checkout: Checkout) -> _Marks:
-    output = await git.output(checkout, "for-each-ref", "--format=%(refname) %(objectname)", _SPACE)
+async def _marks(repository: OpenRepository) -> _Marks:
+    output = await repository.output("for-each-ref", "--format=%(refname) %(objectname)", _SPACE)
     marks: dict[str, list[str]] = {"bad": [], "good": [], "skip": []}
     for line in as_text(output).splitlines():
         name, _, commit = line.rpartition(" ")
@@ -176,45 +176,45 @@ class _Step:
     left: int
 
 
-async def _next(roots: Roots, git: Git, checkout: Checkout, marks: _Marks) -> _Step:
+async def _next(repository: OpenRepository, marks: _Marks) -> _Step:
     """Return where the bisect goes with these marks, if git may go there.
 
     Raises:
         GitRefused: nothing is left. DeniedPath: see `require_writable_names`.
     """
     words = (marks.bad, "--not", *marks.good)
-    output = as_text(await git.output(checkout, "rev-list", "--bisect-vars", *words))
+    output = as_text(await repository.output("rev-list", "--bisect-vars", *words))
     found = dict(_VARIABLE.findall(output))
     commit, left = found.get("bisect_rev", ""), int(found.get("bisect_nr") or 0)
     if not commit:
         raise GitRefused("nothing is left between the good and the bad commits; git_bisect action='reset' ends it")
     if marks.skipped and commit != marks.bad:
-        commit = await _not_skipped(git, checkout, words, marks)
+        commit = await _not_skipped(repository, words, marks)
     if commit != marks.bad:
-        here = await born(git, checkout)
-        await require_writable_names(roots, git, checkout, await changed_names(git, checkout, here.commit, commit))
+        here = await born(repository)
+        await require_writable_names(repository, await changed_names(repository, here.commit, commit))
     return _Step(marks, commit, left)
 
 
-async def _go(git: Git, checkout: Checkout, step: _Step) -> TextResult:
+async def _go(repository: OpenRepository, step: _Step) -> TextResult:
     """Go to the commit of a step, or say which is the first bad one."""
     commit, left = step.commit, step.left
     if commit == step.marks.bad:
-        return await _result(git, checkout, step.marks)
-    moved = await git.run(checkout, "checkout", "--quiet", "--no-progress", "--no-overwrite-ignore", "--detach", commit)
+        return await _result(repository, step.marks)
+    moved = await repository.run("checkout", "--quiet", "--no-progress", "--no-overwrite-ignore", "--detach", commit)
     require_success(moved, "checkout")
-    directory_access.replace_file(checkout.git_handle, "BISECT_EXPECTED_REV", f"{commit}\n".encode())
+    directory_access.replace_file(repository.checkout.git_handle, "BISECT_EXPECTED_REV", f"{commit}\n".encode())
     lines = [
-        f"bisecting: {left} commits left after this; now at {await _summary(git, checkout, commit)}",
+        f"bisecting: {left} commits left after this; now at {await _summary(repository, commit)}",
         "Then: git_bisect action='good', 'bad' or 'skip'; git_bisect_run does it with a command",
         "Undo: git_bisect action='reset'",
     ]
-    return answer(checkout, lines, details={"commit": commit, "left": left + 1})
+    return answer(repository.checkout, lines, details={"commit": commit, "left": left + 1})
 
 
-async def _not_skipped(git: Git, checkout: Checkout, words: Sequence[str], marks: _Marks) -> str:
+async def _not_skipped(repository: OpenRepository, words: Sequence[str], marks: _Marks) -> str:
     """Return the best commit that was not skipped; the bad one if there is no other."""
-    output = as_text(await git.output(checkout, "rev-list", "--bisect-all", *words))
+    output = as_text(await repository.output("rev-list", "--bisect-all", *words))
     for line in output.splitlines():
         commit = line.partition(" ")[0]
         if commit not in (*marks.skipped, marks.bad):
@@ -222,19 +222,19 @@ async def _not_skipped(git: Git, checkout: Checkout, words: Sequence[str], marks
     return marks.bad
 
 
-async def _result(git: Git, checkout: Checkout, marks: _Marks) -> TextResult:
+async def _result(repository: OpenRepository, marks: _Marks) -> TextResult:
     words = (marks.bad, "--not", *marks.good)
-    among = [one for one in marks.skipped if one in as_text(await git.output(checkout, "rev-list", *words)).split()]
-    text = await _summary(git, checkout, marks.bad)
+    among = [one for one in marks.skipped if one in as_text(await repository.output("rev-list", *words)).split()]
+    text = await _summary(repository, marks.bad)
     lines = [f"the first bad commit is {text}" if not among else f"the first bad commit is {text}, or a skipped one:"]
     lines += among
     lines.append("Undo: git_bisect action='reset', which also ends it. What it did: git_show")
-    return answer(checkout, lines, details={"first_bad": marks.bad, "skipped": among, "left": 0})
+    return answer(repository.checkout, lines, details={"first_bad": marks.bad, "skipped": among, "left": 0})
 
 
-async def _summary(git: Git, checkout: Checkout, commit: str) -> str:
+async def _summary(repository: OpenRepository, commit: str) -> str:
     words = ("log", "--max-count=1", "--format=%h %as %an: %s", "--abbrev=10", "--no-mailmap", "--no-show-signature")
-    return single_line(as_text(await git.output(checkout, *words, commit)).strip("\n"))
+    return single_line(as_text(await repository.output(*words, commit)).strip("\n"))
 
 
 def _require_started(checkout: Checkout) -> None:
@@ -252,9 +252,9 @@ def _require_started(checkout: Checkout) -> None:
             raise GitRefused("the bisect in progress has terms of its own; go on with git itself")
 
 
-async def _forget(git: Git, checkout: Checkout) -> None:
-    output = as_text(await git.output(checkout, "for-each-ref", "--format=%(refname)", _SPACE))
+async def _forget(repository: OpenRepository) -> None:
+    output = as_text(await repository.output("for-each-ref", "--format=%(refname)", _SPACE))
     stdin = "".join(f"delete {name}\n" for name in output.splitlines())
-    await git.output(checkout, "update-ref", "--stdin", stdin=stdin.encode())
+    await repository.output("update-ref", "--stdin", stdin=stdin.encode())
     for name in (*_FILES, _START):
-        directory_access.remove_file(checkout.git_handle, name)
+        directory_access.remove_file(repository.checkout.git_handle, name)

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coretools.errors import AlreadyExists, GitRefused, InvalidArguments, NotFound
-from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import cut_line, fitting
 from coretools.tools.git.changes.commit import MESSAGE_BYTES, identity
 from coretools.tools.git.changes.outcomes import move_head
@@ -15,8 +14,8 @@ from coretools.tools.git.changes.work_tree import Position, position
 from coretools.tools.git.changes.worktrees import other_tree_with
 from coretools.tools.git.changes.writable import changed_names, require_writable_names
 from coretools.tools.git.reading.history import HEADS
-from coretools.tools.git.repository.checkout import Checkout
-from coretools.tools.git.repository.commands import Git, check_revision, require_success
+from coretools.tools.git.repository.commands import check_revision, require_success
+from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.porcelain import as_text, read_names, read_records, single_line
 from coretools.tools.git.repository.results import TextResult, answer
 
@@ -36,7 +35,7 @@ class SwitchOptions:
     detach: str = ""
 
 
-async def switch(roots: Roots, git: Git, checkout: Checkout, options: SwitchOptions) -> TextResult:
+async def switch(repository: OpenRepository, options: SwitchOptions) -> TextResult:
     """Switch to a branch, to a new one, or to a commit. Uncommitted changes are carried over or the call fails.
 
     Raises:
@@ -45,35 +44,35 @@ async def switch(roots: Roots, git: Git, checkout: Checkout, options: SwitchOpti
     branch = options.branch
     if bool(branch) == bool(options.detach) or (options.start and not options.create):
         raise InvalidArguments("name branch or detach, one of them; start goes with create")
-    before = await position(git, checkout)
+    before = await position(repository)
     details = {"branch": before.branch, "commit": before.commit}
     if branch and branch == before.branch and not options.create:
-        return answer(checkout, [f"already on {_where(before)}"], details=details)
-    target, words = await _switch_words(git, checkout, options, before)
+        return answer(repository.checkout, [f"already on {_where(before)}"], details=details)
+    target, words = await _switch_words(repository, options, before)
     if options.detach and not before.branch and target == before.commit:
-        return answer(checkout, [f"already on {_where(before)}"], details=details)
-    names = await _differing(git, checkout, before, target)
-    await require_writable_names(roots, git, checkout, names)
+        return answer(repository.checkout, [f"already on {_where(before)}"], details=details)
+    names = await _differing(repository, before, target)
+    await require_writable_names(repository, names)
     words = ["switch", "--quiet", "--no-progress", "--no-overwrite-ignore", *words]
     try:
-        await move_head(git, checkout, *words, here=before.commit, target=target, names=names)
+        await move_head(repository, *words, here=before.commit, target=target, names=names)
     except GitRefused:
         if not (options.create or options.detach):
-            await _refuse_used(roots, git, checkout, branch)
+            await _refuse_used(repository, branch)
         raise
-    now = await position(git, checkout)
+    now = await position(repository)
     delete = f", then git_branch action='delete' name={branch!r}" if options.create else ""
     lines = [f"now on {_where(now)}", f"Undo: {before.switch_back}{delete}"]
-    return answer(checkout, lines, details={"branch": now.branch, "commit": now.commit})
+    return answer(repository.checkout, lines, details={"branch": now.branch, "commit": now.commit})
 
 
-async def _refuse_used(roots: Roots, git: Git, checkout: Checkout, branch: str) -> None:
+async def _refuse_used(repository: OpenRepository, branch: str) -> None:
     """Refuse to switch to a branch that another work tree has checked out.
 
     Raises:
         GitRefused: one has.
     """
-    if elsewhere := await other_tree_with(roots, git, checkout, branch):
+    if elsewhere := await other_tree_with(repository, branch):
         raise GitRefused(
             f"branch {branch}: is checked out in another work tree, {elsewhere}; work there, look at"
             f" its commit with git_switch detach={branch!r}, or begin another one at it with create=true"
@@ -81,64 +80,62 @@ async def _refuse_used(roots: Roots, git: Git, checkout: Checkout, branch: str) 
         )
 
 
-async def _switch_words(
-    git: Git, checkout: Checkout, options: SwitchOptions, before: Position
-) -> tuple[str, list[str]]:
+async def _switch_words(repository: OpenRepository, options: SwitchOptions, before: Position) -> tuple[str, list[str]]:
     """Return the commit to switch to ("" if there is none yet) and the options for git."""
     if options.detach:
-        [target] = await git.resolved(checkout, options.detach)
+        [target] = await repository.resolved(options.detach)
         return target, ["--detach", target]
     if not options.create:
-        return await _commit_of(git, checkout, options.branch), ["--no-guess", options.branch]
-    await _require_free(git, checkout, HEADS, options.branch)
-    target = (await git.resolved(checkout, options.start))[0] if options.start else before.commit
+        return await _commit_of(repository, options.branch), ["--no-guess", options.branch]
+    await _require_free(repository, HEADS, options.branch)
+    target = (await repository.resolved(options.start))[0] if options.start else before.commit
     return target, ["--no-track", "-c", options.branch, *([target] if target else [])]
 
 
-async def create_branch(git: Git, checkout: Checkout, name: str, *, start: str) -> TextResult:
+async def create_branch(repository: OpenRepository, name: str, *, start: str) -> TextResult:
     """Create a branch without switching to it.
 
     Raises:
         AlreadyExists: there is one. InvalidArguments: not a name. NotFound: no such start.
     """
-    await _require_free(git, checkout, HEADS, name)
-    [commit] = await git.resolved(checkout, start or "HEAD")
-    await git.output(checkout, "branch", "--no-track", name, commit)
+    await _require_free(repository, HEADS, name)
+    [commit] = await repository.resolved(start or "HEAD")
+    await repository.output("branch", "--no-track", name, commit)
     lines = [f"created branch {single_line(name)} at {commit[:10]}", f"Undo: git_branch action='delete' name={name!r}"]
-    return answer(checkout, lines, details={"branch": name, "commit": commit})
+    return answer(repository.checkout, lines, details={"branch": name, "commit": commit})
 
 
-async def rename_branch(roots: Roots, git: Git, checkout: Checkout, name: str, *, new_name: str) -> TextResult:
+async def rename_branch(repository: OpenRepository, name: str, *, new_name: str) -> TextResult:
     """Rename a branch, with its upstream and reflog.
 
     Raises:
         AlreadyExists: the new name is taken. InvalidArguments: not a name. NotFound: no such branch.
         GitRefused: another work tree has it checked out.
     """
-    commit = await _commit_of(git, checkout, name)
-    await _require_free(git, checkout, HEADS, new_name)
-    if elsewhere := await other_tree_with(roots, git, checkout, name):
+    commit = await _commit_of(repository, name)
+    await _require_free(repository, HEADS, new_name)
+    if elsewhere := await other_tree_with(repository, name):
         raise GitRefused(
             f"branch {name}: is checked out in another work tree, {elsewhere}, whose HEAD would change; nothing was"
             " changed; rename it in that work tree, or switch that to another branch before"
         )
-    await git.output(checkout, "branch", "-m", name, new_name)
+    await repository.output("branch", "-m", name, new_name)
     lines = [
         f"renamed branch {single_line(name)} to {single_line(new_name)}",
         f"Undo: git_branch action='rename' name={new_name!r} new_name={name!r}",
     ]
-    return answer(checkout, lines, details={"branch": new_name, "commit": commit})
+    return answer(repository.checkout, lines, details={"branch": new_name, "commit": commit})
 
 
-async def delete_branch(git: Git, checkout: Checkout, name: str, *, force: bool) -> TextResult:
+async def delete_branch(repository: OpenRepository, name: str, *, force: bool) -> TextResult:
     """Delete a branch; one whose commits are in no other branch only with `force`.
 
     Raises:
         NotFound: no such branch. GitRefused: it is in use, or not merged.
     """
-    commit = await _commit_of(git, checkout, name)
-    upstream = await _upstream(git, checkout, name)
-    completed = await git.run(checkout, "branch", "-D" if force else "-d", name)
+    commit = await _commit_of(repository, name)
+    upstream = await _upstream(repository, name)
+    completed = await repository.run("branch", "-D" if force else "-d", name)
     if not completed.ok and "not fully merged" in completed.stderr.text():
         raise GitRefused(f"branch {name}: has commits that its upstream or HEAD lacks; delete it with force=true")
     require_success(completed, "branch")
@@ -146,44 +143,44 @@ async def delete_branch(git: Git, checkout: Checkout, name: str, *, force: bool)
     if upstream:
         undo += f", then git_branch action='upstream' name={name!r} upstream={upstream!r}"
     lines = [f"deleted branch {single_line(name)}, which was at {commit[:10]}", single_line(undo)]
-    return answer(checkout, lines, details={"branch": name, "commit": commit})
+    return answer(repository.checkout, lines, details={"branch": name, "commit": commit})
 
 
-async def set_upstream(git: Git, checkout: Checkout, name: str, *, upstream: str) -> TextResult:
+async def set_upstream(repository: OpenRepository, name: str, *, upstream: str) -> TextResult:
     """Set the upstream of a branch, or remove it if `upstream` is empty.
 
     Raises:
         NotFound: no such branch or upstream. InvalidArguments: not a revision.
     """
-    await _commit_of(git, checkout, name)
-    before = await _upstream(git, checkout, name)
+    await _commit_of(repository, name)
+    before = await _upstream(repository, name)
     if upstream:
         check_revision(upstream)
-        await git.resolved(checkout, upstream)
+        await repository.resolved(upstream)
     elif not before:
         raise NotFound(f"branch {name}: has no upstream")
     word = f"--set-upstream-to={upstream}" if upstream else "--unset-upstream"
-    await git.output(checkout, "branch", word, name)
+    await repository.output("branch", word, name)
     now = f"has the upstream {upstream}" if upstream else "has no upstream"
     undo = f"Undo: git_branch action='upstream' name={name!r} upstream={before!r}"
     lines = [single_line(f"branch {name} {now}"), single_line(undo)]
-    return answer(checkout, lines, details={"branch": name, "upstream": upstream})
+    return answer(repository.checkout, lines, details={"branch": name, "upstream": upstream})
 
 
-async def list_tags(git: Git, checkout: Checkout, *, after: str) -> TextResult:
+async def list_tags(repository: OpenRepository, *, after: str) -> TextResult:
     """List tags by name, those after the name `after`."""
     words = ("for-each-ref", "--sort=refname", f"--format={_TAG_FORMAT}", TAGS)
-    output = (await git.output(checkout, *words)).replace(b"\0\n", b"\0")
+    output = (await repository.output(*words)).replace(b"\0\n", b"\0")
     records = [[as_text(field) for field in record] for record in read_records(output, 5)]
     records = [record for record in records if record[0] > after]
     lines = [single_line(f"{name} {peeled or own} {date} {text}") for name, own, peeled, date, text in records]
-    shown = fitting(map(cut_line, lines), git.answer_bytes)
+    shown = fitting(map(cut_line, lines), repository.git.answer_bytes)
     rest = len(lines) - len(shown)
     more = [f"[{rest} more tags; go on with name={records[len(shown) - 1][0]!r}]"] if rest and shown else []
-    return answer(checkout, [*shown, *more] or ["no tags"], details={"tags": len(records)})
+    return answer(repository.checkout, [*shown, *more] or ["no tags"], details={"tags": len(records)})
 
 
-async def create_tag(git: Git, checkout: Checkout, name: str, *, revision: str, message: str) -> TextResult:
+async def create_tag(repository: OpenRepository, name: str, *, revision: str, message: str) -> TextResult:
     """Create a tag; with a message an annotated one.
 
     Raises:
@@ -191,31 +188,31 @@ async def create_tag(git: Git, checkout: Checkout, name: str, *, revision: str, 
     """
     if "\0" in message or len(message.encode("utf-8", "replace")) > MESSAGE_BYTES:
         raise InvalidArguments(f"message: must have no NUL, and at most {MESSAGE_BYTES} bytes")
-    await _require_free(git, checkout, TAGS, name)
-    [(target, _)] = await git.objects(checkout, revision or "HEAD")
+    await _require_free(repository, TAGS, name)
+    [(target, _)] = await repository.objects(revision or "HEAD")
     words: Sequence[str] = ("-a", "--cleanup=whitespace", "--file=-") if message.strip() else ()
-    options = await identity(git, checkout) if words else ()
+    options = await identity(repository) if words else ()
     stdin = message.encode() if words else None
-    completed = await git.run(checkout, "tag", "--no-sign", *words, name, target, options=options, stdin=stdin)
+    completed = await repository.run("tag", "--no-sign", *words, name, target, options=options, stdin=stdin)
     require_success(completed, "tag")
     lines = [f"created tag {single_line(name)} at {target[:10]}", f"Undo: git_tag action='delete' name={name!r}"]
-    return answer(checkout, lines, details={"tag": name, "object": target})
+    return answer(repository.checkout, lines, details={"tag": name, "object": target})
 
 
-async def delete_tag(git: Git, checkout: Checkout, name: str) -> TextResult:
+async def delete_tag(repository: OpenRepository, name: str) -> TextResult:
     """Delete a tag.
 
     Raises:
         NotFound: no such tag.
     """
-    target = await _object_of(git, checkout, TAGS, name)
-    await git.output(checkout, "tag", "-d", name)
+    target = await _object_of(repository, TAGS, name)
+    await repository.output("tag", "-d", name)
     undo = f"Undo: git_tag action='create' name={name!r} revision={target!r}"
     lines = [f"deleted tag {single_line(name)}, which was {target[:10]}", single_line(undo)]
-    return answer(checkout, lines, details={"tag": name, "object": target})
+    return answer(repository.checkout, lines, details={"tag": name, "object": target})
 
 
-async def _require_free(git: Git, checkout: Checkout, space: str, name: str) -> None:
+async def _require_free(repository: OpenRepository, space: str, name: str) -> None:
     """Refuse what is no name of a branch or tag, and a name that is taken.
 
     Raises:
@@ -224,41 +221,41 @@ async def _require_free(git: Git, checkout: Checkout, space: str, name: str) -> 
     kind = "tag" if space == TAGS else "branch"
     check_revision(name)
     # The full name, so that no shorthand of a revision (`-`, `@{-1}`) is expanded.
-    good = (await git.run(checkout, "check-ref-format", f"{space}{name}")).ok and name != "HEAD"
+    good = (await repository.run("check-ref-format", f"{space}{name}")).ok and name != "HEAD"
     if not good:
         raise InvalidArguments(f"{kind} {name!r}: not a valid name (git check-ref-format)")
-    if (await git.run(checkout, "show-ref", "--verify", "--quiet", f"{space}{name}")).ok:
+    if (await repository.run("show-ref", "--verify", "--quiet", f"{space}{name}")).ok:
         raise AlreadyExists(f"{kind} {name}: exists; choose another name")
 
 
-async def _commit_of(git: Git, checkout: Checkout, branch: str) -> str:
-    commit = await _object_of(git, checkout, HEADS, branch)
-    await git.resolved(checkout, commit)  # a damaged repository may have a branch that is no commit
+async def _commit_of(repository: OpenRepository, branch: str) -> str:
+    commit = await _object_of(repository, HEADS, branch)
+    await repository.resolved(commit)  # a damaged repository may have a branch that is no commit
     return commit
 
 
-async def _object_of(git: Git, checkout: Checkout, space: str, name: str) -> str:
+async def _object_of(repository: OpenRepository, space: str, name: str) -> str:
     kind = "tag" if space == TAGS else "branch"
     check_revision(name)
-    completed = await git.run(checkout, "show-ref", "--verify", "--hash", f"{space}{name}")
+    completed = await repository.run("show-ref", "--verify", "--hash", f"{space}{name}")
     if not completed.ok:
         hint = "; git_switch create=true start='origin/...' makes one" if kind == "branch" else ""
         raise NotFound(f"{kind} {name!r}: there is none{hint}")
     return completed.stdout.text().strip()
 
 
-async def _upstream(git: Git, checkout: Checkout, name: str) -> str:
-    output = await git.output(checkout, "for-each-ref", "--format=%(upstream:short)", f"{HEADS}{name}")
+async def _upstream(repository: OpenRepository, name: str) -> str:
+    output = await repository.output("for-each-ref", "--format=%(upstream:short)", f"{HEADS}{name}")
     return as_text(output).split("\n")[0]
 
 
-async def _differing(git: Git, checkout: Checkout, before: Position, target: str) -> list[bytes]:
+async def _differing(repository: OpenRepository, before: Position, target: str) -> list[bytes]:
     """Return the names that differ between where HEAD is and the target; all of the target on an unborn branch."""
     if not target or target == before.commit:
         return []
     if before.commit:
-        return await changed_names(git, checkout, before.commit, target)
-    return read_names(await git.output(checkout, "ls-tree", "-r", "-z", "--name-only", target))
+        return await changed_names(repository, before.commit, target)
+    return read_names(await repository.output("ls-tree", "-r", "-z", "--name-only", target))
 
 
 def _where(here: Position) -> str:

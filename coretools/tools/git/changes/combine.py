@@ -6,11 +6,9 @@ merge is `git merge-recursive` and a commit.
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 
 from coretools.errors import CoreError, GitRefused, InvalidArguments
 from coretools.roots import directory_access
-from coretools.roots.root_set import Roots
 from coretools.tools.git.changes.commit import identity
 from coretools.tools.git.changes.outcomes import (
     MAX_COMMITS,
@@ -32,54 +30,54 @@ from coretools.tools.git.changes.writable import (
 )
 from coretools.tools.git.reading.history import HEADS
 from coretools.tools.git.repository.checkout import Checkout
-from coretools.tools.git.repository.commands import Git
+from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.porcelain import single_line
 from coretools.tools.git.repository.results import TextResult, answer
 
 _COMMIT = ("commit", "--no-verify", "--no-gpg-sign", "--quiet", "--cleanup=whitespace")
 
 
-async def merge(
-    roots: Roots, git: Git, checkout: Checkout, *, revision: str, message: str, fast_forward: bool
-) -> TextResult:
+async def merge(repository: OpenRepository, *, revision: str, message: str, fast_forward: bool) -> TextResult:
     """Merge a revision into the current branch.
 
     Raises:
         GitRefused: another operation is in progress, uncommitted changes are in the way, or there is nothing in common.
     """
-    here = await ready(git, checkout)
-    [target] = await git.resolved(checkout, revision)
-    bases = (await git.run(checkout, "merge-base", "--all", here.commit, target)).stdout.text().split()
+    checkout = repository.checkout
+    here = await ready(repository)
+    [target] = await repository.resolved(revision)
+    bases = (await repository.run("merge-base", "--all", here.commit, target)).stdout.text().split()
     if not bases:
         raise GitRefused(f"{revision}: has no commit in common with HEAD")
     if bases == [target]:
         return answer(checkout, ["already up to date"], details={"commit": here.commit})
-    names = await picked_names(git, checkout, [f"{target} {base}" for base in bases])
-    await require_writable_names(roots, git, checkout, names)
+    names = await picked_names(repository, [f"{target} {base}" for base in bases])
+    await require_writable_names(repository, names)
     if bases == [here.commit] and fast_forward:
         words = ("merge", "--ff-only", "--quiet", "--no-progress", target)
-        await move_head(git, checkout, *words, here=here.commit, target=target, names=names)
-        return await ended(git, checkout, here, "merged by fast-forward")
-    await refuse_staged_outside(git, checkout)
-    text = git.setup.with_trailer(message.strip() or await _merge_message(git, checkout, here, revision)).strip()
+        await move_head(repository, *words, here=here.commit, target=target, names=names)
+        return await ended(repository, here, "merged by fast-forward")
+    await refuse_staged_outside(repository)
+    text = message.strip() or await _merge_message(repository, here, revision)
+    text = repository.git.setup.with_trailer(text).strip()
     check_message(text)
-    options = await identity(git, checkout)
-    if await reached_by_rename(roots, git, checkout, names, [target]):
+    options = await identity(repository)
+    if await reached_by_rename(repository, names, [target]):
         options = (*options, *NO_RENAMES)
-    await git.run(checkout, "update-index", "-q", "--refresh")
-    labelled = replace(checkout, environment={**checkout.environment, f"GITHEAD_{target}": single_line(revision)})
+    await repository.run("update-index", "-q", "--refresh")
+    labelled = repository.with_environment({f"GITHEAD_{target}": single_line(revision)})
     # git takes the mode literally: with a newline it would drop a parent that the other one contains.
     _begin_merge(checkout, {"MERGE_MSG": f"{text}\n", "MERGE_MODE": "no-ff", "MERGE_HEAD": f"{target}\n"})
-    completed = await git.run(labelled, "merge-recursive", "--", "HEAD", target, options=options)
+    completed = await labelled.run("merge-recursive", "--", "HEAD", target, options=options)
     if completed.exit_code not in (0, 1):
         _forget_merge(checkout)
         raise failure(completed, "merge")
-    if await conflicted(git, checkout):
-        return await stopped(git, checkout, "merge")
-    made = await git.run(checkout, *_COMMIT, "--file=-", options=options, stdin=text.encode())
+    if await conflicted(repository):
+        return await stopped(repository, "merge")
+    made = await repository.run(*_COMMIT, "--file=-", options=options, stdin=text.encode())
     if not made.ok:
         raise failure(made, "commit", "; merged, but not committed: git_continue commits it, or aborts the merge")
-    return await ended(git, checkout, here, "merged")
+    return await ended(repository, here, "merged")
 
 
 def _begin_merge(checkout: Checkout, files: Mapping[str, str]) -> None:
@@ -99,46 +97,44 @@ def _forget_merge(checkout: Checkout) -> None:
             directory_access.remove_file(checkout.git_handle, name)
 
 
-async def pick(
-    roots: Roots, git: Git, checkout: Checkout, *, revisions: Sequence[str], revert: bool, mainline: int
-) -> TextResult:
+async def pick(repository: OpenRepository, *, revisions: Sequence[str], revert: bool, mainline: int) -> TextResult:
     """Apply (or revert) commits, one after the other in the order given; a range `a..b` from old to new.
 
     Raises:
         GitRefused: another operation is in progress, or uncommitted changes are in the way.
     """
-    here = await ready(git, checkout)
-    await refuse_staged_outside(git, checkout)
-    commits = await _commits(git, checkout, revisions, newest_first=revert)
-    names = await picked_names(git, checkout, commits)
-    await require_writable_names(roots, git, checkout, names)
-    options, strategy = await identity(git, checkout), "ort"
-    if await reached_by_rename(roots, git, checkout, names, commits):
+    here = await ready(repository)
+    await refuse_staged_outside(repository)
+    commits = await _commits(repository, revisions, newest_first=revert)
+    names = await picked_names(repository, commits)
+    await require_writable_names(repository, names)
+    options, strategy = await identity(repository), "ort"
+    if await reached_by_rename(repository, names, commits):
         options, strategy = (*options, *NO_RENAMES), "recursive"
     words = ["revert", "--no-edit"] if revert else ["cherry-pick", "--allow-empty"]
     words += [f"--strategy={strategy}", *([f"--mainline={mainline}"] if mainline else [])]
-    completed = await git.run(checkout, *words, *commits, options=options)
-    return await outcome(git, checkout, completed, here=here, name=words[0])
+    completed = await repository.run(*words, *commits, options=options)
+    return await outcome(repository, completed, here=here, name=words[0])
 
 
-async def _commits(git: Git, checkout: Checkout, revisions: Sequence[str], *, newest_first: bool) -> list[str]:
+async def _commits(repository: OpenRepository, revisions: Sequence[str], *, newest_first: bool) -> list[str]:
     """Return the commits of revisions and ranges, in the order in which they are applied."""
     commits: list[str] = []
     for revision in revisions:
         start, dots, end = revision.partition("..")
         if not dots or end.startswith("."):
-            commits += await git.resolved(checkout, revision)
+            commits += await repository.resolved(revision)
             continue
-        [first, last] = await git.resolved(checkout, start or "HEAD", end or "HEAD")
+        [first, last] = await repository.resolved(start or "HEAD", end or "HEAD")
         words = ("rev-list", *(() if newest_first else ("--reverse",)), f"{first}..{last}")
-        commits += (await git.output(checkout, *words)).decode("ascii").split()
+        commits += (await repository.output(*words)).decode("ascii").split()
     if not 0 < len(commits) <= MAX_COMMITS:
         raise InvalidArguments(f"revisions: name 1 to {MAX_COMMITS} commits; these are {len(commits)}")
     return commits
 
 
-async def _merge_message(git: Git, checkout: Checkout, here: Position, revision: str) -> str:
+async def _merge_message(repository: OpenRepository, here: Position, revision: str) -> str:
     """Return the message that git would use."""
-    is_branch = (await git.run(checkout, "show-ref", "--verify", "--quiet", f"{HEADS}{revision}")).ok
+    is_branch = (await repository.run("show-ref", "--verify", "--quiet", f"{HEADS}{revision}")).ok
     into = "" if here.branch in ("main", "master") else f" into {here.branch or 'HEAD'}"
     return f"Merge {'branch' if is_branch else 'commit'} '{revision}'{into}"

@@ -10,21 +10,15 @@ from dataclasses import dataclass, replace
 from coretools.config.commit_author import read_author
 from coretools.errors import BadSetting, GitRefused, InvalidArguments, TooLarge
 from coretools.process.run import Completed
-from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import cut_line, fitting
 from coretools.tools.git.changes.filters import refuse_filtered
 from coretools.tools.git.changes.signing import sign_head
 from coretools.tools.git.changes.writable import refuse_staged_outside
 from coretools.tools.git.reading.history import ARGUMENT_BYTES
-from coretools.tools.git.repository.checkout import (
-    Checkout,
-    display_paths,
-    is_beneath,
-    is_outside,
-    path_of,
-    refuse_hidden,
-)
+from coretools.tools.git.repository.checkout import Checkout, display_paths, is_beneath, is_outside, path_of
 from coretools.tools.git.repository.commands import Git, require_success
+from coretools.tools.git.repository.names import refuse_hidden
+from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.porcelain import GitStatus, as_text, quoted, read_records, read_status, single_line
 from coretools.tools.git.repository.results import TextResult, answer, listed, undo_by_reset
 
@@ -70,30 +64,31 @@ class CommitOptions:
     """Commit only these tracked files, as they are in the work tree; what else is staged stays staged."""
 
 
-async def commit(roots: Roots, git: Git, checkout: Checkout, options: CommitOptions) -> TextResult:
+async def commit(repository: OpenRepository, options: CommitOptions) -> TextResult:
     """Commit what is staged.
 
     Raises:
         InvalidArguments: no message, or no author. GitRefused: nothing is staged, conflicts remain, or no author is
             known.
     """
+    checkout = repository.checkout
     _check_message(options)
-    options = replace(options, message=await _message(git, checkout, options))
-    status = read_status(await git.output(checkout, *_STATUS))
+    options = replace(options, message=await _message(repository, options))
+    status = read_status(await repository.output(*_STATUS))
     if not options.names:
         cure = f"git_commit with paths={[checkout.folder_path]!r} leaves them out"
-        await refuse_staged_outside(git, checkout, cure)
-    chosen = await _chosen(roots, git, checkout, status, options.names) if options.names else []
-    words = [*await _words(git, checkout, options), *(("--only", "--", *chosen) if chosen else ())]
+        await refuse_staged_outside(repository, cure)
+    chosen = await _chosen(repository, status, options.names) if options.names else []
+    words = [*await _words(repository, options), *(("--only", "--", *chosen) if chosen else ())]
     settings = _FULL_NAME
-    completed = await git.run(checkout, *_COMMIT, *words, options=settings, stdin=options.message.encode())
+    completed = await repository.run(*_COMMIT, *words, options=settings, stdin=options.message.encode())
     if not completed.ok:
         _explain_failure(checkout, status, completed, is_amended=options.amend)
     made = _parse_commit(require_success(completed, "commit").stdout.text())
-    if signed := await sign_head(git, checkout, before=status.head):
+    if signed := await sign_head(repository, before=status.head):
         made = replace(made, commit=signed)
     lines = [f"{'committed and signed' if signed else 'committed'} {made.text}", made.changes]
-    lines += await _files(git, checkout, made)
+    lines += await _files(repository, made)
     lines += [undo_by_reset(status.head, "soft")] if status.head else []
     rest = _not_committed(checkout, status, chosen)
     lines += [f"not committed: {listed(display_paths(checkout, rest))}"] if rest else []
@@ -101,36 +96,36 @@ async def commit(roots: Roots, git: Git, checkout: Checkout, options: CommitOpti
     return answer(checkout, filter(None, lines), details=details, hooks="commit")
 
 
-async def _files(git: Git, checkout: Checkout, made: "_CreatedCommit") -> list[str]:
+async def _files(repository: OpenRepository, made: "_CreatedCommit") -> list[str]:
     """Return a line for each file in the commit: it has all that was staged, also by somebody else."""
     sides = ("--root", made.commit) if made.is_first else (f"{made.commit}^", made.commit)
-    output = (await git.run(checkout, *_FILES, *sides)).stdout
+    output = (await repository.run(*_FILES, *sides)).stdout
     changes = read_records(output.head if output.dropped_bytes else output.head + output.tail, 2)[:MAX_FILES]
-    every = (cut_line(f"{as_text(letter)} {quoted(path_of(checkout, name))}") for letter, name in changes)
-    lines = fitting(every, git.answer_bytes // 2)
+    every = (cut_line(f"{as_text(letter)} {quoted(path_of(repository.checkout, name))}") for letter, name in changes)
+    lines = fitting(every, repository.git.answer_bytes // 2)
     rest = int(made.changes.partition(" ")[0] or 0) - len(lines)
     return [*lines, *([f"[and {rest} more files: git_show stat=true]"] if rest > 0 else [])]
 
 
-async def _chosen(roots: Roots, git: Git, checkout: Checkout, status: GitStatus, names: Sequence[str]) -> list[str]:
+async def _chosen(repository: OpenRepository, status: GitStatus, names: Sequence[str]) -> list[str]:
     """Return the tracked files at or beneath the names that have changed.
 
     Raises:
         DeniedPath: one is hidden. GitRefused: nothing has changed there, one is in conflict, or a filter should
             convert it.
     """
-    refuse_hidden(roots, checkout, names)
+    refuse_hidden(repository, names)
     changed = [one.path for one in status.entries if one.letters != "??"]
     found = [path for path in changed if "." in names or any(is_beneath(path, name) for name in names)]
-    refuse_hidden(roots, checkout, [path.decode("utf-8", "surrogateescape") for path in found])
+    refuse_hidden(repository, [path.decode("utf-8", "surrogateescape") for path in found])
     if conflicts := [one.path for one in status.entries if one.in_conflict and one.path in found]:
         cure = "git_continue resolves them, or edit and git_add them"
-        raise GitRefused(f"conflicts are not resolved: {listed(display_paths(checkout, conflicts))}; {cure}")
+        raise GitRefused(f"conflicts are not resolved: {listed(display_paths(repository.checkout, conflicts))}; {cure}")
     if not found:
         raise GitRefused("nothing that git tracks has changed at these paths; git_add new files first")
     if sum(len(path) + 1 for path in found) > ARGUMENT_BYTES:
         raise TooLarge(f"{len(found)} changed files; git_add them instead of naming paths", files=len(found))
-    await refuse_filtered(git, checkout, found)
+    await refuse_filtered(repository, found)
     return [path.decode("utf-8", "surrogateescape") for path in found]
 
 
@@ -144,7 +139,7 @@ def _not_committed(checkout: Checkout, status: GitStatus, chosen: Sequence[str])
     ]
 
 
-async def _words(git: Git, checkout: Checkout, options: CommitOptions) -> list[str]:
+async def _words(repository: OpenRepository, options: CommitOptions) -> list[str]:
     """Return the options of `git commit` for message and author."""
     has_message = bool(options.message.strip())
     words = ["--file=-"] if has_message else []
@@ -153,7 +148,7 @@ async def _words(git: Git, checkout: Checkout, options: CommitOptions) -> list[s
     if options.signoff:
         words.append("--signoff")
     if options.fixup:
-        words.append(f"--fixup={(await git.resolved(checkout, options.fixup))[0]}")
+        words.append(f"--fixup={(await repository.resolved(options.fixup))[0]}")
     if options.author:
         try:
             words.append(f"--author={read_author(options.author, 'by')}")
@@ -162,12 +157,12 @@ async def _words(git: Git, checkout: Checkout, options: CommitOptions) -> list[s
     return words
 
 
-async def _message(git: Git, checkout: Checkout, options: CommitOptions) -> str:
+async def _message(repository: OpenRepository, options: CommitOptions) -> str:
     """Return the message with the operator's trailer; that of the last commit if it is amended and keeps it."""
     message = options.message
-    if git.setup.trailer and options.amend and not message.strip():
-        message = as_text(await git.output(checkout, "log", "--max-count=1", "--format=%B", "HEAD"))
-    return git.setup.with_trailer(message)
+    if repository.git.setup.trailer and options.amend and not message.strip():
+        message = as_text(await repository.output("log", "--max-count=1", "--format=%B", "HEAD"))
+    return repository.git.setup.with_trailer(message)
 
 
 def _check_message(options: CommitOptions) -> None:
@@ -238,20 +233,20 @@ def _parse_commit(output: str) -> _CreatedCommit:
     )
 
 
-async def identity(git: Git, checkout: Checkout) -> tuple[str, ...]:
+async def identity(repository: OpenRepository) -> tuple[str, ...]:
     """Return options with the identity that git would take from its configuration here, if the environment has none.
 
     It is read for each repository: many people include another address by directory (`includeIf "gitdir:~/work/"`), and
     the wrong address in a commit can't be undone.
     """
-    roles = [role for role in _ROLES if not _has_identity(git, role)]
+    roles = [role for role in _ROLES if not _has_identity(repository.git, role)]
     if not roles:
         return ()  # git prefers the environment to any configuration
-    settings = await git.settings(checkout, _IDENTITY)
+    settings = await repository.settings(_IDENTITY)
     for role in roles:
         for part in _PARTS:
             is_known = settings.get(f"user.{part}") or settings.get(f"{role}.{part}")
-            if not is_known and not git.identity.get(f"GIT_{role}_{part}".upper()):
+            if not is_known and not repository.git.identity.get(f"GIT_{role}_{part}".upper()):
                 raise _no_identity(part)
     return tuple(word for key, value in settings.items() for word in ("-c", f"{key}={value}"))
 

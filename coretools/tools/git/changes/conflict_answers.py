@@ -9,13 +9,13 @@ from anyio import to_thread
 
 from coretools.errors import GitRefused, InvalidArguments, NotFound
 from coretools.roots.read import read_bytes
-from coretools.roots.root_set import Roots
 from coretools.roots.write import write_bytes
 from coretools.tools.git.changes.conflict_regions import read_regions, with_texts
 from coretools.tools.git.changes.work_tree import FROM_STDIN, paths_argument, terminated
 from coretools.tools.git.changes.writable import require_writable_names
-from coretools.tools.git.repository.checkout import Checkout, display_paths, git_names, refuse_hidden
-from coretools.tools.git.repository.commands import Git
+from coretools.tools.git.repository.checkout import display_paths
+from coretools.tools.git.repository.names import git_names, refuse_hidden
+from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.porcelain import quoted
 from coretools.tools.git.repository.results import listed
 
@@ -47,10 +47,10 @@ class _Plan:
         return sorted([*self.contents, *self.deleted, *(name for names in self.versions.values() for name in names)])
 
 
-async def stages(git: Git, checkout: Checkout, names: Sequence[str] = ()) -> dict[bytes, dict[int, tuple[str, str]]]:
+async def stages(repository: OpenRepository, names: Sequence[str] = ()) -> dict[bytes, dict[int, tuple[str, str]]]:
     """Return the versions of each path in conflict."""
     found: dict[bytes, dict[int, tuple[str, str]]] = {}
-    output = await git.output(checkout, "ls-files", "--unmerged", "-z", "--", *names)
+    output = await repository.output("ls-files", "--unmerged", "-z", "--", *names)
     for record in output.split(b"\0"):
         fields, _, name = record.partition(b"\t")
         if name:
@@ -59,7 +59,7 @@ async def stages(git: Git, checkout: Checkout, names: Sequence[str] = ()) -> dic
     return found
 
 
-async def resolve(roots: Roots, git: Git, checkout: Checkout, answers: Mapping[str, Any]) -> list[str]:
+async def resolve(repository: OpenRepository, answers: Mapping[str, Any]) -> list[str]:
     """Resolve and stage the paths that have an answer; return lines that say so.
 
     Everything is checked before anything is written.
@@ -67,18 +67,19 @@ async def resolve(roots: Roots, git: Git, checkout: Checkout, answers: Mapping[s
     Raises:
         InvalidArguments: not an answer. NotFound: the path is not in conflict. GitRefused: it can't be answered so.
     """
-    names = git_names(roots, checkout, list(answers))
-    refuse_hidden(roots, checkout, names)
-    found = await stages(git, checkout)
+    checkout = repository.checkout
+    names = git_names(repository, list(answers))
+    refuse_hidden(repository, names)
+    found = await stages(repository)
     plan = _Plan({}, {}, [])
     for name, (path, answer) in zip(names, answers.items(), strict=True):
         raw = name.encode("utf-8", "surrogateescape")
         if raw not in found:
             there = listed(display_paths(checkout, found)) or "none"
             raise NotFound(f"{path}: is not in conflict; these are, by their paths from the root: {there}")
-        await _plan(roots, checkout, plan, raw, found[raw], answer)
-    await require_writable_names(roots, git, checkout, plan.names)
-    await _apply(roots, git, checkout, plan)
+        await _plan(repository, plan, raw, found[raw], answer)
+    await require_writable_names(repository, plan.names)
+    await _apply(repository, plan)
     rest = display_paths(checkout, found.keys() - set(plan.names))
     return [
         f"resolved {len(names)}: {listed(display_paths(checkout, plan.names))}",
@@ -87,7 +88,7 @@ async def resolve(roots: Roots, git: Git, checkout: Checkout, answers: Mapping[s
     ]
 
 
-async def _plan(roots: Roots, checkout: Checkout, plan: _Plan, name: bytes, versions: Stages, answer: Any) -> None:
+async def _plan(repository: OpenRepository, plan: _Plan, name: bytes, versions: Stages, answer: Any) -> None:
     """Add what an answer means for a path.
 
     Raises:
@@ -107,7 +108,7 @@ async def _plan(roots: Roots, checkout: Checkout, plan: _Plan, name: bytes, vers
     if text is not None:
         plan.contents[name] = text
     elif isinstance(answer, list):
-        plan.contents[name] = await _answered_regions(roots, checkout, name, answer)
+        plan.contents[name] = await _answered_regions(repository, name, answer)
     else:
         raise InvalidArguments(
             f"resolutions, {shown}: must be 'ours', 'theirs', 'base', 'delete', {{'text': ...}}, or a list with one "
@@ -115,9 +116,9 @@ async def _plan(roots: Roots, checkout: Checkout, plan: _Plan, name: bytes, vers
         )
 
 
-async def _answered_regions(roots: Roots, checkout: Checkout, name: bytes, answers: Sequence[Any]) -> bytes:
-    path = f"{checkout.directory.path}/{name.decode('utf-8', 'surrogateescape')}"
-    content = await to_thread.run_sync(partial(read_bytes, roots, path, limit_bytes=MAX_BYTES))
+async def _answered_regions(repository: OpenRepository, name: bytes, answers: Sequence[Any]) -> bytes:
+    path = f"{repository.checkout.directory.path}/{name.decode('utf-8', 'surrogateescape')}"
+    content = await to_thread.run_sync(partial(read_bytes, repository.roots, path, limit_bytes=MAX_BYTES))
     regions = read_regions(content.data)
     if len(regions) != len(answers):
         raise GitRefused(
@@ -146,15 +147,15 @@ def _text_of(answer: Any) -> bytes | None:
     return text
 
 
-async def _apply(roots: Roots, git: Git, checkout: Checkout, plan: _Plan) -> None:
+async def _apply(repository: OpenRepository, plan: _Plan) -> None:
     for stage, names in plan.versions.items():
         stdin = terminated(names)
-        await git.output(checkout, "checkout-index", f"--stage={stage}", "--force", "-z", "--stdin", stdin=stdin)
+        await repository.output("checkout-index", f"--stage={stage}", "--force", "-z", "--stdin", stdin=stdin)
     for name, content in plan.contents.items():
-        path = f"{checkout.directory.path}/{name.decode('utf-8', 'surrogateescape')}"
-        await to_thread.run_sync(partial(write_bytes, roots, path, content, parents=True))
+        path = f"{repository.checkout.directory.path}/{name.decode('utf-8', 'surrogateescape')}"
+        await to_thread.run_sync(partial(write_bytes, repository.roots, path, content, parents=True))
     written = [*plan.contents, *(name for names in plan.versions.values() for name in names)]
     if written:
-        await git.output(checkout, "update-index", "--add", "-z", "--stdin", stdin=terminated(written))
+        await repository.output("update-index", "--add", "-z", "--stdin", stdin=terminated(written))
     if plan.deleted:
-        await git.output(checkout, "rm", "-q", "-f", *FROM_STDIN, stdin=terminated(plan.deleted))
+        await repository.output("rm", "-q", "-f", *FROM_STDIN, stdin=terminated(plan.deleted))

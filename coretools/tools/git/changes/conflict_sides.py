@@ -9,7 +9,7 @@ from coretools.roots import directory_access
 from coretools.tools.git.changes.conflict_answers import Stages
 from coretools.tools.git.changes.stash import stash_list
 from coretools.tools.git.repository.checkout import Checkout
-from coretools.tools.git.repository.commands import Git
+from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.porcelain import as_text, read_records, single_line
 
 _HEADS = ("MERGE_HEAD", "REBASE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD")
@@ -36,12 +36,13 @@ class _Commit:
         return f"{self.branch} ({self.short} {self.subject!r})" if self.branch else f"{self.short} {self.subject!r}"
 
 
-async def sides(git: Git, checkout: Checkout, conflicts: Mapping[bytes, Stages]) -> dict[str, str]:
+async def sides(repository: OpenRepository, conflicts: Mapping[bytes, Stages]) -> dict[str, str]:
     """Return a sentence part for `ours` and one for `theirs`; without those that can't be told."""
+    checkout = repository.checkout
     state = {name: _state(checkout.git_handle, name) for name in _HEADS}
     head, applied = next(((name, commit) for name, commit in state.items() if commit), ("", ""))
-    stash = "" if head or checkout.in_progress else await _stash(git, checkout, conflicts)
-    commits = await _commits(git, checkout, ["HEAD", *([applied] if applied else [])])
+    stash = "" if head or checkout.in_progress else await _stash(repository, conflicts)
+    commits = await _commits(repository, ["HEAD", *([applied] if applied else [])])
     ours = commits[0] if commits else None
     theirs = commits[1] if len(commits) > 1 else None
     found = {}
@@ -85,8 +86,8 @@ def _state(directory: int, name: str) -> str:
     return ""
 
 
-async def _commits(git: Git, checkout: Checkout, names: list[str]) -> list[_Commit]:
-    completed = await git.run(checkout, *_LOG, "--stdin", "--", stdin="".join(f"{name}\n" for name in names).encode())
+async def _commits(repository: OpenRepository, names: list[str]) -> list[_Commit]:
+    completed = await repository.run(*_LOG, "--stdin", "--", stdin="".join(f"{name}\n" for name in names).encode())
     if not completed.ok:  # an unborn branch, or a file of the state that names no commit
         return []
     found = []
@@ -99,14 +100,14 @@ async def _commits(git: Git, checkout: Checkout, names: list[str]) -> list[_Comm
     return found
 
 
-async def _stash(git: Git, checkout: Checkout, conflicts: Mapping[bytes, Stages]) -> str:
+async def _stash(repository: OpenRepository, conflicts: Mapping[bytes, Stages]) -> str:
     """Return the stash that has the content of a `theirs`; "" if none of the newest has."""
     found = next(((name, versions[3][1]) for name, versions in conflicts.items() if 3 in versions), None)
     if found is None or b"\n" in found[0]:
         return ""
-    places = (await stash_list(git, checkout))[:_MAX_STASHES]
+    places = (await stash_list(repository))[:_MAX_STASHES]
     stdin = b"".join(f"{commit}:".encode() + found[0] + b"\n" for _, commit, *_ in places)
-    output = (await git.run(checkout, "cat-file", "--batch-check=%(objectname)", stdin=stdin)).stdout
+    output = (await repository.run("cat-file", "--batch-check=%(objectname)", stdin=stdin)).stdout
     for (place, _, _, message), line in zip(places, (output.head + output.tail).split(b"\n"), strict=False):
         if line == found[1].encode("ascii"):
             return f"{place} ({message[:_SUBJECT_CHARACTERS]})"

@@ -13,13 +13,14 @@ from pydantic import PrivateAttr
 from coretools.errors import CoreError
 from coretools.operations.content import Result, compact_json
 from coretools.roots.read import read_bytes
-from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import cut_line, cut_lines, fitting, fitting_values
 from coretools.tools.git.changes.conflict_answers import MAX_BYTES, SIDES, Stages, stages
 from coretools.tools.git.changes.conflict_regions import Region, read_regions
 from coretools.tools.git.changes.conflict_sides import sides
-from coretools.tools.git.repository.checkout import Checkout, hidden_reason, path_of, refuse_hidden
-from coretools.tools.git.repository.commands import Git, require_success
+from coretools.tools.git.repository.checkout import Checkout, path_of
+from coretools.tools.git.repository.commands import require_success
+from coretools.tools.git.repository.names import hidden_reason, refuse_hidden
+from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.porcelain import as_text, quoted
 from coretools.tools.git.repository.results import remarks
 from coretools.truncation import Excerpt
@@ -78,22 +79,23 @@ class ConflictsResult(Result):
         return self
 
 
-async def conflicts(roots: Roots, git: Git, checkout: Checkout, *, names: Sequence[str]) -> ConflictsResult:
+async def conflicts(repository: OpenRepository, *, names: Sequence[str]) -> ConflictsResult:
     """Return the conflicts at or beneath the names (all without any). One path that is named alone gets more.
 
     Raises:
         DeniedPath: a name is hidden.
     """
-    refuse_hidden(roots, checkout, names)
-    found = await stages(git, checkout, names)
-    named_sides = await sides(git, checkout, found) if found else {}
+    checkout = repository.checkout
+    refuse_hidden(repository, names)
+    found = await stages(repository, names)
+    named_sides = await sides(repository, found) if found else {}
     shown = list(found)[:MAX_PATHS]
     is_alone = bool(names) and len(found) == 1
-    most_bytes = git.answer_bytes * 8 // 10 // max(len(shown), 1)
-    reasons = {name: hidden_reason(roots, checkout, name) for name in shown}
-    files = {name: await _file(roots, checkout, name) for name in shown if not reasons[name]}
+    most_bytes = repository.git.answer_bytes * 8 // 10 // max(len(shown), 1)
+    reasons = {name: hidden_reason(repository, name) for name in shown}
+    files = {name: await _file(repository, name) for name in shown if not reasons[name]}
     wanted = [name for name, file in files.items() if is_alone or not file.regions]
-    contents = await _contents(git, checkout, [version[1] for name in wanted for version in found[name].values()])
+    contents = await _contents(repository, [version[1] for name in wanted for version in found[name].values()])
     lines: list[str] = [] if found else ["no conflicts"]
     lines += [f"{side} is {text}" for side, text in named_sides.items()]
     records: list[dict[str, Any]] = []
@@ -104,10 +106,10 @@ async def conflicts(roots: Roots, git: Git, checkout: Checkout, *, names: Sequen
         lines.append(f"{quoted(path)}: {kind}{f' [hidden: {reasons[name]}]' if reasons[name] else ''}")
         lines += _lines(content)
         records.append({"path": as_text(path), "kind": kind, **content})
-    records = fitting_values(records, git.answer_bytes * 9 // 10)
+    records = fitting_values(records, repository.git.answer_bytes * 9 // 10)
     rest = [quoted(path_of(checkout, name)) for name in list(found)[len(records) :]]
-    omitted = fitting(rest, git.answer_bytes // 10)
-    body = _body(checkout, fitting(lines, git.answer_bytes * 9 // 10), rest, omitted, is_any=bool(found))
+    omitted = fitting(rest, repository.git.answer_bytes // 10)
+    body = _body(checkout, fitting(lines, repository.git.answer_bytes * 9 // 10), rest, omitted, is_any=bool(found))
     result = ConflictsResult(operation=checkout.in_progress, sides=named_sides, conflicts=records, omitted=omitted)
     return result.with_text(body, {"conflicts": len(found), "tier": checkout.tier})
 
@@ -143,21 +145,21 @@ class _File:
     regions: Sequence[Region]
 
 
-async def _file(roots: Roots, checkout: Checkout, name: bytes) -> _File:
-    path = f"{checkout.directory.path}/{name.decode('utf-8', 'surrogateescape')}"
+async def _file(repository: OpenRepository, name: bytes) -> _File:
+    path = f"{repository.checkout.directory.path}/{name.decode('utf-8', 'surrogateescape')}"
     with suppress(CoreError):  # there need not be a file
-        data = (await to_thread.run_sync(partial(read_bytes, roots, path, limit_bytes=MAX_BYTES))).data
+        data = (await to_thread.run_sync(partial(read_bytes, repository.roots, path, limit_bytes=MAX_BYTES))).data
         return _File(data, read_regions(data))
     return _File(b"", ())
 
 
-async def _contents(git: Git, checkout: Checkout, objects: Sequence[str]) -> dict[str, Excerpt]:
+async def _contents(repository: OpenRepository, objects: Sequence[str]) -> dict[str, Excerpt]:
     """Return the content of objects: all by one process, or, if that is too much, head and tail of each by its own."""
     wanted = list(dict.fromkeys(objects))
     if not wanted:
         return {}
     stdin = "".join(f"{name}\n" for name in wanted).encode("ascii")
-    output = require_success(await git.run(checkout, "cat-file", "--batch", stdin=stdin), "cat-file").stdout
+    output = require_success(await repository.run("cat-file", "--batch", stdin=stdin), "cat-file").stdout
     found: dict[str, Excerpt] = {}
     if not output.dropped_bytes:
         rest = output.head + output.tail
@@ -167,7 +169,7 @@ async def _contents(git: Git, checkout: Checkout, objects: Sequence[str]) -> dic
             found[name], rest = Excerpt(rest[:size], b"", 0), rest[size + 1 :]
         return found
     for name in wanted:
-        completed = await git.run(checkout, "cat-file", "blob", name, keep_bytes=git.answer_bytes)
+        completed = await repository.run("cat-file", "blob", name, keep_bytes=repository.git.answer_bytes)
         found[name] = require_success(completed, "cat-file").stdout
     return found
 

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coretools.errors import GitRefused, InvalidArguments
-from coretools.roots.root_set import Roots
 from coretools.tools.git.changes.hunk_choice import chosen_patch
 from coretools.tools.git.changes.work_tree import kept
 from coretools.tools.git.changes.writable import require_visible_names, require_writable_names
-from coretools.tools.git.repository.checkout import Checkout, display_paths, path_of, refuse_hidden
-from coretools.tools.git.repository.commands import Git
+from coretools.tools.git.repository.checkout import Checkout, display_paths, path_of
+from coretools.tools.git.repository.names import refuse_hidden
+from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.patches import PATCH, FilePatch, Hunk, read_patch
 from coretools.tools.git.repository.porcelain import as_text
 from coretools.tools.git.repository.results import TextResult, answer
@@ -39,28 +39,28 @@ DISCARD = HunkChange("discarded", apply=("--reverse",))
 
 
 async def change_hunks(
-    roots: Roots, git: Git, checkout: Checkout, names: Sequence[str], choices: Sequence[str], change: HunkChange
+    repository: OpenRepository, names: Sequence[str], choices: Sequence[str], change: HunkChange
 ) -> TextResult:
     """Stage, unstage or discard hunks of one file, or hunks of several that are named by their ids.
 
     Raises:
         InvalidArguments, Conflict, GitRefused: see `chosen_patch`; then nothing is changed.
     """
-    refuse_hidden(roots, checkout, names)
-    data = await git.output(checkout, *_DIFF, *change.diff, "--", *names)
+    refuse_hidden(repository, names)
+    data = await repository.output(*_DIFF, *change.diff, "--", *names)
     files = read_patch(data)
     plan = _plan(files, choices, is_reverse=change.reverse)
     require = require_writable_names if change is DISCARD else require_visible_names
-    await require(roots, git, checkout, [file.name for file, _, _ in plan])
-    stash = await kept(roots, git, checkout, names=names) if change is DISCARD else ""
+    await require(repository, [file.name for file, _, _ in plan])
+    stash = await kept(repository, names=names) if change is DISCARD else ""
     patch = b"".join(part for _, part, _ in plan)
-    await git.output(checkout, *_APPLY, *change.apply, stdin=patch)
+    await repository.output(*_APPLY, *change.apply, stdin=patch)
     count = sum(len(hunks) for _, _, hunks in plan)
-    paths = display_paths(checkout, [file.name for file, _, _ in plan])
+    paths = display_paths(repository.checkout, [file.name for file, _, _ in plan])
     lines = [f"{change.done} {count} of {sum(len(file.hunks) for file in files)} hunks in {', '.join(paths)}"]
     lines += [hunk.position for _, _, hunks in plan for hunk in hunks][:20]
-    lines.append(_undo(checkout, plan, change, choices, stash))
-    return answer(checkout, lines, details={"hunks": count, "stash": stash})
+    lines.append(_undo(repository.checkout, plan, change, choices, stash))
+    return answer(repository.checkout, lines, details={"hunks": count, "stash": stash})
 
 
 def _plan(

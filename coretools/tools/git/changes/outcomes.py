@@ -9,8 +9,9 @@ from coretools.roots import directory_access
 from coretools.tools.git.changes.commit import MESSAGE_BYTES
 from coretools.tools.git.changes.work_tree import Position, born, conflicted, paths_argument
 from coretools.tools.git.changes.writable import changed_names
-from coretools.tools.git.repository.checkout import Checkout, display_paths
-from coretools.tools.git.repository.commands import Git, failure_message
+from coretools.tools.git.repository.checkout import display_paths
+from coretools.tools.git.repository.commands import failure_message
+from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.porcelain import single_line
 from coretools.tools.git.repository.results import TextResult, answer, listed, undo_by_reset
 
@@ -18,10 +19,10 @@ MAX_COMMITS = 200
 """Most commits of one cherry-pick, revert or rebase."""
 
 
-async def stopped(git: Git, checkout: Checkout, name: str) -> TextResult:
+async def stopped(repository: OpenRepository, name: str) -> TextResult:
     """Return the answer for an operation that stopped at a conflict."""
-    conflicts = await conflicted(git, checkout)
-    files = display_paths(checkout, conflicts)
+    conflicts = await conflicted(repository)
+    files = display_paths(repository.checkout, conflicts)
     what = f"in conflict: {listed(files)}" if files else "there is nothing to commit: its changes are there already"
     lines = [f"{name} stopped; {what}"]
     if files:
@@ -30,53 +31,53 @@ async def stopped(git: Git, checkout: Checkout, name: str) -> TextResult:
         )
     then = "git_continue action='continue'" if files else "git_continue action='skip'"
     lines.append(f"Then: {then}. Undo: git_continue action='abort'")
-    return answer(checkout, lines, details={"stopped": True, "operation": name, "conflicts": len(files)})
+    return answer(repository.checkout, lines, details={"stopped": True, "operation": name, "conflicts": len(files)})
 
 
-async def ready(git: Git, checkout: Checkout) -> Position:
+async def ready(repository: OpenRepository) -> Position:
     """Return where HEAD is.
 
     Raises:
         GitRefused: there is no commit yet, or an operation is in progress.
     """
-    if checkout.in_progress == "bisect":
+    if repository.checkout.in_progress == "bisect":
         raise GitRefused("a bisect is in progress; git_bisect action='reset' ends it")
-    if checkout.in_progress:
-        raise GitRefused(f"a {checkout.in_progress} is in progress; git_continue continues or aborts it")
-    return await born(git, checkout)
+    if repository.checkout.in_progress:
+        raise GitRefused(f"a {repository.checkout.in_progress} is in progress; git_continue continues or aborts it")
+    return await born(repository)
 
 
 async def outcome(
-    git: Git, checkout: Checkout, completed: Completed, *, here: Position, name: str, unchanged: str = ""
+    repository: OpenRepository, completed: Completed, *, here: Position, name: str, unchanged: str = ""
 ) -> TextResult:
     """Return the answer for a sequence of commits: it ended, or stopped at one of them. For `unchanged` see `ended`."""
-    entries = directory_access.entry_kinds(checkout.git_handle)
+    entries = directory_access.entry_kinds(repository.checkout.git_handle)
     if completed.ok and "rebase-merge" not in entries:
-        return await ended(git, checkout, here, f"{name} ended", unchanged=unchanged)
+        return await ended(repository, here, f"{name} ended", unchanged=unchanged)
     if completed.ok:
-        return await _at_edit(git, checkout)
-    if {"CHERRY_PICK_HEAD", "REVERT_HEAD"} & entries.keys() or await conflicted(git, checkout):
-        return await stopped(git, checkout, name)
+        return await _at_edit(repository)
+    if {"CHERRY_PICK_HEAD", "REVERT_HEAD"} & entries.keys() or await conflicted(repository):
+        return await stopped(repository, name)
     is_unfinished = {"rebase-merge", "sequencer"} & entries.keys()
     raise failure(completed, name, "; it is unfinished: git_continue action='abort'" if is_unfinished else "")
 
 
-async def _at_edit(git: Git, checkout: Checkout) -> TextResult:
+async def _at_edit(repository: OpenRepository) -> TextResult:
     """Return the answer for a rebase that stopped at an `edit` or `break`."""
-    now = await born(git, checkout)
+    now = await born(repository)
     lines = [
         f"rebase stopped to edit {now.commit[:10]}; change files and git_add them, or git_commit amend=true",
         "Then: git_continue action='continue'. Undo: git_continue action='abort'",
     ]
-    return answer(checkout, lines, details={"stopped": True, "operation": "rebase", "commit": now.commit})
+    return answer(repository.checkout, lines, details={"stopped": True, "operation": "rebase", "commit": now.commit})
 
 
-async def ended(git: Git, checkout: Checkout, before: Position, what: str, *, unchanged: str = "") -> TextResult:
+async def ended(repository: OpenRepository, before: Position, what: str, *, unchanged: str = "") -> TextResult:
     """Return the answer for an operation that ended, with the call that undoes it.
 
     `unchanged` says instead that nothing had to be done, if nothing was.
     """
-    now = await born(git, checkout)
+    now = await born(repository)
     where = now.branch or "detached HEAD"
     if before.commit == now.commit:
         what = unchanged or f"{what}, and changed nothing"
@@ -84,10 +85,10 @@ async def ended(git: Git, checkout: Checkout, before: Position, what: str, *, un
     if now.branch and before.commit != now.commit:
         lines.append(undo_by_reset(before.commit, "keep"))
     details = {"branch": now.branch, "commit": now.commit, "before": before.commit}
-    return answer(checkout, lines, details=details, hooks="commit")
+    return answer(repository.checkout, lines, details=details, hooks="commit")
 
 
-async def move_head(git: Git, checkout: Checkout, *words: str, here: str, target: str, names: Sequence[bytes]) -> None:
+async def move_head(repository: OpenRepository, *words: str, here: str, target: str, names: Sequence[bytes]) -> None:
     """Run a git command that goes from one commit to another, which differ in these names.
 
     git writes index and work tree first, and moves HEAD last. If another git has moved or locked it by then, they are
@@ -96,14 +97,14 @@ async def move_head(git: Git, checkout: Checkout, *words: str, here: str, target
     Raises:
         GitRefused: it failed, and what is left of it.
     """
-    completed = await git.run(checkout, *words)
+    completed = await repository.run(*words)
     if completed.ok:
         return
-    if not here or not names or set(names) & set(await changed_names(git, checkout, "--cached", target)):
+    if not here or not names or set(names) & set(await changed_names(repository, "--cached", target)):
         raise failure(completed, words[0])  # the index is not at the target: git refused before it changed anything
-    if (await git.run(checkout, "read-tree", "-m", "-u", target, here)).ok:
+    if (await repository.run("read-tree", "-m", "-u", target, here)).ok:
         raise failure(completed, words[0], "; index and work tree were put back; try again")
-    left = f"git_restore what='both' {paths_argument(checkout, names)}"
+    left = f"git_restore what='both' {paths_argument(repository.checkout, names)}"
     raise failure(completed, words[0], f"; its changes are left in index and work tree; {left} takes them back")
 
 

@@ -22,6 +22,7 @@ from coretools.tools.git.changes.work_tree import born, staged_tree
 from coretools.tools.git.changes.writable import changed_names
 from coretools.tools.git.repository.checkout import Checkout, display_paths, is_beneath
 from coretools.tools.git.repository.open_checkout import Access
+from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.porcelain import as_text, read_records
 from coretools.tools.git.repository.repositories import Repositories
 from coretools.tools.git.repository.results import listed
@@ -69,7 +70,6 @@ class OutsideFolder:
     def __init__(self, repositories: Repositories, trees_above: Mapping[str, str]) -> None:
         """`trees_above` has the work tree above a root, by the path of the root."""
         self._opened = repositories.opened
-        self._git = repositories.git
         writable = {root.path for root in repositories.roots if root.writable}
         self._folders: dict[str, list[str]] = {}
         for root, tree in trees_above.items():
@@ -118,13 +118,13 @@ class OutsideFolder:
         """Return the state of a repository; None if it has none, with conflicts for example."""
         root, known = f"{tree}/{self._folders[tree][0]}", self._known.get(tree)
         try:
-            async with self._opened(root) as checkout:
-                if known is not None and known.versions == _versions(checkout):
+            async with self._opened(root) as opened:
+                if known is not None and known.versions == _versions(opened.checkout):
                     return known
-            async with self._opened(root, access=Access.GIT_DIRECTORY, is_exclusive=False) as checkout:
-                versions = _versions(checkout)
-                here = await born(self._git, checkout)
-                return _State(versions, here.commit, await staged_tree(self._git, checkout))
+            async with self._opened(root, access=Access.GIT_DIRECTORY, is_exclusive=False) as opened:
+                versions = _versions(opened.checkout)
+                here = await born(opened)
+                return _State(versions, here.commit, await staged_tree(opened))
         except CoreError as error:
             logger.debug("%s: what commands do outside the roots is not reported: %s", printable(tree), error)
             return None
@@ -132,42 +132,45 @@ class OutsideFolder:
     async def _note(self, tree: str, before: _State, now: _State) -> list[str]:
         folders = self._folders[tree]
         try:
-            async with self._opened(f"{tree}/{folders[0]}") as checkout:
-                changes = await self._changes(checkout, folders, before, now)
-                return _described(checkout, folders, before, changes)
+            async with self._opened(f"{tree}/{folders[0]}") as opened:
+                changes = await self._changes(opened, folders, before, now)
+                return _described(opened.checkout, folders, before, changes)
         except CoreError as error:
             logger.warning("%s: what a command did outside the roots is not known: %s", printable(tree), error)
             return []
 
-    async def _changes(self, checkout: Checkout, folders: Sequence[str], before: _State, now: _State) -> _Changes:
+    async def _changes(
+        self, repository: OpenRepository, folders: Sequence[str], before: _State, now: _State
+    ) -> _Changes:
         async def differing(one: str, other: str) -> _Names:
-            names = [] if one == other else await changed_names(self._git, checkout, one, other)
+            names = [] if one == other else await changed_names(repository, one, other)
             return frozenset(name for name in names if not any(is_beneath(name, folder) for folder in folders))
 
-        made, start = await self._new_commits(checkout, before.commit) if before.commit != now.commit else ([], "")
+        made, start = await _new_commits(repository, before.commit) if before.commit != now.commit else ([], "")
         committed = frozenset[bytes]().union(*[await differing(parent, commit) for parent, commit in made])
         replaced = await differing(before.tree, now.tree)
         unstaged = replaced & await differing(before.commit, before.tree)
         staged = (replaced - unstaged) & await differing(now.commit, now.tree)
         return _Changes(committed, unstaged, staged, start, bool(replaced & (committed | unstaged | staged)))
 
-    async def _new_commits(self, checkout: Checkout, start: str) -> tuple[list[tuple[str, str]], str]:
-        """Return the commits made since HEAD was at `start`, each with the one before; and where HEAD was before them.
 
-        The latter is "" if HEAD was moved since in another way.
-        """
-        output = await self._git.output(checkout, *_REFLOG)
-        entries = [(as_text(commit), as_text(text)) for commit, text in read_records(output, 2)]
-        made: list[tuple[str, str]] = []
-        back = ""
-        is_latest = True
-        for (commit, text), (parent, _) in pairwise(entries):
-            if commit == start:
-                break
-            is_latest = is_latest and text.startswith("commit")
-            back = parent if is_latest else back
-            made += [(parent, commit)] if text.startswith("commit") else []
-        return made, back
+async def _new_commits(repository: OpenRepository, start: str) -> tuple[list[tuple[str, str]], str]:
+    """Return the commits made since HEAD was at `start`, each with the one before; and where HEAD was before them.
+
+    The latter is "" if HEAD was moved since in another way.
+    """
+    output = await repository.output(*_REFLOG)
+    entries = [(as_text(commit), as_text(text)) for commit, text in read_records(output, 2)]
+    made: list[tuple[str, str]] = []
+    back = ""
+    is_latest = True
+    for (commit, text), (parent, _) in pairwise(entries):
+        if commit == start:
+            break
+        is_latest = is_latest and text.startswith("commit")
+        back = parent if is_latest else back
+        made += [(parent, commit)] if text.startswith("commit") else []
+    return made, back
 
 
 def _versions(checkout: Checkout) -> tuple[Version | None, ...]:

@@ -5,11 +5,10 @@ step, and git continues from there: `git rebase --continue`, `--skip` and `--abo
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from coretools.errors import GitRefused, InvalidArguments
 from coretools.roots import directory_access
-from coretools.roots.root_set import Roots
 from coretools.tools.git.changes.commit import identity
 from coretools.tools.git.changes.outcomes import MAX_COMMITS, failure, outcome, ready
 from coretools.tools.git.changes.rebase_steps import (
@@ -24,8 +23,8 @@ from coretools.tools.git.changes.rebase_steps import (
 from coretools.tools.git.changes.work_tree import Position, commit_tree
 from coretools.tools.git.changes.writable import changed_names, refuse_staged_outside, require_writable_names
 from coretools.tools.git.reading.history import HEADS
-from coretools.tools.git.repository.checkout import Checkout
-from coretools.tools.git.repository.commands import Git, require_success
+from coretools.tools.git.repository.commands import require_success
+from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.porcelain import read_names, read_records
 from coretools.tools.git.repository.results import TextResult
 
@@ -59,7 +58,7 @@ class _Move:
     head: str
 
 
-async def rebase(roots: Roots, git: Git, checkout: Checkout, options: RebaseOptions) -> TextResult:
+async def rebase(repository: OpenRepository, options: RebaseOptions) -> TextResult:
     """Rebase the current branch.
 
     Raises:
@@ -68,48 +67,48 @@ async def rebase(roots: Roots, git: Git, checkout: Checkout, options: RebaseOpti
     if options.steps and options.autosquash:
         raise InvalidArguments("autosquash: makes the steps itself; leave out steps")
     steps = read_steps(options.steps)
-    here = await ready(git, checkout)
+    here = await ready(repository)
     revisions = [options.upstream, options.onto or options.upstream, *(step.revision for step in steps)]
-    upstream, onto, *named = await git.resolved(checkout, *revisions)
-    await refuse_staged_outside(git, checkout, or_changed=True)
+    upstream, onto, *named = await repository.resolved(*revisions)
+    await refuse_staged_outside(repository, or_changed=True)
     move = _Move(upstream, onto, here.commit)
-    await _require_writable(roots, git, checkout, move)
-    author = await identity(git, checkout)
+    await _require_writable(repository, move)
+    author = await identity(repository)
     if not steps and not options.autosquash:
         words = ("rebase", "--merge", *_QUIET, "--no-autosquash", f"--onto={onto}", upstream)
-        completed = await git.run(checkout, *words, options=author)
+        completed = await repository.run(*words, options=author)
         unchanged = f"already up to date with {options.onto or options.upstream}"
-        return await outcome(git, checkout, completed, here=here, name="rebase", unchanged=unchanged)
-    moved = await _moved(git, checkout, move, is_autosquash=options.autosquash)
+        return await outcome(repository, completed, here=here, name="rebase", unchanged=unchanged)
+    moved = await _moved(repository, move, is_autosquash=options.autosquash)
     if options.autosquash:
         resolved = autosquash_steps(moved)
     else:
         resolved = [Step(step.verb, commit, step.text) for step, commit in zip(steps, named, strict=True)]
         check_steps(resolved, moved)
     lines = todo_lines(resolved, moved)
-    return await _with_steps(git, checkout, here, move, lines=lines, author=author)
+    return await _with_steps(repository, here, move, lines=lines, author=author)
 
 
-async def _require_writable(roots: Roots, git: Git, checkout: Checkout, move: _Move) -> None:
+async def _require_writable(repository: OpenRepository, move: _Move) -> None:
     """Refuse a rebase of too many commits, or one that would write hidden or filtered files."""
     words = ("log", "--format=tformat:%x01%H", "--name-only", "-z", "-m", f"{move.upstream}..{move.head}")
-    found = {name.strip(b"\n") for name in read_names(await git.output(checkout, *words))}
+    found = {name.strip(b"\n") for name in read_names(await repository.output(*words))}
     commits = {name for name in found if name.startswith(b"\1")}
     if len(commits) > MAX_COMMITS:
         raise GitRefused(f"would move {len(commits)} commits, at most {MAX_COMMITS} are here; use git itself")
-    names = (found - commits) | set(await changed_names(git, checkout, move.head, move.onto))
-    await require_writable_names(roots, git, checkout, names - {b""})
+    names = (found - commits) | set(await changed_names(repository, move.head, move.onto))
+    await require_writable_names(repository, names - {b""})
 
 
-async def _moved(git: Git, checkout: Checkout, move: _Move, *, is_autosquash: bool) -> list[MovedCommit]:
+async def _moved(repository: OpenRepository, move: _Move, *, is_autosquash: bool) -> list[MovedCommit]:
     """Return the commits that move, oldest first; for autosquash without those that upstream has as other commits."""
     which = (
         ("--cherry-pick", "--right-only", f"{move.upstream}...{move.head}")
         if is_autosquash
         else (f"{move.upstream}..{move.head}",)
     )
-    output = await git.output(
-        checkout, *_MOVED, "-z", "--date=raw", "--format=tformat:%H%x00%an%x00%ae%x00%ad%x00%B", *which
+    output = await repository.output(
+        *_MOVED, "-z", "--date=raw", "--format=tformat:%H%x00%an%x00%ae%x00%ad%x00%B", *which
     )
     found = []
     for record in read_records(output, 5):
@@ -123,15 +122,15 @@ def _decoded(message: bytes) -> str:
 
 
 async def _with_steps(
-    git: Git, checkout: Checkout, here: Position, move: _Move, *, lines: Sequence[TodoLine], author: Sequence[str]
+    repository: OpenRepository, here: Position, move: _Move, *, lines: Sequence[TodoLine], author: Sequence[str]
 ) -> TextResult:
     """Write the state of a rebase with these steps, go to where it begins, and let git continue."""
     for word in ((), ("--cached",)):
-        if (await git.run(checkout, *_CHANGED, *word)).exit_code:
+        if (await repository.run(*_CHANGED, *word)).exit_code:
             raise GitRefused("there are uncommitted changes; git_commit or git_stash them first")
     text = ""
     for line in lines:
-        text += line.written(await _copy(git, checkout, line, author))
+        text += line.written(await _copy(repository, line, author))
     state = {
         "interactive": "",
         "quiet": "",
@@ -142,25 +141,25 @@ async def _with_steps(
         "git-rebase-todo": text or "noop\n",
     }
     data = {name: content.encode("utf-8", "surrogateescape") for name, content in state.items()}
-    directory_access.create_directory(checkout.git_handle, STATE, data)
-    begun = await git.run(checkout, "checkout", "--quiet", "--no-progress", "--detach", move.onto)
+    directory_access.create_directory(repository.checkout.git_handle, STATE, data)
+    begun = await repository.run("checkout", "--quiet", "--no-progress", "--detach", move.onto)
     if not begun.ok:
-        require_success(await git.run(checkout, "rebase", "--abort", options=author), "rebase")
+        require_success(await repository.run("rebase", "--abort", options=author), "rebase")
         raise failure(begun, "rebase", "; nothing was changed")
-    completed = await git.run(checkout, "rebase", "--continue", options=author)
+    completed = await repository.run("rebase", "--continue", options=author)
     # git would let `git commit` say that a commit has become empty.
     if not completed.ok and "cannot fork() for commit" in completed.stderr.text():
-        require_success(await git.run(checkout, "rebase", "--abort", options=author), "rebase")
+        require_success(await repository.run("rebase", "--abort", options=author), "rebase")
         raise GitRefused("a fixup or squash leaves its commit without a change; drop both; nothing was changed")
-    return await outcome(git, checkout, completed, here=here, name="rebase")
+    return await outcome(repository, completed, here=here, name="rebase")
 
 
-async def _copy(git: Git, checkout: Checkout, line: TodoLine, author: Sequence[str]) -> str:
+async def _copy(repository: OpenRepository, line: TodoLine, author: Sequence[str]) -> str:
     """Return the commit of a line, or a copy of it with another message."""
     moved = line.moved
     if line.message is None:
         return moved.commit
     variables = zip(("GIT_AUTHOR_NAME", "GIT_AUTHOR_EMAIL", "GIT_AUTHOR_DATE"), moved.author, strict=True)
-    own = replace(checkout, environment={**checkout.environment, **dict(variables)})
+    own = repository.with_environment(dict(variables))
     tree, parent = f"{moved.commit}^{{tree}}", f"{moved.commit}^"
-    return await commit_tree(git, own, tree, parent, message=f"{line.message.strip()}\n", options=author)
+    return await commit_tree(own, tree, parent, message=f"{line.message.strip()}\n", options=author)

@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from coretools.errors import GitRefused, InvalidArguments
-from coretools.roots.root_set import Roots
 from coretools.tools.git.changes.work_tree import (
     FROM_STDIN,
     Position,
@@ -24,8 +23,9 @@ from coretools.tools.git.changes.writable import (
     require_writable_names,
 )
 from coretools.tools.git.reading.history import refuse_unknown
-from coretools.tools.git.repository.checkout import Checkout, display_paths, refuse_hidden
-from coretools.tools.git.repository.commands import Git
+from coretools.tools.git.repository.checkout import Checkout, display_paths
+from coretools.tools.git.repository.names import refuse_hidden
+from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.porcelain import read_names
 from coretools.tools.git.repository.results import TextResult, answer, listed, undo_by_reset
 
@@ -56,55 +56,54 @@ class RestoreOptions:
         return f"git_restore what={'both' if self.index else 'worktree'!r} {paths}"
 
 
-async def restore(
-    roots: Roots, git: Git, checkout: Checkout, *, names: Sequence[str], options: RestoreOptions
-) -> TextResult:
+async def restore(repository: OpenRepository, *, names: Sequence[str], options: RestoreOptions) -> TextResult:
     """Restore everything at or beneath the names.
 
     Raises:
         DeniedPath: a file is hidden. NotFound: a name matches nothing. GitRefused: a conflict, and no side is chosen.
     """
-    refuse_hidden(roots, checkout, names)
-    await refuse_unknown(roots, git, checkout, names, trees=[options.source] * bool(options.source))
+    checkout = repository.checkout
+    refuse_hidden(repository, names)
+    await refuse_unknown(repository, names, trees=[options.source] * bool(options.source))
     if options.side:
-        return await _take_side(roots, git, checkout, names=names, side=options.side)
-    source = options.source or ((await position(git, checkout)).commit if options.index else "")
+        return await _take_side(repository, names=names, side=options.side)
+    source = options.source or ((await position(repository)).commit if options.index else "")
     if options.index and not source:
-        return await _unstage_all(git, checkout, names)
-    changed = await _differing(git, checkout, names, options, source)
+        return await _unstage_all(repository, names)
+    changed = await _differing(repository, names, options, source)
     if not changed:
         return answer(checkout, ["nothing to restore: no difference"], details={"restored": 0})
     stash = ""
     if options.work_tree:
-        await require_writable_names(roots, git, checkout, changed)
-        stash = await kept(roots, git, checkout, names=names)
+        await require_writable_names(repository, changed)
+        stash = await kept(repository, names=names)
         undo = options.undo(paths_argument(checkout, changed))
     else:
-        undo = await _staging_again(git, checkout, changed)
+        undo = await _staging_again(repository, changed)
     where = (f"--source={source}",) if source else ()
     with naming_stash(stash):
-        await git.output(checkout, "restore", *options.words, *where, *FROM_STDIN, stdin=terminated(changed))
+        await repository.output("restore", *options.words, *where, *FROM_STDIN, stdin=terminated(changed))
     lines = [f"restored {len(changed)}: {listed(display_paths(checkout, changed))}"]
     if stash or undo:
         lines.append(f"{KEPT}{stash!r}" if stash else f"Undo: {undo}")
     return answer(checkout, lines, details={"restored": len(changed), "stash": stash})
 
 
-async def _staging_again(git: Git, checkout: Checkout, names: Sequence[bytes]) -> str:
+async def _staging_again(repository: OpenRepository, names: Sequence[bytes]) -> str:
     """Return the call that makes the index of these names what it is now; "" while there is a conflict.
 
     A commit keeps the index if it differs from the work tree there.
     """
-    if await conflicted(git, checkout):
+    if await conflicted(repository):
         return ""
-    paths = paths_argument(checkout, names)
-    only_staged = {*names} & {*await changed_names(git, checkout)}
+    paths = paths_argument(repository.checkout, names)
+    only_staged = {*names} & {*await changed_names(repository)}
     if only_staged:  # not those of which only the name is staged
-        only_names = {*await changed_names(git, checkout, *_STAGED)}
-        only_staged -= only_names - {*await changed_names(git, checkout, "--cached", "--ita-invisible-in-index")}
+        only_names = {*await changed_names(repository, *_STAGED)}
+        only_staged -= only_names - {*await changed_names(repository, "--cached", "--ita-invisible-in-index")}
     if not only_staged:
         return f"git_add {paths}"
-    return f"git_restore what='staged' revision={await index_commit(git, checkout)!r} {paths}"
+    return f"git_restore what='staged' revision={await index_commit(repository)!r} {paths}"
 
 
 @contextmanager
@@ -119,90 +118,90 @@ def naming_stash(stash: str) -> Iterator[None]:
 
 
 async def _differing(
-    git: Git, checkout: Checkout, names: Sequence[str], options: RestoreOptions, source: str
+    repository: OpenRepository, names: Sequence[str], options: RestoreOptions, source: str
 ) -> list[bytes]:
     """Return what a restore would change."""
     trees = [source] if source else []
-    changed = await changed_names(git, checkout, *trees, names=names) if options.work_tree else []
-    staged = await changed_names(git, checkout, *_STAGED, *trees, names=names) if options.index else []
+    changed = await changed_names(repository, *trees, names=names) if options.work_tree else []
+    staged = await changed_names(repository, *_STAGED, *trees, names=names) if options.index else []
     return sorted({*changed, *staged})
 
 
-async def _unstage_all(git: Git, checkout: Checkout, names: Sequence[str]) -> TextResult:
+async def _unstage_all(repository: OpenRepository, names: Sequence[str]) -> TextResult:
     """Remove names from the index before the first commit, when there is nothing else to restore them from."""
-    staged = read_names(await git.output(checkout, "ls-files", "-z", "--", *names))
+    staged = read_names(await repository.output("ls-files", "-z", "--", *names))
     stdin = terminated(staged)
-    undo = await _staging_again(git, checkout, staged)
-    await git.output(checkout, "update-index", "--force-remove", "-z", "--stdin", stdin=stdin)
-    lines = [f"unstaged {len(staged)}: {listed(display_paths(checkout, staged))}"]
+    undo = await _staging_again(repository, staged)
+    await repository.output("update-index", "--force-remove", "-z", "--stdin", stdin=stdin)
+    lines = [f"unstaged {len(staged)}: {listed(display_paths(repository.checkout, staged))}"]
     lines += [f"Undo: {undo}"] if undo else []
-    return answer(checkout, lines, details={"restored": len(staged)})
+    return answer(repository.checkout, lines, details={"restored": len(staged)})
 
 
-async def _take_side(roots: Roots, git: Git, checkout: Checkout, *, names: Sequence[str], side: str) -> TextResult:
+async def _take_side(repository: OpenRepository, *, names: Sequence[str], side: str) -> TextResult:
     """Resolve conflicts by one side: as it is there, or deleted if it is not."""
+    checkout = repository.checkout
     if side == "conflict":
-        return await _back_to_conflict(roots, git, checkout, names)
-    every = await conflicted(git, checkout, names)
+        return await _back_to_conflict(repository, names)
+    every = await conflicted(repository, names)
     if not every:
         raise GitRefused("none of these paths is in conflict; leave out side")
-    await require_writable_names(roots, git, checkout, every)
-    present = await conflicted(git, checkout, names, stage=2 if side == "ours" else 3)
+    await require_writable_names(repository, every)
+    present = await conflicted(repository, names, stage=2 if side == "ours" else 3)
     absent = terminated(sorted({*every} - {*present}))
     if present:
-        await git.output(checkout, "checkout", f"--{side}", *FROM_STDIN, stdin=terminated(present))
-        await git.output(checkout, "update-index", "--add", "-z", "--stdin", stdin=terminated(present))
+        await repository.output("checkout", f"--{side}", *FROM_STDIN, stdin=terminated(present))
+        await repository.output("update-index", "--add", "-z", "--stdin", stdin=terminated(present))
     if absent:
-        await git.output(checkout, "rm", "-q", "-f", *FROM_STDIN, stdin=absent)
-    rest = await conflicted(git, checkout)
+        await repository.output("rm", "-q", "-f", *FROM_STDIN, stdin=absent)
+    rest = await conflicted(repository)
     lines = [f"took {side} for {len(every)}: {listed(display_paths(checkout, every))}"]
     lines.append(f"in conflict: {listed(display_paths(checkout, rest))}" if rest else "no conflict is left")
     lines.append(f"Undo: git_restore side='conflict' {paths_argument(checkout, every)}")
     return answer(checkout, lines, details={"restored": len(every), "conflicts": len(rest)})
 
 
-async def _back_to_conflict(roots: Roots, git: Git, checkout: Checkout, names: Sequence[str]) -> TextResult:
+async def _back_to_conflict(repository: OpenRepository, names: Sequence[str]) -> TextResult:
     """Bring back the conflicts of resolved paths, as git remembers them until the commit."""
-    records = read_names(await git.output(checkout, "ls-files", "--resolve-undo", "-z", "--", *names))
+    records = read_names(await repository.output("ls-files", "--resolve-undo", "-z", "--", *names))
     resolved = sorted({record.partition(b"\t")[2] for record in records})
-    found = resolved or await conflicted(git, checkout, names)
+    found = resolved or await conflicted(repository, names)
     if not found:
         raise GitRefused("none of these paths was in conflict since the last commit")
-    await require_writable_names(roots, git, checkout, found)
-    await git.output(checkout, "checkout", "--merge", *FROM_STDIN, stdin=terminated(found))
+    await require_writable_names(repository, found)
+    await repository.output("checkout", "--merge", *FROM_STDIN, stdin=terminated(found))
     lines = [
-        f"in conflict again: {listed(display_paths(checkout, found))}",
+        f"in conflict again: {listed(display_paths(repository.checkout, found))}",
         "Undo: git_continue action='resolve' resolutions={path: ...}",
     ]
-    return answer(checkout, lines, details={"restored": len(found), "conflicts": len(found)})
+    return answer(repository.checkout, lines, details={"restored": len(found), "conflicts": len(found)})
 
 
-async def reset(
-    roots: Roots, git: Git, checkout: Checkout, *, revision: str, mode: str, names: Sequence[str]
-) -> TextResult:
+async def reset(repository: OpenRepository, *, revision: str, mode: str, names: Sequence[str]) -> TextResult:
     """Reset HEAD to a commit, or the index at the names to that commit.
 
     Raises:
         InvalidArguments: paths with another mode. DeniedPath, GitRefused: see `require_writable_names`.
     """
-    [target] = await git.resolved(checkout, revision or "HEAD")
+    checkout = repository.checkout
+    [target] = await repository.resolved(revision or "HEAD")
     if names:
         if mode != "mixed":
             raise InvalidArguments("paths: go with mode 'mixed'; git_restore writes files of the work tree")
         options = RestoreOptions(work_tree=False, index=True, source=target)
-        return await restore(roots, git, checkout, names=names, options=options)
-    before = await born(git, checkout)
+        return await restore(repository, names=names, options=options)
+    before = await born(repository)
     where = before.branch or "HEAD"
-    staged, overwritten = await _reset_names(roots, git, checkout, before, target=target, mode=mode)
+    staged, overwritten = await _reset_names(repository, before, target=target, mode=mode)
     details = {"commit": target, "before": before.commit}
     is_needed = bool(staged or overwritten or checkout.in_progress or target != before.commit)
     if not is_needed and mode != "hard":  # which also writes files that git takes for unchanged without looking
         nothing = {"soft": ""}.get(mode, ", and nothing is staged")
         return answer(checkout, [f"nothing changed: {where} is at {target[:10]} already{nothing}"], details=details)
-    stash = await kept(roots, git, checkout) if mode == "hard" else ""
-    again = await _staging_again(git, checkout, staged) if staged and mode != "hard" else ""
+    stash = await kept(repository) if mode == "hard" else ""
+    again = await _staging_again(repository, staged) if staged and mode != "hard" else ""
     with naming_stash(stash):
-        await git.output(checkout, "reset", "--quiet", f"--{mode}", target)
+        await repository.output("reset", "--quiet", f"--{mode}", target)
     where += f" is at {target[:10]}{'' if target == before.commit else f'; it was at {before.commit[:10]}'}"
     unstaged = f"unstaged {len(staged)}: {listed(display_paths(checkout, staged))}"
     undo = _undo_lines(before, target, mode=mode, again=again, stash=stash)
@@ -222,7 +221,7 @@ def _undo_lines(before: Position, target: str, *, mode: str, again: str, stash: 
 
 
 async def _reset_names(
-    roots: Roots, git: Git, checkout: Checkout, before: Position, *, target: str, mode: str
+    repository: OpenRepository, before: Position, *, target: str, mode: str
 ) -> tuple[list[bytes], list[bytes]]:
     """Return what a reset unstages, and the uncommitted changes that it overwrites.
 
@@ -231,16 +230,16 @@ async def _reset_names(
     """
     if mode == "soft":
         return [], []
-    await refuse_staged_outside(git, checkout, _keeps_staged(checkout, mode))
-    staged = await changed_names(git, checkout, *_STAGED)
+    await refuse_staged_outside(repository, _keeps_staged(repository.checkout, mode))
+    staged = await changed_names(repository, *_STAGED)
     if mode == "mixed":
         return staged, []
     if mode == "keep":
-        await require_writable_names(roots, git, checkout, await changed_names(git, checkout, before.commit, target))
+        await require_writable_names(repository, await changed_names(repository, before.commit, target))
         return staged, []
-    overwritten = await changed_names(git, checkout, target)
-    overwritten += await overwritten_by_reset(roots, git, checkout)
-    await require_writable_names(roots, git, checkout, overwritten)
+    overwritten = await changed_names(repository, target)
+    overwritten += await overwritten_by_reset(repository)
+    await require_writable_names(repository, overwritten)
     return staged, overwritten
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from coretools.errors import GitRefused, InvalidArguments
-from coretools.roots.root_set import Roots
 from coretools.tools.git.changes.commit import identity
 from coretools.tools.git.changes.conflict_answers import resolve
 from coretools.tools.git.changes.operation_state import Operation, operation_in_progress
@@ -29,7 +28,8 @@ from coretools.tools.git.changes.writable import (
     settings_among,
 )
 from coretools.tools.git.repository.checkout import Checkout, display_paths
-from coretools.tools.git.repository.commands import Git, require_success
+from coretools.tools.git.repository.commands import require_success
+from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.porcelain import as_text, read_records, single_line
 from coretools.tools.git.repository.results import TextResult, answer, listed
 
@@ -52,7 +52,7 @@ class ResumeOptions:
         return self.action == "resolve" or (bool(self.resolutions) and not checkout.in_progress)
 
 
-async def resume(roots: Roots, git: Git, checkout: Checkout, options: ResumeOptions) -> TextResult:
+async def resume(repository: OpenRepository, options: ResumeOptions) -> TextResult:
     """Resolve conflicts by the resolutions, then continue, skip or abort the operation in progress.
 
     Raises:
@@ -61,71 +61,69 @@ async def resume(roots: Roots, git: Git, checkout: Checkout, options: ResumeOpti
     if options.resolutions and options.action not in ("continue", "resolve"):
         raise InvalidArguments(f"resolutions: go with action 'continue' or 'resolve', not {options.action!r}")
     check_message(options.message)
-    checked = None if options.is_resolution(checkout) else await _checked(roots, git, checkout, options)
-    lines = (
-        await resolve(roots, git, checkout, options.resolutions) if options.resolutions else ["nothing was resolved"]
-    )
-    if checked is None or (options.resolutions and await conflicted(git, checkout)):
-        return answer(checkout, lines, details={"stopped": bool(checkout.in_progress)})
-    result = await _go_on(git, checkout, *checked, options)
+    checked = None if options.is_resolution(repository.checkout) else await _checked(repository, options)
+    lines = await resolve(repository, options.resolutions) if options.resolutions else ["nothing was resolved"]
+    if checked is None or (options.resolutions and await conflicted(repository)):
+        return answer(repository.checkout, lines, details={"stopped": bool(repository.checkout.in_progress)})
+    result = await _go_on(repository, *checked, options)
     return (
         TextResult(body="\n".join([*lines[:1], result.body]), details=result.details) if options.resolutions else result
     )
 
 
-async def _checked(roots: Roots, git: Git, checkout: Checkout, options: ResumeOptions) -> tuple[Operation, Position]:
+async def _checked(repository: OpenRepository, options: ResumeOptions) -> tuple[Operation, Position]:
     """Return the operation in progress and where HEAD is, if all that it goes on to change may be changed.
 
     Raises:
         DeniedPath, GitRefused: names what may not; nothing was changed.
     """
-    operation = operation_in_progress(checkout)
-    here = await born(git, checkout)
+    operation = operation_in_progress(repository.checkout)
+    here = await born(repository)
     is_abort = options.action == "abort"
     back = operation.start if is_abort and operation.start else here.commit
-    differing = await changed_names(git, checkout, back)
-    await require_visible_names(roots, git, checkout, differing)
+    differing = await changed_names(repository, back)
+    await require_visible_names(repository, differing)
     if options.action == "continue":
-        cure = f"git_continue would commit them; with the root {checkout.directory.path} it can be done"
-        await refuse_staged_outside(git, checkout, cure)
+        cure = f"git_continue would commit them; with the root {repository.checkout.directory.path} it can be done"
+        await refuse_staged_outside(repository, cure)
     else:
         is_hard = operation.name == "rebase"
-        differing += await overwritten_by_reset(roots, git, checkout) if is_hard else []
-        found = settings_among(roots, checkout, differing)
-        staged = await changed_names(git, checkout, "--cached", back)
-        refuse_outside(checkout, sorted({*staged, *(differing if is_hard else [])}))
+        differing += await overwritten_by_reset(repository) if is_hard else []
+        found = settings_among(repository, differing)
+        staged = await changed_names(repository, "--cached", back)
+        refuse_outside(repository.checkout, sorted({*staged, *(differing if is_hard else [])}))
         # Other operations are reset with --merge, which leaves alone what is not staged.
         if found and not is_hard:
-            found = settings_among(roots, checkout, staged)
+            found = settings_among(repository, staged)
         refuse_settings(found)
     if operation.remaining and not is_abort:
-        commits = await git.resolved(checkout, *operation.remaining)
-        names = await picked_names(git, checkout, commits)
-        await require_writable_names(roots, git, checkout, names)
-        refuse_settings(await reached_by_rename(roots, git, checkout, names, commits))
+        commits = await repository.resolved(*operation.remaining)
+        names = await picked_names(repository, commits)
+        await require_writable_names(repository, names)
+        refuse_settings(await reached_by_rename(repository, names, commits))
     return operation, here
 
 
 async def _go_on(
-    git: Git, checkout: Checkout, operation: Operation, here: Position, options: ResumeOptions
+    repository: OpenRepository, operation: Operation, here: Position, options: ResumeOptions
 ) -> TextResult:
     if options.action == "abort":
-        return await _abort(git, checkout, operation, here)
+        return await _abort(repository, operation, here)
     operation.require_no_editor()
     if options.action == "continue":
-        await _commit_resolution(git, checkout, operation, here, message=options.message)
+        await _commit_resolution(repository, operation, here, message=options.message)
     else:
-        await _prepare_skip(git, checkout, operation)
+        await _prepare_skip(repository, operation)
     here = replace(here, commit=operation.start or here.commit, branch=operation.branch or here.branch)
     if not operation.has_more:
-        return await ended(git, checkout, here, f"{operation.name} ended")
+        return await ended(repository, here, f"{operation.name} ended")
     # git itself skips one commit of a sequence by a reset and then continues.
     word = "skip" if options.action == "skip" and operation.is_skipped_by_git else "continue"
-    completed = await git.run(checkout, operation.name, f"--{word}", options=await identity(git, checkout))
-    return await outcome(git, checkout, completed, here=here, name=operation.name)
+    completed = await repository.run(operation.name, f"--{word}", options=await identity(repository))
+    return await outcome(repository, completed, here=here, name=operation.name)
 
 
-async def _prepare_skip(git: Git, checkout: Checkout, operation: Operation) -> None:
+async def _prepare_skip(repository: OpenRepository, operation: Operation) -> None:
     """Leave out the commit at which an operation stopped, where git does not do that by itself.
 
     Raises:
@@ -134,22 +132,20 @@ async def _prepare_skip(git: Git, checkout: Checkout, operation: Operation) -> N
     if operation.name == "merge":
         raise InvalidArguments("action: a merge has nothing to skip; abort or continue it")
     if operation.name != "rebase":
-        await git.output(checkout, "reset", "--merge", "--quiet")
+        await repository.output("reset", "--merge", "--quiet")
     elif operation.stopped_at == "fixup":
-        await _leave_out_fixup(git, checkout, operation)
+        await _leave_out_fixup(repository, operation)
 
 
-async def _commit_resolution(
-    git: Git, checkout: Checkout, operation: Operation, here: Position, *, message: str
-) -> None:
+async def _commit_resolution(repository: OpenRepository, operation: Operation, here: Position, *, message: str) -> None:
     """Commit a resolved conflict, with the author and message of the commit that it comes from."""
-    conflicts = await conflicted(git, checkout)
+    conflicts = await conflicted(repository)
     if conflicts:
-        files = listed(display_paths(checkout, conflicts))
+        files = listed(display_paths(repository.checkout, conflicts))
         raise GitRefused(
             f"conflicts are not resolved: {files}; resolve them (resolutions), or edit the files and git_add them"
         )
-    staged = await git.run(checkout, "diff", "--cached", "--quiet", "--ignore-submodules=all", "--no-ext-diff")
+    staged = await repository.run("diff", "--cached", "--quiet", "--ignore-submodules=all", "--no-ext-diff")
     is_moved = bool(operation.amended) and operation.amended != here.commit
     if is_moved and staged.exit_code:
         raise GitRefused("HEAD has moved since the rebase stopped; git_commit what is staged, then continue")
@@ -158,20 +154,20 @@ async def _commit_resolution(
         if operation.has_commit and operation.name != "rebase":
             raise GitRefused("nothing is staged; git_add what you resolved, or git_continue action='skip'")
         return
-    words, stdin = await _resolution_words(git, checkout, operation, message=message)
-    options = await identity(git, checkout)
-    require_success(await git.run(checkout, *_COMMIT, *words, options=options, stdin=stdin), "commit")
-    await sign_head(git, checkout, before=None)
+    words, stdin = await _resolution_words(repository, operation, message=message)
+    options = await identity(repository)
+    require_success(await repository.run(*_COMMIT, *words, options=options, stdin=stdin), "commit")
+    await sign_head(repository, before=None)
 
 
 async def _resolution_words(
-    git: Git, checkout: Checkout, operation: Operation, *, message: str
+    repository: OpenRepository, operation: Operation, *, message: str
 ) -> tuple[list[str], bytes | None]:
     """Return the options of `git commit` for message and author, and the message.
 
     In a rebase it knows the author only by our word.
     """
-    given = git.setup.with_trailer(message).encode("utf-8", "surrogateescape") if message.strip() else None
+    given = repository.git.setup.with_trailer(message).encode("utf-8", "surrogateescape") if message.strip() else None
     if operation.stopped_at == "edit":
         return ["--amend", *(["--file=-"] if given else ["--no-edit"])], given
     if operation.stopped_at == "fixup":
@@ -179,37 +175,37 @@ async def _resolution_words(
     if operation.name != "rebase":
         # git's own message has a commented list of the paths in conflict.
         return (["--file=-"] if given else ["--no-edit", "--cleanup=strip"]), given
-    [commit] = await git.resolved(checkout, "REBASE_HEAD")
+    [commit] = await repository.resolved("REBASE_HEAD")
     if not given:
         return [f"--reuse-message={commit}"], None
-    [[author, date]] = read_records(await git.output(checkout, *_AUTHOR, commit), 2)
+    [[author, date]] = read_records(await repository.output(*_AUTHOR, commit), 2)
     return ["--file=-", f"--author={as_text(author)}", f"--date={as_text(date)}"], given
 
 
-async def _leave_out_fixup(git: Git, checkout: Checkout, operation: Operation) -> None:
+async def _leave_out_fixup(repository: OpenRepository, operation: Operation) -> None:
     """Drop a fixup that stopped, and give the commit the message that it has by now.
 
     Within a group git keeps the messages of all joined commits, as comments, until the last of them.
     """
-    await git.output(checkout, "reset", "--merge", "--quiet")
+    await repository.output("reset", "--merge", "--quiet")
     words = ("--amend", "--allow-empty", *operation.message_words)
-    options = await identity(git, checkout)
-    require_success(await git.run(checkout, *_COMMIT, *words, options=options, stdin=operation.message), "commit")
+    options = await identity(repository)
+    require_success(await repository.run(*_COMMIT, *words, options=options, stdin=operation.message), "commit")
 
 
-async def _abort(git: Git, checkout: Checkout, operation: Operation, here: Position) -> TextResult:
+async def _abort(repository: OpenRepository, operation: Operation, here: Position) -> TextResult:
     if operation.name == "rebase":
-        options = await identity(git, checkout)
-        require_success(await git.run(checkout, "rebase", "--abort", options=options), "rebase")
+        options = await identity(repository)
+        require_success(await repository.run("rebase", "--abort", options=options), "rebase")
     else:
         # As git itself: commits that somebody added meanwhile stay.
         start = [operation.start] if operation.start and operation.reached == here.commit else []
-        await git.output(checkout, "reset", "--merge", "--quiet", *start)
+        await repository.output("reset", "--merge", "--quiet", *start)
         if operation.has_more:
-            await git.output(checkout, operation.name, "--quit")
-    now = await born(git, checkout)
+            await repository.output(operation.name, "--quit")
+    now = await born(repository)
     where = now.branch or "HEAD"
     lines = [single_line(f"{operation.name} aborted; {where} is at {now.commit[:10]}")]
     again = {"cherry-pick": "git_cherry_pick", "revert": "git_revert"}.get(operation.name, f"git_{operation.name}")
     lines.append(f"Undo: {again}{operation.again}")
-    return answer(checkout, lines, details={"branch": now.branch, "commit": now.commit})
+    return answer(repository.checkout, lines, details={"branch": now.branch, "commit": now.commit})

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from coretools.errors import CoreError, GitRefused
 from coretools.git_remotes.ssh import top_directory
 from coretools.process.run import RunOptions
-from coretools.tools.git.repository.checkout import Checkout
 from coretools.tools.git.repository.commands import Git, failure_message
+from coretools.tools.git.repository.open_repository import OpenRepository
 
 SIGN_SECONDS = 60.0
 """Longest wait for a signature: a person may have to unlock the key."""
@@ -24,7 +24,7 @@ _LITERAL = re.compile(r"(?:key::)?(?P<key>(?:ssh|ecdsa|sk)-\S+ \S.*)|key::(?P<ot
 """A public key in place of the name of its file (git-config(1), user.signingKey)."""
 
 
-async def sign_head(git: Git, checkout: Checkout, *, before: str | None) -> str:
+async def sign_head(repository: OpenRepository, *, before: str | None) -> str:
     """Replace the last commit by a signed one, where that is granted; return its name, or "" where it is not.
 
     `before` is what HEAD named before that commit (empty: nothing), and names it again if signing fails; with None the
@@ -33,37 +33,38 @@ async def sign_head(git: Git, checkout: Checkout, *, before: str | None) -> str:
     Raises:
         GitRefused: the key can't be used.
     """
-    if not checkout.grants.signing:
+    if not repository.checkout.grants.signing:
         return ""
-    [commit] = await git.resolved(checkout, "HEAD")
+    [commit] = await repository.resolved("HEAD")
     try:
-        data = await git.output(checkout, "cat-file", "commit", commit)
-        signature = await _signature(git, checkout, data)
+        data = await repository.output("cat-file", "commit", commit)
+        signature = await _signature(repository, data)
     except CoreError as error:
-        kept = await _restore(git, checkout, commit, before)
+        kept = await _restore(repository, commit, before)
         raise GitRefused(f"the commit could not be signed: {error}; {kept}") from error
     name = "gpgsig" if len(commit) == len("0" * 40) else "gpgsig-sha256"
     headers, blank, message = data.partition(b"\n\n")
     lines = signature.strip().replace(b"\r", b"").replace(b"\n", b"\n ")
     signed = headers + b"\n" + name.encode() + b" " + lines + blank + message
-    output = await git.output(checkout, "hash-object", "-t", "commit", "-w", "--stdin", stdin=signed)
+    output = await repository.output("hash-object", "-t", "commit", "-w", "--stdin", stdin=signed)
     new = output.decode("ascii").strip()
-    await git.output(checkout, "update-ref", "-m", "commit: signed", "HEAD", new, commit)
+    await repository.output("update-ref", "-m", "commit: signed", "HEAD", new, commit)
     return new
 
 
-async def _restore(git: Git, checkout: Checkout, commit: str, before: str | None) -> str:
+async def _restore(repository: OpenRepository, commit: str, before: str | None) -> str:
     """Take the unsigned commit back; return what became of it."""
     if before is None:
         return f"{commit[:10]} stays without a signature"
     words = ("-m", "reset: not signed", "HEAD", before, commit) if before else ("-d", "HEAD", commit)
-    await git.output(checkout, "update-ref", *words)
+    await repository.output("update-ref", *words)
     return "nothing was committed, and what was staged still is"
 
 
-async def _signature(git: Git, checkout: Checkout, data: bytes) -> bytes:
+async def _signature(repository: OpenRepository, data: bytes) -> bytes:
     # Only the user's own configuration chooses the key: a repository must not choose another one of the user's.
-    found = await git.settings(checkout, _KEYS, only_user=True)
+    git = repository.git
+    found = await repository.settings(_KEYS, only_user=True)
     kind = found.get("gpg.format", "openpgp").lower()
     if kind not in _PROGRAMS:
         raise GitRefused(f"gpg.format = {kind} in the configuration of the user: choose openpgp, x509 or ssh")

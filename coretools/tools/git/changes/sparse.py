@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 from coretools.errors import GitRefused, InvalidArguments
-from coretools.roots.root_set import Roots
 from coretools.tools.git.changes.writable import (
     refuse_outside,
     refuse_settings,
@@ -11,41 +10,41 @@ from coretools.tools.git.changes.writable import (
     settings_among,
 )
 from coretools.tools.git.repository.checkout import Checkout, prefix
-from coretools.tools.git.repository.commands import Git, require_success
+from coretools.tools.git.repository.commands import require_success
+from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.porcelain import as_text, read_names, single_line
 from coretools.tools.git.repository.results import TextResult, answer
 
 
-async def sparse_checkout(
-    roots: Roots, git: Git, checkout: Checkout, *, action: str, names: Sequence[str]
-) -> TextResult:
+async def sparse_checkout(repository: OpenRepository, *, action: str, names: Sequence[str]) -> TextResult:
     """List, set, add to or disable the directories that are checked out.
 
     Raises:
         InvalidArguments: no directories. GitRefused: git refuses, or hidden files would be written.
     """
-    before = await _directories(git, checkout)
+    checkout = repository.checkout
+    before = await _directories(repository)
     if action == "list":
         return answer(checkout, _lines(checkout, before), details={"directories": before})
     if checkout.is_linked:
         raise GitRefused("a linked work tree shares its configuration, which is not written; use the main one")
     if (action in ("set", "add")) != bool(names):
         raise InvalidArguments("paths: directories go with 'set' and 'add', and only with these")
-    tracked = [(one[:1], one[2:]) for one in read_names(await git.output(checkout, "ls-files", "-t", "-z"))]
+    tracked = [(one[:1], one[2:]) for one in read_names(await repository.output("ls-files", "-t", "-z"))]
     left_out = [name for tag, name in tracked if tag == b"S"]
-    await require_visible_names(roots, git, checkout, left_out)
+    await require_visible_names(repository, left_out)
     changed = left_out
     if action == "set":  # deletes what is there and not wanted, too
         changed = [name for tag, name in tracked if (tag == b"S") == _is_wanted(name, names)]
     refuse_outside(checkout, (name for _, name in tracked))
-    refuse_settings(settings_among(roots, checkout, changed))
+    refuse_settings(settings_among(repository, changed))
     words = ["sparse-checkout", action]
     stdin = None
     if names:
         words += [*(["--cone"] if action == "set" else []), "--stdin"]
         stdin = "".join(f"{_quoted(name)}\n" for name in names).encode("utf-8", "surrogateescape")
-    require_success(await git.run(checkout, *words, stdin=stdin), "sparse-checkout")
-    now = await _directories(git, checkout)
+    require_success(await repository.run(*words, stdin=stdin), "sparse-checkout")
+    now = await _directories(repository)
     lines = [*_lines(checkout, now), _undo(checkout, before)]
     return answer(checkout, lines, details={"directories": now})
 
@@ -67,9 +66,9 @@ def _quoted(name: str) -> str:
     return f'"{escaped}"'
 
 
-async def _directories(git: Git, checkout: Checkout) -> list[str] | None:
+async def _directories(repository: OpenRepository) -> list[str] | None:
     """Return the directories, or None if everything is checked out."""
-    completed = await git.run(checkout, "sparse-checkout", "list")
+    completed = await repository.run("sparse-checkout", "list")
     if not completed.ok:  # "this worktree is not sparse"
         return None
     return as_text(completed.stdout.head + completed.stdout.tail).splitlines()

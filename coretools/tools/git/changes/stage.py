@@ -6,19 +6,12 @@ from dataclasses import dataclass
 from coretools.errors import NotFound
 from coretools.roots.read import kind_at
 from coretools.roots.replace import is_temporary
-from coretools.roots.root_set import Roots
 from coretools.tools.git.changes.filters import refuse_filtered, required_filters
 from coretools.tools.git.changes.work_tree import FROM_STDIN, paths_argument, terminated
-from coretools.tools.git.repository.checkout import (
-    Checkout,
-    display_paths,
-    hidden_reason,
-    is_beneath,
-    path_of,
-    refuse_hidden,
-    shown_path,
-)
-from coretools.tools.git.repository.commands import Git, require_success
+from coretools.tools.git.repository.checkout import Checkout, display_paths, is_beneath, path_of, shown_path
+from coretools.tools.git.repository.commands import require_success
+from coretools.tools.git.repository.names import hidden_reason, refuse_hidden
+from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.porcelain import StatusEntry, quoted, read_status
 from coretools.tools.git.repository.results import TextResult, answer, hidden_line, listed
 
@@ -49,7 +42,7 @@ class StagingOptions:
 
 
 async def add(
-    roots: Roots, git: Git, checkout: Checkout, names: Sequence[str], options: StagingOptions = StagingOptions()
+    repository: OpenRepository, names: Sequence[str], options: StagingOptions = StagingOptions()
 ) -> TextResult:
     """Stage everything that is changed at or beneath the names.
 
@@ -57,28 +50,28 @@ async def add(
         DeniedPath: an explicit name is hidden. NotFound: a name matches nothing. GitRefused: a file would be stored
             wrongly, since the filter that should convert it is not run.
     """
-    refuse_hidden(roots, checkout, names)
+    refuse_hidden(repository, names)
     untracked = "no" if options.tracked_only else "all"
     words = (*_CHANGED, f"--untracked-files={untracked}", "--", *names)
-    entries = read_status(await git.output(checkout, *words)).entries
-    _require_something(roots, checkout, names, entries)
+    entries = read_status(await repository.output(*words)).entries
+    _require_something(repository, names, entries)
     if options.intent:
         entries = tuple(entry for entry in entries if entry.letters == "??")
-    found = _staging_plan(roots, checkout, entries)
+    found = _staging_plan(repository, entries)
     if found.staged:
-        await (_note if options.intent else _stage)(git, checkout, found.staged)
+        await (_note if options.intent else _stage)(repository, found.staged)
     details = {"staged": len(found.staged), "left_out": len(found.denied) + len(found.nested)}
-    return answer(checkout, _lines(checkout, found, options), details=details)
+    return answer(repository.checkout, _lines(repository.checkout, found, options), details=details)
 
 
-async def _note(git: Git, checkout: Checkout, entries: Sequence[StatusEntry]) -> None:
+async def _note(repository: OpenRepository, entries: Sequence[StatusEntry]) -> None:
     """Add new files to the index without their content, which git does not read here."""
     names = [entry.path for entry in entries]
-    await refuse_filtered(git, checkout, names)
-    await git.output(checkout, "add", "--intent-to-add", *FROM_STDIN, stdin=terminated(names))
+    await refuse_filtered(repository, names)
+    await repository.output("add", "--intent-to-add", *FROM_STDIN, stdin=terminated(names))
 
 
-async def _stage(git: Git, checkout: Checkout, entries: Sequence[StatusEntry]) -> None:
+async def _stage(repository: OpenRepository, entries: Sequence[StatusEntry]) -> None:
     """Stage the content of files, or that they are deleted. `git add` would stage everything beneath a name too.
 
     Raises:
@@ -86,18 +79,18 @@ async def _stage(git: Git, checkout: Checkout, entries: Sequence[StatusEntry]) -
     """
     words = ("update-index", "--add", "--remove", "--replace", "-z", "--stdin")
     stdin = terminated(entry.path for entry in entries)
-    completed = await git.run(checkout, *words, options=required_filters(git, checkout), stdin=stdin)
+    completed = await repository.run(*words, options=required_filters(repository), stdin=stdin)
     if not completed.ok:
-        await refuse_filtered(git, checkout, [entry.path for entry in entries if entry.letters[1] != "D"])
+        await refuse_filtered(repository, [entry.path for entry in entries if entry.letters[1] != "D"])
     require_success(completed, "update-index")
 
 
-def _staging_plan(roots: Roots, checkout: Checkout, entries: Sequence[StatusEntry]) -> _StagingPlan:
+def _staging_plan(repository: OpenRepository, entries: Sequence[StatusEntry]) -> _StagingPlan:
     found = _StagingPlan([], {}, [])
     for entry in entries:
         if not entry.unstaged or is_temporary(entry.path):
             continue
-        reason = hidden_reason(roots, checkout, entry.path)
+        reason = hidden_reason(repository, entry.path)
         if reason:
             found.denied[entry.path] = reason
         elif entry.path.endswith(b"/"):  # how git lists another repository in the work tree
@@ -124,12 +117,13 @@ def _lines(checkout: Checkout, found: _StagingPlan, options: StagingOptions) -> 
     return lines
 
 
-def _require_something(roots: Roots, checkout: Checkout, names: Sequence[str], entries: Sequence[StatusEntry]) -> None:
+def _require_something(repository: OpenRepository, names: Sequence[str], entries: Sequence[StatusEntry]) -> None:
     """Refuse a name that exists neither in the work tree nor in git's list."""
+    checkout = repository.checkout
     for name in names:
         if name == "." or any(is_beneath(entry.path, name) for entry in entries):
             continue
-        if kind_at(roots, f"{checkout.directory.path}/{name}") is None:
+        if kind_at(repository.roots, f"{checkout.directory.path}/{name}") is None:
             raise NotFound(f"{shown_path(checkout, name)}: no such path; name paths as git_status shows them")
 
 

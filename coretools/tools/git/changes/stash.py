@@ -10,7 +10,6 @@ from dataclasses import dataclass
 
 from coretools.errors import AlreadyExists, GitRefused, InvalidArguments, NotFound, TooLarge
 from coretools.roots.read import kind_at
-from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import cut_line, fitting
 from coretools.tools.git.changes.work_tree import (
     FROM_STDIN,
@@ -32,8 +31,10 @@ from coretools.tools.git.changes.writable import (
 )
 from coretools.tools.git.reading.differences import DiffOptions, diff
 from coretools.tools.git.reading.history import ARGUMENT_BYTES
-from coretools.tools.git.repository.checkout import Checkout, display_paths, hidden_reason, refuse_hidden
-from coretools.tools.git.repository.commands import Git, require_success
+from coretools.tools.git.repository.checkout import display_paths
+from coretools.tools.git.repository.commands import require_success
+from coretools.tools.git.repository.names import hidden_reason, refuse_hidden
+from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.patches import PATCH
 from coretools.tools.git.repository.porcelain import as_text, read_names, read_records, single_line
 from coretools.tools.git.repository.results import TextResult, answer, hidden_line, listed
@@ -57,36 +58,34 @@ class Stash:
     commit: str
 
 
-async def push(
-    roots: Roots, git: Git, checkout: Checkout, *, names: Sequence[str], message: str, untracked: bool
-) -> TextResult:
+async def push(repository: OpenRepository, *, names: Sequence[str], message: str, untracked: bool) -> TextResult:
     """Stash changes at or beneath the names (all without any), and restore the last commit there.
 
     Raises:
         DeniedPath, GitRefused: see `require_writable_names`; a conflict is not resolved; nothing is changed.
     """
     text = _message(message)
-    refuse_hidden(roots, checkout, names)
-    here = await born(git, checkout)
-    changed = await changed_names(git, checkout, here.commit, names=names)
-    changed = sorted({*changed, *await changed_names(git, checkout, "--cached", here.commit, names=names)})
-    await require_writable_names(roots, git, checkout, changed)
-    new, left_out = await _untracked(roots, git, checkout, names) if untracked else ([], {})
+    refuse_hidden(repository, names)
+    here = await born(repository)
+    changed = await changed_names(repository, here.commit, names=names)
+    changed = sorted({*changed, *await changed_names(repository, "--cached", here.commit, names=names)})
+    await require_writable_names(repository, changed)
+    new, left_out = await _untracked(repository, names) if untracked else ([], {})
     if not changed and not new:
         raise GitRefused("no changes to stash here; untracked files only with untracked=true")
-    third = await untracked_commit(git, checkout, new) if new else ""
-    commit = await stash_commit(git, checkout, here, changed=changed, message=text, untracked=third)
-    await _store(git, checkout, commit, f"On {here.branch or '(no branch)'}: {text}")
+    third = await untracked_commit(repository, new) if new else ""
+    commit = await stash_commit(repository, here, changed=changed, message=text, untracked=third)
+    await _store(repository, commit, f"On {here.branch or '(no branch)'}: {text}")
     if changed:
         back = ("restore", f"--source={here.commit}", "--staged", "--worktree", *FROM_STDIN)
-        await git.output(checkout, *back, stdin=terminated(changed))
+        await repository.output(*back, stdin=terminated(changed))
     if new:
-        await git.output(checkout, "clean", "--quiet", "--force", "--", *map(_text, new))
-    every = display_paths(checkout, [*changed, *new])
+        await repository.output("clean", "--quiet", "--force", "--", *map(_text, new))
+    every = display_paths(repository.checkout, [*changed, *new])
     lines = [f"stashed {len(every)} as {commit[:10]}: {listed(every)}"]
-    lines += [hidden_line(checkout, "left out", left_out)] if left_out else []
+    lines += [hidden_line(repository.checkout, "left out", left_out)] if left_out else []
     lines.append(f"Undo: git_stash action='pop' stash={commit!r}")
-    return answer(checkout, lines, details={"stash": commit, "files": len(every)})
+    return answer(repository.checkout, lines, details={"stash": commit, "files": len(every)})
 
 
 def _message(message: str) -> str:
@@ -95,36 +94,34 @@ def _message(message: str) -> str:
     return message.strip() or "uncommitted changes"
 
 
-async def _store(git: Git, checkout: Checkout, commit: str, message: str) -> None:
+async def _store(repository: OpenRepository, commit: str, message: str) -> None:
     """Put a stash commit on the list."""
-    options = await stash_identity(git, checkout)
+    options = await stash_identity(repository)
     words = ("stash", "store", "--quiet", f"--message={message}", commit)
-    require_success(await git.run(checkout, *words, options=options), "stash")
+    require_success(await repository.run(*words, options=options), "stash")
 
 
-async def list_stashes(git: Git, checkout: Checkout) -> TextResult:
+async def list_stashes(repository: OpenRepository) -> TextResult:
     """List stashes, newest first."""
-    records = await stash_list(git, checkout)
+    records = await stash_list(repository)
     lines = [single_line(" ".join([place, commit[:10], date, text])) for place, commit, date, text in records]
-    shown = fitting(map(cut_line, lines), git.answer_bytes)
+    shown = fitting(map(cut_line, lines), repository.git.answer_bytes)
     more = [f"[{len(lines) - len(shown)} older stashes; action='show' takes their number]"] if shown < lines else []
-    return answer(checkout, [*shown, *more] or ["no stashes"], details={"stashes": len(lines)})
+    return answer(repository.checkout, [*shown, *more] or ["no stashes"], details={"stashes": len(lines)})
 
 
-async def show_stash(roots: Roots, git: Git, checkout: Checkout, *, stash: str, names: Sequence[str]) -> TextResult:
+async def show_stash(repository: OpenRepository, *, stash: str, names: Sequence[str]) -> TextResult:
     """Show what a stash changes in tracked files, and list its untracked ones."""
-    found = await _named(git, checkout, stash)
+    found = await _named(repository, stash)
     sides = (f"{found.commit}^1", found.commit)
-    options = DiffOptions(sides=sides, commits=sides, names=names, most_bytes=git.answer_bytes)
-    result = await diff(roots, git, checkout, options)
-    new = await _kept_untracked(git, checkout, found)
-    extra = f"\n[and {len(new)} untracked files: {listed(display_paths(checkout, new))}]" if new else ""
+    options = DiffOptions(sides=sides, commits=sides, names=names, most_bytes=repository.git.answer_bytes)
+    result = await diff(repository, options)
+    new = await _kept_untracked(repository, found)
+    extra = f"\n[and {len(new)} untracked files: {listed(display_paths(repository.checkout, new))}]" if new else ""
     return TextResult(body=result.text() + extra, details={**result.facts(), "stash": found.commit})
 
 
-async def apply(
-    roots: Roots, git: Git, checkout: Checkout, *, stash: str, drop: bool, with_index: bool = False
-) -> TextResult:
+async def apply(repository: OpenRepository, *, stash: str, drop: bool, with_index: bool = False) -> TextResult:
     """Apply a stash to the work tree, and with `drop` remove it from the list if there was no conflict.
 
     With `with_index` what was staged is staged again, as `git stash apply --index` does.
@@ -133,30 +130,31 @@ async def apply(
         GitRefused: a change would be overwritten, or files are in conflict. AlreadyExists: an untracked file of it
             exists.
     """
-    found = await _named(git, checkout, stash)
-    if conflicts := await conflicted(git, checkout):
+    checkout = repository.checkout
+    found = await _named(repository, stash)
+    if conflicts := await conflicted(repository):
         names = listed(display_paths(checkout, conflicts))
         raise GitRefused(f"conflicts are not resolved: {names}; nothing was applied; git_continue or git_add first")
-    changed = await changed_names(git, checkout, f"{found.commit}^1", found.commit)
-    new = await _kept_untracked(git, checkout, found)
-    await require_writable_names(roots, git, checkout, [*changed, *new])
-    refuse_settings(await reached_by_rename(roots, git, checkout, changed, [found.commit]))
-    _require_absent(roots, checkout, new)
-    index = await _staged_again(git, checkout, found) if with_index else ""
-    conflicts = await _apply_tracked(git, checkout, found, new)
+    changed = await changed_names(repository, f"{found.commit}^1", found.commit)
+    new = await _kept_untracked(repository, found)
+    await require_writable_names(repository, [*changed, *new])
+    refuse_settings(await reached_by_rename(repository, changed, [found.commit]))
+    _require_absent(repository, new)
+    index = await _staged_again(repository, found) if with_index else ""
+    conflicts = await _apply_tracked(repository, found, new)
     if index and not conflicts:
-        await git.output(checkout, "read-tree", index)
-        await git.run(checkout, "update-index", "-q", "--refresh")
+        await repository.output("read-tree", index)
+        await repository.run("update-index", "-q", "--refresh")
     if new:
         words = ("restore", "--overlay", "--worktree", f"--source={found.commit}^3", *FROM_STDIN)
-        await git.output(checkout, *words, stdin=terminated(new))
+        await repository.output(*words, stdin=terminated(new))
     every = display_paths(checkout, [*changed, *new])
     lines = [f"applied {found.commit[:10]} to {len(every)}: {listed(every)}"]
     if conflicts:
         lines.append(f"in conflict: {listed(display_paths(checkout, conflicts))}; the stash is kept")
         lines.append("Resolve: git_continue resolutions={path: 'ours', 'theirs' (the stash), ...}, or edit and git_add")
     elif drop and found.place:
-        await git.output(checkout, "stash", "drop", "--quiet", found.place)
+        await repository.output("stash", "drop", "--quiet", found.place)
         lines.append(f"dropped it; Undo: git_stash action='push', or apply it again: stash={found.commit!r}")
     else:
         back = [f"git_restore what='both' {paths_argument(checkout, changed)}"] if changed else []
@@ -165,71 +163,74 @@ async def apply(
     return answer(checkout, lines, details={"stash": found.commit, "conflicts": len(conflicts)})
 
 
-def _require_absent(roots: Roots, checkout: Checkout, names: Sequence[bytes]) -> None:
-    there = [name for name in names if kind_at(roots, f"{checkout.directory.path}/{_text(name)}") is not None]
+def _require_absent(repository: OpenRepository, names: Sequence[bytes]) -> None:
+    checkout = repository.checkout
+    there = [
+        name for name in names if kind_at(repository.roots, f"{checkout.directory.path}/{_text(name)}") is not None
+    ]
     if there:
         raise AlreadyExists(f"untracked files exist already: {listed(display_paths(checkout, there))}; move them away")
 
 
-async def _apply_tracked(git: Git, checkout: Checkout, stash: Stash, new: Sequence[bytes]) -> list[bytes]:
+async def _apply_tracked(repository: OpenRepository, stash: Stash, new: Sequence[bytes]) -> list[bytes]:
     """Apply what a stash changes in tracked files; return the names in conflict."""
-    source = await without_untracked(git, checkout, stash.commit) if new else stash.commit
-    options = await stash_identity(git, checkout)
-    completed = await git.run(checkout, "stash", "apply", "--quiet", source, options=options)
-    conflicts = await conflicted(git, checkout)
+    source = await without_untracked(repository, stash.commit) if new else stash.commit
+    options = await stash_identity(repository)
+    completed = await repository.run("stash", "apply", "--quiet", source, options=options)
+    conflicts = await conflicted(repository)
     if not completed.ok and not conflicts:
         require_success(completed, "stash apply")
     return conflicts
 
 
-async def _staged_again(git: Git, checkout: Checkout, stash: Stash) -> str:
+async def _staged_again(repository: OpenRepository, stash: Stash) -> str:
     """Return the tree of the index with what the stash had staged; the index stays as it is.
 
     Raises:
         GitRefused: it does not fit, or something else is staged.
     """
     words = ("diff", "--cached", "--quiet", "--ignore-submodules=all", "--no-ext-diff")
-    if (await git.run(checkout, *words)).exit_code:
+    if (await repository.run(*words)).exit_code:
         raise GitRefused("something is staged; git_commit it first, or apply the stash without its index")
-    patch = await git.output(
-        checkout, "diff", *PATCH, "--binary", "--full-index", "--no-renames",
-        *("--src-prefix=a/", "--dst-prefix=b/", f"{stash.commit}^1", f"{stash.commit}^2"),
+    patch = await repository.output(
+        "diff", *PATCH, "--binary", "--full-index", "--no-renames",
+        *("--src-prefix=a/", "--dst-prefix=b/", f"{stash.commit}^1", f"{stash.commit}^2")
     )  # fmt: skip
     if not patch:
         return ""
-    return await patched_tree(git, checkout, patch)
+    return await patched_tree(repository, patch)
 
 
-async def drop_stash(git: Git, checkout: Checkout, *, stash: str) -> TextResult:
+async def drop_stash(repository: OpenRepository, *, stash: str) -> TextResult:
     """Remove a stash from the list.
 
     Raises:
         NotFound: it is not in the list.
     """
-    found = await _named(git, checkout, stash)
+    found = await _named(repository, stash)
     if not found.place:
         raise NotFound(f"stash {stash!r}: not in the list of git_stash")
-    await git.output(checkout, "stash", "drop", "--quiet", found.place)
+    await repository.output("stash", "drop", "--quiet", found.place)
     lines = [f"dropped {found.commit[:10]}", f"Undo: git_stash action='apply' stash={found.commit!r}"]
-    return answer(checkout, lines, details={"stash": found.commit})
+    return answer(repository.checkout, lines, details={"stash": found.commit})
 
 
-async def stash_list(git: Git, checkout: Checkout) -> list[list[str]]:
+async def stash_list(repository: OpenRepository) -> list[list[str]]:
     """Return place, commit, date and message of each stash, newest first."""
-    if not (await git.run(checkout, "show-ref", "--verify", "--quiet", _REFERENCE)).ok:
+    if not (await repository.run("show-ref", "--verify", "--quiet", _REFERENCE)).ok:
         return []
-    records = read_records(await git.output(checkout, *_LIST), 3)
+    records = read_records(await repository.output(*_LIST), 3)
     return [[f"stash@{{{number}}}", *map(as_text, record)] for number, record in enumerate(records)]
 
 
-async def _named(git: Git, checkout: Checkout, stash: str) -> Stash:
+async def _named(repository: OpenRepository, stash: str) -> Stash:
     """Return the stash with this number, `stash@{number}` or commit.
 
     Raises:
         InvalidArguments: none of these. NotFound: there is none.
     """
     number = stash.removeprefix("stash@{").removesuffix("}") or "0"
-    records = await stash_list(git, checkout)
+    records = await stash_list(repository)
     if _NUMBER.fullmatch(number):
         if int(number) >= len(records):
             raise NotFound(f"stash {number}: there are {len(records)}; git_stash action='list' shows them")
@@ -237,28 +238,26 @@ async def _named(git: Git, checkout: Checkout, stash: str) -> Stash:
         return Stash(place, commit)
     if not _OBJECT.fullmatch(number):
         raise InvalidArguments(f"stash {stash[:80]!r}: must be a number of the list or a complete commit id")
-    [commit, *_] = await git.resolved(checkout, number, f"{number}^1", f"{number}^2")
+    [commit, *_] = await repository.resolved(number, f"{number}^1", f"{number}^2")
     place = next((record[0] for record in records if record[1] == commit), "")
     return Stash(place, commit)
 
 
-async def _kept_untracked(git: Git, checkout: Checkout, stash: Stash) -> list[bytes]:
-    parents = (await git.output(checkout, "rev-list", "--parents", "--max-count=1", stash.commit)).split()
+async def _kept_untracked(repository: OpenRepository, stash: Stash) -> list[bytes]:
+    parents = (await repository.output("rev-list", "--parents", "--max-count=1", stash.commit)).split()
     if len(parents) < 4:
         return []
-    return read_names(await git.output(checkout, "ls-tree", "-r", "-z", "--name-only", f"{stash.commit}^3"))
+    return read_names(await repository.output("ls-tree", "-r", "-z", "--name-only", f"{stash.commit}^3"))
 
 
-async def _untracked(
-    roots: Roots, git: Git, checkout: Checkout, names: Sequence[str]
-) -> tuple[list[bytes], dict[bytes, str]]:
+async def _untracked(repository: OpenRepository, names: Sequence[str]) -> tuple[list[bytes], dict[bytes, str]]:
     """Return untracked files to stash, and hidden ones, which stay."""
-    found = read_names(await git.output(checkout, *_UNTRACKED, "--", *names))
-    hidden = {name: reason for name in found if (reason := hidden_reason(roots, checkout, name))}
+    found = read_names(await repository.output(*_UNTRACKED, "--", *names))
+    hidden = {name: reason for name in found if (reason := hidden_reason(repository, name))}
     wanted = [name for name in found if name not in hidden and not name.endswith(b"/")]
     if sum(len(name) + 1 for name in wanted) > ARGUMENT_BYTES:
         raise TooLarge(f"{len(wanted)} untracked files; name paths", files=len(wanted))
-    await require_writable_names(roots, git, checkout, wanted)
+    await require_writable_names(repository, wanted)
     return wanted, hidden
 
 

@@ -5,18 +5,17 @@ It becomes a stash commit first, so that the answer can say how to get it back.
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from secrets import token_hex
 
 from coretools.errors import GitRefused, NotFound
 from coretools.roots import directory_access
 from coretools.roots.git_index import MAX_INDEX_BYTES
-from coretools.roots.root_set import Roots
 from coretools.tools.git.changes.commit import identity
 from coretools.tools.git.changes.writable import changed_names, require_visible_names
 from coretools.tools.git.reading.history import head
 from coretools.tools.git.repository.checkout import Checkout, display_paths, is_outside, path_of
-from coretools.tools.git.repository.commands import Git
+from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.porcelain import as_text, read_names
 from coretools.tools.git.repository.results import listed
 
@@ -50,18 +49,18 @@ class Position:
         return f"git_switch branch={self.branch!r}" if self.branch else f"git_switch detach={self.commit!r}"
 
 
-async def position(git: Git, checkout: Checkout) -> Position:
+async def position(repository: OpenRepository) -> Position:
     """Return where HEAD is."""
-    return Position(*await head(git, checkout))
+    return Position(*await head(repository))
 
 
-async def born(git: Git, checkout: Checkout) -> Position:
+async def born(repository: OpenRepository) -> Position:
     """Return where HEAD is.
 
     Raises:
         GitRefused: there is no commit yet.
     """
-    here = await position(git, checkout)
+    here = await position(repository)
     if not here.commit:
         raise GitRefused(f"branch {here.branch} has no commits yet; git_commit makes the first one")
     return here
@@ -73,15 +72,15 @@ def paths_argument(checkout: Checkout, names: Sequence[bytes]) -> str:
     return f"paths={[as_text(path_of(checkout, name)) for name in names[:MAX_UNDO]]!r}{more}"
 
 
-async def stash_identity(git: Git, checkout: Checkout) -> tuple[str, ...]:
+async def stash_identity(repository: OpenRepository) -> tuple[str, ...]:
     """Return options with an identity for a stash commit."""
     try:
-        return await identity(git, checkout)
+        return await identity(repository)
     except GitRefused:
         return _NO_IDENTITY
 
 
-async def kept(roots: Roots, git: Git, checkout: Checkout, *, names: Sequence[str] = ()) -> str:
+async def kept(repository: OpenRepository, *, names: Sequence[str] = ()) -> str:
     """Return a stash commit of the uncommitted changes of tracked files, or "" if there are none or none is possible.
 
     None is possible before the first commit, and while a conflict is not resolved.
@@ -89,96 +88,95 @@ async def kept(roots: Roots, git: Git, checkout: Checkout, *, names: Sequence[st
     Raises:
         DeniedPath, GitRefused: see `require_visible_names`.
     """
-    here = await position(git, checkout)
+    here = await position(repository)
     if not here.commit:
         return ""
-    changed = await changed_names(git, checkout, here.commit, names=names)
-    await require_visible_names(roots, git, checkout, changed)
-    if not changed or await conflicted(git, checkout):
+    changed = await changed_names(repository, here.commit, names=names)
+    await require_visible_names(repository, changed)
+    if not changed or await conflicted(repository):
         return ""
-    return await stash_commit(git, checkout, here, changed=changed, message="kept before a change")
+    return await stash_commit(repository, here, changed=changed, message="kept before a change")
 
 
-async def conflicted(git: Git, checkout: Checkout, names: Sequence[str] = (), *, stage: int = 0) -> list[bytes]:
+async def conflicted(repository: OpenRepository, names: Sequence[str] = (), *, stage: int = 0) -> list[bytes]:
     """Return the names that are in conflict, or those of which there is a version with this number."""
-    output = await git.output(checkout, "ls-files", "--unmerged", "-z", "--", *names)
+    output = await repository.output("ls-files", "--unmerged", "-z", "--", *names)
     found = (record.partition(b"\t") for record in read_names(output))
     return sorted({name for fields, _, name in found if not stage or fields.endswith(b" %d" % stage)})
 
 
 async def stash_commit(
-    git: Git, checkout: Checkout, here: Position, *, changed: Sequence[bytes], message: str, untracked: str = ""
+    repository: OpenRepository, here: Position, *, changed: Sequence[bytes], message: str, untracked: str = ""
 ) -> str:
     """Create a stash commit (git-stash(1), "Discussion") of changed names; index and work tree stay as they are.
 
     Raises:
         GitRefused: a conflict is not resolved.
     """
-    conflicts = await conflicted(git, checkout)
+    checkout = repository.checkout
+    conflicts = await conflicted(repository)
     if conflicts:
         raise GitRefused(
             f"conflicts are not resolved: {listed(display_paths(checkout, conflicts))}; nothing was stashed"
         )
-    options = await stash_identity(git, checkout)
-    index = await _text(git, checkout, "write-tree")
-    others = [
-        name for name in await changed_names(git, checkout, "--cached", here.commit) if is_outside(checkout, name)
-    ]
+    options = await stash_identity(repository)
+    index = await _text(repository, "write-tree")
+    others = [name for name in await changed_names(repository, "--cached", here.commit) if is_outside(checkout, name)]
     if others:
-        index = await _as_committed(git, checkout, index, here.commit, others)
-    tree = await tree_of(git, checkout, changed, start=index)
+        index = await _as_committed(repository, index, here.commit, others)
+    tree = await tree_of(repository, changed, start=index)
     where = here.branch or "(no branch)"
-    staged = await commit_tree(git, checkout, index, here.commit, message=f"index on {where}", options=options)
+    staged = await commit_tree(repository, index, here.commit, message=f"index on {where}", options=options)
     parents = [here.commit, staged, *([untracked] if untracked else [])]
-    return await commit_tree(git, checkout, tree, *parents, message=f"On {where}: {message}", options=options)
+    return await commit_tree(repository, tree, *parents, message=f"On {where}: {message}", options=options)
 
 
-async def _as_committed(git: Git, checkout: Checkout, tree: str, commit: str, names: Sequence[bytes]) -> str:
+async def _as_committed(repository: OpenRepository, tree: str, commit: str, names: Sequence[bytes]) -> str:
     """Write a tree, with these names as they are in a commit: applied later, it leaves these files alone."""
-    output = await git.output(checkout, "ls-tree", "-r", "-z", commit, "--", *(as_text(name) for name in names))
+    output = await repository.output("ls-tree", "-r", "-z", commit, "--", *(as_text(name) for name in names))
     absent = b"0 " + b"0" * len(commit) + b"\t"
     lines = [*(absent + name for name in names), *read_names(output)]
-    return await _written_tree(git, checkout, tree, ("--index-info",), terminated(lines))
+    return await _written_tree(repository, tree, ("--index-info",), terminated(lines))
 
 
-async def index_commit(git: Git, checkout: Checkout) -> str:
+async def index_commit(repository: OpenRepository) -> str:
     """Create a commit of the index; it is in no branch.
 
     Raises:
         GitRefused: a conflict is not resolved.
     """
-    options = await stash_identity(git, checkout)
-    tree = await _text(git, checkout, "write-tree")
-    return await commit_tree(git, checkout, tree, message="staged before a change", options=options)
+    options = await stash_identity(repository)
+    tree = await _text(repository, "write-tree")
+    return await commit_tree(repository, tree, message="staged before a change", options=options)
 
 
-async def untracked_commit(git: Git, checkout: Checkout, names: Sequence[bytes]) -> str:
+async def untracked_commit(repository: OpenRepository, names: Sequence[bytes]) -> str:
     """Create the commit in which a stash keeps untracked files."""
-    options = await stash_identity(git, checkout)
-    tree = await tree_of(git, checkout, names)
-    return await commit_tree(git, checkout, tree, message="untracked files", options=options)
+    options = await stash_identity(repository)
+    tree = await tree_of(repository, names)
+    return await commit_tree(repository, tree, message="untracked files", options=options)
 
 
-async def without_untracked(git: Git, checkout: Checkout, stash: str) -> str:
+async def without_untracked(repository: OpenRepository, stash: str) -> str:
     """Create a copy of a stash commit that has no untracked files."""
-    options = await stash_identity(git, checkout)
+    options = await stash_identity(repository)
     parents = (f"{stash}^1", f"{stash}^2")
-    return await commit_tree(git, checkout, f"{stash}^{{tree}}", *parents, message="tracked files", options=options)
+    return await commit_tree(repository, f"{stash}^{{tree}}", *parents, message="tracked files", options=options)
 
 
-async def tree_of(git: Git, checkout: Checkout, names: Sequence[bytes], *, start: str = "") -> str:
+async def tree_of(repository: OpenRepository, names: Sequence[bytes], *, start: str = "") -> str:
     """Write a tree: `start` (or nothing), with these names as they are in the work tree."""
-    return await _written_tree(git, checkout, start, ("--add", "--remove", "--replace", "--stdin"), terminated(names))
+    return await _written_tree(repository, start, ("--add", "--remove", "--replace", "--stdin"), terminated(names))
 
 
-async def _written_tree(git: Git, checkout: Checkout, start: str, options: Sequence[str], stdin: bytes) -> str:
-    with _private_index(checkout) as own:
-        await git.output(own, "read-tree", start or "--empty")
-        await git.output(own, "update-index", "-z", *options, stdin=stdin)
-        return await _text(git, own, "write-tree")
+async def _written_tree(repository: OpenRepository, start: str, options: Sequence[str], stdin: bytes) -> str:
+    with _private_index(repository) as own:
+        await own.output("read-tree", start or "--empty")
+        await own.output("update-index", "-z", *options, stdin=stdin)
+        return await _text(own, "write-tree")
 
 
-async def staged_tree(git: Git, checkout: Checkout) -> str:
+async def staged_tree(repository: OpenRepository) -> str:
     """Write the tree of the index, from a copy, for a call that changes nothing: `write-tree` locks the index it reads.
 
     Raises:
@@ -186,51 +184,45 @@ async def staged_tree(git: Git, checkout: Checkout) -> str:
     """
     data = None
     with suppress(NotFound):  # git takes an index that is missing for an empty one
-        data = directory_access.read_file(checkout.git_handle, "index", limit_bytes=MAX_INDEX_BYTES)
-    with _private_index(checkout, data) as own:
-        return await _text(git, own, "write-tree")
+        data = directory_access.read_file(repository.checkout.git_handle, "index", limit_bytes=MAX_INDEX_BYTES)
+    with _private_index(repository, data) as own:
+        return await _text(own, "write-tree")
 
 
-async def patched_tree(git: Git, checkout: Checkout, patch: bytes) -> str:
+async def patched_tree(repository: OpenRepository, patch: bytes) -> str:
     """Write the tree of HEAD with a patch.
 
     Raises:
         GitRefused: the patch does not fit.
     """
-    with _private_index(checkout) as own:
-        await git.output(own, "read-tree", "HEAD")
-        await git.output(own, "apply", "--cached", "--whitespace=nowarn", "--no-ignore-whitespace", "-p1", stdin=patch)
-        return await _text(git, own, "write-tree")
+    with _private_index(repository) as own:
+        await own.output("read-tree", "HEAD")
+        await own.output("apply", "--cached", "--whitespace=nowarn", "--no-ignore-whitespace", "-p1", stdin=patch)
+        return await _text(own, "write-tree")
 
 
 @contextmanager
-def _private_index(checkout: Checkout, data: bytes | None = None) -> Iterator[Checkout]:
-    """Yield the checkout with an index of its own, beside those of other calls; it is deleted at the end."""
+def _private_index(repository: OpenRepository, data: bytes | None = None) -> Iterator[OpenRepository]:
+    """Yield the repository with an index of its own, beside those of other calls; it is deleted at the end."""
     name = f"{_INDEX}{token_hex(8)}"
     try:
         if data is not None:
-            directory_access.create_file(checkout.git_handle, name, data)
-        yield replace(checkout, environment={**checkout.environment, "GIT_INDEX_FILE": f"{checkout.git_path}/{name}"})
+            directory_access.create_file(repository.checkout.git_handle, name, data)
+        yield repository.with_environment({"GIT_INDEX_FILE": f"{repository.checkout.git_path}/{name}"})
     finally:
-        directory_access.remove_file(checkout.git_handle, name)
+        directory_access.remove_file(repository.checkout.git_handle, name)
 
 
 async def commit_tree(
-    git: Git, checkout: Checkout, tree: str, *parents: str, message: str, options: Sequence[str]
+    repository: OpenRepository, tree: str, *parents: str, message: str, options: Sequence[str]
 ) -> str:
     """Create a commit of a tree with these parents; return its name."""
     words = [word for parent in parents for word in ("-p", parent)]
-    completed = await git.run(
-        checkout,
-        "commit-tree",
-        "--no-gpg-sign",
-        tree,
-        *words,
-        options=options,
-        stdin=message.encode("utf-8", "surrogateescape"),
+    completed = await repository.run(
+        "commit-tree", "--no-gpg-sign", tree, *words, options=options, stdin=message.encode("utf-8", "surrogateescape")
     )
-    return git.complete_output(completed, "commit-tree").decode("ascii").strip()
+    return repository.git.complete_output(completed, "commit-tree").decode("ascii").strip()
 
 
-async def _text(git: Git, checkout: Checkout, *words: str) -> str:
-    return (await git.output(checkout, *words)).decode("ascii").strip()
+async def _text(repository: OpenRepository, *words: str) -> str:
+    return (await repository.output(*words)).decode("ascii").strip()

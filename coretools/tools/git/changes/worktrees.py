@@ -21,15 +21,15 @@ from coretools.roots.root_set import Roots
 from coretools.roots.write import create_directory, resolve_for_change
 from coretools.tools.git.changes.writable import require_visible_names
 from coretools.tools.git.reading.history import HEADS
-from coretools.tools.git.repository.checkout import Checkout
-from coretools.tools.git.repository.commands import Git, check_revision, require_success
+from coretools.tools.git.repository.commands import check_revision, require_success
+from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.porcelain import as_text, read_names, read_status, single_line
 from coretools.tools.git.repository.results import TextResult, answer, listed, settings_line, settings_remark
 
 _STATUS = ("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--ignore-submodules=all")
 _NAME = re.compile(r"[^A-Za-z0-9_-]+")
 
-OpenCheckout = Callable[[str], AbstractAsyncContextManager[Checkout]]
+OpenWorkTree = Callable[[str], AbstractAsyncContextManager[OpenRepository]]
 """Opens the work tree at a path for a change."""
 
 
@@ -43,21 +43,22 @@ class _Linked:
     note: str
 
 
-async def list_worktrees(roots: Roots, git: Git, checkout: Checkout) -> TextResult:
+async def list_worktrees(repository: OpenRepository) -> TextResult:
     """List the work trees of the repository; one outside the roots without its path."""
     lines = []
-    found = await worktrees(git, checkout)
+    found = await worktrees(repository)
     for one in found:
-        shown = path_in_roots(roots, one.path)
+        shown = path_in_roots(repository.roots, one.path)
         where = f"branch {one.branch}" if one.branch else "detached"
         lines.append(single_line(f"{shown} {one.commit[:10]} {where}{f' [{one.note}]' if one.note else ''}"))
-    return answer(checkout, lines, details={"worktrees": len(found)})
+    return answer(repository.checkout, lines, details={"worktrees": len(found)})
 
 
-async def other_tree_with(roots: Roots, git: Git, checkout: Checkout, branch: str) -> str:
+async def other_tree_with(repository: OpenRepository, branch: str) -> str:
     """Return another work tree that has a branch checked out, by its path if that may be shown; "" if none has."""
-    found = [one.path for one in await worktrees(git, checkout) if one.branch == branch]
-    return next((path_in_roots(roots, path) for path in found if path != checkout.directory.path), "")
+    here = repository.checkout.directory.path
+    found = [one.path for one in await worktrees(repository) if one.branch == branch and one.path != here]
+    return path_in_roots(repository.roots, found[0]) if found else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,38 +71,37 @@ class NewWorktree:
     """Where a new branch begins; empty: at HEAD."""
 
 
-async def add_worktree(
-    roots: Roots, git: Git, checkout: Checkout, open_at: OpenCheckout, wanted: NewWorktree
-) -> TextResult:
+async def add_worktree(repository: OpenRepository, open_at: OpenWorkTree, wanted: NewWorktree) -> TextResult:
     """Create a work tree at a path for a branch; one that does not exist begins at `start`, by default at HEAD.
 
     Raises:
         AlreadyExists: something is at the path, or the branch is checked out.
     """
     path, branch = wanted.path, wanted.branch
-    await _require_free(roots, git, checkout, wanted)
-    is_new = not (await git.run(checkout, "show-ref", "--verify", "--quiet", f"{HEADS}{branch}")).ok
+    await _require_free(repository, wanted)
+    is_new = not (await repository.run("show-ref", "--verify", "--quiet", f"{HEADS}{branch}")).ok
     if wanted.start and not is_new:
         raise AlreadyExists(f"branch {branch}: exists; leave out start, or name a new branch")
-    [commit] = await git.resolved(checkout, wanted.start or "HEAD" if is_new else f"{HEADS}{branch}")
-    names = read_names(await git.output(checkout, "ls-tree", "-r", "-z", "--name-only", commit))
-    await require_visible_names(roots, git, checkout, names)
+    [commit] = await repository.resolved(wanted.start or "HEAD" if is_new else f"{HEADS}{branch}")
+    names = read_names(await repository.output("ls-tree", "-r", "-z", "--name-only", commit))
+    await require_visible_names(repository, names)
     if is_new:
-        await git.output(checkout, "branch", "--no-track", branch, commit)
-    await to_thread.run_sync(partial(_link, roots, checkout, path, branch))
+        await repository.output("branch", "--no-track", branch, commit)
+    await to_thread.run_sync(partial(_link, repository, path, branch))
     try:
         async with open_at(path) as linked:
-            await git.output(linked, "reset", "--hard", "--quiet")
-            settings = settings_remark(linked) + settings_line(roots, settings_at(roots, path))
+            await linked.output("reset", "--hard", "--quiet")
+            settings = settings_remark(linked.checkout)
+            settings += settings_line(repository.roots, settings_at(repository.roots, path))
     except CoreError as error:
         raise GitRefused(f"{error}; git_worktree action='remove' path={path!r} takes it back") from error
     undo = f"Undo: git_worktree action='remove' path={path!r}"
     undo += f", then git_branch action='delete' name={branch!r}" if is_new else ""
     lines = [single_line(f"added {path}: branch {branch} at {commit[:10]}"), single_line(undo), *settings]
-    return answer(checkout, lines, details={"branch": branch, "commit": commit})
+    return answer(repository.checkout, lines, details={"branch": branch, "commit": commit})
 
 
-async def _require_free(roots: Roots, git: Git, checkout: Checkout, wanted: NewWorktree) -> None:
+async def _require_free(repository: OpenRepository, wanted: NewWorktree) -> None:
     """Refuse a branch that is none or checked out elsewhere, and a path that is taken.
 
     Raises:
@@ -109,21 +109,22 @@ async def _require_free(roots: Roots, git: Git, checkout: Checkout, wanted: NewW
     """
     path, branch = wanted.path, wanted.branch
     check_revision(branch)
-    if not (await git.run(checkout, "check-ref-format", f"{HEADS}{branch}")).ok or branch == "HEAD":
+    if not (await repository.run("check-ref-format", f"{HEADS}{branch}")).ok or branch == "HEAD":
         raise InvalidArguments(f"branch {branch!r}: not a valid name (git check-ref-format)")
-    if any(one.branch == branch for one in await worktrees(git, checkout)):
+    if any(one.branch == branch for one in await worktrees(repository)):
         raise AlreadyExists(f"branch {branch}: is checked out in a work tree; git_worktree action='list' shows where")
-    if kind_at(roots, path) is not None:
+    if kind_at(repository.roots, path) is not None:
         raise AlreadyExists(f"{path}: something is there; name a new directory")
-    with resolve_for_change(roots, path):
+    with resolve_for_change(repository.roots, path):
         pass  # it may be created there
 
 
-def _link(roots: Roots, checkout: Checkout, path: str, branch: str) -> None:
+def _link(repository: OpenRepository, path: str, branch: str) -> None:
     """Create the directory and the files by which git finds it, and it the repository."""
-    if not create_directory(roots, path):
+    checkout = repository.checkout
+    if not create_directory(repository.roots, path):
         raise AlreadyExists(f"{path}: something is there; name a new directory")
-    with open_directory(roots, path) as directory:
+    with open_directory(repository.roots, path) as directory:
         if directory_access.entry_kind(checkout.common_handle, "worktrees") is None:
             directory_access.create_directory(checkout.common_handle, "worktrees", {})
         with directory_access.open_subdirectory(checkout.common_handle, "worktrees") as worktrees:
@@ -141,17 +142,16 @@ def _free_name(worktrees: int, path: str) -> str:
     return next(name for number in range(len(taken) + 1) if (name := f"{base}{number or ''}") not in taken)
 
 
-async def remove_worktree(
-    roots: Roots, git: Git, checkout: Checkout, open_at: OpenCheckout, *, path: str
-) -> TextResult:
+async def remove_worktree(repository: OpenRepository, open_at: OpenWorkTree, *, path: str) -> TextResult:
     """Delete a linked work tree without uncommitted changes; its branch stays.
 
     Raises:
         NotFound: no linked work tree is there. GitRefused: it has changes, or untracked files.
     """
-    with open_directory(roots, path) as directory:
+    checkout = repository.checkout
+    with open_directory(repository.roots, path) as directory:
         place = directory.path
-    found = next((one for one in (await worktrees(git, checkout))[1:] if one.path == place), None)
+    found = next((one for one in (await worktrees(repository))[1:] if one.path == place), None)
     if found is None:
         raise NotFound(f"{path}: is no linked work tree of this repository; git_worktree action='list' shows them")
     if place == checkout.directory.path:
@@ -159,32 +159,32 @@ async def remove_worktree(
     if "locked" in found.note:
         raise GitRefused(f"{path}: is locked; unlock it with git itself")
     async with open_at(path) as linked:
-        changed = [as_text(one.path) for one in read_status(await git.output(linked, *_STATUS)).entries]
-        if changed or linked.in_progress:
-            what = listed(changed) if changed else f"a {linked.in_progress} in progress"
+        changed = [as_text(one.path) for one in read_status(await linked.output(*_STATUS)).entries]
+        if changed or linked.checkout.in_progress:
+            what = listed(changed) if changed else f"a {linked.checkout.in_progress} in progress"
             raise GitRefused(f"{path}: has uncommitted changes: {what}; git_commit or git_stash them there first")
-    await to_thread.run_sync(partial(delete_directory, roots, path))
-    await git.output(checkout, "worktree", "remove", "--force", place)
+    await to_thread.run_sync(partial(delete_directory, repository.roots, path))
+    await repository.output("worktree", "remove", "--force", place)
     undo = f"Undo: git_worktree action='add' path={path!r} branch={found.branch!r}"
     if not found.branch:
         undo = f"Undo: git_worktree action='add' path={path!r} branch='a new one' start={found.commit!r}"
     return answer(checkout, [single_line(f"removed {path}"), single_line(undo)], details={"commit": found.commit})
 
 
-async def prune_worktrees(git: Git, checkout: Checkout) -> TextResult:
+async def prune_worktrees(repository: OpenRepository) -> TextResult:
     """Forget work trees whose directories are gone."""
-    completed = await git.run(checkout, "worktree", "prune", "--verbose", "--expire=now")
+    completed = await repository.run("worktree", "prune", "--verbose", "--expire=now")
     output = require_success(completed, "worktree prune")
     said = (output.stdout.text() + output.stderr.text()).splitlines()
     lines = [single_line(line) for line in said if line.strip()]
     undo = ["Undo: git_worktree action='add' with the path and branch"] if lines else []
-    return answer(checkout, [*lines, *undo] or ["nothing to forget"], details={"forgotten": len(lines)})
+    return answer(repository.checkout, [*lines, *undo] or ["nothing to forget"], details={"forgotten": len(lines)})
 
 
-async def worktrees(git: Git, checkout: Checkout) -> list[_Linked]:
+async def worktrees(repository: OpenRepository) -> list[_Linked]:
     """Return the work trees of the repository, the main one first."""
     found: list[_Linked] = []
-    for block in (await git.output(checkout, "worktree", "list", "--porcelain", "-z")).split(b"\0\0"):
+    for block in (await repository.output("worktree", "list", "--porcelain", "-z")).split(b"\0\0"):
         fields = {line.partition(b" ")[0]: line.partition(b" ")[2] for line in block.split(b"\0") if line}
         if b"worktree" not in fields:
             continue

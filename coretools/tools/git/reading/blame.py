@@ -7,11 +7,11 @@ from datetime import UTC, datetime
 
 from coretools.errors import InvalidArguments
 from coretools.roots.read import read_bytes
-from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import cut_line, fitting
 from coretools.tools.git.reading.revisions import commit_argument
-from coretools.tools.git.repository.checkout import Checkout, refuse_hidden
-from coretools.tools.git.repository.commands import Git, require_success
+from coretools.tools.git.repository.commands import require_success
+from coretools.tools.git.repository.names import refuse_hidden
+from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.porcelain import as_text, single_line
 from coretools.tools.git.repository.results import TextResult, answer
 
@@ -40,16 +40,16 @@ class BlameOptions:
     """A file with more of them, as `git blame --ignore-revs-file` takes it."""
 
 
-async def blame(roots: Roots, git: Git, checkout: Checkout, options: BlameOptions) -> TextResult:
+async def blame(repository: OpenRepository, options: BlameOptions) -> TextResult:
     """Return who last changed each line.
 
     Raises:
         DeniedPath: a file is hidden. GitRefused: it has fewer lines, or is not in git. InvalidArguments: not a list of
             commits.
     """
-    refuse_hidden(roots, checkout, [options.name])
-    where = [await commit_argument(git, checkout, options.revision)] if options.revision else []
-    ignored = await _ignored(roots, git, checkout, options)
+    refuse_hidden(repository, [options.name])
+    where = [await commit_argument(repository, options.revision)] if options.revision else []
+    ignored = await _ignored(repository, options)
     words = (
         "--porcelain",
         "--no-textconv",
@@ -58,24 +58,24 @@ async def blame(roots: Roots, git: Git, checkout: Checkout, options: BlameOption
         f"-L{options.first},+{options.count}",
         *(("-w",) if options.ignore_whitespace else ()),
     )
-    completed = await git.run(checkout, "blame", *words, *where, "--", options.name, stdin=ignored or None)
+    completed = await repository.run("blame", *words, *where, "--", options.name, stdin=ignored or None)
     if not completed.ok and options.revision:
-        await git.resolved(checkout, options.revision)
-    output = git.complete_output(require_success(completed, "blame"), "blame")
+        await repository.resolved(options.revision)
+    output = repository.git.complete_output(require_success(completed, "blame"), "blame")
     found = [cut_line(line) for line in _lines(output)]
-    shown = fitting(found, git.answer_bytes)
+    shown = fitting(found, repository.git.answer_bytes)
     after = options.first + len(shown)
     more = [f"[for more lines: start={after}]"] if len(shown) < len(found) or len(found) == options.count else []
-    return answer(checkout, [*shown, *more], details={"lines": len(shown)})
+    return answer(repository.checkout, [*shown, *more], details={"lines": len(shown)})
 
 
-async def _ignored(roots: Roots, git: Git, checkout: Checkout, options: BlameOptions) -> bytes:
+async def _ignored(repository: OpenRepository, options: BlameOptions) -> bytes:
     """Return the list of ignored commits, one in a line. git gets it through a pipe, so it opens no file for it."""
-    commits = await git.resolved(checkout, *options.ignored)
+    commits = await repository.resolved(*options.ignored)
     if options.ignored_file:
         # Read as `read_file` does: a hidden file is refused, and no line of another file can show in a message of git.
-        text = read_bytes(roots, options.ignored_file, limit_bytes=IGNORED_BYTES).data.decode("utf-8", "replace")
-        lines = [line.partition("#")[0].strip() for line in text.split("\n")]
+        data = read_bytes(repository.roots, options.ignored_file, limit_bytes=IGNORED_BYTES).data
+        lines = [line.partition("#")[0].strip() for line in data.decode("utf-8", "replace").split("\n")]
         for number, line in enumerate(lines, 1):
             if line and not _COMMIT.fullmatch(line):
                 raise InvalidArguments(f"{options.ignored_file}: line {number} is not a full commit name")

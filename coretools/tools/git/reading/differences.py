@@ -17,13 +17,13 @@ from pydantic import PrivateAttr
 from coretools.errors import CoreError, GitRefused, InvalidArguments, TooLarge
 from coretools.operations.content import Result, UnlessEmpty
 from coretools.roots.directory_access import read_file
-from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import cut_line, fitting, fitting_values
 from coretools.tools.git.reading.history import refuse_unknown
 from coretools.tools.git.reading.patch_text import PatchOptions, PatchText, patch_text
 from coretools.tools.git.reading.revisions import range_argument, require_known
-from coretools.tools.git.repository.checkout import Checkout, beginnings, hidden_reason, path_of, prefix, refuse_hidden
-from coretools.tools.git.repository.commands import Git
+from coretools.tools.git.repository.checkout import Checkout, beginnings, path_of, prefix
+from coretools.tools.git.repository.names import hidden_reason, refuse_hidden
+from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.patches import PATCH, FilePatch, read_patch
 from coretools.tools.git.repository.porcelain import Change, as_text, quoted, read_changes, read_names
 from coretools.tools.git.repository.results import hidden_line, remarks
@@ -58,7 +58,7 @@ class DiffOptions:
 
 
 async def compared(
-    git: Git, checkout: Checkout, options: DiffOptions, *, base: str, target: str, staged: bool
+    repository: OpenRepository, options: DiffOptions, *, base: str, target: str, staged: bool
 ) -> DiffOptions:
     """Return the options for a comparison with `base`, from `base` to `target`, or of a range in `base`.
 
@@ -68,7 +68,7 @@ async def compared(
     others = sum(map(bool, (target, staged, ".." in base)))
     if others > 1 or (target and not base):
         raise InvalidArguments("base: target and staged go with one base, not with a range or each other")
-    wanted = [await range_argument(git, checkout, one) for one in (base, target) if one]
+    wanted = [await range_argument(repository, one) for one in (base, target) if one]
     sides = ["--cached"] if staged else []
     sides += [one.argument for one in wanted]
     commits, given = (list(chain(*parts)) for parts in ((w.sides for w in wanted), (w.given for w in wanted)))
@@ -113,58 +113,57 @@ class Difference:
     """The number of all changed files."""
 
 
-async def diff(roots: Roots, git: Git, checkout: Checkout, options: DiffOptions) -> DiffResult:
+async def diff(repository: OpenRepository, options: DiffOptions) -> DiffResult:
     """Return the patch hunk by hunk, or the changed files, as a result.
 
     Raises:
         The errors of `difference`.
     """
-    found = await difference(roots, git, checkout, options)
-    return DiffResult.of(found, checkout)
+    found = await difference(repository, options)
+    return DiffResult.of(found, repository.checkout)
 
 
-async def difference(roots: Roots, git: Git, checkout: Checkout, options: DiffOptions) -> Difference:
+async def difference(repository: OpenRepository, options: DiffOptions) -> Difference:
     """Return the patch hunk by hunk, or the changed files.
 
     Raises:
         DeniedPath: a name is hidden. NotFound: a revision or name that matches nothing. TooLarge: too many files.
     """
-    refuse_hidden(roots, checkout, options.names)
+    refuse_hidden(repository, options.names)
     if options.is_summary or options.by_name:
-        found = await _listed(git, checkout, options)
+        found = await _listed(repository, options)
     else:
-        found = await _patch(roots, git, checkout, options)
+        found = await _patch(repository, options)
     if not found.changed:
-        await refuse_unknown(roots, git, checkout, options.names, trees=options.commits)
+        await refuse_unknown(repository, options.names, trees=options.commits)
     return found
 
 
-async def _patch(roots: Roots, git: Git, checkout: Checkout, options: DiffOptions) -> Difference:
-    words = ["diff", *PATCH, *prefixes(checkout), *(_WORDS if options.by_word else ())]
+async def _patch(repository: OpenRepository, options: DiffOptions) -> Difference:
+    words = ["diff", *PATCH, *prefixes(repository.checkout), *(_WORDS if options.by_word else ())]
     # An unstaged difference has one part for each file, so that its hunks can be staged.
     words.append("--find-renames" if options.sides else "--no-renames")
     end = (*options.sides, "--", *options.names)
-    completed = await git.run(checkout, *words, "--raw", "-z", *end)
-    output = (await require_known(git, checkout, completed, "diff", *options.given)).stdout
+    completed = await repository.run(*words, "--raw", "-z", *end)
+    output = (await require_known(repository, completed, "diff", *options.given)).stdout
     found = read_changes(output.head if output.dropped_bytes else output.head + output.tail)
     if output.dropped_bytes and (found is None or not found[1]):
-        raise TooLarge(f"git diff printed more than {git.output_bytes} bytes; name paths, or use stat")
+        raise TooLarge(f"git diff printed more than {repository.git.output_bytes} bytes; name paths, or use stat")
     if found is None:  # a file is in conflict: git mixes names and patch
-        output = (await require_known(git, checkout, await git.run(checkout, *words, *end), "diff")).stdout
+        output = (await require_known(repository, await repository.run(*words, *end), "diff")).stdout
         patch = output.head if output.dropped_bytes else output.head + output.tail
-        return await shown(roots, git, checkout, patch, options, cut=output.dropped_bytes)
+        return await shown(repository, patch, options, cut=output.dropped_bytes)
     changes, patch = found
-    part = await shown(roots, git, checkout, patch, options, cut=output.dropped_bytes)
+    part = await shown(repository, patch, options, cut=output.dropped_bytes)
     return replace(part, changed=len({change.name for change in changes}))
 
 
-async def shown(
-    roots: Roots, git: Git, checkout: Checkout, patch: bytes, options: DiffOptions, *, cut: int = 0
-) -> Difference:
+async def shown(repository: OpenRepository, patch: bytes, options: DiffOptions, *, cut: int = 0) -> Difference:
     """Return what fits of a patch of git, without the files that are hidden.
 
     `cut` is the number of bytes that are missing at its end.
     """
+    checkout = repository.checkout
     before = prefix(checkout).encode("utf-8", "surrogateescape")
     # What is in the work tree of the first root has relative paths.
     is_first = checkout.folder and checkout.folder_path == "."
@@ -179,11 +178,11 @@ async def shown(
         skip=options.skip,
         path=partial(path_of, checkout),
         named=frozenset(name.encode("utf-8", "surrogateescape") for name in options.names),
-        generated=await _generated(git, checkout, files),
+        generated=await _generated(repository, files),
         by_word=options.by_word,
         is_single=len({file.name for file in files}) == 1 and not cut,
     )
-    found = patch_text(_visible(roots, checkout, files, denied), texts)
+    found = patch_text(_visible(repository, files, denied), texts)
     lines = [*found.lines, *_way_to_the_rest(found, options.skip, cut)]
     if denied:
         lines.append(hidden_line(checkout, "not shown", denied))
@@ -202,37 +201,36 @@ def _way_to_the_rest(found: PatchText, skip: int, cut: int) -> Iterator[str]:
         yield f"[the difference has {cut} more bytes; name paths, or use stat to list the files]"
 
 
-def _visible(
-    roots: Roots, checkout: Checkout, files: Sequence[FilePatch], denied: dict[bytes, str]
-) -> Iterator[FilePatch]:
+def _visible(repository: OpenRepository, files: Sequence[FilePatch], denied: dict[bytes, str]) -> Iterator[FilePatch]:
     """Yield the files that are not hidden under any of their names; collect the others with the reason."""
     for file in files:
-        reasons = {name: reason for name in sorted(file.names) if (reason := hidden_reason(roots, checkout, name))}
+        reasons = {name: reason for name in sorted(file.names) if (reason := hidden_reason(repository, name))}
         denied.update(reasons)
         if not reasons:
             yield file
 
 
-async def _generated(git: Git, checkout: Checkout, files: Sequence[FilePatch]) -> frozenset[bytes]:
+async def _generated(repository: OpenRepository, files: Sequence[FilePatch]) -> frozenset[bytes]:
     """Return the names that are `linguist-generated`; runs git only if the top-level `.gitattributes` has that word."""
     try:
-        text = read_file(checkout.directory.fd, ".gitattributes", limit_bytes=ATTRIBUTES_BYTES)
+        text = read_file(repository.checkout.directory.fd, ".gitattributes", limit_bytes=ATTRIBUTES_BYTES)
     except CoreError:
         return frozenset()
     if not files or _GENERATED.encode() not in text:
         return frozenset()
     names = b"".join(sorted({file.name + b"\0" for file in files}))
-    output = await git.output(checkout, "check-attr", "-z", "--stdin", _GENERATED, stdin=names)
+    output = await repository.output("check-attr", "-z", "--stdin", _GENERATED, stdin=names)
     fields = output.split(b"\0")
     return frozenset(name for name, value in zip(fields[::3], fields[2::3], strict=False) if value in (b"set", b"true"))
 
 
-async def _listed(git: Git, checkout: Checkout, options: DiffOptions) -> Difference:
+async def _listed(repository: OpenRepository, options: DiffOptions) -> Difference:
     """Return the files that fit, and the totals."""
+    checkout = repository.checkout
     counts = ["--numstat"] if options.is_summary else []
     words = ("diff", *_SAFE, "--raw", *counts, "-z", "--no-renames", *options.sides, "--", *options.names)
-    completed = await require_known(git, checkout, await git.run(checkout, *words), "diff", *options.given)
-    found = read_changes(git.complete_output(completed, "diff"), counts=True)
+    completed = await require_known(repository, await repository.run(*words), "diff", *options.given)
+    found = read_changes(repository.git.complete_output(completed, "diff"), counts=True)
     if found is None:
         raise GitRefused("git diff printed something unknown")
     changes = {change.name: change for change in found[0]}

@@ -14,12 +14,12 @@ from pydantic import PrivateAttr
 
 from coretools.errors import InvalidArguments
 from coretools.operations.content import Result, UnlessEmpty
-from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import cut_line, fitting_values
 from coretools.tools.git.reading.history import head_commit, refuse_unknown
 from coretools.tools.git.reading.revisions import Range, range_argument, require_known
-from coretools.tools.git.repository.checkout import Checkout, hidden_reason, path_of, refuse_hidden
-from coretools.tools.git.repository.commands import Git
+from coretools.tools.git.repository.checkout import Checkout, path_of
+from coretools.tools.git.repository.names import hidden_reason, refuse_hidden
+from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.porcelain import as_text, quoted, single_line
 from coretools.tools.git.repository.results import remarks
 
@@ -165,7 +165,7 @@ class LogResult(Result):
         return result
 
 
-async def log(roots: Roots, git: Git, checkout: Checkout, options: LogOptions) -> LogResult:
+async def log(repository: OpenRepository, options: LogOptions) -> LogResult:
     """Return commits.
 
     Raises:
@@ -174,22 +174,20 @@ async def log(roots: Roots, git: Git, checkout: Checkout, options: LogOptions) -
     """
     _require_valid(options)
     if options.changed:
-        refuse_hidden(roots, checkout, options.names)
-    start = await range_argument(git, checkout, options.revision) if options.revision else Range("HEAD", ["HEAD"], [])
+        refuse_hidden(repository, options.names)
+    start = await range_argument(repository, options.revision) if options.revision else Range("HEAD", ["HEAD"], [])
     if options.changed:
-        found = await _changing(roots, git, checkout, options, start)
+        found = await _changing(repository, options, start)
     else:
-        found = await _commits(git, checkout, options, start, counts=(options.skip, options.limit + 1))
+        found = await _commits(repository, options, start, counts=(options.skip, options.limit + 1))
     if found is None:
-        return LogResult.without("no commits yet", checkout)
+        return LogResult.without("no commits yet", repository.checkout)
     if not found:
-        await refuse_unknown(roots, git, checkout, options.names, trees=() if options.all_branches else start.sides)
-    return LogResult.of(found, checkout, options, budget=git.answer_bytes)
+        await refuse_unknown(repository, options.names, trees=() if options.all_branches else start.sides)
+    return LogResult.of(found, repository.checkout, options, budget=repository.git.answer_bytes)
 
 
-async def _changing(
-    roots: Roots, git: Git, checkout: Checkout, options: LogOptions, start: Range
-) -> list[Commit] | None:
+async def _changing(repository: OpenRepository, options: LogOptions, start: Range) -> list[Commit] | None:
     """Return the commits in which a file that is not hidden matched.
 
     git counts the others too. It is asked again for more until enough are left, so the answer does not depend on them.
@@ -197,12 +195,12 @@ async def _changing(
     wanted = options.skip + options.limit + 1
     most = wanted
     while True:
-        found = await _commits(git, checkout, options, start, counts=(0, most))
+        found = await _commits(repository, options, start, counts=(0, most))
         if found is None:
             return None
         seen: dict[bytes, bool] = {}
         for name in {name for commit in found for name in commit.matched}:
-            seen[name] = not hidden_reason(roots, checkout, name)
+            seen[name] = not hidden_reason(repository, name)
         visible = [commit for commit in found if any(seen[name] for name in commit.matched)]
         if len(visible) >= wanted or len(found) < most:
             return visible[options.skip : wanted]
@@ -210,19 +208,19 @@ async def _changing(
 
 
 async def _commits(
-    git: Git, checkout: Checkout, options: LogOptions, start: Range, *, counts: tuple[int, int]
+    repository: OpenRepository, options: LogOptions, start: Range, *, counts: tuple[int, int]
 ) -> list[Commit] | None:
     """Run git once; None if there is no commit yet."""
     mark = token_hex(8)  # nothing in a repository can contain it, so it separates the commits exactly
     skip, most = counts
     words = ["log", f"--format=tformat:{mark}{'%x00'.join(_FIELDS)}%x00", *_OPTIONS, *_selection(options)]
     words += [f"--skip={skip}", f"--max-count={most}", *(_EVERYTHING if options.all_branches else [start.argument])]
-    completed = await git.run(checkout, *words, "--", *options.names)
+    completed = await repository.run(*words, "--", *options.names)
     # Only the text of git's error says that there is no commit yet, so that is checked separately.
-    if not completed.ok and not options.revision and not await head_commit(git, checkout):
+    if not completed.ok and not options.revision and not await head_commit(repository):
         return None
-    await require_known(git, checkout, completed, "log", *start.given)
-    return list(_read(git.complete_output(completed, "log"), mark.encode()))
+    await require_known(repository, completed, "log", *start.given)
+    return list(_read(repository.git.complete_output(completed, "log"), mark.encode()))
 
 
 def _selection(options: LogOptions) -> Iterator[str]:

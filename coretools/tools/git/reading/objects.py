@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from coretools.errors import GitRefused, NotFound, TooLarge
 from coretools.tools.git.reading.revisions import commit_argument
-from coretools.tools.git.repository.checkout import Checkout
-from coretools.tools.git.repository.commands import Git, require_success
+from coretools.tools.git.repository.commands import require_success
+from coretools.tools.git.repository.open_repository import OpenRepository
 
 LINK, DIRECTORY, SUBMODULE = b"120000", b"40000", b"160000"
 """Modes of entries of a tree, as git stores them."""
@@ -36,19 +36,19 @@ class FileAt:
     """None: the repository does not have it."""
 
 
-async def read_file_at(git: Git, checkout: Checkout, revision: str, name: str) -> FileAt:
+async def read_file_at(repository: OpenRepository, revision: str, name: str) -> FileAt:
     """Read a name of the work tree as of a revision.
 
     Raises:
         InvalidArguments: not a revision. NotFound: it names no commit. TooLarge: more than git may print.
     """
-    commit = await commit_argument(git, checkout, revision)
+    commit = await commit_argument(repository, revision)
     start = commit.removesuffix("^{commit}")
     above, _, last = name.rpartition("/")
     asked = [commit, f"{start}^{{tree}}"] if name == "." else [commit, f"{start}:{above}", f"{start}:{name}"]
-    contents = await _objects(git, checkout, asked, what=f"{name} in {revision}")
+    contents = await _objects(repository, asked, what=f"{name} in {revision}")
     if contents[0] is None:
-        await git.resolved(checkout, revision)
+        await repository.resolved(revision)
         raise NotFound(f"revision {revision!r}: names no commit of this repository")
     found = contents[0][0]
     if name == ".":
@@ -62,16 +62,17 @@ async def read_file_at(git: Git, checkout: Checkout, revision: str, name: str) -
     return FileAt(found, entry, None if contents[2] is None else contents[2][1])
 
 
-async def _objects(git: Git, checkout: Checkout, asked: list[str], *, what: str) -> list[tuple[str, bytes] | None]:
+async def _objects(repository: OpenRepository, asked: list[str], *, what: str) -> list[tuple[str, bytes] | None]:
     """Return name and content of each object; None for one that git does not have."""
     has_newline = any("\n" in one for one in asked)
     end = b"\0" if has_newline else b"\n"
     stdin = b"".join(one.encode("utf-8", "surrogateescape") + end for one in asked)
     words = ("cat-file", "--batch", *(("-z",) if has_newline else ()))
-    completed = require_success(await git.run(checkout, *words, stdin=stdin), "cat-file")
+    completed = require_success(await repository.run(*words, stdin=stdin), "cat-file")
     if completed.stdout.dropped_bytes:
         size = completed.stdout.total_bytes
-        raise TooLarge(f"{what}: has about {size} bytes; run_command with git show reads it", limit=git.output_bytes)
+        limit = repository.git.output_bytes
+        raise TooLarge(f"{what}: has about {size} bytes; run_command with git show reads it", limit=limit)
     return _contents(completed.stdout.head + completed.stdout.tail, asked)
 
 

@@ -5,11 +5,10 @@ import re
 from coretools.errors import NotFound
 from coretools.roots import directory_access
 from coretools.roots.git_credentials import without_users
-from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import cut_line, fitting
-from coretools.tools.git.repository.checkout import Checkout
-from coretools.tools.git.repository.commands import Git, check_revision
+from coretools.tools.git.repository.commands import check_revision
 from coretools.tools.git.repository.git_directory import unusable
+from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.porcelain import as_text, read_records, single_line
 from coretools.tools.git.repository.results import TextResult, answer
 
@@ -24,7 +23,7 @@ _REFLOG = (
 _DATE = re.compile(r"@\{(.*)\}")
 
 
-async def reflog(roots: Roots, git: Git, checkout: Checkout, *, branch: str, limit: int, skip: int) -> TextResult:
+async def reflog(repository: OpenRepository, *, branch: str, limit: int, skip: int) -> TextResult:
     """Return where HEAD or a branch was, newest first, with the call that goes back.
 
     Raises:
@@ -32,37 +31,38 @@ async def reflog(roots: Roots, git: Git, checkout: Checkout, *, branch: str, lim
     """
     check_revision(branch)
     name = "HEAD" if branch == "HEAD" else f"refs/heads/{branch}"
-    _refuse_links(roots, checkout, f"logs/{name}")
-    if not (await git.run(checkout, "reflog", "exists", name)).ok:
+    _refuse_links(repository, f"logs/{name}")
+    if not (await repository.run("reflog", "exists", name)).ok:
         raise NotFound(f"{branch}: has no reflog; git_branches lists branches")
     words = (*_REFLOG, f"--max-count={limit + 1}", f"--skip={skip}", name, "--")
-    records = [[as_text(field) for field in one] for one in read_records(await git.output(checkout, *words), 3)]
+    records = [[as_text(field) for field in one] for one in read_records(await repository.output(*words), 3)]
     lines = []
     for number, (commit, place, text) in enumerate(records[:limit], skip):
         date = _DATE.search(place)
         # `git pull URL` writes the URL into the reflog, with its credential.
         shown_text = without_users(text)
         lines.append(single_line(f"{branch}@{{{number}}} {commit[:10]} {date[1] if date else ''} {shown_text}"))
-    shown = fitting(map(cut_line, lines), git.answer_bytes)
+    shown = fitting(map(cut_line, lines), repository.git.answer_bytes)
     more = [f"[more entries; go on with skip={skip + len(shown)}]"] if len(records) > len(shown) else []
     if shown:
         example = f"{branch}@{{{max(skip, 1)}}}"  # entry 0 is where the branch is now
         more.append(
             f"[to go back: git_reset revision={example!r} mode='keep', or git_branch action='create' start={example!r}]"
         )
-    return answer(checkout, [*shown, *more] or ["no entries"], details={"entries": len(shown)})
+    return answer(repository.checkout, [*shown, *more] or ["no entries"], details={"entries": len(shown)})
 
 
-def _refuse_links(roots: Roots, checkout: Checkout, path: str) -> None:
+def _refuse_links(repository: OpenRepository, path: str) -> None:
     """Refuse a reflog that is reached through a link: it may lead out of the roots.
 
     Raises:
         GitRefused: names it.
     """
-    handle = checkout.git_handle if path == "logs/HEAD" else checkout.common_handle
+    handle = repository.checkout.git_handle if path == "logs/HEAD" else repository.checkout.common_handle
     names = path.split("/")
     for count in range(1, len(names) + 1):
         part = "/".join(names[:count])
         if directory_access.entry_kind(handle, part) == "link":
-            shown = roots.for_git.display_path(roots.for_git.place(checkout.common_path))
+            roots = repository.roots.for_git
+            shown = roots.display_path(roots.place(repository.checkout.common_path))
             raise unusable(f"{shown}/{part}", "is a link")

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coretools.process.run import Completed
-from coretools.tools.git.repository.checkout import Checkout
-from coretools.tools.git.repository.commands import Git, check_revision, require_success
+from coretools.tools.git.repository.commands import check_revision, require_success
+from coretools.tools.git.repository.open_repository import OpenRepository
 
 _ORDINARY = re.compile(r"[\w@][\w./@{}~^+#=%,-]*")
 """No colon (`HEAD:file`, `:/text`), no space, and no `^` or `-` at the start. Ranges are split before."""
@@ -28,7 +28,7 @@ class Range:
     """The same as the caller wrote them."""
 
 
-async def commit_argument(git: Git, checkout: Checkout, revision: str) -> str:
+async def commit_argument(repository: OpenRepository, revision: str) -> str:
     """Return a word for git that names the commit of a revision, or nothing.
 
     Raises:
@@ -37,11 +37,11 @@ async def commit_argument(git: Git, checkout: Checkout, revision: str) -> str:
     check_revision(revision)
     if _ORDINARY.fullmatch(revision) and ".." not in revision:
         return f"{revision}^{{commit}}"
-    [commit] = await git.resolved(checkout, revision)
+    [commit] = await repository.resolved(revision)
     return commit
 
 
-async def object_argument(git: Git, checkout: Checkout, revision: str) -> str:
+async def object_argument(repository: OpenRepository, revision: str) -> str:
     """Return a word for git that names the object of a revision, of any kind, or nothing.
 
     Raises:
@@ -50,11 +50,11 @@ async def object_argument(git: Git, checkout: Checkout, revision: str) -> str:
     check_revision(revision)
     if _ORDINARY.fullmatch(revision) and ".." not in revision:
         return revision
-    [(name, _)] = await git.objects(checkout, revision)
+    [(name, _)] = await repository.objects(revision)
     return name
 
 
-async def range_argument(git: Git, checkout: Checkout, revision: str) -> Range:
+async def range_argument(repository: OpenRepository, revision: str) -> Range:
     """Return a revision or a range (`a..b`, `a...b`) for git. A missing side is HEAD.
 
     Raises:
@@ -62,16 +62,16 @@ async def range_argument(git: Git, checkout: Checkout, revision: str) -> Range:
     """
     start, dots, end = revision.partition("..." if "..." in revision else "..")
     given = [revision] if not dots or not (start or end) else [start or "HEAD", end or "HEAD"]
-    sides = [await commit_argument(git, checkout, side) for side in given]
+    sides = [await commit_argument(repository, side) for side in given]
     return Range(dots.join(sides), sides, given)
 
 
-async def require_known(git: Git, checkout: Checkout, completed: Completed, command: str, *given: str) -> Completed:
+async def require_known(repository: OpenRepository, completed: Completed, command: str, *given: str) -> Completed:
     """Return the completed command if it succeeded.
 
     Raises:
         NotFound: one of the given revisions names no commit. GitRefused: it failed for another reason.
     """
     if not completed.ok:
-        await git.resolved(checkout, *given)
+        await repository.resolved(*given)
     return require_success(completed, command)

@@ -10,14 +10,15 @@ from secrets import token_hex
 
 from coretools.errors import GitRefused, InvalidArguments, NotFound
 from coretools.process.run import Completed
-from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import cut_line, fitting
 from coretools.tools.git.reading.differences import Difference, DiffOptions, difference, prefixes, shown
 from coretools.tools.git.reading.history import refuse_unknown
 from coretools.tools.git.reading.objects import DIRECTORY, LINK, SUBMODULE, TreeEntry, read_file_at, read_tree
 from coretools.tools.git.reading.revisions import object_argument
-from coretools.tools.git.repository.checkout import Checkout, path_of, refuse_hidden, shown_path
-from coretools.tools.git.repository.commands import Git, failure_message
+from coretools.tools.git.repository.checkout import Checkout, path_of, shown_path
+from coretools.tools.git.repository.commands import failure_message
+from coretools.tools.git.repository.names import refuse_hidden
+from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.patches import PATCH
 from coretools.tools.git.repository.porcelain import as_text, quoted, read_changes, single_line
 from coretools.tools.git.repository.results import TextResult, answer
@@ -46,72 +47,72 @@ class _Printed:
     """Bytes of the patch that are missing."""
 
 
-async def show(roots: Roots, git: Git, checkout: Checkout, *, revision: str, options: DiffOptions) -> TextResult:
+async def show(repository: OpenRepository, *, revision: str, options: DiffOptions) -> TextResult:
     """Return a commit with its message and difference; before it the message of an annotated tag.
 
     Raises:
         InvalidArguments: not a revision. NotFound: it names no commit. DeniedPath: a name is hidden.
     """
-    refuse_hidden(roots, checkout, options.names)
-    argument = await object_argument(git, checkout, revision)
-    commit = await _printed(git, checkout, revision, (argument, "--", *options.names))
+    refuse_hidden(repository, options.names)
+    argument = await object_argument(repository, revision)
+    commit = await _printed(repository, revision, (argument, "--", *options.names))
     if commit is None:  # git prints nothing if the commit changes none of these names
-        await refuse_unknown(roots, git, checkout, options.names, trees=await git.resolved(checkout, revision))
-        commit = await _printed(git, checkout, revision, ("--no-patch", argument, "--"))
+        await refuse_unknown(repository, options.names, trees=await repository.resolved(revision))
+        commit = await _printed(repository, revision, ("--no-patch", argument, "--"))
     if commit is None:
         raise GitRefused(f"git show: printed nothing for {revision!a}")
     lines = [*_tag_lines(commit.tag), *_commit_lines(commit.fields)]
-    lines = [*fitting(map(cut_line, lines), git.answer_bytes // 2), ""]
-    left = git.answer_bytes - sum(len(line.encode("utf-8", "replace")) + 1 for line in lines)
+    lines = [*fitting(map(cut_line, lines), repository.git.answer_bytes // 2), ""]
+    left = repository.git.answer_bytes - sum(len(line.encode("utf-8", "replace")) + 1 for line in lines)
     options = replace(options, most_bytes=left)
-    found = await _changes(roots, git, checkout, commit, options)
+    found = await _changes(repository, commit, options)
     lines += found.lines
     parents = commit.fields[1].split()
     if len(parents) > 1:
         lines.append(f"[merge of {len(parents)} commits; the difference is that to the first]")
     details = {"commit": commit.fields[0], "parents": parents, "files": found.changed, "next_skip": found.next_skip}
-    return answer(checkout, lines, details=details)
+    return answer(repository.checkout, lines, details=details)
 
 
-async def _printed(git: Git, checkout: Checkout, revision: str, end: Sequence[str]) -> _Printed | None:
+async def _printed(repository: OpenRepository, revision: str, end: Sequence[str]) -> _Printed | None:
     """Return what git prints of a commit; None if that is nothing.
 
     Raises:
         NotFound: the revision names no commit. GitRefused: git can't read it.
     """
     mark = token_hex(8)  # nothing in a repository can contain it
-    words = [*_SHOW, *PATCH, *prefixes(checkout), f"--format=tformat:{mark}{'%x00'.join(_FIELDS)}%x00", *end]
-    completed = await git.run(checkout, *words)
+    words = [*_SHOW, *PATCH, *prefixes(repository.checkout), f"--format=tformat:{mark}{'%x00'.join(_FIELDS)}%x00", *end]
+    completed = await repository.run(*words)
     output = completed.stdout
     tag, *commits = (output.head if output.dropped_bytes else output.head + output.tail).split(mark.encode())
     if completed.ok and not tag and not commits and end[-1] != "--":
         return None
     if not completed.ok or len(commits) != 1 or tag[:4] not in (b"", b"tag "):
-        raise await _refused(git, checkout, revision, completed)
+        raise await _refused(repository, revision, completed)
     *fields, rest = commits[0].split(b"\0", len(_FIELDS))
     return _Printed(as_text(tag), [as_text(field) for field in fields], rest, output.dropped_bytes)
 
 
-async def _refused(git: Git, checkout: Checkout, revision: str, completed: Completed) -> GitRefused:
-    await git.objects(checkout, revision)
-    await git.resolved(checkout, revision)
-    missing = "; this is a partial clone, and objects that it lacks are not fetched" if checkout.is_partial else ""
-    return GitRefused(f"git show: {failure_message(completed)}{missing}")
+async def _refused(repository: OpenRepository, revision: str, completed: Completed) -> GitRefused:
+    await repository.objects(revision)
+    await repository.resolved(revision)
+    why = "; this is a partial clone, and objects that it lacks are not fetched"
+    return GitRefused(f"git show: {failure_message(completed)}{why if repository.checkout.is_partial else ''}")
 
 
-async def _changes(roots: Roots, git: Git, checkout: Checkout, commit: _Printed, options: DiffOptions) -> Difference:
+async def _changes(repository: OpenRepository, commit: _Printed, options: DiffOptions) -> Difference:
     if options.is_summary:
-        start = commit.fields[1].split(" ")[0] or await _empty_tree(git, checkout)
+        start = commit.fields[1].split(" ")[0] or await _empty_tree(repository)
         sides = (start, commit.fields[0])
-        return await difference(roots, git, checkout, replace(options, sides=sides, commits=sides[1:]))
+        return await difference(repository, replace(options, sides=sides, commits=sides[1:]))
     changes = read_changes(commit.rest.removeprefix(b"\0").removeprefix(b"\n"))
     if changes is None:
         raise GitRefused("git show printed something unknown")
-    return await shown(roots, git, checkout, changes[1], options, cut=commit.dropped_bytes)
+    return await shown(repository, changes[1], options, cut=commit.dropped_bytes)
 
 
-async def _empty_tree(git: Git, checkout: Checkout) -> str:
-    output = await git.output(checkout, "hash-object", "-t", "tree", "--stdin", stdin=b"")
+async def _empty_tree(repository: OpenRepository) -> str:
+    output = await repository.output("hash-object", "-t", "tree", "--stdin", stdin=b"")
     return output.decode("ascii").strip()
 
 
@@ -138,17 +139,18 @@ def _message_lines(message: str) -> list[str]:
     return found if more <= 0 else [*found[:MESSAGE_LINES], f"    [{more} more lines of the message]"]
 
 
-async def show_file(roots: Roots, git: Git, checkout: Checkout, *, revision: str, name: str, offset: int) -> TextResult:
+async def show_file(repository: OpenRepository, *, revision: str, name: str, offset: int) -> TextResult:
     """Return a file as it was in a revision, from a line on; of a directory the names in it.
 
     Raises:
         DeniedPath: the file is hidden. NotFound: it is not in that revision. GitRefused: git does not have its content.
     """
-    refuse_hidden(roots, checkout, [name])
-    found = await read_file_at(git, checkout, revision, name)
+    checkout = repository.checkout
+    refuse_hidden(repository, [name])
+    found = await read_file_at(repository, revision, name)
     path = shown_path(checkout, name)
     if found.entry is None:
-        await refuse_unknown(roots, git, checkout, [name], trees=[found.commit])
+        await refuse_unknown(repository, [name], trees=[found.commit])
         raise NotFound(f"{path}: not in revision {revision}; git_log path={path!r} lists the commits that have it")
     if found.entry.mode == SUBMODULE:
         return answer(checkout, [f"{path}: a submodule at {found.entry.object}"], details={"commit": found.commit})
@@ -157,18 +159,19 @@ async def show_file(roots: Roots, git: Git, checkout: Checkout, *, revision: str
         raise GitRefused(f"{path}: its content in {revision} is not in this repository; {why}")
     if found.entry.mode == DIRECTORY:
         entries = read_tree(found.content, object_bytes=len(found.commit) // 2)
-        return _directory(git, checkout, entries, "" if name == "." else f"{name}/")
+        return _directory(repository, entries, "" if name == "." else f"{name}/")
     if found.entry.mode == LINK:
         return answer(checkout, [f"{path}: a link to {quoted(found.content)}"], details={"commit": found.commit})
-    return _file(checkout, found.content, commit=found.commit, offset=offset, budget=git.answer_bytes)
+    return _file(checkout, found.content, commit=found.commit, offset=offset, budget=repository.git.answer_bytes)
 
 
-def _directory(git: Git, checkout: Checkout, entries: Iterator[TreeEntry], above: str) -> TextResult:
+def _directory(repository: OpenRepository, entries: Iterator[TreeEntry], above: str) -> TextResult:
+    checkout = repository.checkout
     before = above.encode("utf-8", "surrogateescape")
     lines = [
         quoted(path_of(checkout, before + entry.name)) + ("/" if entry.mode == DIRECTORY else "") for entry in entries
     ]
-    shown = fitting(map(cut_line, lines), git.answer_bytes)
+    shown = fitting(map(cut_line, lines), repository.git.answer_bytes)
     more = [f"[{len(lines) - len(shown)} more entries; name one of the directories]"] if len(shown) < len(lines) else []
     return answer(checkout, [*shown, *more], details={"entries": len(lines)})
 

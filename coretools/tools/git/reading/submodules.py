@@ -5,10 +5,9 @@ from collections import Counter
 from dataclasses import dataclass
 
 from coretools.roots.read import kind_at
-from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import cut_line, fitting
-from coretools.tools.git.repository.checkout import Checkout, path_of
-from coretools.tools.git.repository.commands import Git
+from coretools.tools.git.repository.checkout import path_of
+from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.porcelain import as_text, quoted, read_names, single_line
 from coretools.tools.git.repository.results import TextResult, answer
 
@@ -34,15 +33,15 @@ class Submodule:
         return self.path.decode("utf-8", "surrogateescape")
 
 
-async def submodules(git: Git, checkout: Checkout) -> list[Submodule]:
+async def submodules(repository: OpenRepository) -> list[Submodule]:
     """Return the submodules that the index records. No submodule is entered."""
-    records = read_names(await git.output(checkout, "ls-files", "--stage", "-z"))
+    records = read_names(await repository.output("ls-files", "--stage", "-z"))
     found = {
         name: as_text(fields.split(b" ")[1])
         for fields, _, name in (one.partition(b"\t") for one in records)
         if fields.startswith(_GITLINK)
     }
-    settings = await _settings(git, checkout) if found else {}
+    settings = await _settings(repository) if found else {}
     count = Counter(one.get("path", "") for one in settings.values())
     known = {one["path"]: (name, one) for name, one in settings.items() if count[one.get("path", "")] == 1}
     listed = []
@@ -52,27 +51,28 @@ async def submodules(git: Git, checkout: Checkout) -> list[Submodule]:
     return listed
 
 
-async def list_submodules(roots: Roots, git: Git, checkout: Checkout) -> TextResult:
+async def list_submodules(repository: OpenRepository) -> TextResult:
     """Return path, commit and address of each submodule, and whether something is there."""
-    found = await submodules(git, checkout)
+    checkout = repository.checkout
+    found = await submodules(repository)
     lines = []
     for one in found:
         address = _CREDENTIALS.sub("//", one.url) or "no address is recorded"
-        state = "cloned" if is_cloned(roots, checkout, one) else "not cloned"
+        state = "cloned" if is_cloned(repository, one) else "not cloned"
         lines.append(single_line(f"{quoted(path_of(checkout, one.path))} {one.commit[:10]} {state}: {address}"))
-    shown = fitting(map(cut_line, lines), git.answer_bytes)
+    shown = fitting(map(cut_line, lines), repository.git.answer_bytes)
     more = [f"[{len(lines) - len(shown)} more]"] if len(shown) < len(lines) else []
     return answer(checkout, [*shown, *more] or ["no submodules"], details={"submodules": len(lines)})
 
 
-def is_cloned(roots: Roots, checkout: Checkout, submodule: Submodule) -> bool:
+def is_cloned(repository: OpenRepository, submodule: Submodule) -> bool:
     """Whether something is where the repository of a submodule would be."""
-    return kind_at(roots, f"{checkout.directory.path}/{submodule.text}/.git") is not None
+    return kind_at(repository.roots, f"{repository.checkout.directory.path}/{submodule.text}/.git") is not None
 
 
-async def _settings(git: Git, checkout: Checkout) -> dict[str, dict[str, str]]:
+async def _settings(repository: OpenRepository) -> dict[str, dict[str, str]]:
     words = ("config", "--blob", ":.gitmodules", "-z", "--get-regexp", r"^submodule\.")
-    completed = await git.run(checkout, *words)
+    completed = await repository.run(*words)
     settings: dict[str, dict[str, str]] = {}
     for record in read_names(completed.stdout.head + completed.stdout.tail) if completed.ok else ():
         key, _, value = as_text(record).partition("\n")

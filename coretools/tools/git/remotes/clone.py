@@ -14,9 +14,8 @@ from coretools.tools.git.remotes.fetch import Fetched, FetchOptions, TagMode, fe
 from coretools.tools.git.remotes.references import TRACKING, Advertised
 from coretools.tools.git.remotes.results import Outcome, TransferResult
 from coretools.tools.git.remotes.transfer import Transfers, present
-from coretools.tools.git.repository.checkout import Checkout
-from coretools.tools.git.repository.commands import Git
 from coretools.tools.git.repository.open_checkout import Access, new_checkout
+from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.repositories import Repositories
 from coretools.tools.git.repository.results import settings_line
 
@@ -51,21 +50,21 @@ async def clone(repositories: Repositories, connected: Connected, options: Clone
         raise InvalidArguments("path: name the new directory; the URL has no name for it")
     with new_directory(roots, path, replaces_empty=bool(options.commit)) as new:
         with open_directory(roots, new.path) as directory:
-            empty = new_checkout(directory)
-            advertised = await Transfers(git, empty, connected).advertised()
+            empty = OpenRepository(roots, git, new_checkout(directory))
+            advertised = await Transfers(empty, connected).advertised()
             branch = _branch(advertised, options)
-            await _initialize(git, empty, advertised, branch)
-        async with repositories.opened(new.path, access=Access.WORK_TREE) as checkout:
-            fetched = await _fill(git, checkout, connected, options, branch)
+            await _initialize(empty, advertised, branch)
+        async with repositories.opened(new.path, access=Access.WORK_TREE) as opened:
+            fetched = await _fill(opened, connected, options, branch)
             if options.commit:
-                await _check_out_commit(git, checkout, options.commit)
+                await _check_out_commit(opened, options.commit)
             else:
-                await _check_out(git, checkout, fetched.advertised, branch)
+                await _check_out(opened, fetched.advertised, branch)
             new.keep()
-            checkout.directory.display_path = new.display_path
+            opened.checkout.directory.display_path = new.display_path
             outcome = _outcome(connected, fetched, options, branch, place=new.display_path)
             outcome = replace(outcome, lines=[*outcome.lines, *settings_line(roots, settings_at(roots, path))])
-            return TransferResult.of(outcome, checkout, verb="cloned", budget=git.answer_bytes)
+            return TransferResult.of(outcome, opened, verb="cloned")
 
 
 def _outcome(connected: Connected, fetched: Fetched, options: CloneOptions, branch: str, *, place: str) -> Outcome:
@@ -90,38 +89,36 @@ def _branch(advertised: Advertised, options: CloneOptions) -> str:
     return name or (branches[0] if branches else f"{HEADS}main")
 
 
-async def _initialize(git: Git, empty: Checkout, advertised: Advertised, branch: str) -> None:
+async def _initialize(empty: OpenRepository, advertised: Advertised, branch: str) -> None:
     sample = next(iter(advertised.objects.values()), "")
     kind = "sha256" if len(sample) == _SHA256_DIGITS else "sha1"
     words = ("--quiet", "--template=", f"--object-format={kind}", f"--initial-branch={branch[len(HEADS) :]}")
-    await initialize(
-        git, replace(empty, environment={**empty.environment, "GIT_DIR": ".git", "GIT_WORK_TREE": "."}), *words
-    )
+    await initialize(empty.with_environment({"GIT_DIR": ".git", "GIT_WORK_TREE": "."}), *words)
 
 
-async def _fill(git: Git, checkout: Checkout, connected: Connected, options: CloneOptions, branch: str) -> Fetched:
+async def _fill(repository: OpenRepository, connected: Connected, options: CloneOptions, branch: str) -> Fetched:
     only = ("-t", branch.removeprefix(HEADS)) if options.single_branch else ()
-    await git.output(checkout, "remote", "add", *only, "--", ORIGIN, connected.url.text)
-    settings = await remote_settings(git, checkout)
+    await repository.output("remote", "add", *only, "--", ORIGIN, connected.url.text)
+    settings = await remote_settings(repository)
     wanted = FetchOptions(tags=options.tags, depth=options.depth)
-    return await fetch(git, checkout, settings.remotes[ORIGIN], connected, wanted)
+    return await fetch(repository, settings.remotes[ORIGIN], connected, wanted)
 
 
-async def _check_out(git: Git, checkout: Checkout, advertised: Advertised, branch: str) -> None:
+async def _check_out(repository: OpenRepository, advertised: Advertised, branch: str) -> None:
     short = branch.removeprefix(HEADS)
-    await git.output(checkout, "config", "--local", f"branch.{short}.remote", ORIGIN)
-    await git.output(checkout, "config", "--local", f"branch.{short}.merge", branch)
+    await repository.output("config", "--local", f"branch.{short}.remote", ORIGIN)
+    await repository.output("config", "--local", f"branch.{short}.merge", branch)
     if branch not in advertised.objects:
         return
-    await git.output(checkout, "update-ref", "-m", "clone", branch, advertised.objects[branch])
+    await repository.output("update-ref", "-m", "clone", branch, advertised.objects[branch])
     if advertised.head:
         target = f"{TRACKING}{ORIGIN}/{advertised.head.removeprefix(HEADS)}"
-        await git.output(checkout, "symbolic-ref", f"{TRACKING}{ORIGIN}/HEAD", target)
-    await git.output(checkout, "reset", "--hard", "--quiet")
+        await repository.output("symbolic-ref", f"{TRACKING}{ORIGIN}/HEAD", target)
+    await repository.output("reset", "--hard", "--quiet")
 
 
-async def _check_out_commit(git: Git, checkout: Checkout, commit: str) -> None:
-    if not await present(git, checkout, [commit]):
+async def _check_out_commit(repository: OpenRepository, commit: str) -> None:
+    if not await present(repository, [commit]):
         raise NotFound(f"commit {commit}: no branch or tag of the remote has it")
-    await git.output(checkout, "update-ref", "--no-deref", "-m", "submodule", "HEAD", commit)
-    await git.output(checkout, "reset", "--hard", "--quiet")
+    await repository.output("update-ref", "--no-deref", "-m", "submodule", "HEAD", commit)
+    await repository.output("reset", "--hard", "--quiet")

@@ -10,8 +10,8 @@ from coretools.config.remote_urls import InvalidUrl, RemoteUrl
 from coretools.errors import GitRefused, InvalidArguments, NotFound
 from coretools.tools.git.reading.history import HEADS
 from coretools.tools.git.remotes.references import Refspec, default_refspec, is_reference, parse_refspec
-from coretools.tools.git.repository.checkout import Checkout
-from coretools.tools.git.repository.commands import Git, require_success
+from coretools.tools.git.repository.commands import require_success
+from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.porcelain import as_text
 
 _PATTERN = r"^(remote|branch|url)\.|^extensions\.partialclone$"
@@ -83,18 +83,18 @@ class RemoteSettings:
         raise NotFound(f"remote: name one (remotes: {there})")
 
 
-async def remote_settings(git: Git, checkout: Checkout) -> RemoteSettings:
+async def remote_settings(repository: OpenRepository) -> RemoteSettings:
     """Read the configuration of a repository.
 
     Raises:
         GitRefused: it can't be read, or is that of a partial clone, whose objects come from a remote when needed.
     """
     words = ("config", "--local", "--includes", "-z", "--get-regexp", _PATTERN)
-    completed = await git.run(checkout, *words)
+    completed = await repository.run(*words)
     if completed.exit_code == 1:  # git-config(1): no key matches
         return RemoteSettings({})
     require_success(completed, "config")
-    return _settings(_values(git.complete_output(completed, "config")))
+    return _settings(_values(repository.git.complete_output(completed, "config")))
 
 
 def _values(output: bytes) -> dict[str, list[str]]:

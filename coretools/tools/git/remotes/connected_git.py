@@ -8,9 +8,9 @@ from coretools.confinement.landlock import EXECUTE, READ_FILE, Rule
 from coretools.errors import CannotStart
 from coretools.process.run import Completed, RunOptions
 from coretools.roots.root import Directory
-from coretools.tools.git.repository.checkout import Checkout
 from coretools.tools.git.repository.commands import ENVIRONMENT, Git, require_success
 from coretools.tools.git.repository.open_checkout import file_rules
+from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.policy import FIXED_SETTINGS
 
 REMOTE = "<remote>"
@@ -42,15 +42,16 @@ class TransferRun:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-async def run_connected(git: Git, checkout: Checkout, connection: int, *words: str, run: TransferRun) -> Completed:
+async def run_connected(repository: OpenRepository, connection: int, *words: str, run: TransferRun) -> Completed:
     """Run a git command whose remote, the word `REMOTE`, is the socket `connection`.
 
     Raises:
         GitRefused: it took too long. CannotStart: there is no git in PATH.
     """
+    checkout, git = repository.checkout, repository.git
     programs = await _own_programs(git, checkout.directory)
     rules = (*checkout.rules, *file_rules(checkout.policy.external_includes), *programs)
-    common = git.run_options(checkout, stdin=run.stdin, keep_bytes=run.keep_bytes)
+    common = repository.run_options(stdin=run.stdin, keep_bytes=run.keep_bytes)
     seconds = git.limits.transfer_seconds
     options = replace(
         common,
@@ -63,26 +64,27 @@ async def run_connected(git: Git, checkout: Checkout, connection: int, *words: s
     url = f"fd::{connection}/{token_hex(8)}"
     own = [word for kind in ("insteadOf", "pushInsteadOf") for word in ("-c", f"url.{url}.{kind}={url}")]
     named = (url if word == REMOTE else word for word in words)
-    argv = ("git", *_arguments(git, checkout), *checkout.policy.overrides, *run.options, *own, *named)
+    argv = ("git", *_arguments(repository), *checkout.policy.overrides, *run.options, *own, *named)
     completed = await git.confined.run(argv, cwd=checkout.directory, options=options)
     return git.finished(completed, checkout, words[0], seconds=seconds)
 
 
-def _arguments(git: Git, checkout: Checkout) -> Sequence[str]:
+def _arguments(repository: OpenRepository) -> Sequence[str]:
     """Return the options of every call, without the one that is in the way here, unless the repository sets its key."""
-    if _REFERENCES.lower() in checkout.policy.not_used:
-        return git.arguments
+    if _REFERENCES.lower() in repository.checkout.policy.not_used:
+        return repository.git.arguments
     neutral = f"{_REFERENCES}={FIXED_SETTINGS[_REFERENCES]}"
-    at = git.arguments.index(neutral)
-    return (*git.arguments[: at - 1], *git.arguments[at + 1 :])
+    at = repository.git.arguments.index(neutral)
+    return (*repository.git.arguments[: at - 1], *repository.git.arguments[at + 1 :])
 
 
-async def initialize(git: Git, checkout: Checkout, *words: str) -> None:
+async def initialize(repository: OpenRepository, *words: str) -> None:
     """Run `git init` in a directory in which there is no repository yet.
 
     Raises:
         GitRefused: it failed.
     """
+    git, checkout = repository.git, repository.checkout
     confined = git.confined.confined_thread("git", checkout.rules)
     require_success(await git.run(replace(checkout, confined_thread=confined), "init", *words), "init")
 

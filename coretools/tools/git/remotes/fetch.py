@@ -27,8 +27,8 @@ from coretools.tools.git.remotes.transfer import (
     present,
     update_references,
 )
-from coretools.tools.git.repository.checkout import Checkout
-from coretools.tools.git.repository.commands import Git, check_revision
+from coretools.tools.git.repository.commands import check_revision
+from coretools.tools.git.repository.open_repository import OpenRepository
 
 TagMode = Literal["follow", "all", "none"]
 
@@ -56,31 +56,31 @@ class Fetched:
 
 
 async def fetch(
-    git: Git, checkout: Checkout, remote: ConfiguredRemote, connected: Connected, options: FetchOptions
+    repository: OpenRepository, remote: ConfiguredRemote, connected: Connected, options: FetchOptions
 ) -> Fetched:
     """Fetch from a remote.
 
     Raises:
         NotFound: the remote has no such branch. GitRefused, Unreachable, TooLarge: the transfer failed.
     """
-    transfers = Transfers(git, checkout, connected)
+    transfers = Transfers(repository, connected)
     advertised = await transfers.advertised()
     refspecs = _refspecs(remote, options)
     wanted = tracked(refspecs, advertised)
     if options.branch and f"{HEADS}{options.branch}" not in advertised.objects:
         raise NotFound(f"branch {options.branch!r}: the remote has none; it has {_some(advertised)}")
-    there = await local_references(git, checkout, "refs/remotes/", TAGS)
+    there = await local_references(repository, "refs/remotes/", TAGS)
     planned = _planned(wanted, advertised, there)
     sources = sorted({source for source, _ in wanted.values()})
     targets = {advertised.objects[source] for source in sources}
-    if sources and (options.depth or targets - await present(git, checkout, sorted(targets))):
+    if sources and (options.depth or targets - await present(repository, sorted(targets))):
         await transfers.receive(sources, depth=options.depth)
-    planned |= await _tags(git, checkout, transfers, advertised, there, options=options)
-    updates = await classified(git, checkout, planned)
+    planned |= await _tags(repository, transfers, advertised, there, options=options)
+    updates = await classified(repository, planned)
     pruned = _pruned(refspecs, there, set(wanted)) if options.prune else []
     message = f"fetch {remote.name or connected.url.text}"
-    await update_references(git, checkout, pruned, message=message)
-    await update_references(git, checkout, updates, message=message)
+    await update_references(repository, pruned, message=message)
+    await update_references(repository, updates, message=message)
     return Fetched([*pruned, *updates], advertised, _remarks(remote))
 
 
@@ -96,11 +96,11 @@ def _planned(
 
 
 async def outcome_of(
-    git: Git, checkout: Checkout, remote: ConfiguredRemote, connected: Connected, fetched: Fetched, *, upstream: str
+    repository: OpenRepository, remote: ConfiguredRemote, connected: Connected, fetched: Fetched, *, upstream: str
 ) -> Outcome:
     """Return what a fetch did, and where the current branch is afterwards."""
-    branch, _ = await head(git, checkout)
-    ahead, behind = await distance(git, checkout, branch, upstream) if upstream else (0, 0)
+    branch, _ = await head(repository)
+    ahead, behind = await distance(repository, branch, upstream) if upstream else (0, 0)
     found = Outcome(remote.name, connected.url.text, fetched.updates, branch, upstream, ahead, behind)
     return replace(found, lines=[*undo_line(fetched.updates), *fetched.lines])
 
@@ -120,8 +120,7 @@ def _refspecs(remote: ConfiguredRemote, options: FetchOptions) -> list[Refspec]:
 
 
 async def _tags(
-    git: Git,
-    checkout: Checkout,
+    repository: OpenRepository,
     transfers: Transfers,
     advertised: Advertised,
     there: Mapping[str, str],
@@ -136,9 +135,9 @@ async def _tags(
     if options.tags == "follow":
         # Those that point to commits which are here by now, and of which there is none yet.
         points = {name: advertised.peeled.get(name, target) for name, target in tags.items() if name not in there}
-        commits = await present(git, checkout, sorted(set(points.values())))
+        commits = await present(repository, sorted(set(points.values())))
         tags = {name: tags[name] for name, target in points.items() if target in commits}
-    missing = set(tags.values()) - await present(git, checkout, sorted(set(tags.values())))
+    missing = set(tags.values()) - await present(repository, sorted(set(tags.values())))
     if missing:
         await transfers.receive(sorted(name for name, target in tags.items() if target in missing))
     return {name: (there.get(name, ""), target, False) for name, target in tags.items()}

@@ -7,13 +7,12 @@ from coretools.tools.git.remotes.access import RemoteAccess
 from coretools.tools.git.remotes.configured import ConfiguredRemote, RemoteSettings, checked_name, parsed_url
 from coretools.tools.git.remotes.references import TRACKING
 from coretools.tools.git.remotes.transfer import local_references
-from coretools.tools.git.repository.checkout import Checkout
-from coretools.tools.git.repository.commands import Git
+from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.porcelain import single_line
 from coretools.tools.git.repository.results import TextResult, answer
 
 
-async def list_remotes(git: Git, checkout: Checkout, settings: RemoteSettings, access: RemoteAccess) -> TextResult:
+async def list_remotes(repository: OpenRepository, settings: RemoteSettings, access: RemoteAccess) -> TextResult:
     """List the remotes with their URLs, without credentials, and what the policy permits."""
     lines = []
     for remote in settings.remotes.values():
@@ -23,14 +22,14 @@ async def list_remotes(git: Git, checkout: Checkout, settings: RemoteSettings, a
     lines += [f"branch {line}" for line in tracked]
     if settings.rewrites:
         lines.append("[url.*.insteadOf of this repository is not used]")
-    shown = fitting((cut_line(single_line(line)) for line in lines), git.answer_bytes)
+    shown = fitting((cut_line(single_line(line)) for line in lines), repository.git.answer_bytes)
     rest = [f"[{len(lines) - len(shown)} more lines]"] if len(lines) > len(shown) else []
     names = list(settings.remotes)[:100]
-    return answer(checkout, [*shown, *rest] or ["no remotes"], details={"remotes": names})
+    return answer(repository.checkout, [*shown, *rest] or ["no remotes"], details={"remotes": names})
 
 
 async def add_remote(
-    git: Git, checkout: Checkout, settings: RemoteSettings, access: RemoteAccess, *, name: str, url: str
+    repository: OpenRepository, settings: RemoteSettings, access: RemoteAccess, *, name: str, url: str
 ) -> TextResult:
     """Add a remote. Nothing is fetched.
 
@@ -41,15 +40,15 @@ async def add_remote(
     if checked_name(name) in settings.remotes:
         raise AlreadyExists(f"remote {name}: exists; git_remote action='set-url' changes its URL")
     found = _acceptable(access, url)
-    await git.output(checkout, "remote", "add", "--", name, found.text)
+    await repository.output("remote", "add", "--", name, found.text)
     lines = [
         f"added remote {name}: {found.text} ({access.state(found)})",
         f"Undo: git_remote action='remove' name={name!r}",
     ]
-    return answer(checkout, map(single_line, lines), details={"remote": name, "url": found.text})
+    return answer(repository.checkout, map(single_line, lines), details={"remote": name, "url": found.text})
 
 
-async def rename_remote(git: Git, checkout: Checkout, settings: RemoteSettings, *, name: str, to: str) -> TextResult:
+async def rename_remote(repository: OpenRepository, settings: RemoteSettings, *, name: str, to: str) -> TextResult:
     """Rename a remote with its tracking branches, and the upstreams that name it.
 
     Raises:
@@ -58,20 +57,20 @@ async def rename_remote(git: Git, checkout: Checkout, settings: RemoteSettings, 
     _existing(settings, name)
     if checked_name(to) in settings.remotes:
         raise AlreadyExists(f"remote {to}: exists; choose another name")
-    await git.output(checkout, "remote", "rename", "--no-progress", "--", name, to)
+    await repository.output("remote", "rename", "--no-progress", "--", name, to)
     lines = [f"renamed remote {name} to {to}", f"Undo: git_remote action='rename' name={to!r} new_name={name!r}"]
-    return answer(checkout, map(single_line, lines), details={"remote": to})
+    return answer(repository.checkout, map(single_line, lines), details={"remote": to})
 
 
-async def remove_remote(git: Git, checkout: Checkout, settings: RemoteSettings, *, name: str) -> TextResult:
+async def remove_remote(repository: OpenRepository, settings: RemoteSettings, *, name: str) -> TextResult:
     """Remove a remote, its tracking branches, and the upstreams that name it.
 
     Raises:
         NotFound: there is none.
     """
     remote = _existing(settings, name)
-    tracking = await local_references(git, checkout, f"{TRACKING}{name}/")
-    await git.output(checkout, "remote", "remove", "--", name)
+    tracking = await local_references(repository, f"{TRACKING}{name}/")
+    await repository.output("remote", "remove", "--", name)
     urls = [one.text for one in _urls(remote)]
     undo = f"Undo: git_remote action='add' name={name!r} url={urls[0] if urls else '...'!r}"
     undo += f", then git_fetch remote={name!r}"
@@ -79,17 +78,11 @@ async def remove_remote(git: Git, checkout: Checkout, settings: RemoteSettings, 
     ups = [branch for branch, (to, _) in settings.upstreams.items() if to == name]
     if ups:
         lines.append(f"branches that had an upstream there: {', '.join(ups[:20])}")
-    return answer(checkout, map(single_line, lines), details={"remote": name})
+    return answer(repository.checkout, map(single_line, lines), details={"remote": name})
 
 
 async def set_url(
-    git: Git,
-    checkout: Checkout,
-    settings: RemoteSettings,
-    access: RemoteAccess,
-    *,
-    name: str,
-    url: str,
+    repository: OpenRepository, settings: RemoteSettings, access: RemoteAccess, *, name: str, url: str
 ) -> TextResult:
     """Give a remote one URL for both directions.
 
@@ -99,12 +92,12 @@ async def set_url(
     remote = _existing(settings, name)
     found = _acceptable(access, url)
     before = [one.text for one in _urls(remote)]
-    await git.output(checkout, "config", "--local", "--replace-all", f"remote.{name}.url", found.text)
+    await repository.output("config", "--local", "--replace-all", f"remote.{name}.url", found.text)
     if remote.push_urls:
-        await git.output(checkout, "config", "--local", "--unset-all", f"remote.{name}.pushurl")
+        await repository.output("config", "--local", "--unset-all", f"remote.{name}.pushurl")
     undo = f"Undo: git_remote action='set-url' name={name!r} url={before[0]!r}" if before else "Undo: by git itself"
     lines = [f"remote {name}: {found.text} ({access.state(found)})", undo]
-    return answer(checkout, map(single_line, lines), details={"remote": name, "url": found.text})
+    return answer(repository.checkout, map(single_line, lines), details={"remote": name, "url": found.text})
 
 
 def _existing(settings: RemoteSettings, name: str) -> ConfiguredRemote:

@@ -1,21 +1,20 @@
 """Pull: fetch the upstream of the current branch, then fast-forward, merge or rebase."""
 
 from coretools.errors import GitRefused
-from coretools.roots.root_set import Roots
 from coretools.tools.git.changes.combine import merge
 from coretools.tools.git.changes.rebase import RebaseOptions, rebase
 from coretools.tools.git.reading.history import HEADS, head
 from coretools.tools.git.remotes.configured import ConfiguredRemote, RemoteSettings
 from coretools.tools.git.remotes.transfer import distance, local_references
 from coretools.tools.git.repository.checkout import Checkout
-from coretools.tools.git.repository.commands import Git
 from coretools.tools.git.repository.habits import PullMode
+from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.results import TextResult
 
 
-async def current_upstream(git: Git, checkout: Checkout, settings: RemoteSettings) -> str:
+async def current_upstream(repository: OpenRepository, settings: RemoteSettings) -> str:
     """Return the tracking reference of the current branch; "" if it has none."""
-    branch, _ = await head(git, checkout)
+    branch, _ = await head(repository)
     name, merged = settings.upstreams.get(branch, ("", ""))
     remote = settings.remotes.get(name)
     if remote is None:
@@ -55,25 +54,25 @@ def require_pullable(checkout: Checkout) -> None:
         raise GitRefused(f"a {checkout.in_progress} is in progress; git_continue continues or aborts it")
 
 
-async def integrate(roots: Roots, git: Git, checkout: Checkout, *, tracking: str, mode: PullMode) -> TextResult:
+async def integrate(repository: OpenRepository, *, tracking: str, mode: PullMode) -> TextResult:
     """Bring what was fetched into the current branch.
 
     Raises:
         GitRefused: `ff-only` is not possible, or uncommitted changes are in the way.
     """
-    branch, commit = await head(git, checkout)
-    target = (await local_references(git, checkout, tracking)).get(tracking, "")
+    branch, commit = await head(repository)
+    target = (await local_references(repository, tracking)).get(tracking, "")
     if not commit:
         raise GitRefused(
             f"branch {branch} has no commits yet; git_switch to a branch that begins at {tracking} instead"
         )
-    ahead, behind = await distance(git, checkout, branch, tracking)
+    ahead, behind = await distance(repository, branch, tracking)
     if mode == "rebase" and behind and ahead:
-        return await rebase(roots, git, checkout, RebaseOptions(upstream=target, onto="", autosquash=False))
+        return await rebase(repository, RebaseOptions(upstream=target, onto="", autosquash=False))
     if mode == "ff-only" and ahead and behind:
         raise GitRefused(
             f"fetched, but not pulled: the branch has {ahead} commits that {tracking} lacks, and lacks {behind} of its"
             " commits; choose mode 'rebase' or 'merge'"
         )
     message = f"Merge remote-tracking branch '{tracking.removeprefix('refs/remotes/')}'"
-    return await merge(roots, git, checkout, revision=target, message=message, fast_forward=True)
+    return await merge(repository, revision=target, message=message, fast_forward=True)

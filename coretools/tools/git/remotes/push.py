@@ -17,8 +17,8 @@ from coretools.tools.git.remotes.references import DELETED, FAST_FORWARD, FORCED
 from coretools.tools.git.remotes.results import Outcome
 from coretools.tools.git.remotes.settings import PUSH_SETTINGS
 from coretools.tools.git.remotes.transfer import distance, local_references, update_references
-from coretools.tools.git.repository.checkout import Checkout
-from coretools.tools.git.repository.commands import Git, check_revision, failure_message
+from coretools.tools.git.repository.commands import check_revision, failure_message
+from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.porcelain import as_text, single_line
 
 _PUSH = (
@@ -75,7 +75,7 @@ class PushPlan:
 
 
 async def plan(
-    git: Git, checkout: Checkout, settings: RemoteSettings, remote: ConfiguredRemote, options: PushOptions
+    repository: OpenRepository, settings: RemoteSettings, remote: ConfiguredRemote, options: PushOptions
 ) -> PushPlan:
     """Prepare a push from this repository alone: nothing is sent.
 
@@ -83,7 +83,7 @@ async def plan(
         NotFound: no such branch or tag. InvalidArguments: the arguments do not go together. GitRefused: HEAD is
             detached, or there are no commits.
     """
-    there = await local_references(git, checkout, HEADS, TAGS, "refs/remotes/")
+    there = await local_references(repository, HEADS, TAGS, "refs/remotes/")
     if options.delete:
         if options.branch or options.tags or options.set_upstream:
             raise InvalidArguments("delete: goes alone; push something else in another call")
@@ -91,7 +91,7 @@ async def plan(
     refspecs, local = [], {}
     found = PushPlan((), ())
     if options.branch or not options.tags:
-        found = await _branch_plan(git, checkout, settings, remote, options, there)
+        found = await _branch_plan(repository, settings, remote, options, there)
         refspecs, local = list(found.refspecs), dict(found.local)
     for tag in options.tags:
         name = _checked(f"{TAGS}{tag}", "tag", tag)
@@ -103,7 +103,7 @@ async def plan(
 
 
 async def push(
-    git: Git, checkout: Checkout, remote: ConfiguredRemote, connected: Connected, prepared: PushPlan
+    repository: OpenRepository, remote: ConfiguredRemote, connected: Connected, prepared: PushPlan
 ) -> tuple[Outcome, bool]:
     """Send a prepared push; return what moved, and whether nothing was rejected.
 
@@ -113,16 +113,16 @@ async def push(
 
     async def start(connection: int) -> Completed:
         words = (*_PUSH, *prepared.leases, REMOTE, *prepared.refspecs)
-        return await run_connected(git, checkout, connection, *words, run=TransferRun(options=PUSH_SETTINGS))
+        return await run_connected(repository, connection, *words, run=TransferRun(options=PUSH_SETTINGS))
 
     completed = await exchange(start, connected.transport, "git-receive-pack")
     updates = _updates(completed.stdout.head + completed.stdout.tail, prepared, connected)
     if not completed.ok and not any(one.kind == REJECTED for one in updates):
         message = connected.scrubbed(failure_message(completed))
         raise GitRefused(f"git push: {message}", exit_code=completed.exit_code)
-    failed = await _track(git, checkout, remote, updates)
-    branch, _ = await head(git, checkout)
-    ahead, behind = await distance(git, checkout, branch, prepared.tracking) if prepared.tracking else (0, 0)
+    failed = await _track(repository, remote, updates)
+    branch, _ = await head(repository)
+    ahead, behind = await distance(repository, branch, prepared.tracking) if prepared.tracking else (0, 0)
     lines = [*failed, *_ways(updates, remote), *connected.messages(completed.stderr.text())]
     upstream = prepared.tracking if prepared.branch == branch else ""
     outcome = Outcome(remote.name, connected.url.text, updates, branch, upstream, ahead, behind, lines)
@@ -130,14 +130,13 @@ async def push(
 
 
 async def _branch_plan(
-    git: Git,
-    checkout: Checkout,
+    repository: OpenRepository,
     settings: RemoteSettings,
     remote: ConfiguredRemote,
     options: PushOptions,
     there: dict[str, str],
 ) -> PushPlan:
-    branch = options.branch or (await head(git, checkout))[0]
+    branch = options.branch or (await head(repository))[0]
     if not branch:
         raise GitRefused("HEAD is detached; name the branch to push, or git_switch to one")
     name = _checked(f"{HEADS}{branch}", "branch", branch)
@@ -193,13 +192,13 @@ def _updates(output: bytes, prepared: PushPlan, connected: Connected) -> list[Re
     return found
 
 
-async def _track(git: Git, checkout: Checkout, remote: ConfiguredRemote, updates: Sequence[RefUpdate]) -> list[str]:
+async def _track(repository: OpenRepository, remote: ConfiguredRemote, updates: Sequence[RefUpdate]) -> list[str]:
     """Move the tracking references to what the remote has now, as git does after a push by name.
 
     Returns:
         A line if that fails: the remote has what was pushed all the same.
     """
-    there = await local_references(git, checkout, "refs/remotes/")
+    there = await local_references(repository, "refs/remotes/")
     moved = []
     for one in updates:
         name = next((seen for refspec in remote.refspecs if (seen := refspec.destination_of(one.reference))), "")
@@ -207,7 +206,7 @@ async def _track(git: Git, checkout: Checkout, remote: ConfiguredRemote, updates
             continue
         moved.append(RefUpdate(name, there.get(name, ""), one.new, one.kind))
     try:
-        await update_references(git, checkout, moved, message="update by push")
+        await update_references(repository, moved, message="update by push")
     except GitRefused as error:
         return [f"The remote has it, but tracking branches here were not moved: {single_line(str(error))}"]
     return []

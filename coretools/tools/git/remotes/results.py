@@ -8,7 +8,7 @@ from pydantic import PrivateAttr
 from coretools.operations.content import Result
 from coretools.tools.answer_budget import cut_line, fitting, fitting_values
 from coretools.tools.git.remotes.references import RefUpdate
-from coretools.tools.git.repository.checkout import Checkout
+from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.porcelain import single_line
 from coretools.tools.git.repository.results import remarks
 
@@ -48,11 +48,11 @@ class TransferResult(Result):
     _tier: str = PrivateAttr("none")
 
     @classmethod
-    def of(cls, outcome: Outcome, checkout: Checkout, *, verb: str, budget: int) -> "TransferResult":
-        """Build the answer with the updates that fit into `budget` bytes, as text and as structured content."""
+    def of(cls, outcome: Outcome, repository: OpenRepository, *, verb: str) -> "TransferResult":
+        """Build the answer with the updates that fit into one, as text and as structured content."""
         lines = [cut_line(single_line(update.line())) for update in outcome.updates[:MAX_UPDATES]]
         extra = [cut_line(single_line(line)) for line in outcome.lines]
-        budget -= sum(len(line.encode("utf-8", "replace")) + 1 for line in extra)
+        budget = repository.git.answer_bytes - sum(len(line.encode("utf-8", "replace")) + 1 for line in extra)
         shown = fitting(lines, max(0, budget))
         fields = fitting_values((update.fields() for update in outcome.updates), max(0, budget))
         result = cls(
@@ -72,9 +72,9 @@ class TransferResult(Result):
             )
         if outcome.upstream:
             text.append(single_line(f"{outcome.branch}: {_distance(outcome)} {outcome.upstream}"))
-        result._remarks = remarks(checkout, hooks="push" if verb == "pushed" else "")
+        result._remarks = remarks(repository.checkout, hooks="push" if verb == "pushed" else "")
         result._text = "\n".join((*text, *extra, *result._remarks))
-        result._tier = checkout.tier
+        result._tier = repository.checkout.tier
         return result
 
     @property

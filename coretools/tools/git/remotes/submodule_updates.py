@@ -39,8 +39,8 @@ class SubmoduleUpdates:
         return TextResult(body="\n".join(lines), details={"submodules": len(self._done)})
 
     async def _enter(self, repository: str, paths: list[str], depth: int) -> None:
-        async with self._repositories.opened(repository, paths, access=Access.GIT_DIRECTORY) as checkout:
-            chosen = await choose(self._repositories.roots, self._repositories.git, checkout, paths)
+        async with self._repositories.opened(repository, paths, access=Access.GIT_DIRECTORY) as opened:
+            chosen = await choose(opened, paths)
         self._failed += chosen.refused
         self._done += [f"{path}: is cloned already; git_switch there goes to another commit" for path in chosen.cloned]
         within = list(chosen.cloned)
@@ -59,8 +59,8 @@ class SubmoduleUpdates:
         if self._clones:
             await self._clone(wanted, rule)
         opening = self._repositories.opened(repository, access=Access.GIT_DIRECTORY, is_shared=True)
-        async with opening as checkout:
-            await register(self._repositories.git, checkout, wanted)
+        async with opening as opened:
+            await register(opened, wanted)
         if not self._clones:
             self._done.append(single_line(f"{wanted.path}: registered ({wanted.url.text})"))
 

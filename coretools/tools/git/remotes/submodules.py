@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from coretools.config.remote_urls import RemoteUrl
 from coretools.errors import AlreadyExists, CoreError, GitRefused, NotFound
 from coretools.roots import directory_access
-from coretools.roots.root_set import Roots
 from coretools.tools.git.changes.writable import refuse_outside
 from coretools.tools.git.reading.history import head
 from coretools.tools.git.reading.submodules import Submodule, is_cloned, submodules
 from coretools.tools.git.remotes.configured import parsed_url, remote_settings
-from coretools.tools.git.repository.checkout import Checkout, git_names, is_beneath, prefix, refuse_hidden
-from coretools.tools.git.repository.commands import Git
+from coretools.tools.git.repository.checkout import is_beneath, prefix
+from coretools.tools.git.repository.names import git_names, refuse_hidden
+from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.porcelain import single_line
 
 MAX_SUBMODULES = 50
@@ -51,25 +51,25 @@ class Chosen:
     """One line for each that did not pass the checks."""
 
 
-async def choose(roots: Roots, git: Git, checkout: Checkout, paths: Sequence[str]) -> Chosen:
+async def choose(repository: OpenRepository, paths: Sequence[str]) -> Chosen:
     """Return the submodules at or beneath these paths; without paths, all.
 
     Raises:
         NotFound: there is none. GitRefused: there are too many.
     """
-    names = git_names(roots, checkout, paths)
-    found = [one for one in await submodules(git, checkout) if not names or _is_named(one, names)]
+    names = git_names(repository, paths)
+    found = [one for one in await submodules(repository) if not names or _is_named(one, names)]
     if not found:
         raise NotFound("paths: no submodule is there; git_submodule action='list' lists them")
     if len(found) > MAX_SUBMODULES:
         raise GitRefused(f"{len(found)} submodules, more than {MAX_SUBMODULES}; name some in paths")
-    base = await _base(git, checkout) if any(_is_relative(one.url) for one in found) else None
+    base = await _base(repository) if any(_is_relative(one.url) for one in found) else None
     wanted, cloned, refused = [], [], []
     for one in found:
-        path = f"{prefix(checkout)}{one.text}"
+        path = f"{prefix(repository.checkout)}{one.text}"
         try:
-            _require_place(roots, checkout, one)
-            if is_cloned(roots, checkout, one):
+            _require_place(repository, one)
+            if is_cloned(repository, one):
                 cloned.append(path)
                 continue
             wanted.append(Wanted(one, _checked(one, base), path))
@@ -78,11 +78,11 @@ async def choose(roots: Roots, git: Git, checkout: Checkout, paths: Sequence[str
     return Chosen(wanted, cloned, refused)
 
 
-async def register(git: Git, checkout: Checkout, wanted: Wanted) -> None:
+async def register(repository: OpenRepository, wanted: Wanted) -> None:
     """Record in the repository's configuration that a submodule is in use, as `git submodule init` does."""
     key = f"submodule.{wanted.submodule.name}"
-    await git.output(checkout, "config", "--local", f"{key}.active", "true")
-    await git.output(checkout, "config", "--local", f"{key}.url", wanted.url.text)
+    await repository.output("config", "--local", f"{key}.active", "true")
+    await repository.output("config", "--local", f"{key}.url", wanted.url.text)
 
 
 def _is_named(submodule: Submodule, names: Sequence[str]) -> bool:
@@ -93,9 +93,9 @@ def _is_relative(url: str) -> bool:
     return url.startswith(("./", "../"))
 
 
-async def _base(git: Git, checkout: Checkout) -> RemoteUrl:
-    settings = await remote_settings(git, checkout)
-    branch, _ = await head(git, checkout)
+async def _base(repository: OpenRepository) -> RemoteUrl:
+    settings = await remote_settings(repository)
+    branch, _ = await head(repository)
     return settings.remotes[settings.default(branch)].url(push=False)
 
 
@@ -123,7 +123,7 @@ def _resolved(base: RemoteUrl, url: str) -> RemoteUrl:
     return parsed_url(replace(base, path=joined).text)
 
 
-def _require_place(roots: Roots, checkout: Checkout, submodule: Submodule) -> None:
+def _require_place(repository: OpenRepository, submodule: Submodule) -> None:
     """Refuse a path that leads elsewhere, is hidden, or has something else.
 
     Raises:
@@ -132,13 +132,13 @@ def _require_place(roots: Roots, checkout: Checkout, submodule: Submodule) -> No
     parts = submodule.text.split("/")
     if any(part in ("", ".", "..") or part.lower() == ".git" for part in parts) or not submodule.text.isprintable():
         raise GitRefused("is not accepted as the path of a submodule")
-    refuse_outside(checkout, [submodule.path])
-    refuse_hidden(roots, checkout, [submodule.text])
-    above = checkout.directory.fd
+    refuse_outside(repository.checkout, [submodule.path])
+    refuse_hidden(repository, [submodule.text])
+    above = repository.checkout.directory.fd
     for count in range(1, len(parts) + 1):
         if directory_access.entry_kind(above, "/".join(parts[:count])) == "link":
             raise GitRefused(f"{'/'.join(parts[:count])} is a link; make it a directory")
-    if not is_cloned(roots, checkout, submodule):
+    if not is_cloned(repository, submodule):
         _require_free(above, submodule.text)
 
 

@@ -23,8 +23,8 @@ from coretools.tools.git.remotes.references import (
     read_advertised,
 )
 from coretools.tools.git.remotes.settings import FETCH_SETTINGS
-from coretools.tools.git.repository.checkout import Checkout
-from coretools.tools.git.repository.commands import Git, failure_message, require_success
+from coretools.tools.git.repository.commands import failure_message, require_success
+from coretools.tools.git.repository.open_repository import OpenRepository
 
 LIST_BYTES = 16 * 1024 * 1024
 """Longest list of references of a remote."""
@@ -41,9 +41,8 @@ _FETCH = (
 class Transfers:
     """Transfers between one checkout and one remote."""
 
-    def __init__(self, git: Git, checkout: Checkout, remote: Connected) -> None:
-        self._git = git
-        self._checkout = checkout
+    def __init__(self, repository: OpenRepository, remote: Connected) -> None:
+        self._repository = repository
         self._remote = remote
 
     async def advertised(self) -> Advertised:
@@ -56,7 +55,7 @@ class Transfers:
         async def start(connection: int) -> Completed:
             words = ("ls-remote", "--quiet", "--symref", REMOTE)
             run = TransferRun(options=FETCH_SETTINGS, keep_bytes=LIST_BYTES)
-            return await run_connected(self._git, self._checkout, connection, *words, run=run)
+            return await run_connected(self._repository, connection, *words, run=run)
 
         completed = await exchange(start, self._remote.transport, "git-upload-pack")
         self._require(completed, "ls-remote")
@@ -70,8 +69,9 @@ class Transfers:
         Raises:
             GitRefused, Unreachable, TooLarge: the transfer failed; nothing was kept.
         """
-        with incoming_objects(self._checkout.common_handle) as incoming:
-            store = f"{self._checkout.common_path}/objects"
+        checkout = self._repository.checkout
+        with incoming_objects(checkout.common_handle) as incoming:
+            store = f"{checkout.common_path}/objects"
             environment = {
                 "GIT_OBJECT_DIRECTORY": f"{store}/{incoming.name}",
                 "GIT_ALTERNATE_OBJECT_DIRECTORIES": _quoted_path(store),
@@ -82,7 +82,7 @@ class Transfers:
             async def start(connection: int) -> Completed:
                 stdin = "".join(f"{name}\n" for name in references).encode("utf-8", "surrogateescape")
                 run = TransferRun(options=FETCH_SETTINGS, stdin=stdin, environment=environment)
-                return await run_connected(self._git, self._checkout, connection, *words, REMOTE, run=run)
+                return await run_connected(self._repository, connection, *words, REMOTE, run=run)
 
             completed = await exchange(start, self._remote.transport, "git-upload-pack")
             self._require(completed, "fetch")
@@ -94,31 +94,31 @@ class Transfers:
             raise GitRefused(f"git {command}: {message}", exit_code=completed.exit_code)
 
 
-async def local_references(git: Git, checkout: Checkout, *spaces: str) -> dict[str, str]:
+async def local_references(repository: OpenRepository, *spaces: str) -> dict[str, str]:
     """Return the references of this repository beneath some prefixes, with their objects."""
-    output = await git.output(checkout, "for-each-ref", "--format=%(objectname) %(refname)", *spaces)
+    output = await repository.output("for-each-ref", "--format=%(objectname) %(refname)", *spaces)
     pairs = (line.partition(b" ") for line in output.split(b"\n") if line)
     return {name.decode("utf-8", "surrogateescape"): target.decode("ascii") for target, _, name in pairs}
 
 
-async def present(git: Git, checkout: Checkout, objects: Sequence[str]) -> set[str]:
+async def present(repository: OpenRepository, objects: Sequence[str]) -> set[str]:
     """Return those objects that this repository has."""
     if not objects:
         return set()
     stdin = "".join(f"{name}\n" for name in objects).encode()
-    lines = (await git.output(checkout, "cat-file", "--batch-check=%(objectname)", stdin=stdin)).split(b"\n")
+    lines = (await repository.output("cat-file", "--batch-check=%(objectname)", stdin=stdin)).split(b"\n")
     return {line.decode("ascii") for line in lines if line and b" " not in line}
 
 
-async def kind_of_update(git: Git, checkout: Checkout, old: str, new: str) -> str:
+async def kind_of_update(repository: OpenRepository, old: str, new: str) -> str:
     """Return whether a branch moves forward or loses commits."""
     if not old:
         return NEW
-    completed = await git.run(checkout, "merge-base", "--is-ancestor", old, new)
+    completed = await repository.run("merge-base", "--is-ancestor", old, new)
     return FAST_FORWARD if completed.ok else FORCED
 
 
-async def classified(git: Git, checkout: Checkout, planned: Mapping[str, tuple[str, str, bool]]) -> list[RefUpdate]:
+async def classified(repository: OpenRepository, planned: Mapping[str, tuple[str, str, bool]]) -> list[RefUpdate]:
     """Return what an update of each reference is; `planned` has old and new object and whether it may be forced."""
     found = []
     compared = 0
@@ -128,7 +128,7 @@ async def classified(git: Git, checkout: Checkout, planned: Mapping[str, tuple[s
             found.append(RefUpdate(name, old, new, REJECTED, f"the tag is another one here; {way}"))
             continue
         compared += bool(old)
-        kind = UPDATED if compared > MAX_COMPARED else await kind_of_update(git, checkout, old, new)
+        kind = UPDATED if compared > MAX_COMPARED else await kind_of_update(repository, old, new)
         if kind == FORCED and not may_force:
             found.append(RefUpdate(name, old, new, REJECTED, "not a fast-forward, which its refspec requires"))
         else:
@@ -136,7 +136,7 @@ async def classified(git: Git, checkout: Checkout, planned: Mapping[str, tuple[s
     return found
 
 
-async def update_references(git: Git, checkout: Checkout, updates: Sequence[RefUpdate], *, message: str) -> None:
+async def update_references(repository: OpenRepository, updates: Sequence[RefUpdate], *, message: str) -> None:
     """Move references, all or none, if each still is what it was.
 
     Raises:
@@ -151,7 +151,7 @@ async def update_references(git: Git, checkout: Checkout, updates: Sequence[RefU
     if not lines:
         return
     stdin = "".join(lines).encode("utf-8", "surrogateescape")
-    completed = await git.run(checkout, "update-ref", "-m", message, "-z", "--stdin", stdin=stdin)
+    completed = await repository.run("update-ref", "-m", message, "-z", "--stdin", stdin=stdin)
     if not completed.ok:
         why = failure_message(completed)
         hint = "; prune=true removes tracking branches that are gone" if "exists" in why else ""
@@ -159,10 +159,10 @@ async def update_references(git: Git, checkout: Checkout, updates: Sequence[RefU
         raise GitRefused(f"references were not moved: {why}{hint}", exit_code=completed.exit_code)
 
 
-async def distance(git: Git, checkout: Checkout, branch: str, upstream: str) -> tuple[int, int]:
+async def distance(repository: OpenRepository, branch: str, upstream: str) -> tuple[int, int]:
     """Return how many commits a branch is ahead of and behind another reference; zeros if either is missing."""
     own = f"{HEADS}{branch}" if branch else "HEAD"
-    completed = await git.run(checkout, "rev-list", "--left-right", "--count", f"{own}...{upstream}", "--")
+    completed = await repository.run("rev-list", "--left-right", "--count", f"{own}...{upstream}", "--")
     if not completed.ok:
         return 0, 0
     ahead, behind = require_success(completed, "rev-list").stdout.text().split()

@@ -1,23 +1,14 @@
-"""A work tree whose repository was examined, and its names: as git knows them, and as callers write them.
+"""A work tree whose repository was examined, and the paths of its names."""
 
-A path means the same in every tool: it is relative to the first root, or absolute. git's own names are relative to the
-work tree; one of them is understood too where nothing at or beneath the root has that path. Where the first root is a
-folder of the work tree, paths of the rest begin with `..`, as `git status` prints them there.
-"""
-
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from coretools.confinement.confined_thread import ConfinedThread
 from coretools.confinement.landlock import Rule
-from coretools.errors import CoreError, InvalidPath, OutsideRoot
 from coretools.roots.editor_settings import SettingsSnapshot
 from coretools.roots.git_layout import entry_exists
 from coretools.roots.index_copy import IndexCopy
-from coretools.roots.path_text import check_path
-from coretools.roots.read import kind_at
-from coretools.roots.root import Directory, RootedPath, join_path
-from coretools.roots.root_set import Roots, hidden_error
+from coretools.roots.root import Directory
 from coretools.tools.git.repository.grants import RepositoryGrants
 from coretools.tools.git.repository.policy import GitPolicy
 from coretools.tools.git.repository.porcelain import as_text, quoted
@@ -122,15 +113,6 @@ def display_paths(checkout: Checkout, names: Iterable[bytes]) -> list[str]:
     return [quoted(path_of(checkout, name)) for name in names]
 
 
-def git_names(roots: Roots, checkout: Checkout, paths: Sequence[str]) -> list[str]:
-    """Translate paths of a caller to git's names, which are relative to the work tree.
-
-    Raises:
-        InvalidPath: not a path, or one with `..`. OutsideRoot: a path that is not in the work tree.
-    """
-    return [_git_name(roots, checkout, path) for path in paths]
-
-
 def folder_names(checkout: Checkout) -> list[str]:
     """Return the names that a call is about which names none: those in the caller's folder, or no restriction."""
     return [checkout.folder] if checkout.folder else []
@@ -141,94 +123,12 @@ def is_outside(checkout: Checkout, name: bytes) -> bool:
     return bool(checkout.folder) and not is_beneath(name, checkout.folder)
 
 
-def place_of(roots: Roots, checkout: Checkout, name: bytes) -> RootedPath:
-    """Return where a name in the work tree is: in a nested root, if that contains it."""
-    place = checkout.directory.place
-    path = join_path(place.root.path, checkout.to_root(name.decode("utf-8", "surrogateescape")))
-    return roots.split(path) or place
-
-
 def exists(checkout: Checkout, name: bytes) -> bool:
     """Whether there is anything of this name in the work tree."""
     return entry_exists(checkout.directory.fd, name.decode("utf-8", "surrogateescape"))
-
-
-def hidden_reason(roots: Roots, checkout: Checkout, name: bytes) -> str:
-    """Return why a name in the work tree is hidden (deny glob, or the file's present content), or ""."""
-    relative = checkout.to_root(name.decode("utf-8", "replace").rstrip("/"))
-    return roots.hidden(roots.place(f"{checkout.directory.place.root.path}/{relative}"), is_shown=True)
-
-
-def refuse_hidden(roots: Roots, checkout: Checkout, names: Iterable[str]) -> None:
-    """Refuse hidden names that the caller wrote explicitly.
-
-    Raises:
-        DeniedPath: one is hidden.
-    """
-    for name in names:
-        reason = hidden_reason(roots, checkout, name.encode()) if name != "." else ""
-        if reason:
-            raise hidden_error(shown_path(checkout, name), reason)
 
 
 def is_beneath(found: bytes, name: str) -> bool:
     """Whether a name that git listed is this name or lies beneath it."""
     wanted = name.encode("utf-8", "surrogateescape")
     return found == wanted or found.startswith(wanted + b"/")
-
-
-def _git_name(roots: Roots, checkout: Checkout, path: str) -> str:
-    check_path(path)
-    if ".." in path.split("/"):
-        path = _above_folder(checkout, path)
-    place, top = roots.place(path), checkout.directory.path
-    wanted = place.path
-    name = "." if f"{top}/".startswith(f"{wanted}/") else ""  # the work tree, or a directory above it
-    if wanted.startswith(f"{top}/"):
-        name = wanted.removeprefix(f"{top}/")
-    elif not name and not path.startswith("/") and _is_absent(roots, path):
-        given = "/".join(part for part in path.split("/") if part not in ("", "."))
-        if not _is_absent(roots, f"{top}/{given}") or _is_absent(roots, given.partition("/")[0]):
-            name = given
-    if name and checkout.is_changing and is_outside(checkout, name.encode("utf-8", "surrogateescape")):
-        raise OutsideRoot(
-            f"{path}: not in the folder {checkout.folder} of the repository {top}, which is the root here; changes of"
-            f" other files need the root {top}"
-        )
-    if name:
-        return name
-    raise OutsideRoot(
-        f"{path}: not in the work tree {checkout.directory.display_path}; paths are relative to the root, as in every"
-        f" tool{_hint(roots, checkout, path)}"
-    )
-
-
-def _above_folder(checkout: Checkout, path: str) -> str:
-    """Return the absolute path of one with `..`, which is taken where the first root is a folder of the work tree.
-
-    Raises:
-        InvalidPath: it is not, or the path leads out of the work tree. Links are not followed: git's names have none.
-    """
-    names = checkout.folder.split("/")
-    for part in path.split("/"):
-        if part == "..":
-            if checkout.folder_path != "." or path.startswith("/") or not names:
-                raise InvalidPath(f"{path}: has '..'; name the path from the root, as git_status shows it")
-            names.pop()
-        elif part not in ("", "."):
-            names.append(part)
-    return "/".join((checkout.directory.path, *names))
-
-
-def _is_absent(roots: Roots, path: str) -> bool:
-    try:
-        return kind_at(roots, path) is None
-    except CoreError:
-        return False
-
-
-def _hint(roots: Roots, checkout: Checkout, path: str) -> str:
-    """Return the path that was meant if the caller wrote one relative to the work tree, and the root has it too."""
-    if path.startswith("/") or kind_at(roots, f"{checkout.directory.path}/{path}") is None:
-        return ""
-    return f": name {prefix(checkout)}{path}"

@@ -2,8 +2,7 @@
 
 from typing import Literal
 
-from coretools.tools.git.repository.checkout import Checkout
-from coretools.tools.git.repository.commands import Git
+from coretools.tools.git.repository.open_repository import OpenRepository
 
 _FALSE = frozenset({"false", "no", "off", "0"})
 """A key without a value is true."""
@@ -13,7 +12,7 @@ PullMode = Literal["ff-only", "merge", "rebase"]
 """How changes of an upstream are integrated."""
 
 
-async def pull_mode(git: Git, checkout: Checkout, branch: str) -> PullMode:
+async def pull_mode(repository: OpenRepository, branch: str) -> PullMode:
     """Return how the upstream of this branch is integrated: by `branch.NAME.rebase`, else `pull.rebase` and `pull.ff`.
 
     Without any of them only by fast-forward: git-pull(1) refuses to choose there.
@@ -21,7 +20,7 @@ async def pull_mode(git: Git, checkout: Checkout, branch: str) -> PullMode:
     Raises:
         GitRefused: git can't read its configuration.
     """
-    found = await git.settings(checkout, r"^(pull\.(rebase|ff)|branch\..*\.rebase)$")
+    found = await repository.settings(r"^(pull\.(rebase|ff)|branch\..*\.rebase)$")
     rebase = found.get(f"branch.{branch}.rebase", found.get("pull.rebase"))
     fast_forward = found.get("pull.ff")
     if rebase is not None and rebase.lower() not in _FALSE:
@@ -31,7 +30,7 @@ async def pull_mode(git: Git, checkout: Checkout, branch: str) -> PullMode:
     return "merge"
 
 
-async def rebase_autosquash(git: Git, checkout: Checkout) -> bool:
+async def rebase_autosquash(repository: OpenRepository) -> bool:
     """Return whether `git rebase` moves fixups by default here."""
-    found = await git.settings(checkout, r"^rebase\.autosquash$")
+    found = await repository.settings(r"^rebase\.autosquash$")
     return found.get("rebase.autosquash", "false").lower() not in _FALSE

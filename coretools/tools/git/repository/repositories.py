@@ -22,6 +22,7 @@ from coretools.tools.git.repository.commands import Git
 from coretools.tools.git.repository.git_directory import unusable
 from coretools.tools.git.repository.grants import NO_GRANTS, require_unchanged
 from coretools.tools.git.repository.open_checkout import Access, Checkouts, file_rules
+from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.policy import external_overrides
 from coretools.tools.git.repository.results import settings_remark
 from coretools.tools.git.repository.setup import PLAIN, GitSetup
@@ -76,7 +77,7 @@ class Repositories:
         refreshes: bool = False,
         is_shared: bool = False,
         is_exclusive: bool = True,
-    ) -> AsyncIterator[Checkout]:
+    ) -> AsyncIterator[OpenRepository]:
         """Open and examine a checkout in a worker thread: its file system may be slow.
 
         `paths` are those of the call: they may name the repository where the root holds several. With `refreshes` git
@@ -95,7 +96,8 @@ class Repositories:
             if checkout.grants is not NO_GRANTS:
                 checkout = await to_thread.run_sync(_with_grants, self.roots, checkout, access, limiter=self.threads)
             try:
-                yield await _with_external_includes(self.git, self._confined, checkout, self.threads)
+                checkout = await _with_external_includes(self.git, self._confined, checkout, self.threads)
+                yield OpenRepository(self.roots, self.git, checkout)
             except CoreError as error:
                 # git may fail after it has written some of a work tree.
                 error.args = ("\n".join((str(error), *settings_remark(checkout))),)
