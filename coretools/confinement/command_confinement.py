@@ -53,9 +53,14 @@ GIT_SETTINGS_FOR_MASKED_FILES = (("core.checkStat", "minimal"), ("core.trustctim
 """Settings that make git compare files by size and modification time alone. The placeholder of a masked file has both,
 but another inode: git would take a tracked file for changed and fail to read it."""
 
-GIT_SETTINGS_FOR_LINKED_ROOTS = (("gc.auto", "0"), ("maintenance.auto", "false"))
-"""Settings that leave maintenance to the user's git. In a command it fails at the entries of other work trees, and
-leaves `gc.log` in the repository, which stops the user's too."""
+GIT_SETTINGS_FOR_LINKED_ROOTS = (
+    ("gc.auto", "0"),
+    ("maintenance.auto", "false"),
+    ("gc.reflogExpire", "never"),
+    ("gc.reflogExpireUnreachable", "never"),
+)
+"""Settings that leave automatic maintenance to the user's git, and the reflogs alone: commands can't write those of
+other work trees. A failed maintenance leaves `gc.log` in the repository, which stops the user's too."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,8 @@ class Selection:
 
 EVERYTHING = Selection(profile="all")
 
-_TOOL_NAME = re.compile(r"\b[a-z]+(?:_[a-z]+)+\b")
+_TOOL_NAME = re.compile(r"(?<![\w./-])[a-z]+(?:_[a-z]+)+(?![\w/-]|\.\w)")
+"""A name as in a call, and no part of a path."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

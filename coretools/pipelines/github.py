@@ -27,8 +27,6 @@ MAX_ANNOTATIONS = 50
 MAX_SHOWN = 64 * 1024
 """Characters of a result in the log."""
 
-_SPECIAL = re.compile(r"[^A-Za-z0-9_ .,;=/<>&-]")
-"""What may have a meaning in Markdown, beside what `html.escape` replaces."""
 
 _COMMANDS = {"error": "error", "warning": "warning", "note": "notice"}
 

@@ -70,7 +70,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def _no_editor(what: str) -> str:
-    """Return a command that opens nothing and says so. Programs start it as `sh -c "$EDITOR file"`."""
+    """Return a command that opens nothing and prints the reason. Programs start it as `sh -c "$EDITOR file"`."""
     return f"echo 'no terminal, so {what}' >&2; :"
 
 

@@ -16,7 +16,7 @@ class NoSandbox:
     toolchains: tuple[FoundToolchain, ...] = ()
 
     async def prepare(self) -> ConfinementStatus:
-        """Return that commands run in no tier, which nobody forbids."""
+        """Return the status of commands without confinement, which is permitted."""
         missing = {"landlock": "commands run without a sandbox"}
         return ConfinementStatus("none", missing, is_permitted=True, is_whole=True)
 

@@ -178,14 +178,18 @@ class Runner:
         """
         argv = tuple(argv)
         await self._check(argv, options)
+        if self.observe_command is None or not options.is_command or self.tier == "landlock":
+            return await self._run(argv, cwd, options)  # in tier landlock git in commands only reads
+        # Outside the place that the command has among the processes: the observer starts git.
+        async with self.observe_command() as further_remarks:
+            completed = await self._run(argv, cwd, options)
+            further = () if self.is_closed else await further_remarks()
+        return replace(completed, remarks=(*completed.remarks, *further))
+
+    async def _run(self, argv: tuple[str, ...], cwd: Directory, options: RunOptions) -> Completed:
         with self._concurrency.acquire(argv) as run:
             run.control_files = await self._control_files(options)
-            if self.observe_command is None or not options.is_command:
-                return await self._wait_for_exit(run, await self._start(run, argv, cwd, options), argv, options)
-            async with self.observe_command() as further_remarks:
-                completed = await self._wait_for_exit(run, await self._start(run, argv, cwd, options), argv, options)
-                further = () if run.is_closing else await further_remarks()
-            return replace(completed, remarks=(*completed.remarks, *further))
+            return await self._wait_for_exit(run, await self._start(run, argv, cwd, options), argv, options)
 
     async def _check(self, argv: tuple[str, ...], options: RunOptions) -> None:
         check_argv(argv, options.environment)

@@ -73,8 +73,9 @@ class IndexCopy:
                     self._write(file, data, times)
                     self._require_same(file, directory)
             finally:
-                if _is_at(_LOCK, lock, directory):
-                    os.unlink(_LOCK, dir_fd=directory)
+                with suppress(FileNotFoundError):
+                    if _is_at(_LOCK, lock, directory):
+                        os.unlink(_LOCK, dir_fd=directory)
                 os.close(lock)
 
     def _write(self, file: int, data: bytes, times: tuple[int, int]) -> None:

@@ -511,3 +511,13 @@ def test_a_signature_without_a_schema_is_reported_with_its_source() -> None:
 def test_messages_and_text_are_results_of_a_prompt() -> None:
     """catalog-14: plain data, created without a protocol."""
     assert Message(Text("x")) == Message(Text("x"), role="user")
+
+
+def test_hints_name_tools_that_are_not_offered() -> None:
+    """catalog-7: a name as in a call; a file of this name is no tool."""
+    registry = registry_with(made("git_push", tool(Effect.CHANGE)), made("git_log", tool(Effect.READ)))
+    catalog = catalog_of(registry, Selection(profile="all", without=("git_push",)))
+    assert "git_push" in catalog.not_offered("Undo: git_push branch='x'")
+    assert "git_push" in catalog.not_offered("rejected; see git_push.")
+    for hints in ("deleted work/git_push", "M git_push.py", "git_push/x", "git_log", "x-git_push", "my_git_push"):
+        assert catalog.not_offered(hints) == "", hints

@@ -1,5 +1,6 @@
 """Our own state beneath a root: agents read, change and use nothing of it, in both tiers (docs/specs/trust.md)."""
 
+import fcntl
 import json
 import os
 import shlex
@@ -151,6 +152,8 @@ def background(world: World) -> Iterator[World]:
     assert started.returncode == 0, started.stderr
     yield world
     world.client("stop")
+    with (world.home / STATE / "mcp.sock.lock").open() as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # held until the process has exited; it deletes its socket before
 
 
 TIER = pytest.mark.parametrize("tier", TIERS)

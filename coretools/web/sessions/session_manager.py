@@ -326,7 +326,7 @@ class SessionManager(StreamableHTTPSessionManager):
             session.revision = revision
 
     def end_request(self, session: OpenSession) -> None:
-        """Note the end of a request. Calls for which nobody is connected now are cancelled after a while (http-4)."""
+        """Note the end of a request. Calls of a session without a connection are cancelled after a while (http-4)."""
         session.end()
         transport = self._server_instances.get(session.id)
         if session.under_way or not isinstance(transport, SessionTransport) or not transport.has_open_requests:
@@ -335,7 +335,7 @@ class SessionManager(StreamableHTTPSessionManager):
         session.abandoned = asyncio.get_running_loop().call_later(seconds, self._abandon, session, transport, seconds)
 
     def _abandon(self, session: OpenSession, transport: SessionTransport, seconds: float) -> None:
-        if self._task_group is not None:
+        if self._task_group is not None and transport.has_open_requests:
             logger.info(
                 "a session of %s had no connection for %g s: its calls are cancelled", session.principal, seconds
             )

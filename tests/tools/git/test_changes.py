@@ -1,5 +1,6 @@
 """git_add and git_commit on real repositories."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -235,6 +236,34 @@ async def test_an_empty_message_is_refused(tmp_path: Path, message: str) -> None
     async with world.tools() as tools:
         with pytest.raises(InvalidArguments, match="message"):
             await tools.git_commit(message, "work")
+
+
+async def test_an_amended_first_commit_names_its_files(tmp_path: Path) -> None:
+    """git-10: git prints `(root-commit)` only when it is created, not when it is replaced."""
+    world = World(tmp_path).created()
+    world.write("a.txt", "one\n")
+    async with world.tools() as tools:
+        await tools.git_add(["work/a.txt"], "work")
+        first = await tools.git_commit("first", "work")
+        world.write("b.txt", "two\n")
+        await tools.git_add(["work/b.txt"], "work")
+        amended = await tools.git_commit("first", "work", amend=True)
+    assert first.text().endswith("\nA work/a.txt")
+    assert "\nA work/a.txt\nA work/b.txt" in amended.text()
+
+
+async def test_a_name_in_another_encoding_is_restored(tmp_path: Path) -> None:
+    """git-9: names are bytes."""
+    world = World(tmp_path).filled()
+    name = os.fsdecode(b"caf\xe9.txt")
+    world.write(name, "one\n")
+    world.git("add", ".")
+    world.git("commit", "--quiet", "-m", "latin-1")
+    world.write(name, "two\n")
+    world.git("add", ".")
+    async with world.tools() as tools:
+        await more(tools).git_restore(["work"], "work", what="staged")
+    assert world.git("diff", "--cached", "--name-only") == ""
 
 
 @pytest.mark.parametrize("message", ["--amend", "-F /etc/passwd", "# only a comment", "x" * 300_000])

@@ -382,7 +382,7 @@ OUTSIDE = (
 
 
 def test_what_commands_do_outside_the_folder_is_named(session: Session) -> None:
-    """confinement-54: with the exact way back, judged by plain git; nothing is said of what the user does."""
+    """confinement-54: with the exact way back, judged by plain git; changes of the user are not reported."""
     trees, other = session.trees, session.trees.main / "other.txt"
 
     def shared() -> list[str]:
@@ -410,6 +410,23 @@ def test_what_commands_do_outside_the_folder_is_named(session: Session) -> None:
         trees.git(trees.main, "reset", "-q", "--hard")
 
 
+def test_each_command_is_compared_with_what_was_there_before_it(session: Session) -> None:
+    """confinement-54: a short command beside a long one is not told of what the user did before it began."""
+    trees, other = session.trees, session.trees.main / "other.txt"
+    head = trees.git(trees.main, "rev-parse", "HEAD")
+    line = "touch started; while ! test -e go; do read -t 0.05 x < /dev/zero; done; rm started go"
+    wait = {"command": ["bash", "-c", line]}
+    long = session.client.send("tools/call", {"name": "run_command", "arguments": wait})
+    assert "started" in session.run(["bash", "-c", "while ! test -e started; do :; done; ls"])
+    other.write_text("of the user\n")
+    trees.git(trees.main, "commit", "--quiet", "-m", "of the user", "--", "other.txt")
+    assert "while the command ran" not in session.run("true")
+    session.run("touch go")
+    text = str(session.client.answer(long)["result"]["content"])
+    assert ("committed ../../other.txt" in text) == (session.tier == "full"), text
+    trees.git(trees.main, "reset", "--quiet", "--hard", head)
+
+
 def test_a_planted_pointer_opens_no_other_repository(session: Session) -> None:
     """git-52: a `.git` file in the folder does not give the whole repository, nor the entry of another tree."""
     planted = session.trees.root / "planted"
@@ -421,6 +438,17 @@ def test_a_planted_pointer_opens_no_other_repository(session: Session) -> None:
     (planted / ".git").unlink()
     planted.rmdir()
     assert "a.txt" in session.text("list_directory", path=".")
+
+
+def test_one_command_at_a_time_is_reported_too(tmp_path: Path) -> None:
+    """confinement-54: with limits.processes=1 the command does not take the place of the git that observes it."""
+    trees = plant(tmp_path)
+    with trees.server("--git-above", "--limit", "processes=1") as client:
+        client.start_session()
+        session = Session(trees, client, "")
+        if "commands are confined in tier: full" not in session.text("get_diagnostics"):
+            pytest.skip("tier full is not available here")
+        assert "staged ../../other.txt" in session.run("git rm -q --cached :/other.txt")
 
 
 def test_a_folder_of_a_linked_work_tree(tmp_path: Path) -> None:

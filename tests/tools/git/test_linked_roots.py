@@ -88,7 +88,7 @@ class Session:
         assert is_done, f"{tool}: {text}"
         return text
 
-    def run(self, line: str) -> str:
+    def run(self, line: str | list[str]) -> str:
         return self.text("run_command", command=line)
 
 

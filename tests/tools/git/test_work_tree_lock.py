@@ -62,6 +62,28 @@ def state_of(world: World) -> tuple[object, ...]:
     )
 
 
+async def test_what_was_staged_survives_a_change_that_git_refuses(tmp_path: Path) -> None:
+    """git-changes-28: content staged as it is in the target is the user's work, not half of a switch."""
+    world = World(tmp_path).filled()
+    world.git("reset", "--quiet", "--hard")
+    world.git("switch", "--quiet", "--create", "other")
+    world.write("a.txt", "as in other\n")
+    world.git("commit", "--quiet", "-am", "other")
+    world.git("switch", "--quiet", "main")
+    world.git("worktree", "add", "--quiet", str(tmp_path / "elsewhere"), "other")
+    world.write("a.txt", "as in other\n")
+    world.git("add", "a.txt")
+    async with world.tools() as tools:
+        with pytest.raises(GitRefused, match="another work tree"):
+            await more(tools).git_switch("other", "work")
+        world.git("worktree", "remove", str(tmp_path / "elsewhere"))
+        (world.git_dir / "refs/heads/main.lock").touch()
+        with pytest.raises(GitRefused):
+            await more(tools).git_merge("other", "work")
+    assert world.git("show", ":a.txt") == "as in other"
+    assert (world.repository / "a.txt").read_text() == "as in other\n"
+
+
 async def test_a_change_waits_for_a_lock_of_the_index(tmp_path: Path) -> None:
     """git-57: another git holds `index.lock` for a moment; here until the refused command is started again."""
     world = World(tmp_path).filled()

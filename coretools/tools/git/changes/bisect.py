@@ -30,7 +30,6 @@ _SPACE = "refs/bisect/"
 _FILES = ("BISECT_EXPECTED_REV", "BISECT_ANCESTORS_OK", "BISECT_LOG", "BISECT_RUN", "BISECT_NAMES", "BISECT_TERMS")
 _START, _LOG = "BISECT_START", "BISECT_LOG"
 _TERMS = b"bad\ngood\n"
-_OBJECT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _VARIABLE = re.compile(r"^(bisect_\w+)='?([0-9a-f]*)'?$", re.MULTILINE)
 
 _SKIP_CODE = 125

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from coretools.errors import AlreadyExists, GitRefused, InvalidArguments, NotFound
 from coretools.tools.answer_budget import cut_line, fitting
-from coretools.tools.git.changes.commit import MESSAGE_BYTES, identity
-from coretools.tools.git.changes.outcomes import move_head
+from coretools.tools.git.changes.commit import identity
+from coretools.tools.git.changes.outcomes import check_message, move_head
 from coretools.tools.git.changes.work_tree import Position, position
 from coretools.tools.git.changes.worktrees import other_tree_with
 from coretools.tools.git.changes.writable import changed_names, require_writable_names
@@ -186,8 +186,7 @@ async def create_tag(repository: OpenRepository, name: str, *, revision: str, me
     Raises:
         AlreadyExists: there is one. InvalidArguments: not a name, or the message is too long.
     """
-    if "\0" in message or len(message.encode("utf-8", "replace")) > MESSAGE_BYTES:
-        raise InvalidArguments(f"message: must have no NUL, and at most {MESSAGE_BYTES} bytes")
+    check_message(message)
     await _require_free(repository, TAGS, name)
     [(target, _)] = await repository.objects(revision or "HEAD")
     words: Sequence[str] = ("-a", "--cleanup=whitespace", "--file=-") if message.strip() else ()

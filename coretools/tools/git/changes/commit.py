@@ -36,7 +36,7 @@ _COMMIT = ("commit", "--no-verify", "--no-gpg-sign", "--no-status", "--cleanup=w
 _FILES = ("diff-tree", "-r", "-z", "--name-status", "--no-commit-id", "--no-renames", "--ignore-submodules=none")
 _FULL_NAME = ("-c", "core.abbrev=no")
 _COMMIT_OUTPUT = re.compile(
-    r"\[(?P<where>detached HEAD|\S+)(?P<first> \(root-commit\))? "
+    r"\[(?P<where>detached HEAD|\S+)(?: \(root-commit\))? "
     r"(?P<commit>[0-9a-f]{40}|[0-9a-f]{64})\] (?P<summary>.*)\n"
 )
 _CHANGES = re.compile(r"^ (\d+ files? changed.*)$", re.MULTILINE)
@@ -98,8 +98,10 @@ async def commit(repository: OpenRepository, options: CommitOptions) -> TextResu
 
 async def _files(repository: OpenRepository, made: "_CreatedCommit") -> list[str]:
     """Return a line for each file in the commit: it has all that was staged, also by somebody else."""
-    sides = ("--root", made.commit) if made.is_first else (f"{made.commit}^", made.commit)
-    output = (await repository.run(*_FILES, *sides)).stdout
+    completed = await repository.run(*_FILES, f"{made.commit}^", made.commit)
+    if not completed.ok:  # the first commit has no parent
+        completed = await repository.run(*_FILES, "--root", made.commit)
+    output = completed.stdout
     changes = read_records(output.head if output.dropped_bytes else output.head + output.tail, 2)[:MAX_FILES]
     every = (cut_line(f"{as_text(letter)} {quoted(path_of(repository.checkout, name))}") for letter, name in changes)
     lines = fitting(every, repository.git.answer_bytes // 2)
@@ -208,7 +210,6 @@ class _CreatedCommit:
     commit: str
     summary: str
     changes: str
-    is_first: bool
 
     @property
     def text(self) -> str:
@@ -228,9 +229,7 @@ def _parse_commit(output: str) -> _CreatedCommit:
         raise GitRefused("git commit: created a commit, but its output is in an unknown format; see git_log")
     changes = _CHANGES.search(output, found.end())
     branch = "" if found["where"] == "detached HEAD" else found["where"]
-    return _CreatedCommit(
-        branch, found["commit"], found["summary"], changes[1] if changes else "", bool(found["first"])
-    )
+    return _CreatedCommit(branch, found["commit"], found["summary"], changes[1] if changes else "")
 
 
 async def identity(repository: OpenRepository) -> tuple[str, ...]:

@@ -97,12 +97,15 @@ async def move_head(repository: OpenRepository, *words: str, here: str, target: 
     Raises:
         GitRefused: it failed, and what is left of it.
     """
+    wanted = set(names)
+    differed = wanted & set(await changed_names(repository, "--cached", target)) if here else set()
     completed = await repository.run(*words)
     if completed.ok:
         return
-    if not here or not names or set(names) & set(await changed_names(repository, "--cached", target)):
+    if not differed or wanted & set(await changed_names(repository, "--cached", target)):
         raise failure(completed, words[0])  # the index is not at the target: git refused before it changed anything
-    if (await repository.run("read-tree", "-m", "-u", target, here)).ok:
+    # What was staged as in the target already is somebody's work: it would be put back too.
+    if differed == wanted and (await repository.run("read-tree", "-m", "-u", target, here)).ok:
         raise failure(completed, words[0], "; index and work tree were put back; try again")
     left = f"git_restore what='both' {paths_argument(repository.checkout, names)}"
     raise failure(completed, words[0], f"; its changes are left in index and work tree; {left} takes them back")

@@ -12,8 +12,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 
-import anyio
-
 from coretools.errors import CoreError
 from coretools.roots import directory_access
 from coretools.roots.file_version import Version
@@ -75,44 +73,23 @@ class OutsideFolder:
         for root, tree in trees_above.items():
             if root in writable:
                 self._folders.setdefault(tree, []).append(root.removeprefix(f"{tree}/"))
-        self._known: dict[str, _State | None] = {}
-        self._lock = anyio.Lock()
-        self._running = 0
-        self._is_unchecked = False
-        """Whether a command was cancelled, so that nobody was told what it did."""
+        self._known: dict[str, _State] = {}
+        """The state that was read last, which holds as long as the versions of the files do."""
 
     @asynccontextmanager
     async def command(self) -> AsyncIterator[Callable[[], Awaitable[Sequence[str]]]]:
-        """Watch while a command runs; yield what returns the sentences for its result."""
-        async with self._lock:
-            if not (self._running or self._is_unchecked):
-                self._known = {tree: await self._state(tree) for tree in self._folders}
-            self._running += 1
-        was_checked = False
+        """Note what is there before a command; yield what returns the sentences for its result."""
+        states = {tree: await self._state(tree) for tree in self._folders}
 
         async def check() -> list[str]:
-            nonlocal was_checked
-            notes = await self._check()
-            was_checked = True
-            return notes
-
-        try:
-            yield check
-        finally:
-            self._running -= 1
-            self._is_unchecked = self._is_unchecked or not was_checked
-
-    async def _check(self) -> list[str]:
-        """Compare with what was there before, and go on from what is there now."""
-        notes: list[str] = []
-        async with self._lock:
-            self._is_unchecked = False
-            for tree in self._folders:
-                before, now = self._known.get(tree), await self._state(tree)
-                self._known[tree] = now
+            notes: list[str] = []
+            for tree, before in states.items():
+                now = await self._state(tree)
                 if before is not None and now is not None and before != now:
                     notes += await self._note(tree, before, now)
-        return notes
+            return notes
+
+        yield check
 
     async def _state(self, tree: str) -> _State | None:
         """Return the state of a repository; None if it has none, with conflicts for example."""
@@ -124,7 +101,8 @@ class OutsideFolder:
             async with self._opened(root, access=Access.GIT_DIRECTORY, is_exclusive=False) as opened:
                 versions = _versions(opened.checkout)
                 here = await born(opened)
-                return _State(versions, here.commit, await staged_tree(opened))
+                self._known[tree] = _State(versions, here.commit, await staged_tree(opened))
+                return self._known[tree]
         except CoreError as error:
             logger.debug("%s: what commands do outside the roots is not reported: %s", printable(tree), error)
             return None

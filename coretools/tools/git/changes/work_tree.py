@@ -8,6 +8,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from secrets import token_hex
 
+from anyio import to_thread
+
 from coretools.errors import GitRefused, NotFound
 from coretools.roots import directory_access
 from coretools.roots.git_index import MAX_INDEX_BYTES
@@ -182,11 +184,16 @@ async def staged_tree(repository: OpenRepository) -> str:
     Raises:
         TooLarge, GitRefused: it can't be copied.
     """
-    data = None
-    with suppress(NotFound):  # git takes an index that is missing for an empty one
-        data = directory_access.read_file(repository.checkout.git_handle, "index", limit_bytes=MAX_INDEX_BYTES)
-    with _private_index(repository, data) as own:
+    with _private_index(repository) as own:
+        name = own.checkout.environment["GIT_INDEX_FILE"].rpartition("/")[2]
+        await to_thread.run_sync(_copy_index, repository.checkout.git_handle, name)
         return await _text(own, "write-tree")
+
+
+def _copy_index(directory: int, name: str) -> None:
+    with suppress(NotFound):  # git takes an index that is missing for an empty one
+        data = directory_access.read_file(directory, "index", limit_bytes=MAX_INDEX_BYTES)
+        directory_access.create_file(directory, name, data)
 
 
 async def patched_tree(repository: OpenRepository, patch: bytes) -> str:
@@ -202,12 +209,10 @@ async def patched_tree(repository: OpenRepository, patch: bytes) -> str:
 
 
 @contextmanager
-def _private_index(repository: OpenRepository, data: bytes | None = None) -> Iterator[OpenRepository]:
+def _private_index(repository: OpenRepository) -> Iterator[OpenRepository]:
     """Yield the repository with an index of its own, beside those of other calls; it is deleted at the end."""
     name = f"{_INDEX}{token_hex(8)}"
     try:
-        if data is not None:
-            directory_access.create_file(repository.checkout.git_handle, name, data)
         yield repository.with_environment({"GIT_INDEX_FILE": f"{repository.checkout.git_path}/{name}"})
     finally:
         directory_access.remove_file(repository.checkout.git_handle, name)

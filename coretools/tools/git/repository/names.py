@@ -46,7 +46,7 @@ def refuse_hidden(repository: OpenRepository, names: Iterable[str]) -> None:
         DeniedPath: one is hidden.
     """
     for name in names:
-        reason = hidden_reason(repository, name.encode()) if name != "." else ""
+        reason = hidden_reason(repository, name.encode("utf-8", "surrogateescape")) if name != "." else ""
         if reason:
             raise hidden_error(shown_path(repository.checkout, name), reason)
 
