@@ -195,3 +195,26 @@ def test_piped_lines_wait_for_the_servers_and_leave_none(home: Path) -> None:
     done = piped("read_file notes.txt\n")
     assert (done.returncode, done.stdout) == (0, "remembered\n")
     events.close()
+
+
+def test_an_approval_ends_with_the_entry_that_it_was_for(home: Path) -> None:
+    """client-15: after a refresh with a changed environment the same tool is asked for again."""
+    entry = server("app/upstream_server.py")
+    configured(home, {"up": entry})
+    with terminal(*REPL, "--root", str(home / "root"), cwd=home, environment=environment(home)) as at:
+        at.wait_for("server 'up' is ready")
+        for is_asked in (True, False):
+            at.type("getIssue text=hello\r")
+            if is_asked:
+                at.wait_for("number or name: ")
+                at.type("always-tool\r")
+                at.wait_for("what is declared above?")
+                at.type("yes\r")
+            at.wait_for('{"text": "hello"}')
+        configured(home, {"up": entry | {"env": {"MODE": "other"}}})
+        enter(at, "/mcp refresh up")
+        at.wait_for("server 'up' is ready")
+        enter(at, "getIssue text=again")
+        at.wait_for("number or name: ")
+        at.type("no\r")
+        assert '{"text": "again"}' not in at.wait_for("coretools>")
