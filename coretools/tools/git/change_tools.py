@@ -242,7 +242,8 @@ class GitChangeTools:
         end in conflict; then the stash stays and git_conflicts shows the regions. For a lasting state use git_commit.
         """
         access = Access.READ if action in ("list", "show") else Access.WORK_TREE
-        async with self._opened(repository, paths, access=access) as opened:
+        is_shared = action in ("pop", "drop")  # the last one deletes the reference, for which git locks `packed-refs`
+        async with self._opened(repository, paths, access=access, is_shared=is_shared) as opened:
             names = git_names(opened, paths)
             match action:
                 case "push":

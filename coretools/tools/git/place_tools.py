@@ -153,7 +153,8 @@ class GitPlaceTools:
         overwrite refuse it. git_bisect_run does the steps with a command.
         """
         access = Access.READ if action == "log" else Access.WORK_TREE
-        async with self._opened(repository, access=access) as opened:
+        is_shared = action in ("start", "reset")  # these delete references, for which git locks `packed-refs`
+        async with self._opened(repository, access=access, is_shared=is_shared) as opened:
             match action:
                 case "start":
                     return await bisect.start(opened, bad=bad, good=good)

@@ -128,6 +128,7 @@ def test_tools_have_the_whole_of_git(session: Session) -> None:
     (root / "a.txt").write_text("one\ntwo\nthree\n")
     session.text("git_stash", action="push")
     session.text("git_stash", action="pop")
+    assert trees.git(root, "for-each-ref", "refs/stash") == ""
     session.text("git_add", paths=["a.txt"])
     session.text("git_commit", message="third")
     session.text("git_switch", branch="feature")
@@ -135,6 +136,13 @@ def test_tools_have_the_whole_of_git(session: Session) -> None:
     session.text("git_add", paths=["b.txt"])
     session.text("git_commit", message="fourth")
     session.text("git_rebase", upstream="topic")
+    session.text("git_bisect", action="start", bad="HEAD", good=["main"])
+    session.text("git_bisect", action="good")
+    session.text("git_bisect", action="reset")
+    session.text("git_bisect", action="start", bad="HEAD", good=["main"])
+    assert "first bad" in session.text("git_bisect_run", command="test ! -e b.txt")
+    session.text("git_bisect", action="reset")
+    assert "branch feature" in session.text("git_status")
     session.text("git_branch", action="upstream", name="feature", upstream="topic")
     assert trees.git(trees.main, "log", "--format=%s", "feature").split() == [
         "fourth",
