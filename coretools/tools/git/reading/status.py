@@ -23,7 +23,7 @@ _ENDS = {
     "cherry-pick": "git_continue action='continue', 'skip' or 'abort'",
     "revert": "git_continue action='continue', 'skip' or 'abort'",
     "cherry-pick or revert": "git_continue action='continue', 'skip' or 'abort'",
-    "bisect": "run_command git bisect reset",
+    "bisect": "git_bisect action='good', 'bad' or 'skip'; action='reset' ends it",
 }
 """The calls that end an operation, once its conflicts are resolved."""
 
