@@ -45,11 +45,10 @@ from coretools.tools.failure_explanations import NetworkPolicy
 from coretools.tools.filesystem.known_files import KnownFiles
 from coretools.tools.filesystem.tools import FilesystemTools, large_read_slots
 from coretools.tools.git.changes.outside_folder import OutsideFolder
-from coretools.tools.git.place_tools import further_tools
-from coretools.tools.git.remote_tools import GitRemoteTools
 from coretools.tools.git.repository.grants import record_grants
+from coretools.tools.git.repository.repositories import Repositories
 from coretools.tools.git.repository.setup import SIGNING_VARIABLES, GitSetup
-from coretools.tools.git.tools import GitTools
+from coretools.tools.git.tools import git_tools
 from coretools.tools.search.tools import SearchTools
 from coretools.tools.tier_restrictions import TierRestrictions
 
@@ -304,16 +303,16 @@ def _own_registry(resources: Resources, runs: JobTable) -> Registry:
         trailer=settings.policy.git.trailer,
         signing_environment={name: environment[name] for name in SIGNING_VARIABLES if name in environment},
     )
-    git = GitTools(roots, runner, limits, confined_threads=confined_threads, setup=setup)
+    repositories = Repositories(roots, runner, limits, confined_threads=confined_threads, setup=setup)
     if roots.trees_above:
-        runner.observe_command = OutsideFolder(git.repositories, roots.trees_above).command
-    remotes = GitRemoteTools.of(git.repositories, settings.policy.remote, limits, environment)
+        runner.observe_command = OutsideFolder(repositories, roots.trees_above).command
     network, tier_restrictions = resources.network, resources.tier_restrictions
     explanations = explanations_of(roots, runner, network, tier_restrictions)
     approvals = resources.sandbox_pool.network.approvals
     commands = CommandTools(roots, runs, limits, redactor=redactor, approvals=approvals, explanations=explanations)
-    for tool_set in (git, *further_tools(git.repositories, commands.run_command), remotes):
-        registry.add_set("git", tool_set, context=("git",))
+    rules = settings.policy.remote
+    for function in git_tools(repositories, commands.run_command, remote_rules=rules, environment=environment):
+        registry.add(function, "git", context=("git",))
     ci = CiTools(roots, runs, limits, redactor=redactor, explanations=explanations, network=network)
     registry.add_set("ci", ci, context=("ci",))
     registry.add_set("commands", commands)

@@ -5,8 +5,7 @@ from typing import Any
 
 from coretools.errors import CoreError
 from coretools.operations.declare import declaration_of
-from coretools.tools.git.tools import GitTools
-from tests.tools.git.world import MoreTools, World, more
+from tests.tools.git.world import GitTools, World
 
 Call = tuple[str, dict[str, Any]]
 
@@ -96,13 +95,13 @@ EACH: tuple[Call, ...] = (
 def is_read(call: Call) -> bool:
     """Whether a call changes nothing."""
     name, arguments = call
-    declared = declaration_of(getattr(MoreTools, name, None))
+    declared = declaration_of(getattr(GitTools, name))
     return (declared is not None and declared.read_only) or arguments.get("action") in ("list", "show", "log")
 
 
 def function_of(tools: GitTools, name: str) -> Callable[..., Awaitable[Any]]:
-    found: Callable[..., Awaitable[Any]] = getattr(more(tools), name, None) or getattr(tools, name)
-    return found
+    function: Callable[..., Awaitable[Any]] = getattr(tools, name)
+    return function
 
 
 def with_other(world: World) -> World:

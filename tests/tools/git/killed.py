@@ -18,7 +18,7 @@ import anyio
 
 from coretools.errors import CoreError
 from tests.tools.git.change_calls import EACH, Call, function_of, is_read, with_other
-from tests.tools.git.world import World, more
+from tests.tools.git.world import World
 
 CONTENTS = {"a.txt": "unstaged\n", "b.txt": "staged\n", "new.txt": "new\n"}
 """Uncommitted content of the repository: unstaged, staged, untracked."""
@@ -52,11 +52,11 @@ def prepared(top: Path, needs: frozenset[str]) -> World:
                 await tools.git_add(["work"], "work")
                 await tools.git_commit("all", "work")
             if "conflict" in needs:
-                await more(tools).git_merge("other", "work")
+                await tools.git_merge("other", "work")
             if "stash" in needs:
-                await more(tools).git_stash("push", "work")
+                await tools.git_stash("push", "work")
             if "bisect" in needs:
-                await more(tools).git_bisect("start", "work", good=["HEAD~2"])
+                await tools.git_bisect("start", "work", good=["HEAD~2"])
 
     anyio.run(prepare)
     return world

@@ -20,10 +20,9 @@ from typing import Any
 import anyio
 
 from coretools.errors import CoreError, DeniedPath
-from coretools.tools.git.tools import GitTools
 from tests.tools.git.change_calls import function_of
 from tests.tools.git.second_reader import SecondReader, compare_commit, compare_status
-from tests.tools.git.world import World
+from tests.tools.git.world import GitTools, World
 
 MOST_PAGES = 60
 POSITION = re.compile(r"^@@ -\S+ \+\S+ @@", re.MULTILINE)

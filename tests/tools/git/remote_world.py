@@ -10,10 +10,9 @@ from typing import Any
 from coretools.config.remote_policy import RemoteRule
 from coretools.config.settings import Limits
 from coretools.errors import CoreError
-from coretools.tools.git.remote_tools import GitRemoteTools
 from coretools.tools.git.remotes.access import RemoteAccess
-from coretools.tools.git.tools import GitTools
-from tests.tools.git.world import World
+from coretools.tools.git.remotes.tools import RemoteTools
+from tests.tools.git.world import GitTools, World
 
 LIMITS = Limits(grace_seconds=0.3)
 
@@ -41,11 +40,11 @@ class RemoteWorld:
     @asynccontextmanager
     async def tools(
         self, *rules: RemoteRule, limits: Limits = LIMITS, environment: Mapping[str, str] | None = None
-    ) -> AsyncIterator[tuple[GitRemoteTools, GitTools]]:
+    ) -> AsyncIterator[tuple[RemoteTools, GitTools]]:
         environment = os.environ if environment is None else environment
         async with self.world.tools(limits=limits) as tools:
-            access = RemoteAccess(rules or (self.rule(),), tools.repositories.git, limits, environment=environment)
-            yield GitRemoteTools(tools.repositories, access), tools
+            access = RemoteAccess(rules or (self.rule(),), tools.repositories.git, environment=environment)
+            yield RemoteTools(tools.repositories, access), tools
 
 
 async def error_of(call: Awaitable[Any]) -> CoreError:

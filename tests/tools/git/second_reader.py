@@ -15,8 +15,7 @@ from typing import Any
 import git
 from git.objects import Commit, Tree
 
-from coretools.tools.git.tools import GitTools
-from tests.tools.git.world import World
+from tests.tools.git.world import GitTools, World
 
 
 class SecondReader:

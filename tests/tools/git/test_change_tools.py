@@ -11,7 +11,7 @@ from coretools.roots.root import RootSpec
 from coretools.tools.git.changes.work_tree import kept
 from coretools.tools.git.repository.open_checkout import Access
 from tests.tools.git.change_calls import CALLS, change_answers, function_of, is_read, with_other
-from tests.tools.git.world import HOME_CONFIG, World, more
+from tests.tools.git.world import HOME_CONFIG, World
 
 
 async def test_a_day_in_one_repository(tmp_path: Path) -> None:
@@ -33,23 +33,23 @@ async def test_show_explains_a_commit_a_tag_and_a_file(tmp_path: Path) -> None:
     world = World(tmp_path).filled()
     world.git("tag", "-a", "-m", "release\n\nwith text", "v1", "HEAD~1")
     async with world.tools() as tools:
-        first = (await more(tools).git_show("HEAD~1", "work")).text()
+        first = (await tools.git_show("HEAD~1", "work")).text()
         assert "    first" in first
         assert "+one" in first
-        tagged = (await more(tools).git_show("v1", "work", stat=True)).text()
+        tagged = (await tools.git_show("v1", "work", stat=True)).text()
         assert tagged.splitlines()[0] == "tag v1"
         assert "    with text" in tagged
         assert "work/a.txt | +1 -0" in tagged
         world.write("long.txt", "".join(f"line {number}\n" for number in range(1, 9_001)))
         world.git("add", "long.txt")
         world.git("commit", "--quiet", "-m", "long")
-        shown = await more(tools).git_show("HEAD", "work", path="work/long.txt")
+        shown = await tools.git_show("HEAD", "work", path="work/long.txt")
         assert len(shown.text().encode()) <= 20_000
         following = int(shown.text().rpartition("offset=")[2].rstrip("]"))
-        rest = await more(tools).git_show("HEAD", "work", path="work/long.txt", offset=following)
+        rest = await tools.git_show("HEAD", "work", path="work/long.txt", offset=following)
         assert rest.text().startswith(f"line {following}\n")
         with pytest.raises(NotFound, match=r"not in revision HEAD~1; git_log"):
-            await more(tools).git_show("HEAD~1", "work", path="work/long.txt")
+            await tools.git_show("HEAD~1", "work", path="work/long.txt")
 
 
 async def test_blame_names_the_commit_of_each_line(tmp_path: Path) -> None:
@@ -64,11 +64,11 @@ async def test_blame_names_the_commit_of_each_line(tmp_path: Path) -> None:
     second = world.git("rev-parse", "HEAD")[:10]
     world.write("f", "one\n  two\nthree\nfour\n")
     async with world.tools() as tools:
-        lines = (await more(tools).git_blame("work/f", "work")).text().splitlines()
+        lines = (await tools.git_blame("work/f", "work")).text().splitlines()
         assert [line.split()[0] for line in lines] == [first, second, second, "0000000000"]
-        lines = (await more(tools).git_blame("work/f", "work", ignore_whitespace=True)).text().splitlines()
+        lines = (await tools.git_blame("work/f", "work", ignore_whitespace=True)).text().splitlines()
         assert [line.split()[0] for line in lines] == [first, first, second, "0000000000"]
-        part = (await more(tools).git_blame("work/f", "work", "HEAD~1", start=2, count=1)).text().splitlines()
+        part = (await tools.git_blame("work/f", "work", "HEAD~1", start=2, count=1)).text().splitlines()
         assert part == [f"{first} 2026-03-01 Ada Lovelace 2: two", "[for more lines: start=3]"]
 
 
@@ -126,13 +126,13 @@ async def test_what_a_change_overwrites_can_be_taken_back(tmp_path: Path) -> Non
     before = {name: (world.repository / name).read_text() for name in ("a.txt", "b.txt")}
     async with world.tools() as tools:
         for call in (
-            more(tools).git_restore(["work/a.txt", "work/b.txt"], "work", what="both"),
-            more(tools).git_reset("HEAD", "work", mode="hard"),
+            tools.git_restore(["work/a.txt", "work/b.txt"], "work", what="both"),
+            tools.git_reset("HEAD", "work", mode="hard"),
         ):
             answer = await call
             assert world.git("status", "--short") == "?? new.txt"
             commit = answer.text().rpartition("stash=")[2].strip("'")
-            await more(tools).git_stash("apply", "work", stash=commit)
+            await tools.git_stash("apply", "work", stash=commit)
             assert {name: (world.repository / name).read_text() for name in before} == before
 
 
@@ -143,13 +143,13 @@ async def test_a_stash_keeps_what_git_itself_keeps(tmp_path: Path) -> None:
     before = {path.name: path.read_text() for path in world.repository.iterdir() if path.is_file()}
     status = world.git("status", "--short")
     async with world.tools() as tools:
-        await more(tools).git_stash("push", "work", untracked=True, message="all of it")
+        await tools.git_stash("push", "work", untracked=True, message="all of it")
         assert world.git("status", "--short") == ""
         assert world.git("stash", "list") == "stash@{0}: On main: all of it"
         world.git("stash", "pop", "--index", "--quiet")
         assert world.git("status", "--short") == status
-        await more(tools).git_stash("push", "work", untracked=True)
-        answer = await more(tools).git_stash("pop", "work")
+        await tools.git_stash("push", "work", untracked=True)
+        answer = await tools.git_stash("pop", "work")
     assert "applied" in answer.text()
     assert {path.name: path.read_text() for path in world.repository.iterdir() if path.is_file()} == before
     assert world.git("stash", "list") == ""
@@ -167,9 +167,9 @@ async def test_a_conflict_is_data_and_is_resolved(tmp_path: Path) -> None:
     world.write("a.txt", "changed\n")
     world.git("commit", "--quiet", "-a", "-m", "a")
     async with world.tools() as tools:
-        stopped = await more(tools).git_merge("other", "work")
+        stopped = await tools.git_merge("other", "work")
         assert stopped.facts()["stopped"] is True
-        found = await more(tools).git_conflicts("work")
+        found = await tools.git_conflicts("work")
         assert found.operation == "merge"
         sides = {"ours": "two\n", "theirs": "other\n"}
         assert found.conflicts == [
@@ -177,12 +177,12 @@ async def test_a_conflict_is_data_and_is_resolved(tmp_path: Path) -> None:
             {"path": "work/b.txt", "kind": "both modified"}
             | {"regions": [{"lines": "1-5", "before": "", **sides, "after": ""}]},
         ]
-        [alone] = (await more(tools).git_conflicts("work", ["work/b.txt"])).conflicts
+        [alone] = (await tools.git_conflicts("work", ["work/b.txt"])).conflicts
         assert alone.items() >= {"base": "one\n", **sides}.items()
         with pytest.raises(GitRefused, match=r"not resolved: work/a\.txt, work/b\.txt"):
-            await more(tools).git_continue("continue", "work")
-        await more(tools).git_restore(["work"], "work", side="theirs")
-        await more(tools).git_continue("continue", "work")
+            await tools.git_continue("continue", "work")
+        await tools.git_restore(["work"], "work", side="theirs")
+        await tools.git_continue("continue", "work")
     assert world.git("ls-files") == "b.txt\nfolder/c.txt"
     assert (world.repository / "b.txt").read_text() == "other\n"
     assert len(world.git("log", "-1", "--format=%P").split()) == 2
@@ -199,12 +199,12 @@ async def test_what_is_in_conflict_is_neither_committed_nor_stashed_over(tmp_pat
     world.git("commit", "--quiet", "-a", "-m", "a")
     head = world.git("rev-parse", "HEAD")
     async with world.tools() as tools:
-        assert "in conflict: work/a.txt" in (await more(tools).git_stash("pop", "work")).text()
+        assert "in conflict: work/a.txt" in (await tools.git_stash("pop", "work")).text()
         state = world.git("status", "--short")
         with pytest.raises(GitRefused, match=r"not resolved: work/a\.txt"):
             await function_of(tools, "git_commit")(repository="work", message="x", paths=["work/a.txt"])
         with pytest.raises(GitRefused, match="nothing was applied"):
-            await more(tools).git_stash("apply", "work", stash="stash@{1}")
+            await tools.git_stash("apply", "work", stash="stash@{1}")
     assert world.git("rev-parse", "HEAD") == head
     assert world.git("status", "--short") == state
     assert "<<<<<<<" in (world.repository / "a.txt").read_text()
@@ -229,12 +229,12 @@ async def test_a_rebase_keeps_authors_and_can_be_undone(tmp_path: Path) -> None:
     world.git("commit", "--quiet", "--amend", "--no-edit", "--author", "Zoe <z@example.org>", "--date", "@1 +0100")
     before = world.git("rev-parse", "HEAD")
     async with world.tools() as tools:
-        assert "stopped" in (await more(tools).git_rebase("main", "work")).text()
+        assert "stopped" in (await tools.git_rebase("main", "work")).text()
         with pytest.raises(GitRefused, match="a rebase is in progress"):
-            await more(tools).git_merge("main", "work")
+            await tools.git_merge("main", "work")
         world.write("b.txt", "both\n")
         await tools.git_add(["work/b.txt"], "work")
-        ended = (await more(tools).git_continue("continue", "work")).text()
+        ended = (await tools.git_continue("continue", "work")).text()
     assert ended.splitlines()[1].startswith(f"Undo: git_reset revision={before!r} mode='keep' (only while")
     assert world.git("log", "-1", "--format=%an %ad %s", "--date=raw") == "Zoe 1 +0100 other"
     assert world.git("rev-parse", "HEAD~1", "main").split()[0] == world.git("rev-parse", "main")
@@ -265,8 +265,8 @@ async def test_a_hidden_file_is_not_changed(tmp_path: Path, name: str) -> None:
         with pytest.raises(DeniedPath):
             await function_of(tools, name)(repository="work", **arguments)
         with pytest.raises(DeniedPath):
-            await more(tools).git_show("theirs", "work", path="work/.env")
-        assert "theirs" not in (await more(tools).git_show("theirs", "work")).text().partition("env")[2]
+            await tools.git_show("theirs", "work", path="work/.env")
+        assert "theirs" not in (await tools.git_show("theirs", "work")).text().partition("env")[2]
     assert (world.repository / ".env").read_text() == "KEY=mine\n"
     assert world.git("rev-parse", "--abbrev-ref", "HEAD") == "main"
 
@@ -277,7 +277,7 @@ async def test_a_file_that_a_filter_converts_is_not_written(tmp_path: Path) -> N
     world.write(".gitattributes", "b.txt filter=lfs\n")
     async with world.tools() as tools:
         with pytest.raises(GitRefused, match=r"b\.txt: need the filter lfs"):
-            await more(tools).git_restore(["work/b.txt"], "work", what="both")
+            await tools.git_restore(["work/b.txt"], "work", what="both")
 
 
 async def test_a_read_only_root_in_the_work_tree_is_not_written(tmp_path: Path) -> None:
@@ -286,7 +286,7 @@ async def test_a_read_only_root_in_the_work_tree_is_not_written(tmp_path: Path) 
     inner = RootSpec(str(world.repository / "folder"), writable=False)
     async with world.tools(roots=(inner,)) as tools:
         with pytest.raises(ReadOnly):
-            await more(tools).git_switch("", "work", detach="HEAD~1")
+            await tools.git_switch("", "work", detach="HEAD~1")
     async with world.tools(writable=False) as tools:
         for name, arguments in CALLS[4:]:
             if not is_read((name, arguments)):
@@ -314,12 +314,12 @@ async def test_every_state_of_a_repository_has_a_clear_answer(tmp_path: Path) ->
             assert world.git("status", "--short") is not None
     async with unborn.tools() as tools:
         with pytest.raises(NotFound, match="names nothing in this repository"):
-            await more(tools).git_show("HEAD", "work")
+            await tools.git_show("HEAD", "work")
         with pytest.raises(GitRefused, match="has no commits yet"):
-            await more(tools).git_stash("push", "work")
+            await tools.git_stash("push", "work")
         unborn.write("a", "x\n")
         unborn.git("add", "a")
-        assert "unstaged 1" in (await more(tools).git_restore(["work/a"], "work", what="staged")).text()
+        assert "unstaged 1" in (await tools.git_restore(["work/a"], "work", what="staged")).text()
 
 
 async def test_an_ignored_file_is_not_overwritten_by_a_switch(tmp_path: Path) -> None:
@@ -335,7 +335,7 @@ async def test_an_ignored_file_is_not_overwritten_by_a_switch(tmp_path: Path) ->
     world.write("local.log", "mine\n")
     async with world.tools() as tools:
         with pytest.raises(GitRefused, match=r"local\.log"):
-            await more(tools).git_switch("theirs", "work")
+            await tools.git_switch("theirs", "work")
     assert (world.repository / "local.log").read_text() == "mine\n"
 
 
@@ -345,14 +345,14 @@ async def test_an_unmerged_branch_is_deleted_only_by_force_and_comes_back(tmp_pa
     before = world.git("for-each-ref", "refs/heads")
     async with world.tools() as tools:
         with pytest.raises(GitRefused, match="force=true"):
-            await more(tools).git_branch("delete", "other", "work")
-        answer = await more(tools).git_branch("delete", "other", "work", force=True)
+            await tools.git_branch("delete", "other", "work")
+        answer = await tools.git_branch("delete", "other", "work", force=True)
         start = answer.text().rpartition("start=")[2].strip("'")
-        await more(tools).git_branch("create", "other", "work", start=start)
+        await tools.git_branch("create", "other", "work", start=start)
         with pytest.raises(AlreadyExists):
-            await more(tools).git_branch("create", "other", "work")
+            await tools.git_branch("create", "other", "work")
         with pytest.raises(CoreError, match="checked out"):
-            await more(tools).git_branch("delete", "main", "work")
+            await tools.git_branch("delete", "main", "work")
     assert world.git("for-each-ref", "refs/heads") == before
 
 
@@ -376,7 +376,7 @@ async def test_a_commit_can_amend_fix_and_name_an_author(
         answer = await tools.git_commit(repository="work", **arguments)
         assert world.git("log", "-1", "--format=%an %s") + f" {world.git('rev-list', '--count', 'HEAD')}" == expected
         assert f"Undo: git_reset revision={before!r} mode='soft'" in answer.text()
-        await more(tools).git_reset(before, "work", mode="soft")
+        await tools.git_reset(before, "work", mode="soft")
         assert world.git("rev-parse", "HEAD") == before
         for bad in ({"fixup": "HEAD", "message": "m"}, {"message": "m", "by": "--help"}, {"message": ""}):
             with pytest.raises(InvalidArguments):

@@ -8,7 +8,7 @@ import pytest
 from coretools.errors import DeniedPath, GitRefused, InvalidArguments, InvalidPath, NotFound, OutsideRoot, ReadOnly
 from coretools.roots.root import RootSpec
 from coretools.tools.git.repository.results import undo_by_reset
-from tests.tools.git.world import HOME_CONFIG, World, more
+from tests.tools.git.world import HOME_CONFIG, World
 
 VALUES = "it holds values of environment variables"
 
@@ -201,7 +201,7 @@ async def test_a_merge_that_could_be_a_fast_forward_has_both_parents(tmp_path: P
     world.git("commit", "--quiet", "--allow-empty", "-m", "more")
     world.git("switch", "--quiet", "-")
     async with world.tools() as tools:
-        await more(tools).git_merge("topic", "work", fast_forward=False)
+        await tools.git_merge("topic", "work", fast_forward=False)
     assert world.git("log", "-1", "--format=%P").split() == [tip, world.git("rev-parse", "topic")]
 
 
@@ -262,7 +262,7 @@ async def test_a_name_in_another_encoding_is_restored(tmp_path: Path) -> None:
     world.write(name, "two\n")
     world.git("add", ".")
     async with world.tools() as tools:
-        await more(tools).git_restore(["work"], "work", what="staged")
+        await tools.git_restore(["work"], "work", what="staged")
     assert world.git("diff", "--cached", "--name-only") == ""
 
 
@@ -360,7 +360,7 @@ async def test_hooks_that_did_not_run_are_listed_with_what_runs_them(tmp_path: P
             " `git commit` in run_command runs those of git commit]"
         )
         world.git("switch", "--quiet", "-c", "side", "HEAD~1")
-        assert "[hooks that did not run: pre-commit;" in (await more(tools).git_merge("main", "work")).text()
+        assert "[hooks that did not run: pre-commit;" in (await tools.git_merge("main", "work")).text()
         world.git("config", "core.hooksPath", ".husky")
         await tools.git_add(["work/new.txt"], "work")
         assert "[hooks that did not run: those of core.hooksPath;" in (await tools.git_commit("y", "work")).text()

@@ -16,7 +16,7 @@ import pytest
 from coretools.errors import DeniedPath
 from coretools.roots.root import RootSpec
 from tests.protocol.peer import Peer, peer
-from tests.tools.git.world import World, more
+from tests.tools.git.world import World
 
 SETTING = ".vscode/tasks.json"
 MINE = "".join(f"mine {number}\n" for number in range(20))
@@ -650,7 +650,7 @@ async def test_settings_of_every_kind_stay(tmp_path: Path) -> None:
             repository.branch(f"b{number}", "main", {name: EVIL}, mode=mode)
             (tmp_path / "root/.git/info/exclude").write_text("*\n")  # git overwrites ignored files
             with pytest.raises(DeniedPath, match=REFUSAL):
-                await more(tools).git_reset(f"b{number}", mode="hard")
+                await tools.git_reset(f"b{number}", mode="hard")
     after = {path: path.read_bytes() for path in world.root.rglob("*") if path.is_file() and ".git/" not in str(path)}
     assert after == before
 

@@ -8,7 +8,7 @@ import pytest
 from coretools.config.settings import Limits
 from coretools.errors import DeniedPath, GitRefused, InvalidArguments, InvalidPath, NotFound, OutsideRoot
 from coretools.roots.root import RootSpec
-from tests.tools.git.world import World, more
+from tests.tools.git.world import World
 
 
 async def test_the_log_is_newest_first_and_says_who_when_and_what(tmp_path: Path) -> None:
@@ -315,10 +315,10 @@ async def test_paths_are_understood_with_and_without_the_repository(tmp_path: Pa
     async with world.tools() as tools:
         for repository, path in (("work", "folder/c.txt"), ("work", "./folder//c.txt"), (".", "work/folder/c.txt")):
             assert "first" in (await tools.git_log(repository, path=path)).text(), (repository, path)
-            assert "1: one" in (await more(tools).git_blame(path, repository)).text(), (repository, path)
+            assert "1: one" in (await tools.git_blame(path, repository)).text(), (repository, path)
         assert "+unstaged" in (await tools.git_diff(paths=["work/a.txt"])).text()
         assert "A work/new.txt" in (await tools.git_add(["work/new.txt"])).text()
-        assert "work/new.txt" in (await more(tools).git_restore(["new.txt"], "work", what="staged")).text()
+        assert "work/new.txt" in (await tools.git_restore(["new.txt"], "work", what="staged")).text()
         (world.repository / "folder" / "c.txt").unlink()
         assert "first" in (await tools.git_log(path="work/folder/c.txt")).text(), "a path that is only in git"
         with pytest.raises(OutsideRoot, match=r"^other00/c\.txt: not in the work tree work"):

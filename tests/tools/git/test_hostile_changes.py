@@ -11,7 +11,7 @@ from coretools.errors import CoreError, GitRefused
 from tests.tools.git.change_calls import CALLS, EACH, change_answers, is_read, with_other
 from tests.tools.git.include_traps import EXTERNAL_PROGRAMS, EXTERNAL_REDIRECTIONS
 from tests.tools.git.traps import PROGRAMS, REDIRECTIONS, WRITTEN_THROUGH, Trap, snapshot
-from tests.tools.git.world import SECRET, World, more
+from tests.tools.git.world import SECRET, World
 
 
 def _groups() -> dict[str, list[Trap]]:
@@ -177,7 +177,7 @@ async def test_a_planted_operation_starts_nothing(tmp_path: Path, planted: Opera
         async with world.tools() as tools:
             for action in ("continue", "skip", "abort"):
                 with pytest.raises(GitRefused, match="end it with git itself"):
-                    await more(tools).git_continue(action, "work")
+                    await tools.git_continue(action, "work")
         assert not world.marker.exists()
 
 
@@ -233,7 +233,7 @@ async def test_no_merge_driver_strategy_or_hook_runs(tmp_path: Path) -> None:
         [text] = await change_answers(tools, (("git_merge", {"revision": "other"}),))
         assert text.startswith(("git-refused: git merge", "merge stopped; in conflict: work/b.txt"))
         if not text.startswith("git-refused"):
-            await more(tools).git_continue("abort", "work")
+            await tools.git_continue("abort", "work")
         assert world.git("rev-parse", "HEAD") == before
         assert world.git("status", "--short") == "?? new.txt"
         await change_answers(tools)
@@ -305,15 +305,15 @@ async def test_a_planted_reference_or_message_leaves_nothing_unfinished(tmp_path
     (_stopped_rebase(world) / "head-name").write_text("refs/heads/../../config\n")
     before = (world.git_dir / "config").read_bytes()
     async with world.tools() as tools:
-        await more(tools).git_restore(["work"], "work", side="ours")
+        await tools.git_restore(["work"], "work", side="ours")
         with pytest.raises(GitRefused, match="bad name"):
-            await more(tools).git_continue("continue", "work")
-        await more(tools).git_continue("abort", "work")
+            await tools.git_continue("continue", "work")
+        await tools.git_continue("abort", "work")
         assert (world.git_dir / "config").read_bytes() == before
         world.git("switch", "--quiet", "--force", "main")
         (world.git_dir / "MERGE_MSG").mkdir()
         with pytest.raises(CoreError, match="MERGE_MSG"):
-            await more(tools).git_merge("other", "work")
+            await tools.git_merge("other", "work")
     assert not (world.git_dir / "MERGE_HEAD").exists()
 
 
@@ -338,29 +338,28 @@ async def test_planted_states_of_the_newer_tools_run_and_reach_nothing(tmp_path:
     head = world.git("-c", "core.fsmonitor=false", "rev-parse", "HEAD")
     world.marker.unlink(missing_ok=True)
     async with world.tools() as tools:
-        tool = more(tools)
-        listed = (await tool.git_worktree("list", repository="work")).text()
+        listed = (await tools.git_worktree("list", repository="work")).text()
         assert "[outside the roots]" in listed
         assert str(world.outside) not in listed
         for path in (str(world.outside), "../outside"):
             with pytest.raises(CoreError):
-                await tool.git_worktree("remove", path, "work")
-        await tool.git_rebase("HEAD~1", "work", steps=["reword HEAD new"])
-        await tool.git_reset(head, "work", mode="keep")
+                await tools.git_worktree("remove", path, "work")
+        await tools.git_rebase("HEAD~1", "work", steps=["reword HEAD new"])
+        await tools.git_reset(head, "work", mode="keep")
         for start in ("--detach", "../../config", "refs/../x", "-", "nowhere"):
             for name, text in (("BISECT_START", start), ("BISECT_LOG", "x"), ("BISECT_RUN", str(program))):
                 (world.git_dir / name).write_text(f"{text}\n")
             with pytest.raises(CoreError):
-                await tool.git_bisect("reset", "work")
+                await tools.git_bisect("reset", "work")
         (world.git_dir / "BISECT_TERMS").write_text(f"{program}\nold\n")
         with pytest.raises(GitRefused, match="terms of its own"):
-            await tool.git_bisect("good", "work")
+            await tools.git_bisect("good", "work")
         for name in ("BISECT_START", "BISECT_LOG", "BISECT_RUN", "BISECT_TERMS"):
             (world.git_dir / name).unlink()
-        await tool.git_merge("other", "work")
-        await tool.git_continue("continue", "work", resolutions={"work/b.txt": "ours"})
-        await tool.git_sparse_checkout("set", ["work/folder"], "work")
-        await tool.git_sparse_checkout("disable", repository="work")
+        await tools.git_merge("other", "work")
+        await tools.git_continue("continue", "work", resolutions={"work/b.txt": "ours"})
+        await tools.git_sparse_checkout("set", ["work/folder"], "work")
+        await tools.git_sparse_checkout("disable", repository="work")
         for line in ("reword {} x", "squash {}", "fixup -c {}"):
             state = world.git_dir / "rebase-merge"
             state.mkdir()
@@ -373,8 +372,8 @@ async def test_planted_states_of_the_newer_tools_run_and_reach_nothing(tmp_path:
                 (state / name).write_text(text)
             (state / "git-rebase-todo").write_text(line.format(head))
             with pytest.raises(GitRefused, match="open an editor"):
-                await tool.git_continue("continue", "work")
-            await tool.git_continue("abort", "work")
+                await tools.git_continue("continue", "work")
+            await tools.git_continue("abort", "work")
     assert not world.marker.exists()
     assert snapshot(world) == before
     assert (world.outside / ".git").exists()
@@ -385,6 +384,6 @@ async def test_the_configuration_makes_no_link_of_head(tmp_path: Path) -> None:
     world = World(tmp_path).filled()
     world.git("config", "core.preferSymlinkRefs", "true")
     async with world.tools() as tools:
-        await more(tools).git_switch("topic", "work", create=True)
+        await tools.git_switch("topic", "work", create=True)
         assert "branch topic" in (await tools.git_status("work")).text()
     assert not (world.git_dir / "HEAD").is_symlink()

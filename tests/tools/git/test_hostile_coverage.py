@@ -8,10 +8,9 @@ from coretools.app.assembly import open_assembly
 from coretools.config.settings import Settings
 from coretools.errors import NotFound
 from coretools.operations.call import LOCAL
-from coretools.tools.git.tools import GitTools
 from tests.tools.git import change_calls, test_hostile_remotes
 from tests.tools.git.traps import answers, snapshot
-from tests.tools.git.world import SECRET, World
+from tests.tools.git.world import SECRET, GitTools, World
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ import pytest
 
 from coretools.errors import Conflict, CoreError, GitRefused, InvalidArguments
 from coretools.tools.git.repository.patches import PATCH, Hunk, read_patch
-from tests.tools.git.world import World, more
+from tests.tools.git.world import World
 
 
 def hunks_of(world: World, name: str, *words: str) -> list[Hunk]:
@@ -50,7 +50,7 @@ async def test_hunks_are_staged_and_unstaged(tmp_path: Path, form: str) -> None:
         assert [hunk.lines for hunk in hunks_of(world, "f", "--cached")] == [first.lines, third.lines]
         assert [hunk.lines for hunk in hunks_of(world, "f")] == [second.lines]
         ids = re.findall(r"[0-9a-f]{8}", answer.rpartition("hunks=")[2])
-        await more(tools).git_restore(["work/f"], "work", what="staged", hunks=ids)
+        await tools.git_restore(["work/f"], "work", what="staged", hunks=ids)
     assert not hunks_of(world, "f", "--cached")
     assert len(hunks_of(world, "f")) == 3
 
@@ -118,9 +118,9 @@ async def test_random_choices_are_what_git_itself_makes_of_them(tmp_path: Path, 
         await tools.git_add([path], "work", hunks=[hunk.id for hunk in chosen])
         assert [hunk.lines for hunk in hunks_of(world, name, "--cached")] == [hunk.lines for hunk in chosen]
         ids = [hunk.id for hunk in hunks_of(world, name, "--cached")]
-        await more(tools).git_restore([path], "work", what="staged", hunks=ids)
+        await tools.git_restore([path], "work", what="staged", hunks=ids)
         assert world.git("diff", "--cached") == ""
-        answer = await more(tools).git_restore([path], "work", what="worktree", hunks=[single.id])
+        answer = await tools.git_restore([path], "work", what="worktree", hunks=[single.id])
         left = [hunk.lines for hunk in hunks if hunk is not single]
         assert [hunk.lines for hunk in hunks_of(world, name)] == left
         assert "Undo: git_stash action='apply' stash='" in answer.text()
@@ -174,15 +174,14 @@ async def test_calls_that_undo_have_their_names(tmp_path: Path) -> None:
     """git-changes-1: also for a file of which only the name is staged, and for a stash that is kept."""
     world = World(tmp_path).filled()
     async with world.tools() as tools:
-        tool = more(tools)
         before = world.git("status", "--short")
         noted = (await tools.git_add(["work/new.txt"], "work", intent=True)).text()
         assert "Undo: git_restore what='staged' paths=['work/new.txt']" in noted
-        unstaged = (await tool.git_restore(["work/new.txt"], "work", what="staged")).text()
+        unstaged = (await tools.git_restore(["work/new.txt"], "work", what="staged")).text()
         assert "Undo: git_add paths=['work/new.txt']" in unstaged
         assert world.git("status", "--short") == before
-        await tool.git_stash("push", "work")
-        applied = (await tool.git_stash("apply", "work")).text()
+        await tools.git_stash("push", "work")
+        applied = (await tools.git_stash("apply", "work")).text()
         assert "Undo: git_restore what='both' paths=['work/a.txt', 'work/b.txt']; the stash is kept" in applied
-        await tool.git_restore(["work/a.txt", "work/b.txt"], "work", what="both")
+        await tools.git_restore(["work/a.txt", "work/b.txt"], "work", what="both")
         assert world.git("status", "--short") == "?? new.txt"

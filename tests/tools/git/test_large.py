@@ -5,9 +5,8 @@ import resource
 from pathlib import Path
 from typing import Any
 
-from coretools.tools.git.tools import GitTools
 from tests.tools.git.change_calls import function_of
-from tests.tools.git.world import World
+from tests.tools.git.world import GitTools, World
 
 COMMITS = int(os.environ.get("CORETOOLS_GIT_COMMITS", "10000"))
 """100,000 take some seconds more, with the same ratios."""

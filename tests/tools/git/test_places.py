@@ -13,7 +13,7 @@ from coretools.errors import AlreadyExists, CoreError, GitRefused, InvalidArgume
 from coretools.operations.call import LOCAL
 from coretools.roots.root import RootSpec
 from tests.tools.git.remote_world import RemoteWorld
-from tests.tools.git.world import World, more
+from tests.tools.git.world import World
 
 
 async def test_the_reflog_says_how_to_go_back(tmp_path: Path) -> None:
@@ -21,19 +21,18 @@ async def test_the_reflog_says_how_to_go_back(tmp_path: Path) -> None:
     world = World(tmp_path).filled()
     head = world.git("rev-parse", "HEAD")
     async with world.tools() as tools:
-        tool = more(tools)
-        await tool.git_reset("HEAD~1", "work", mode="hard")
-        text = (await tool.git_reflog("HEAD", "work", limit=2)).text()
+        await tools.git_reset("HEAD~1", "work", mode="hard")
+        text = (await tools.git_reflog("HEAD", "work", limit=2)).text()
         lines = text.splitlines()
         assert lines[0].startswith("HEAD@{0} ")
         assert "reset: moving to" in lines[0]
         assert "[more entries; go on with skip=2]" in lines
         assert "git_reset revision='HEAD@{1}' mode='keep'" in lines[-1]
-        assert (await tool.git_reflog("main", "work", skip=1)).text().startswith(f"main@{{1}} {head[:10]}")
-        await tool.git_reset("HEAD@{1}", "work", mode="keep")
+        assert (await tools.git_reflog("main", "work", skip=1)).text().startswith(f"main@{{1}} {head[:10]}")
+        await tools.git_reset("HEAD@{1}", "work", mode="keep")
         for name in ("nowhere", "../HEAD", "-x"):
             with pytest.raises((NotFound, InvalidArguments)):
-                await tool.git_reflog(name, "work")
+                await tools.git_reflog(name, "work")
     assert world.git("rev-parse", "HEAD") == head
 
 
@@ -41,29 +40,28 @@ async def test_a_work_tree_is_added_and_removed(tmp_path: Path) -> None:
     """git-changes-21: git and our tools work in it; with uncommitted changes it stays."""
     world = World(tmp_path).filled()
     async with world.tools() as tools:
-        tool = more(tools)
-        added = (await tool.git_worktree("add", "side/tree", "work", branch="topic", start="HEAD~1")).text()
+        added = (await tools.git_worktree("add", "side/tree", "work", branch="topic", start="HEAD~1")).text()
         assert "Undo: git_worktree action='remove' path='side/tree', then git_branch" in added
         tree = world.root / "side" / "tree"
         assert (tree / "b.txt").read_text() == "one\n"
         assert world.git("status", "--short", "--branch", cwd=tree) == "## topic"
         assert str(tree) in world.git("worktree", "list")
-        assert "topic" in (await tool.git_worktree("list", repository="work")).text()
+        assert "topic" in (await tools.git_worktree("list", repository="work")).text()
         with pytest.raises(AlreadyExists, match="checked out in a work tree"):
-            await tool.git_worktree("add", "other", "work", branch="topic")
+            await tools.git_worktree("add", "other", "work", branch="topic")
         (tree / "new").write_text("x\n")
         with pytest.raises(GitRefused, match="uncommitted changes: new"):
-            await tool.git_worktree("remove", "side/tree", "work")
+            await tools.git_worktree("remove", "side/tree", "work")
         await tools.git_add(["side/tree/new"], "side/tree")
         await tools.git_commit("in the other tree", "side/tree")
-        removed = (await tool.git_worktree("remove", "side/tree", "work")).text()
+        removed = (await tools.git_worktree("remove", "side/tree", "work")).text()
         assert not tree.exists()
         assert str(tree) not in world.git("worktree", "list")
         assert world.git("log", "-1", "--format=%s", "topic") == "in the other tree"
         assert "Undo: git_worktree action='add' path='side/tree' branch='topic'" in removed
-        await tool.git_worktree("add", "side/tree", "work", branch="topic")
+        await tools.git_worktree("add", "side/tree", "work", branch="topic")
         shutil.rmtree(tree)
-        assert "tree" in (await tool.git_worktree("prune", repository="work")).text()
+        assert "tree" in (await tools.git_worktree("prune", repository="work")).text()
         for path, error in (
             ("work", AlreadyExists),
             ("../out", CoreError),
@@ -71,9 +69,9 @@ async def test_a_work_tree_is_added_and_removed(tmp_path: Path) -> None:
             ("x/.git/y", CoreError),
         ):
             with pytest.raises(error):
-                await tool.git_worktree("add", path, "work", branch="another")
+                await tools.git_worktree("add", path, "work", branch="another")
         with pytest.raises(NotFound, match="no linked work tree"):
-            await tool.git_worktree("remove", "work", "work")
+            await tools.git_worktree("remove", "work", "work")
     assert not (tmp_path / "out").exists()
 
 
@@ -83,7 +81,7 @@ async def test_a_work_tree_is_made_beneath_writable_roots_only(tmp_path: Path) -
     (tmp_path / "second").mkdir()
     async with world.tools(roots=(RootSpec(str(tmp_path / "second"), writable=False),)) as tools:
         with pytest.raises(ReadOnly):
-            await more(tools).git_worktree("add", str(tmp_path / "second" / "tree"), "work", branch="topic")
+            await tools.git_worktree("add", str(tmp_path / "second" / "tree"), "work", branch="topic")
     assert list((tmp_path / "second").iterdir()) == []
 
 
@@ -95,19 +93,18 @@ async def test_directories_are_checked_out_sparsely(tmp_path: Path) -> None:
     world.git("add", ".")
     world.git("commit", "--quiet", "-m", "first")
     async with world.tools() as tools:
-        tool = more(tools)
-        assert "everything" in (await tool.git_sparse_checkout(repository="work")).text()
-        text = (await tool.git_sparse_checkout("set", ["work/a", 'work/q"u'], "work")).text()
+        assert "everything" in (await tools.git_sparse_checkout(repository="work")).text()
+        text = (await tools.git_sparse_checkout("set", ["work/a", 'work/q"u'], "work")).text()
         assert "Undo: git_sparse_checkout action='disable'" in text
         assert sorted(path.name for path in world.repository.iterdir()) == [".git", "a", 'q"u', "top"]
         assert (await tools.git_status("work")).clean
-        await tool.git_sparse_checkout("add", ["work/ümlaut"], "work")
+        await tools.git_sparse_checkout("add", ["work/ümlaut"], "work")
         assert (world.repository / "ümlaut" / "f").exists()
-        await tool.git_sparse_checkout("disable", repository="work")
+        await tools.git_sparse_checkout("disable", repository="work")
         assert (world.repository / "b" / "f").exists()
         for paths in ([], ["work"], ["../x"], ["work/-x", "/etc"]):
             with pytest.raises(CoreError):
-                await tool.git_sparse_checkout("set", paths, "work")
+                await tools.git_sparse_checkout("set", paths, "work")
         assert (world.repository / "b" / "f").exists()
 
 
@@ -142,31 +139,30 @@ async def test_a_bisect_finds_the_first_bad_commit(tmp_path: Path, first_bad: in
     world = World(tmp_path)
     commits = many(world, first_bad=first_bad)
     async with world.tools() as tools:
-        tool = more(tools)
-        result = await tool.git_bisect("start", "work", good=[commits[0]])
+        result = await tools.git_bisect("start", "work", good=[commits[0]])
         assert "bisect in progress" in (await tools.git_status("work")).text()
         with pytest.raises(GitRefused, match="git_bisect action='reset'"):
-            await tool.git_merge("main", "work")
+            await tools.git_merge("main", "work")
         assert "git bisect start" in world.git("bisect", "log")
         for _ in range(12):
             if not result.details["left"]:
                 break
             word: Any = (world.repository / "f").read_text().split()[1]
-            result = await tool.git_bisect(word, "work")
+            result = await tools.git_bisect(word, "work")
         assert result.details["first_bad"] == commits[first_bad]
-        assert "bad " in (await tool.git_bisect("log", "work")).text()
-        await tool.git_bisect("reset", "work")
+        assert "bad " in (await tools.git_bisect("log", "work")).text()
+        await tools.git_bisect("reset", "work")
         assert world.git("symbolic-ref", "HEAD") == "refs/heads/main"
         assert world.git("for-each-ref", "refs/bisect") == ""
         with pytest.raises(GitRefused, match="no bisect is in progress"):
-            await tool.git_bisect("good", "work")
-        await tool.git_bisect("start", "work", good=["HEAD~5"])
-        await tool.git_bisect("skip", "work")
+            await tools.git_bisect("good", "work")
+        await tools.git_bisect("start", "work", good=["HEAD~5"])
+        await tools.git_bisect("skip", "work")
         world.git("bisect", "reset")
         assert world.git("status", "--short", "--branch") == "## main"
         for arguments in ({"good": []}, {"good": ["HEAD"]}, {"good": ["HEAD"], "bad": "HEAD~3"}, {"good": ["-x"]}):
             with pytest.raises((InvalidArguments, NotFound)):
-                await tool.git_bisect("start", "work", **arguments)  # type: ignore[arg-type]
+                await tools.git_bisect("start", "work", **arguments)  # type: ignore[arg-type]
         assert (await tools.git_status("work")).clean
 
 
@@ -204,15 +200,14 @@ async def test_a_stash_is_applied_with_its_index(tmp_path: Path) -> None:
     world.git("config", "diff.context", "0")  # a patch without context does not apply
     before = world.git("status", "--short"), world.git("ls-files", "--stage")
     async with world.tools() as tools:
-        tool = more(tools)
-        await tool.git_stash("push", "work")
-        await tool.git_stash("apply", "work")
+        await tools.git_stash("push", "work")
+        await tools.git_stash("apply", "work")
         assert world.git("diff", "--cached", "--name-only") == "added"
         world.git("reset", "--hard", "--quiet")
-        await tool.git_stash("pop", "work", with_index=True)
+        await tools.git_stash("pop", "work", with_index=True)
         assert (world.git("status", "--short"), world.git("ls-files", "--stage")) == before
-        await tool.git_stash("push", "work")
+        await tools.git_stash("push", "work")
         world.write("b.txt", "conflict\n")
         world.git("add", "b.txt")
         with pytest.raises(GitRefused, match="something is staged"):
-            await tool.git_stash("pop", "work", with_index=True)
+            await tools.git_stash("pop", "work", with_index=True)

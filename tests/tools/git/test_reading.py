@@ -15,9 +15,8 @@ import pytest
 from coretools.config.settings import Limits
 from coretools.errors import CoreError, DeniedPath, GitRefused, InvalidArguments, NotFound
 from coretools.tools.git.repository.patches import PATCH, read_patch
-from coretools.tools.git.tools import GitTools
 from tests.tools.git.change_calls import function_of
-from tests.tools.git.world import World, more
+from tests.tools.git.world import GitTools, World
 
 
 def _history(tmp_path: Path) -> World:
@@ -238,7 +237,7 @@ async def test_what_nobody_reads_is_summarised(tmp_path: Path) -> None:
         for name in ("package-lock.json", "made.py", "app.min.js"):
             assert "+" + files[name].strip() in (await tools.git_diff("work", [f"work/{name}"], staged=True)).text()
         world.git("commit", "--quiet", "-m", "all")
-        shown = (await more(tools).git_show("HEAD", "work")).text()
+        shown = (await tools.git_show("HEAD", "work")).text()
     assert all(f"[{reason}: " in shown for reason in ("lock file", "generated", "minified", "large"))
     assert "Binary files" in shown
 
@@ -257,15 +256,15 @@ async def test_show_is_one_process_and_shows_only_commits(tmp_path: Path) -> Non
     async with world.tools() as tools:
         for revision in (blob, "on-blob", "light", "HEAD:.aws/config", "HEAD^{tree}", "HEAD^@", ":.env", "HEAD^-"):
             with pytest.raises(CoreError) as error:
-                await more(tools).git_show(revision, "work")
+                await tools.git_show(revision, "work")
             assert "hidden-value" not in str(error.value)
-        text = (await more(tools).git_show("v1", "work")).text()
+        text = (await tools.git_show("v1", "work")).text()
         assert text.startswith("tag v1\nTagger: Ada Lovelace <ada@example.org>\n")
         assert ("tag message" in text, "+one" in text, "hidden-value" in text) == (True, True, False)
         with pytest.raises(DeniedPath):
-            await more(tools).git_show("HEAD", "work", paths=["work/.aws/config"])
+            await tools.git_show("HEAD", "work", paths=["work/.aws/config"])
         with pytest.raises(NotFound, match="matches nothing"):
-            await more(tools).git_show("HEAD", "work", paths=["work/nowhere"])
+            await tools.git_show("HEAD", "work", paths=["work/nowhere"])
 
 
 async def test_files_of_a_revision_have_any_name_and_kind(tmp_path: Path) -> None:
@@ -282,7 +281,7 @@ async def test_files_of_a_revision_have_any_name_and_kind(tmp_path: Path) -> Non
     async with world.tools() as tools:
 
         async def shown(path: str, revision: str = "HEAD") -> str:
-            return (await more(tools).git_show(revision, "work", path=path)).text()
+            return (await tools.git_show(revision, "work", path=path)).text()
 
         assert await shown('work/q"\nx') == "odd"
         assert await shown("work/a:b") == await shown("work/a:b", "HEAD^{/first}") == "colon"

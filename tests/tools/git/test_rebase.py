@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from coretools.errors import CoreError, GitRefused, InvalidArguments, NotFound
-from tests.tools.git.world import World, more
+from tests.tools.git.world import World
 
 
 def history(top: Path) -> tuple[World, list[str]]:
@@ -30,12 +30,12 @@ async def test_a_list_of_steps_reorders_rewords_joins_and_drops(tmp_path: Path) 
     before = world.git("rev-parse", "HEAD")
     steps = [f"pick {two[:9]} c2", f"reword {one} New subject\n\n# no comment", f"squash {three}", f"drop {four}"]
     async with world.tools() as tools:
-        ended = (await more(tools).git_rebase("HEAD~4", "work", steps=steps)).text()
+        ended = (await tools.git_rebase("HEAD~4", "work", steps=steps)).text()
         assert f"Undo: git_reset revision='{before}' mode='keep'" in ended
         bodies = [one.strip() for one in world.git("log", "-2", "-z", "--format=%an: %B").split("\0")]
         assert bodies[:2] == ["N1: New subject\n\n# no comment\n\nc3\n\nbody 3", "N2: c2\n\nbody 2"]
         assert sorted(path.name for path in world.repository.glob("f*")) == ["f1", "f2", "f3"]
-        await more(tools).git_reset(before, "work", mode="keep")
+        await tools.git_reset(before, "work", mode="keep")
         assert world.git("symbolic-ref", "HEAD") == "refs/heads/main"
         assert world.git("status", "--short") == ""
 
@@ -61,10 +61,10 @@ async def test_steps_are_checked_before_anything_begins(tmp_path: Path, steps: l
     written = [step.format("", *commits) for step in steps]
     async with world.tools() as tools:
         with pytest.raises((InvalidArguments, NotFound), match=sentence):
-            await more(tools).git_rebase("HEAD~4", "work", steps=written)
+            await tools.git_rebase("HEAD~4", "work", steps=written)
         world.write("shared", "uncommitted\n")
         with pytest.raises(GitRefused, match="uncommitted changes"):
-            await more(tools).git_rebase("HEAD~4", "work", steps=[f"pick {one}" for one in commits])
+            await tools.git_rebase("HEAD~4", "work", steps=[f"pick {one}" for one in commits])
     assert (world.git("rev-parse", "HEAD"), sorted(path.name for path in world.git_dir.iterdir())) == before
 
 
@@ -73,15 +73,15 @@ async def test_an_edit_stops_and_goes_on(tmp_path: Path) -> None:
     world, commits = history(tmp_path)
     steps = [f"{'edit' if at == 1 else 'pick'} {one}" for at, one in enumerate(commits)]
     async with world.tools() as tools:
-        stopped = await more(tools).git_rebase("HEAD~4", "work", steps=steps)
+        stopped = await tools.git_rebase("HEAD~4", "work", steps=steps)
         assert stopped.text().startswith("rebase stopped to edit ")
         world.write("f2", "edited\n")
         await tools.git_add(["work/f2"], "work")
-        await more(tools).git_continue("continue", "work", message="edited too")
+        await tools.git_continue("continue", "work", message="edited too")
         assert world.git("log", "--format=%an %s").splitlines()[2] == "N2 edited too"
         assert world.git("show", "HEAD~2:f2") == "edited"
         commits = world.git("rev-list", "--reverse", "HEAD~4..HEAD").split()
-        await more(tools).git_rebase("HEAD~4", "work", steps=[f"edit {one}" for one in commits])
+        await tools.git_rebase("HEAD~4", "work", steps=[f"edit {one}" for one in commits])
     for _ in range(4):
         world.git("-c", "core.editor=true", "rebase", "--continue")
     assert world.git("symbolic-ref", "HEAD") == "refs/heads/main"
@@ -94,12 +94,12 @@ async def test_a_fixup_that_stops_at_a_conflict_goes_on(tmp_path: Path, action: 
     before = world.git("rev-parse", "HEAD")
     steps = [f"pick {one}", f"fixup {two}", f"fixup {four}", f"fixup {three}"]
     async with world.tools() as tools:
-        text = (await more(tools).git_rebase("HEAD~4", "work", steps=steps)).text()
+        text = (await tools.git_rebase("HEAD~4", "work", steps=steps)).text()
         for _ in range(2):
             if "rebase stopped" not in text:
                 break
             answers: dict[str, Any] = {"work/shared": {"text": "one\n4\nthree\n"}} if action == "continue" else {}
-            text = (await more(tools).git_continue(action, "work", resolutions=answers)).text()  # type: ignore[arg-type]
+            text = (await tools.git_continue(action, "work", resolutions=answers)).text()  # type: ignore[arg-type]
     assert not (world.git_dir / "rebase-merge").exists()
     if action == "abort":
         assert world.git("rev-parse", "HEAD") == before
@@ -137,21 +137,20 @@ async def test_conflicts_are_answered_in_one_call(tmp_path: Path) -> None:
     """git-changes-8: by side, text, or region; then the merge goes on. Undo brings the conflict back."""
     world = conflicts(tmp_path)
     async with world.tools() as tools:
-        tool = more(tools)
-        await tool.git_merge("theirs", "work")
-        found = {one["path"]: one for one in (await tool.git_conflicts("work")).conflicts}
+        await tools.git_merge("theirs", "work")
+        found = {one["path"]: one for one in (await tools.git_conflicts("work")).conflicts}
         regions = found["work/two regions"]["regions"]
         assert [(one["ours"], one["theirs"]) for one in regions] == [("ours\n", "theirs\n")] * 2
         path = "work/two regions"
-        text = (await tool.git_continue("resolve", "work", resolutions={path: ["both", {"text": "by hand\n"}]})).text()
+        text = (await tools.git_continue("resolve", "work", resolutions={path: ["both", {"text": "by hand\n"}]})).text()
         assert "in conflict: work/binary, work/gone" in text
         written = (world.repository / "two regions").read_text()
         assert written.startswith("ours\ntheirs\nline 1\n")
         assert "line 9\nby hand\nline 11\n" in written
-        await tool.git_restore([path], "work", side="conflict")
+        await tools.git_restore([path], "work", side="conflict")
         assert "<<<<<<<" in (world.repository / "two regions").read_text()
         answers = {path: ["ours", "theirs"], "work/gone": "theirs", "work/binary": "ours"}
-        ended = (await tool.git_continue("continue", "work", resolutions=answers)).text()
+        ended = (await tools.git_continue("continue", "work", resolutions=answers)).text()
         assert ended.splitlines()[1].startswith("merge ended")
     assert len(world.git("log", "-1", "--format=%P").split()) == 2
     assert (world.repository / "gone").read_text() == "changed\n"
@@ -172,9 +171,9 @@ async def test_a_conflict_of_one_line_in_a_large_file_is_small(tmp_path: Path) -
         world.write("large", "".join([*lines[:2_000], f"by {branch}\n", *lines[2_001:]]))
         world.git("commit", "--quiet", "-a", "-m", branch)
     async with world.tools() as tools:
-        await more(tools).git_merge("theirs", "work")
-        found = await more(tools).git_conflicts("work")
-        alone = await more(tools).git_conflicts("work", ["work/large"])
+        await tools.git_merge("theirs", "work")
+        found = await tools.git_conflicts("work")
+        alone = await tools.git_conflicts("work", ["work/large"])
         [region] = found.conflicts[0]["regions"]
         assert (region["ours"], region["theirs"], region["lines"]) == ("by main\n", "by theirs\n", "2001-2005")
         assert region["before"] == "".join(lines[1_997:2_000])
@@ -182,7 +181,7 @@ async def test_a_conflict_of_one_line_in_a_large_file_is_small(tmp_path: Path) -
         assert max(len(found.text()), len(found.model_dump_json())) <= 1_500
         assert 2 * len(found.text()) < len(alone.text()) <= 20_000
         assert alone.conflicts[0]["base"].startswith(lines[0])
-        await more(tools).git_continue("continue", "work", resolutions={"work/large": [{"text": "by both\n"}]})
+        await tools.git_continue("continue", "work", resolutions={"work/large": [{"text": "by both\n"}]})
     assert (world.repository / "large").read_text() == "".join([*lines[:2_000], "by both\n", *lines[2_001:]])
 
 
@@ -219,7 +218,7 @@ async def test_sides_are_named_by_branch_or_commit(tmp_path: Path, operation: st
         world.git("commit", "--quiet", "-a", "-m", "committed")
     world.git(*words, check=False)
     async with world.tools() as tools:
-        found = await more(tools).git_conflicts("work")
+        found = await tools.git_conflicts("work")
     assert found.sides["ours"].startswith(ours)
     assert found.sides["theirs"].startswith(theirs)
     assert f"theirs is {found.sides['theirs']}" in found.text()
@@ -245,12 +244,12 @@ async def test_a_wrong_answer_resolves_nothing(tmp_path: Path, answers: dict[str
     """git-changes-8: everything is checked before anything is written."""
     world = conflicts(tmp_path)
     async with world.tools() as tools:
-        await more(tools).git_merge("theirs", "work")
+        await tools.git_merge("theirs", "work")
         before = world.git("ls-files", "--stage"), world.git("status", "--short")
         with pytest.raises(CoreError):
-            await more(tools).git_continue("continue", "work", resolutions=answers)
+            await tools.git_continue("continue", "work", resolutions=answers)
         assert (world.git("ls-files", "--stage"), world.git("status", "--short")) == before
-        await more(tools).git_continue("abort", "work")
+        await tools.git_continue("abort", "work")
     assert world.git("status", "--short") == ""
 
 
@@ -261,10 +260,10 @@ async def test_lines_that_look_like_markers_are_no_regions(tmp_path: Path) -> No
     world.write("two regions", "Title\n=======\n")
     world.git("commit", "--quiet", "-a", "-m", "title")
     async with world.tools() as tools:
-        await more(tools).git_merge("main", "work")
-        found = {one["path"]: one for one in (await more(tools).git_conflicts("work")).conflicts}
+        await tools.git_merge("main", "work")
+        found = {one["path"]: one for one in (await tools.git_conflicts("work")).conflicts}
         assert "regions" not in found["work/two regions"]
-        await more(tools).git_continue("resolve", "work", resolutions={"work/two regions": {"text": "mine\n"}})
+        await tools.git_continue("resolve", "work", resolutions={"work/two regions": {"text": "mine\n"}})
     assert (world.repository / "two regions").read_text() == "mine\n"
 
 
@@ -275,6 +274,6 @@ async def test_a_fixup_joins_a_commit_whose_message_has_a_body(tmp_path: Path) -
     async with world.tools() as tools:
         world.write("a.txt", "better\n")
         await tools.git_commit("", "work", fixup="HEAD", paths=["work/a.txt"])
-        await more(tools).git_rebase("HEAD~2", "work", autosquash=True)
+        await tools.git_rebase("HEAD~2", "work", autosquash=True)
     assert world.git("log", "-1", "--format=%B").strip() == "long\n\nWith a body."
     assert world.git("show", "HEAD:a.txt") == "better"

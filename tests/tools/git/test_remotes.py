@@ -13,7 +13,7 @@ from coretools.tools.git.remotes.references import MAX_REFERENCES, read_advertis
 from coretools.tools.git.remotes.results import MAX_UPDATES
 from coretools.tools.git.remotes.transfer import MAX_COMPARED
 from tests.tools.git.remote_world import RemoteWorld, error_of
-from tests.tools.git.world import World, more
+from tests.tools.git.world import World
 
 pytestmark = pytest.mark.anyio
 
@@ -85,7 +85,7 @@ async def test_branches_that_diverged_are_never_overwritten_unseen(remote: Remot
         assert "a rebase is in progress" in str(await error_of(tools.git_pull("copy")))
         (copy / "a.txt").write_text("both\n")
         await git.git_add(["copy/a.txt"], "copy")
-        await more(git).git_continue("continue", "copy")
+        await git.git_continue("continue", "copy")
         assert [one["kind"] for one in (await tools.git_push("copy")).updates] == ["fast-forward"]
         world.git("commit", "-q", "--amend", "-m", "amended", cwd=copy)
         forced = await tools.git_push("copy", force="lease")

@@ -13,10 +13,9 @@ from typing import Any
 import pytest
 
 from coretools.errors import CoreError
-from coretools.tools.git.tools import GitTools
 from tests.tools.git.change_calls import function_of
 from tests.tools.git.second_reader import compare
-from tests.tools.git.world import World
+from tests.tools.git.world import GitTools, World
 
 SEQUENCES = int(os.environ.get("CORETOOLS_GIT_SEQUENCES", "10"))
 STEPS = 10

@@ -10,8 +10,7 @@ import pytest
 from coretools.errors import InvalidArguments, NotFound
 from coretools.roots.git_config import Setting
 from coretools.roots.git_programs import kind_of
-from coretools.tools.git.extra_tools import GitExtraTools
-from coretools.tools.git.reading.trust import TrustReport
+from coretools.tools.git.trust.report import TrustReport
 from tests.tools.git.harmless_keys import HARMLESS, ONLY_OF_THE_USER, SECTIONS
 from tests.tools.git.world import SECRET, World
 
@@ -164,7 +163,7 @@ def hostile(world: World) -> World:
 
 async def reported(world: World, repository: str = "work", *, kind: str = "", offset: int = 0) -> TrustReport:
     async with world.tools() as tools:
-        return await GitExtraTools(tools.repositories).git_trust_report(repository, kind, offset)
+        return await tools.git_trust_report(repository, kind, offset)
 
 
 async def test_everything_that_git_would_run_or_reach_is_reported(tmp_path: Path) -> None:

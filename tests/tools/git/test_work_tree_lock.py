@@ -15,7 +15,7 @@ from coretools.errors import Busy, GitRefused
 from coretools.roots import directory_access
 from coretools.tools.git.repository.open_checkout import Access
 from tests.tools.git.change_calls import CALLS, Call, function_of, is_read
-from tests.tools.git.world import World, more
+from tests.tools.git.world import World
 
 HOLDER = """
 import fcntl, os, sys
@@ -75,11 +75,11 @@ async def test_what_was_staged_survives_a_change_that_git_refuses(tmp_path: Path
     world.git("add", "a.txt")
     async with world.tools() as tools:
         with pytest.raises(GitRefused, match="another work tree"):
-            await more(tools).git_switch("other", "work")
+            await tools.git_switch("other", "work")
         world.git("worktree", "remove", str(tmp_path / "elsewhere"))
         (world.git_dir / "refs/heads/main.lock").touch()
         with pytest.raises(GitRefused):
-            await more(tools).git_merge("other", "work")
+            await tools.git_merge("other", "work")
     assert world.git("show", ":a.txt") == "as in other"
     assert (world.repository / "a.txt").read_text() == "as in other\n"
 
@@ -136,14 +136,14 @@ async def test_changes_of_one_work_tree_wait_for_each_other(tmp_path: Path) -> N
                     tasks.start_soon(refused, call)
                 await tools.git_status("work")
                 await tools.git_diff("work")
-                await more(tools).git_stash("list", "work")
+                await tools.git_stash("list", "work")
                 assert refusals == {}
             assert refusals.keys() == CHANGES.keys()
             assert {f"process {holder.pid} (python" in text for text in refusals.values()} == {True}, refusals
             assert {text[:51] for text in refusals.values()} == {"work: another change of this work tree has not ende"}
             assert state_of(world) == before
             holder.kill()
-        await more(tools).git_stash("push", "work")
+        await tools.git_stash("push", "work")
     assert state_of(world)[2] == before[2]
 
 
@@ -196,7 +196,7 @@ async def test_where_head_is_lost_index_and_work_tree_are_put_back(
         (world.git_dir / "HEAD.lock").unlink()
         if is_edited:
             assert "left in index and work tree; git_restore what='both' paths=['work/b.txt']" in str(caught.value)
-            await more(tools).git_restore(["work/b.txt"], "work", what="both")
+            await tools.git_restore(["work/b.txt"], "work", what="both")
     assert is_edited or "index and work tree were put back" in str(caught.value)
     assert state_of(world)[0] == before[0]
     assert (world.repository / "b.txt").read_text() == "one\n"
@@ -212,7 +212,7 @@ async def test_a_merge_that_is_not_committed_says_how_to_go_on(tmp_path: Path) -
     lock.touch()
     async with world.tools() as tools:
         with pytest.raises(GitRefused, match="merged, but not committed: git_continue commits it, or aborts"):
-            await more(tools).git_merge("main", "work")
+            await tools.git_merge("main", "work")
         lock.unlink()
-        await more(tools).git_continue(repository="work")
+        await tools.git_continue(repository="work")
     assert world.git("log", "-1", "--format=%s %P").startswith("Merge branch 'main' into side ")

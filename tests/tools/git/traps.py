@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coretools.errors import CoreError
-from coretools.tools.git.tools import GitTools
-from tests.tools.git.world import SECRET, World
+from tests.tools.git.world import SECRET, GitTools, World
 
 
 @dataclass(frozen=True)

@@ -22,32 +22,33 @@ from coretools.reach import Place, Reach
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 from coretools.roots.root import RootSpec
 from coretools.roots.root_set import Roots
-from coretools.tools.git.change_tools import GitChangeTools
-from coretools.tools.git.extra_tools import GitExtraTools
-from coretools.tools.git.place_tools import GitPlaceTools
+from coretools.tools.git.bisect.tools import BisectTools
+from coretools.tools.git.branches.tools import BranchTools
+from coretools.tools.git.commits.tools import CommitTools
+from coretools.tools.git.merging.tools import MergingTools
+from coretools.tools.git.reading.tools import ReadingTools
 from coretools.tools.git.repository.repositories import Repositories
 from coretools.tools.git.repository.setup import GitSetup
-from coretools.tools.git.tools import GitTools
+from coretools.tools.git.stash.tools import StashTools
+from coretools.tools.git.trust.tools import TrustTools
+from coretools.tools.git.worktrees.tools import WorktreeTools
 
 SECRET = "canary-content-that-stays-outside"
 HOME_CONFIG = "[user]\n\tname = Ada Lovelace\n\temail = ada@example.org\n"
 
 
-async def _no_command(command: str | list[str], directory: str, *, timeout_seconds: int | None, call: Call) -> Result:
+async def no_command(command: str | list[str], directory: str, *, timeout_seconds: int | None, call: Call) -> Result:
+    """Stands for `run_command`."""
     raise CannotStart("these tests start no command; see test_bisect")
 
 
-class MoreTools(GitChangeTools, GitExtraTools, GitPlaceTools):
-    """Every git tool beside those of `GitTools` that needs no network."""
+class GitTools(
+    ReadingTools, TrustTools, CommitTools, BranchTools, StashTools, MergingTools, WorktreeTools, BisectTools
+):
+    """Every git tool that needs no network."""
 
     def __init__(self, repositories: Repositories) -> None:
-        GitExtraTools.__init__(self, repositories)
-        GitPlaceTools.__init__(self, repositories, _no_command)
-
-
-def more(tools: GitTools) -> MoreTools:
-    """The other git tools for the same repositories."""
-    return MoreTools(tools.repositories)
+        BisectTools.__init__(self, repositories, no_command)
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,7 @@ class World:
                 Roots(specs, deny=DenyRules(DEFAULT_DENY), resolver=resolver) as roots,
             ):
                 setup = GitSetup(user_git=found.written(directory))
-                yield GitTools(roots, runner, limits, confined_threads=confined_threads, setup=setup)
+                yield GitTools(Repositories(roots, runner, limits, confined_threads=confined_threads, setup=setup))
         finally:
             await runner.close()
             confined_threads.close()

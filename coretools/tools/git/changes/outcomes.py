@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from coretools.errors import GitRefused, InvalidArguments
+from coretools.errors import GitRefused
 from coretools.process.run import Completed
 from coretools.roots import directory_access
-from coretools.tools.git.changes.commit import MESSAGE_BYTES
 from coretools.tools.git.changes.work_tree import Position, born, conflicted, paths_argument
 from coretools.tools.git.changes.writable import changed_names
 from coretools.tools.git.repository.checkout import display_paths
@@ -116,13 +115,3 @@ def failure(completed: Completed, name: str, then: str = "") -> GitRefused:
     if not completed.stderr.text().strip():
         completed = replace(completed, stderr=completed.stdout)
     return GitRefused(f"git {name}: {failure_message(completed)}{then}", exit_code=completed.exit_code)
-
-
-def check_message(message: str) -> None:
-    """Refuse what can't be a message.
-
-    Raises:
-        InvalidArguments: it has a NUL, or is too long.
-    """
-    if "\0" in message or len(message.encode("utf-8", "replace")) > MESSAGE_BYTES:
-        raise InvalidArguments(f"message: must have no NUL, and at most {MESSAGE_BYTES} bytes")

@@ -13,7 +13,7 @@ from anyio import to_thread
 from coretools.errors import GitRefused, NotFound
 from coretools.roots import directory_access
 from coretools.roots.git_index import MAX_INDEX_BYTES
-from coretools.tools.git.changes.commit import identity
+from coretools.tools.git.changes.identity import identity
 from coretools.tools.git.changes.writable import changed_names, require_visible_names
 from coretools.tools.git.reading.history import head
 from coretools.tools.git.repository.checkout import Checkout, display_paths, is_outside, path_of

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 from coretools.config.remote_policy import Direction, RemoteRule, matching_rule, required_key
 from coretools.config.remote_urls import RemoteUrl
-from coretools.config.settings import Limits
 from coretools.errors import AnswerNeeded, CapabilityMissing, DeniedRemote
 from coretools.git_remotes.exchange import Transport
 from coretools.operations.call import LOCAL, Call, require_confirmation
@@ -55,13 +54,10 @@ class Connected:
 class RemoteAccess:
     """The rules of one server, and what its connections need."""
 
-    def __init__(
-        self, rules: Sequence[RemoteRule], git: Git, limits: Limits, *, environment: Mapping[str, str]
-    ) -> None:
+    def __init__(self, rules: Sequence[RemoteRule], git: Git, *, environment: Mapping[str, str]) -> None:
         """`environment` is the server's own, with tokens and the user's ssh agent."""
         self._rules = rules
         self._git = git
-        self._limits = limits
         self._environment = environment
 
     def rule_for(self, url: RemoteUrl, direction: Direction, *, principal: str) -> RemoteRule:
@@ -117,7 +113,7 @@ class RemoteAccess:
         """Prepare the way to a remote that a rule permits."""
         async with AsyncExitStack() as stack:
             if url.scheme == "path":
-                local = local_transport(self._git, self._limits, url, self._rules, direction)
+                local = local_transport(self._git, self._git.limits, url, self._rules, direction)
                 yield Connected(url, rule, await stack.enter_async_context(local))
             elif url.scheme == "git":
                 yield Connected(url, rule, self._daemon(url, rule))
@@ -131,13 +127,13 @@ class RemoteAccess:
         from coretools.egress.connector import Connector
         from coretools.git_remotes.git_daemon import GitDaemon
 
-        return GitDaemon(url, Connector(rule.hosts(url)), limit_bytes=self._limits.transfer_bytes)
+        return GitDaemon(url, Connector(rule.hosts(url)), limit_bytes=self._git.limits.transfer_bytes)
 
     def _over_ssh(self, url: RemoteUrl, rule: RemoteRule) -> Transport:
         from coretools.git_remotes.ssh import SshTransport
 
         agent = self._environment.get("SSH_AUTH_SOCK", "") if rule.credentials == "agent" else ""
-        return SshTransport(url, rule, self._git.runner, self._git.confined, limits=self._limits, agent=agent)
+        return SshTransport(url, rule, self._git.runner, self._git.confined, limits=self._git.limits, agent=agent)
 
     async def _over_http(self, url: RemoteUrl, rule: RemoteRule) -> Connected:
         from coretools.egress.connector import Connector
@@ -150,7 +146,7 @@ class RemoteAccess:
             Connector(rule.hosts(url)),
             authorization=authorization.header,
             authorities=rule.ca_file,
-            limits=self._limits,
+            limits=self._git.limits,
             accepts=lambda other: matching_rule(self._rules, other) is rule,
         )
         return Connected(url, rule, transport, authorization.secrets)

@@ -1,8 +1,8 @@
 """Pull: fetch the upstream of the current branch, then fast-forward, merge or rebase."""
 
 from coretools.errors import GitRefused
-from coretools.tools.git.changes.combine import merge
-from coretools.tools.git.changes.rebase import RebaseOptions, rebase
+from coretools.tools.git.merging.merge import merge
+from coretools.tools.git.merging.rebase import RebaseOptions, rebase
 from coretools.tools.git.reading.history import HEADS, head
 from coretools.tools.git.remotes.configured import ConfiguredRemote, RemoteSettings
 from coretools.tools.git.remotes.transfer import distance, local_references

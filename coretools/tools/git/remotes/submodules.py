@@ -13,8 +13,8 @@ from coretools.errors import AlreadyExists, CoreError, GitRefused, NotFound
 from coretools.roots import directory_access
 from coretools.tools.git.changes.writable import refuse_outside
 from coretools.tools.git.reading.history import head
-from coretools.tools.git.reading.submodules import Submodule, is_cloned, submodules
 from coretools.tools.git.remotes.configured import parsed_url, remote_settings
+from coretools.tools.git.remotes.recorded_submodules import Submodule, is_cloned, submodules
 from coretools.tools.git.repository.checkout import is_beneath, prefix
 from coretools.tools.git.repository.names import git_names, refuse_hidden
 from coretools.tools.git.repository.open_repository import OpenRepository

@@ -12,10 +12,10 @@ from coretools.operations.content import Result
 from coretools.roots.root import Directory
 from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import fitting, fitting_values
-from coretools.tools.git.reading.trust_reader import TrustReader
-from coretools.tools.git.reading.trust_settings import Finding, cut
 from coretools.tools.git.repository.grants import NO_GRANTS, RepositoryGrants
 from coretools.tools.git.repository.open_checkout import work_tree
+from coretools.tools.git.trust.findings import Finding, cut
+from coretools.tools.git.trust.reader import TrustReader
 
 MORE_BYTES = 100
 """Part of an answer for the way to the rest of a kind."""

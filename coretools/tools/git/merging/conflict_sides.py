@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from coretools.errors import CoreError
 from coretools.roots import directory_access
-from coretools.tools.git.changes.conflict_answers import Stages
-from coretools.tools.git.changes.stash import stash_list
+from coretools.tools.git.merging.conflict_answers import Stages
 from coretools.tools.git.repository.checkout import Checkout
 from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.porcelain import as_text, read_records, single_line
+from coretools.tools.git.stash.stash import stash_list
 
 _HEADS = ("MERGE_HEAD", "REBASE_HEAD", "CHERRY_PICK_HEAD", "REVERT_HEAD")
 """Files of a git directory that name the commit which is applied or merged."""

@@ -1,22 +1,19 @@
 """The tools for remotes: git_fetch, git_pull and git_push; in `all` git_clone, git_submodule and git_remote."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from coretools.config.remote_policy import Direction, RemoteRule
 from coretools.config.remote_urls import RemoteUrl
-from coretools.config.settings import Limits
 from coretools.errors import DeniedRemote, GitRefused, InvalidArguments
 from coretools.operations.call import Call, SilentCall
 from coretools.operations.declare import Aliases, Effect, asks, tool
-from coretools.tools.git.changes.branches import set_upstream
-from coretools.tools.git.parameters import Repository
+from coretools.tools.git.branches.references import set_upstream
 from coretools.tools.git.reading.history import head
-from coretools.tools.git.reading.submodules import list_submodules
 from coretools.tools.git.remotes import manage
 from coretools.tools.git.remotes.access import CONFIRM, RemoteAccess
 from coretools.tools.git.remotes.clone import CloneOptions, clone
@@ -30,6 +27,7 @@ from coretools.tools.git.remotes.pull import (
     tracking_of,
 )
 from coretools.tools.git.remotes.push import ForceMode, PushOptions, plan, push
+from coretools.tools.git.remotes.recorded_submodules import list_submodules
 from coretools.tools.git.remotes.results import TransferResult
 from coretools.tools.git.remotes.submodule_updates import SubmoduleUpdates
 from coretools.tools.git.remotes.submodules import MAX_DEPTH
@@ -39,17 +37,12 @@ from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.porcelain import single_line
 from coretools.tools.git.repository.repositories import Repositories
 from coretools.tools.git.repository.results import TextResult
+from coretools.tools.git.repository.tool_set import ALL, DEV, GitToolSet, Repository
 
 _NO_CALL = SilentCall(trusts_answers=False)
 
-DEV = ("dev",)
-ALL = ("all",)
-
 RemoteName = Annotated[
     str, Field(description="name of the remote, or a URL; by default that of the upstream, else origin or the only one")
-]
-RemoteBranch = Annotated[
-    str, Field(description="only this branch of the remote, by default all that its configuration names")
 ]
 
 
@@ -64,23 +57,12 @@ class _Used:
     rule: RemoteRule
 
 
-class GitRemoteTools:
+class RemoteTools(GitToolSet):
     """Tools that reach other repositories, as far as the operator's policy allows."""
 
     def __init__(self, repositories: Repositories, access: RemoteAccess) -> None:
-        self._repositories = repositories
+        super().__init__(repositories)
         self._access = access
-
-    @classmethod
-    def of(
-        cls,
-        repositories: Repositories,
-        rules: Sequence[RemoteRule],
-        limits: Limits,
-        environment: Mapping[str, str],
-    ) -> Self:
-        """Build the tools for the rules of the operator; `environment` is that of the server."""
-        return cls(repositories, RemoteAccess(rules, repositories.git, limits, environment=environment))
 
     @tool(Effect.CHANGE, profiles=DEV, open_world=True, title="Git fetch")
     @asks(CONFIRM, is_listed=False)
@@ -88,7 +70,9 @@ class GitRemoteTools:
         self,
         repository: Repository = ".",
         remote: RemoteName = "",
-        branch: RemoteBranch = "",
+        branch: Annotated[
+            str, Field(description="only this branch of the remote, by default all that its configuration names")
+        ] = "",
         *,
         prune: Annotated[
             bool, Field(description="delete remote branches here (origin/x) that the remote does not have any more")
@@ -156,7 +140,7 @@ class GitRemoteTools:
                 options = FetchOptions(branch=wanted)
                 fetched = await fetch(used.repository, used.remote, connected, options)
         # Opened again: what was fetched is part of the repository that is examined before the work tree changes.
-        async with self._repositories.opened(repository, access=Access.WORK_TREE) as opened:
+        async with self._opened(repository, access=Access.WORK_TREE) as opened:
             how = mode or await pull_mode(opened, local)
             done = await integrate(opened, tracking=tracking, mode=how)
         lines = [single_line(one.line()) for one in fetched.updates[:20]]
@@ -250,7 +234,7 @@ class GitRemoteTools:
         await self._access.ask(rule, "fetch", call, single_line(f"Clone {found.text}?"))
         options = CloneOptions(path, branch, single_branch, depth, tags)
         async with self._access.connected(found, rule, "fetch") as connected:
-            return await clone(self._repositories, connected, options)
+            return await clone(self.repositories, connected, options)
 
     @tool(Effect.CHANGE, profiles=ALL, open_world=True, title="Git submodule")
     @asks(CONFIRM, is_listed=False)
@@ -285,9 +269,9 @@ class GitRemoteTools:
         repository.
         """
         if action in ("list", "status"):
-            async with self._repositories.opened(repository) as opened:
+            async with self._opened(repository) as opened:
                 return await list_submodules(opened)
-        updates = SubmoduleUpdates(self._repositories, self._access, call, clones=action == "update")
+        updates = SubmoduleUpdates(self.repositories, self._access, call, clones=action == "update")
         return await updates.run(repository, paths, depth=depth)
 
     @tool(Effect.CHANGE, profiles=ALL, title="Git remote")
@@ -308,7 +292,7 @@ class GitRemoteTools:
         reached. git_fetch and git_push use them.
         """
         access = Access.READ if action == "list" else Access.GIT_DIRECTORY
-        async with self._repositories.opened(repository, access=access, is_shared=action != "list") as opened:
+        async with self._opened(repository, access=access, is_shared=action != "list") as opened:
             allowed = self._access
             settings = await remote_settings(opened)
             match action:
@@ -331,7 +315,7 @@ class GitRemoteTools:
 
         Not exclusive: a person may be asked, a transfer may take minutes, and neither HEAD nor the index changes.
         """
-        opening = self._repositories.opened(repository, access=access, is_shared=is_shared, is_exclusive=False)
+        opening = self._opened(repository, access=access, is_shared=is_shared, is_exclusive=False)
         async with opening as opened:
             settings = await remote_settings(opened)
             branch, _ = await head(opened)

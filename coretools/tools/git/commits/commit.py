@@ -12,18 +12,17 @@ from coretools.errors import BadSetting, GitRefused, InvalidArguments, TooLarge
 from coretools.process.run import Completed
 from coretools.tools.answer_budget import cut_line, fitting
 from coretools.tools.git.changes.filters import refuse_filtered
+from coretools.tools.git.changes.identity import no_identity
+from coretools.tools.git.changes.messages import MESSAGE_BYTES
 from coretools.tools.git.changes.signing import sign_head
 from coretools.tools.git.changes.writable import refuse_staged_outside
 from coretools.tools.git.reading.history import ARGUMENT_BYTES
 from coretools.tools.git.repository.checkout import Checkout, display_paths, is_beneath, is_outside, path_of
-from coretools.tools.git.repository.commands import Git, require_success
+from coretools.tools.git.repository.commands import require_success
 from coretools.tools.git.repository.names import refuse_hidden
 from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.porcelain import GitStatus, as_text, quoted, read_records, read_status, single_line
 from coretools.tools.git.repository.results import TextResult, answer, listed, undo_by_reset
-
-MESSAGE_BYTES = 1024 * 1024
-"""Longest message accepted."""
 
 MAX_FILES = 20
 """Most files of a commit that its answer names."""
@@ -41,9 +40,6 @@ _COMMIT_OUTPUT = re.compile(
 )
 _CHANGES = re.compile(r"^ (\d+ files? changed.*)$", re.MULTILINE)
 
-_IDENTITY = r"^(user|author|committer)\.(name|email)$"
-_ROLES = ("author", "committer")
-_PARTS = ("name", "email")
 _UNKNOWN = re.compile(r"no (?P<part>name|email) was given and auto-detection is disabled|empty ident name")
 
 
@@ -189,7 +185,7 @@ def _explain_failure(checkout: Checkout, status: GitStatus, completed: Completed
     """
     unknown = _UNKNOWN.search(completed.stderr.text())
     if unknown is not None:
-        raise _no_identity(unknown["part"] or "name")
+        raise no_identity(unknown["part"] or "name")
     conflicts = display_paths(checkout, [entry.path for entry in status.entries if entry.in_conflict])
     if conflicts:
         raise GitRefused(f"conflicts are not resolved: {listed(conflicts)}; edit the files, then git_add them")
@@ -230,34 +226,3 @@ def _parse_commit(output: str) -> _CreatedCommit:
     changes = _CHANGES.search(output, found.end())
     branch = "" if found["where"] == "detached HEAD" else found["where"]
     return _CreatedCommit(branch, found["commit"], found["summary"], changes[1] if changes else "")
-
-
-async def identity(repository: OpenRepository) -> tuple[str, ...]:
-    """Return options with the identity that git would take from its configuration here, if the environment has none.
-
-    It is read for each repository: many people include another address by directory (`includeIf "gitdir:~/work/"`), and
-    the wrong address in a commit can't be undone.
-    """
-    roles = [role for role in _ROLES if not _has_identity(repository.git, role)]
-    if not roles:
-        return ()  # git prefers the environment to any configuration
-    settings = await repository.settings(_IDENTITY)
-    for role in roles:
-        for part in _PARTS:
-            is_known = settings.get(f"user.{part}") or settings.get(f"{role}.{part}")
-            if not is_known and not repository.git.identity.get(f"GIT_{role}_{part}".upper()):
-                raise _no_identity(part)
-    return tuple(word for key, value in settings.items() for word in ("-c", f"{key}={value}"))
-
-
-def _no_identity(part: str) -> GitRefused:
-    return GitRefused(
-        f"no {part} to commit under is known; the operator names one with `--author 'NAME <ADDRESS>'` "
-        "(CORETOOLS_AUTHOR) for the server, with `[roles.NAME] author` for a role, with `coretools token "
-        f"create --author` for a token, or with `git config --global user.{part} ...`"
-    )
-
-
-def _has_identity(git: Git, role: str) -> bool:
-    """Whether the environment has name and address for this role."""
-    return all(git.identity.get(f"GIT_{role}_{part}".upper()) for part in _PARTS)

@@ -9,10 +9,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from coretools.errors import GitRefused, InvalidArguments
-from coretools.tools.git.changes.commit import identity
-from coretools.tools.git.changes.conflict_answers import resolve
-from coretools.tools.git.changes.operation_state import Operation, operation_in_progress
-from coretools.tools.git.changes.outcomes import check_message, ended, outcome
+from coretools.tools.git.changes.identity import identity
+from coretools.tools.git.changes.messages import check_message
+from coretools.tools.git.changes.outcomes import ended, outcome
 from coretools.tools.git.changes.signing import sign_head
 from coretools.tools.git.changes.work_tree import Position, born, conflicted
 from coretools.tools.git.changes.writable import (
@@ -27,6 +26,8 @@ from coretools.tools.git.changes.writable import (
     require_writable_names,
     settings_among,
 )
+from coretools.tools.git.merging.conflict_answers import resolve
+from coretools.tools.git.merging.operation_state import Operation, operation_in_progress
 from coretools.tools.git.repository.checkout import Checkout, display_paths
 from coretools.tools.git.repository.commands import require_success
 from coretools.tools.git.repository.open_repository import OpenRepository

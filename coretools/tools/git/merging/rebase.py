@@ -9,9 +9,11 @@ from dataclasses import dataclass
 
 from coretools.errors import GitRefused, InvalidArguments
 from coretools.roots import directory_access
-from coretools.tools.git.changes.commit import identity
+from coretools.tools.git.changes.identity import identity
 from coretools.tools.git.changes.outcomes import MAX_COMMITS, failure, outcome, ready
-from coretools.tools.git.changes.rebase_steps import (
+from coretools.tools.git.changes.work_tree import Position, commit_tree
+from coretools.tools.git.changes.writable import changed_names, refuse_staged_outside, require_writable_names
+from coretools.tools.git.merging.rebase_steps import (
     MovedCommit,
     Step,
     TodoLine,
@@ -20,8 +22,6 @@ from coretools.tools.git.changes.rebase_steps import (
     read_steps,
     todo_lines,
 )
-from coretools.tools.git.changes.work_tree import Position, commit_tree
-from coretools.tools.git.changes.writable import changed_names, refuse_staged_outside, require_writable_names
 from coretools.tools.git.reading.history import HEADS
 from coretools.tools.git.repository.commands import require_success
 from coretools.tools.git.repository.open_repository import OpenRepository

@@ -1,25 +1,17 @@
-"""Combine branches: start a merge, cherry-pick or revert.
+"""Start a merge.
 
 git starts no other process here, so what git itself gives to another git process is done by separate calls: a true
 merge is `git merge-recursive` and a commit.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 
-from coretools.errors import CoreError, GitRefused, InvalidArguments
+from coretools.errors import CoreError, GitRefused
 from coretools.roots import directory_access
-from coretools.tools.git.changes.commit import identity
-from coretools.tools.git.changes.outcomes import (
-    MAX_COMMITS,
-    check_message,
-    ended,
-    failure,
-    move_head,
-    outcome,
-    ready,
-    stopped,
-)
+from coretools.tools.git.changes.identity import identity
+from coretools.tools.git.changes.messages import check_message
+from coretools.tools.git.changes.outcomes import ended, failure, move_head, ready, stopped
 from coretools.tools.git.changes.work_tree import Position, conflicted
 from coretools.tools.git.changes.writable import (
     NO_RENAMES,
@@ -95,42 +87,6 @@ def _forget_merge(checkout: Checkout) -> None:
     for name in ("MERGE_HEAD", "MERGE_MODE", "MERGE_MSG"):
         with suppress(CoreError):
             directory_access.remove_file(checkout.git_handle, name)
-
-
-async def pick(repository: OpenRepository, *, revisions: Sequence[str], revert: bool, mainline: int) -> TextResult:
-    """Apply (or revert) commits, one after the other in the order given; a range `a..b` from old to new.
-
-    Raises:
-        GitRefused: another operation is in progress, or uncommitted changes are in the way.
-    """
-    here = await ready(repository)
-    await refuse_staged_outside(repository)
-    commits = await _commits(repository, revisions, newest_first=revert)
-    names = await picked_names(repository, commits)
-    await require_writable_names(repository, names)
-    options, strategy = await identity(repository), "ort"
-    if await reached_by_rename(repository, names, commits):
-        options, strategy = (*options, *NO_RENAMES), "recursive"
-    words = ["revert", "--no-edit"] if revert else ["cherry-pick", "--allow-empty"]
-    words += [f"--strategy={strategy}", *([f"--mainline={mainline}"] if mainline else [])]
-    completed = await repository.run(*words, *commits, options=options)
-    return await outcome(repository, completed, here=here, name=words[0])
-
-
-async def _commits(repository: OpenRepository, revisions: Sequence[str], *, newest_first: bool) -> list[str]:
-    """Return the commits of revisions and ranges, in the order in which they are applied."""
-    commits: list[str] = []
-    for revision in revisions:
-        start, dots, end = revision.partition("..")
-        if not dots or end.startswith("."):
-            commits += await repository.resolved(revision)
-            continue
-        [first, last] = await repository.resolved(start or "HEAD", end or "HEAD")
-        words = ("rev-list", *(() if newest_first else ("--reverse",)), f"{first}..{last}")
-        commits += (await repository.output(*words)).decode("ascii").split()
-    if not 0 < len(commits) <= MAX_COMMITS:
-        raise InvalidArguments(f"revisions: name 1 to {MAX_COMMITS} commits; these are {len(commits)}")
-    return commits
 
 
 async def _merge_message(repository: OpenRepository, here: Position, revision: str) -> str:

@@ -18,16 +18,16 @@ from coretools.roots.linked_repository import GIT
 from coretools.roots.read import open_directory
 from coretools.roots.root import Directory
 from coretools.roots.root_set import Roots
-from coretools.tools.git.reading.trust_settings import (
+from coretools.tools.git.repository.configuration import require_includable
+from coretools.tools.git.repository.git_directory import read_pointer
+from coretools.tools.git.repository.grants import HOOK_BYTES, hook_hash, hooks_directory
+from coretools.tools.git.trust.findings import (
     Finding,
     attribute_findings,
     cut,
     finding_of,
     without_secret,
 )
-from coretools.tools.git.repository.configuration import require_includable
-from coretools.tools.git.repository.git_directory import read_pointer
-from coretools.tools.git.repository.grants import HOOK_BYTES, hook_hash, hooks_directory
 
 FILE_BYTES = 1024 * 1024
 """Largest file that is read."""

@@ -8,16 +8,17 @@ from dataclasses import dataclass
 
 from coretools.errors import AlreadyExists, GitRefused, InvalidArguments, NotFound
 from coretools.tools.answer_budget import cut_line, fitting
-from coretools.tools.git.changes.commit import identity
-from coretools.tools.git.changes.outcomes import check_message, move_head
+from coretools.tools.git.changes.identity import identity
+from coretools.tools.git.changes.messages import check_message
+from coretools.tools.git.changes.outcomes import move_head
 from coretools.tools.git.changes.work_tree import Position, position
-from coretools.tools.git.changes.worktrees import other_tree_with
 from coretools.tools.git.changes.writable import changed_names, require_writable_names
 from coretools.tools.git.reading.history import HEADS
 from coretools.tools.git.repository.commands import check_revision, require_success
 from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.porcelain import as_text, read_names, read_records, single_line
 from coretools.tools.git.repository.results import TextResult, answer
+from coretools.tools.git.worktrees.worktrees import other_tree_with
 
 TAGS = "refs/tags/"
 

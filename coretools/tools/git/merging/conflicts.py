@@ -14,9 +14,9 @@ from coretools.errors import CoreError
 from coretools.operations.content import Result, compact_json
 from coretools.roots.read import read_bytes
 from coretools.tools.answer_budget import cut_line, cut_lines, fitting, fitting_values
-from coretools.tools.git.changes.conflict_answers import MAX_BYTES, SIDES, Stages, stages
-from coretools.tools.git.changes.conflict_regions import Region, read_regions
-from coretools.tools.git.changes.conflict_sides import sides
+from coretools.tools.git.merging.conflict_answers import MAX_BYTES, SIDES, Stages, stages
+from coretools.tools.git.merging.conflict_regions import Region, read_regions
+from coretools.tools.git.merging.conflict_sides import sides
 from coretools.tools.git.repository.checkout import Checkout, path_of
 from coretools.tools.git.repository.commands import require_success
 from coretools.tools.git.repository.names import hidden_reason, refuse_hidden

@@ -1,0 +1,108 @@
+"""Tools that bisect: git_bisect and git_bisect_run."""
+
+from typing import Annotated, Literal, Protocol
+
+from pydantic import Field
+
+from coretools.operations.call import Call, SilentCall
+from coretools.operations.content import Result
+from coretools.operations.declare import Aliases, Effect, same_policy_as, tool
+from coretools.tools.git.bisect import bisect
+from coretools.tools.git.repository.open_checkout import Access
+from coretools.tools.git.repository.repositories import Repositories
+from coretools.tools.git.repository.results import TextResult, settings_remark
+from coretools.tools.git.repository.tool_set import ALL, Branch, GitToolSet, Repository
+
+_NO_CALL = SilentCall()
+
+
+class RunCommand(Protocol):
+    """Runs a command as `run_command` does: confined, judged and bounded."""
+
+    async def __call__(
+        self, command: str | list[str], directory: str, *, timeout_seconds: int | None, call: Call
+    ) -> Result:
+        """The result; its facts have the exit code."""
+        ...
+
+
+class BisectTools(GitToolSet):
+    """Find the commit that brought a change."""
+
+    def __init__(self, repositories: Repositories, run_command: RunCommand) -> None:
+        super().__init__(repositories)
+        self._run_command = run_command
+
+    @tool(Effect.CHANGE, profiles=ALL, title="Git bisect")
+    async def git_bisect(
+        self,
+        action: Annotated[
+            Literal["start", "good", "bad", "skip", "reset", "log"],
+            Field(
+                description=(
+                    "start; good, bad: mark the commit that is checked out; skip: it can't be tested; reset: "
+                    "end, and back to the branch; log: the steps so far"
+                )
+            ),
+        ],
+        repository: Repository = ".",
+        *,
+        bad: Annotated[Branch, Field(description="start: commit with the change, HEAD by default")] = "",
+        good: Annotated[list[str], Field(description="start: commits without the change, older than the bad one")] = [],  # noqa: B006
+        revision: Annotated[
+            Branch,
+            Field(description="good, bad, skip: commit to mark, by default the one that is checked out"),
+            Aliases("rev", "commit"),
+        ] = "",
+    ) -> TextResult:
+        """Find the commit that brought a change by checking out commits between a good and a bad one, step by step.
+
+        Start with a good and a bad commit, test what is checked out, and mark it; about log2 of the number of commits
+        are tested. Returns the next commit to test, or the first bad one. Uncommitted changes that a checkout would
+        overwrite refuse it. git_bisect_run does the steps with a command.
+        """
+        access = Access.READ if action == "log" else Access.WORK_TREE
+        is_shared = action in ("start", "reset")  # these delete references, for which git locks `packed-refs`
+        async with self._opened(repository, access=access, is_shared=is_shared) as opened:
+            match action:
+                case "start":
+                    return await bisect.start(opened, bad=bad, good=good)
+                case "reset":
+                    return await bisect.reset(opened)
+                case "log":
+                    return await bisect.log(opened)
+                case _:
+                    return await bisect.mark(opened, word=action, revision=revision)
+
+    @tool(Effect.CHANGE, profiles=ALL, open_world=True, long_running=True, title="Git bisect run")
+    @same_policy_as("run_command")
+    async def git_bisect_run(
+        self,
+        command: Annotated[str | list[str], Field(description="line for bash, or list of words without a shell")],
+        repository: Repository = ".",
+        *,
+        timeout_seconds: Annotated[int | None, Field(ge=1, description="time for each commit, 120 by default")] = None,
+        call: Call = _NO_CALL,
+    ) -> TextResult:
+        """Run one command at each commit of a bisect until the first bad one is found, up to 60 times.
+
+        Returns the steps and the first bad commit. The command is confined and judged as in run_command; exit code 0
+        means good, 125 can't be tested, any other up to 127 bad, and anything else stops the bisect where it is.
+        Begin with git_bisect.
+        """
+
+        async def run() -> int | None:
+            result = await self._run_command(command, repository, timeout_seconds=timeout_seconds, call=call)
+            code = result.facts().get("exit_code")
+            return code if isinstance(code, int) and not result.facts().get("timed_out") else None
+
+        async def marked(word: str) -> TextResult:
+            async with self._opened(repository, access=Access.WORK_TREE) as opened:
+                return await bisect.mark(opened, word=word, revision="")
+
+        # Open until the end, so that the settings are named which any step created; each step is a change by itself.
+        async with self._opened(repository, access=Access.WORK_TREE, is_exclusive=False) as opened:
+            await bisect.log(opened)  # refuses if none is in progress
+            result, steps = await bisect.drive(run, marked)
+            lines = [*steps, result.body, *settings_remark(opened.checkout)]
+        return TextResult(body="\n".join(lines), details={**result.details, "steps": len(steps)})

@@ -1,0 +1,1 @@
+"""Branches and tags: list, switch, create, rename, delete."""

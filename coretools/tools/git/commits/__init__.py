@@ -1,0 +1,1 @@
+"""The index and commits: stage, commit, restore, reset."""

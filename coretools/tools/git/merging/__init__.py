@@ -1,0 +1,1 @@
+"""Merge, rebase, cherry-pick, revert, their conflicts, and how each continues."""

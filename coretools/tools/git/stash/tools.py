@@ -1,0 +1,70 @@
+"""The tool for stashes: git_stash."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from coretools.operations.declare import Aliases, Effect, tool
+from coretools.tools.git.repository.checkout import folder_names
+from coretools.tools.git.repository.names import git_names
+from coretools.tools.git.repository.open_checkout import Access
+from coretools.tools.git.repository.results import TextResult
+from coretools.tools.git.repository.tool_set import GitToolSet, Paths, Repository
+from coretools.tools.git.stash import stash as stashes
+
+
+class StashTools(GitToolSet):
+    """Put uncommitted changes away, and bring them back."""
+
+    @tool(Effect.CHANGE, title="Git stash")
+    async def git_stash(
+        self,
+        action: Annotated[
+            Literal["push", "list", "show", "apply", "pop", "drop"],
+            Field(
+                description=(
+                    "push: put changes away; list: all stashes; show: the changes of one; apply, pop: bring "
+                    "one back; drop: delete one"
+                )
+            ),
+        ] = "push",
+        repository: Repository = ".",
+        *,
+        stash: Annotated[
+            str,
+            Field(description="number of the stash in the list, 0 for the newest, or its commit id"),
+            Aliases("index"),
+        ] = "0",
+        paths: Annotated[Paths, Field(description="push, show: only these files and directories")] = [],  # noqa: B006
+        message: Annotated[str, Field(description="push: a line that says what is stashed")] = "",
+        untracked: Annotated[
+            bool, Field(description="push: stash untracked files too, ignored ones never"), Aliases("include_untracked")
+        ] = False,
+        with_index: Annotated[
+            bool,
+            Field(description=("apply, pop: stage again what was staged; by default everything comes back unstaged")),
+        ] = False,
+    ) -> TextResult:
+        """Stash uncommitted changes, list stashes, or apply one.
+
+        Push takes the changes of tracked files away and keeps them as a stash; pop brings them back and removes the
+        stash, apply keeps it. Returns the paths and the call that undoes it. A file that has changed meanwhile can
+        end in conflict; then the stash stays and git_conflicts shows the regions. For a lasting state use git_commit.
+        """
+        access = Access.READ if action in ("list", "show") else Access.WORK_TREE
+        is_shared = action in ("pop", "drop")  # the last one deletes the reference, for which git locks `packed-refs`
+        async with self._opened(repository, paths, access=access, is_shared=is_shared) as opened:
+            names = git_names(opened, paths)
+            match action:
+                case "push":
+                    names = names or folder_names(opened.checkout)
+                    return await stashes.push(opened, names=names, message=message, untracked=untracked)
+                case "list":
+                    return await stashes.list_stashes(opened)
+                case "show":
+                    return await stashes.show_stash(opened, stash=stash, names=names)
+                case "drop":
+                    return await stashes.drop_stash(opened, stash=stash)
+                case _:
+                    drop = action == "pop"
+                    return await stashes.apply(opened, stash=stash, drop=drop, with_index=with_index)

@@ -1,0 +1,1 @@
+"""Reports what plain git would run or reach."""

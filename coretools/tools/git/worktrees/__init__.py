@@ -1,0 +1,1 @@
+"""Linked work trees, and the extent of a work tree."""
