@@ -64,7 +64,7 @@ async def _outcome(top: Path, call: tuple[str, dict[str, Any]]) -> dict[str, obj
             [text] = await change_answers(tools, (call,))
         status = (await tools.git_status("work")).text()
     return {
-        "is_refused": text.startswith("git-refused: ") and ("No space" in text or "unable to write" in text),
+        "is_refused": text.startswith("git-refused: ") and ("No space" in text or "is the disk full?" in text),
         "is_kept": (kept is None or (world.repository / "big").read_bytes() == kept)
         and (world.repository / "new.txt").read_text() == "new\n",
         "is_unmoved": world.git("rev-parse", "HEAD") == head or "in progress" in status,

@@ -36,6 +36,19 @@ async def test_the_reflog_says_how_to_go_back(tmp_path: Path) -> None:
     assert world.git("rev-parse", "HEAD") == head
 
 
+async def test_a_work_tree_that_cannot_be_checked_out_is_not_added(tmp_path: Path) -> None:
+    """git-changes-21: nothing of it is left, here since an object is missing."""
+    world = World(tmp_path).filled()
+    tree = world.git("mktree", "--missing", stdin=f"100644 blob {'1' * 40}\ta.txt\n".encode())
+    broken = world.git("commit-tree", "-m", "broken", tree)
+    async with world.tools() as tools:
+        with pytest.raises(GitRefused, match="unable to read"):
+            await tools.git_worktree("add", "side", "work", branch="topic", start=broken)
+    assert not (world.root / "side").exists()
+    assert len(world.git("worktree", "list").splitlines()) == 1
+    assert world.git("branch", "--list", "topic") == ""
+
+
 async def test_a_work_tree_is_added_and_removed(tmp_path: Path) -> None:
     """git-changes-21: git and our tools work in it; with uncommitted changes it stays."""
     world = World(tmp_path).filled()
@@ -131,6 +144,18 @@ def many(world: World, *, first_bad: int) -> list[str]:
         world.git("add", ".")
         world.git("commit", "--quiet", "-m", f"c{number}")
     return world.git("rev-list", "--reverse", "HEAD").split()
+
+
+async def test_a_bisect_that_cannot_begin_is_not_in_progress(tmp_path: Path) -> None:
+    """git-changes-24: as with git; here the commit in the middle would overwrite a change."""
+    world = World(tmp_path).filled()
+    world.git("commit", "--quiet", "--allow-empty", "-am", "third")
+    world.write("a.txt", "of the user\n")
+    async with world.tools() as tools:
+        with pytest.raises(GitRefused, match="overwritten"):
+            await tools.git_bisect("start", "work", good=["HEAD~2"])
+        assert "in progress" not in (await tools.git_status("work")).text()
+    assert world.git("for-each-ref", "refs/bisect") == ""
 
 
 @pytest.mark.parametrize("first_bad", [1, 6, 11])

@@ -8,7 +8,7 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from coretools.errors import GitRefused, InvalidArguments
+from coretools.errors import CoreError, GitRefused, InvalidArguments
 from coretools.roots import directory_access
 from coretools.tools.git.changes.outcomes import ready
 from coretools.tools.git.changes.work_tree import born
@@ -69,15 +69,19 @@ async def start(repository: OpenRepository, *, bad: str, good: Sequence[str]) ->
         if not (await repository.run("merge-base", "--is-ancestor", commit, worst)).ok or commit == worst:
             raise InvalidArguments(f"good {name!r}: is no ancestor of the bad commit, so nothing can be halved")
     step = await _next(repository, _Marks(worst, best))
-    for name, text in (
-        (_START, f"{here.branch or here.commit}\n"),
-        ("BISECT_TERMS", _TERMS.decode()),
-        ("BISECT_NAMES", "\n"),
-        (_LOG, f"git bisect start '{worst}' {' '.join(repr(one) for one in best)}\n"),
-    ):
-        directory_access.replace_file(repository.checkout.git_handle, name, text.encode("utf-8", "surrogateescape"))
-    await _mark(repository, [("bad", worst), *(("good", one) for one in best)])
-    return await _go(repository, step)
+    try:
+        for name, text in (
+            (_START, f"{here.branch or here.commit}\n"),
+            ("BISECT_TERMS", _TERMS.decode()),
+            ("BISECT_NAMES", "\n"),
+            (_LOG, f"git bisect start '{worst}' {' '.join(repr(one) for one in best)}\n"),
+        ):
+            directory_access.replace_file(repository.checkout.git_handle, name, text.encode("utf-8", "surrogateescape"))
+        await _mark(repository, [("bad", worst), *(("good", one) for one in best)])
+        return await _go(repository, step)
+    except CoreError:
+        await _forget(repository)  # nothing was checked out
+        raise
 
 
 async def mark(repository: OpenRepository, *, word: str, revision: str) -> TextResult:

@@ -39,7 +39,9 @@ _OBJECT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _FOREIGN = frozenset({"MERGE_AUTOSTASH", "rebase-apply"})
 """Entries of a git directory that show an operation which this package never begins."""
 
-_ENDS = "end it with git itself"
+_ENDS = (
+    "end it with git itself: git rebase --quit, git merge --quit or git cherry-pick --quit keep the files as they are"
+)
 
 
 @dataclass(frozen=True, slots=True)

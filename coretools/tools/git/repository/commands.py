@@ -318,9 +318,20 @@ def require_success(completed: Completed, command: str) -> Completed:
     raise GitRefused(f"git {command}: {failure_message(completed)}", exit_code=completed.exit_code)
 
 
+_UNWRITTEN = "error: unable to write file "
+_WHEN_UNWRITTEN = (
+    " (is the disk full?); git_status shows what was changed or created until then, git_restore takes changes back"
+)
+
+
 def failure_message(completed: Completed) -> str:
     """Return git's own message in one line, or how it ended."""
     lines = [line for line in completed.stderr.text().split("\n") if not line.startswith("hint: ")]
+    unwritten = [line for line in lines if line.startswith(_UNWRITTEN)]
+    if unwritten:
+        count = f" and {len(unwritten) - 1} more files" if len(unwritten) > 1 else ""
+        others = [line for line in lines if line not in unwritten]
+        lines = [f"{unwritten[0]}{count}{_WHEN_UNWRITTEN}", *others]
     message = single_line(" ".join(" ".join(lines).split()).removeprefix("fatal: "))[:MESSAGE_CHARACTERS]
     return message or completed.signal or f"exit code {completed.exit_code}"
 

@@ -87,14 +87,17 @@ async def add_worktree(repository: OpenRepository, open_at: OpenWorkTree, wanted
     await require_visible_names(repository, names)
     if is_new:
         await repository.output("branch", "--no-track", branch, commit)
-    await to_thread.run_sync(partial(_link, repository, path, branch))
+    if not await to_thread.run_sync(partial(create_directory, repository.roots, path)):
+        raise AlreadyExists(f"{path}: something is there; name a new directory")
     try:
+        await to_thread.run_sync(partial(_link, repository, path, branch))
         async with open_at(path) as linked:
             await linked.output("reset", "--hard", "--quiet")
             settings = settings_remark(linked.checkout)
             settings += settings_line(repository.roots, settings_at(repository.roots, path))
-    except CoreError as error:
-        raise GitRefused(f"{error}; git_worktree action='remove' path={path!r} takes it back") from error
+    except CoreError:
+        await _take_back(repository, path, branch if is_new else "")
+        raise
     undo = f"Undo: git_worktree action='remove' path={path!r}"
     undo += f", then git_branch action='delete' name={branch!r}" if is_new else ""
     lines = [single_line(f"added {path}: branch {branch} at {commit[:10]}"), single_line(undo), *settings]
@@ -119,11 +122,19 @@ async def _require_free(repository: OpenRepository, wanted: NewWorktree) -> None
         pass  # it may be created there
 
 
+async def _take_back(repository: OpenRepository, path: str, new_branch: str) -> None:
+    """Delete a work tree that could not be checked out, with its entry and branch; both are of this call."""
+    with open_directory(repository.roots, path) as directory:
+        place = directory.path
+    await to_thread.run_sync(partial(delete_directory, repository.roots, path))
+    await repository.run("worktree", "remove", "--force", place)
+    if new_branch:
+        await repository.run("branch", "-D", new_branch)
+
+
 def _link(repository: OpenRepository, path: str, branch: str) -> None:
-    """Create the directory and the files by which git finds it, and it the repository."""
+    """Create the files by which git finds a work tree, and it the repository."""
     checkout = repository.checkout
-    if not create_directory(repository.roots, path):
-        raise AlreadyExists(f"{path}: something is there; name a new directory")
     with open_directory(repository.roots, path) as directory:
         if directory_access.entry_kind(checkout.common_handle, "worktrees") is None:
             directory_access.create_directory(checkout.common_handle, "worktrees", {})
