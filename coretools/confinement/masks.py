@@ -315,6 +315,8 @@ class MaskFinder:
             _pin(node.root, node.path, listing)
         if node.path == "." and node.root.only_git and self._is_beyond_roots(os.path.dirname(node.root.path)):
             _protect(listing.read_only, node.root, *_OF_MAIN_WORK_TREE)
+            if "logs" in names:
+                _pin(node.root, "logs", listing)  # else it could be replaced, with another logs/HEAD in it
         if "commondir" in names and self._is_of_tree_elsewhere(node):
             _pin(node.root, node.path, listing)
             _protect(listing.read_only, node.root, node.join("commondir"), node.join("gitdir"))

@@ -263,7 +263,9 @@ class TierRestrictions:
                 back = (
                     ". A git switch, merge or reset --hard that met one has moved HEAD all the same: go back with git"
                     " symbolic-ref HEAD refs/heads/BRANCH (the branch before) && git reset, and git restore what it"
-                    " changed here. The git tools (git_switch, ...) refuse such a change before it begins"
+                    " changed here. A git stash has taken the changes here all the same: git restore"
+                    " --source=stash@{0} -- . brings them back. The git tools (git_switch, git_stash, ...) leave what"
+                    " is outside alone, or refuse the change before it begins"
                 )
                 what = f"of the work tree {printable(tree)} commands change only the roots, files outside are read-only"
                 return what + (back if any(map(_WORK_TREE.search, refused)) else "")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.protocol.peer import marker
 from tests.tools.git.test_linked_roots import CANARY, Session, Trees
 from tests.tools.git.world import HOME_CONFIG
 
@@ -357,6 +358,15 @@ def test_commands_change_nothing_outside_the_folder(session: Session) -> None:
         assert "git symbolic-ref" not in refused
         assert "git symbolic-ref" in session.run("git switch -q outside")
         session.run("git symbolic-ref HEAD refs/heads/main && git reset -q && git restore .")
+        (trees.root / "a.txt").write_text("of the agent\n")
+        (trees.main / "other.txt").write_text("of the user\n")
+        back = "git restore --source=stash@{0} -- ."
+        assert back in session.run("git stash")
+        session.run(back)
+        assert (trees.root / "a.txt").read_text() == "of the agent\n"
+        assert (trees.main / "other.txt").read_text() == "of the user\n"
+        session.run("git stash drop -q")
+        trees.git(trees.main, "reset", "-q", "--hard")
         assert state(trees) == before
     assert (top / "other.txt").read_text() == "other\n"
     assert sorted(path.name for path in top.iterdir()) == [".env", ".git", ".gitignore", "other.txt", "services"]
@@ -425,6 +435,23 @@ def test_each_command_is_compared_with_what_was_there_before_it(session: Session
     text = str(session.client.answer(long)["result"]["content"])
     assert ("committed ../../other.txt" in text) == (session.tier == "full"), text
     trees.git(trees.main, "reset", "--quiet", "--hard", head)
+
+
+def test_what_a_cancelled_command_did_is_in_the_next_result(session: Session) -> None:
+    """confinement-54: nobody got the result of the first."""
+    if session.tier != "full":
+        pytest.skip("git in commands only reads here in tier landlock")
+    trees, other = session.trees, session.trees.main / "other.txt"
+    other.write_text("of the user\n")
+    trees.git(trees.main, "add", "other.txt")
+    line = f"git reset -q; touch started; sleep {marker()}"
+    number = session.client.send("tools/call", {"name": "run_command", "arguments": {"command": line}})
+    session.run(["bash", "-c", "while ! test -e started; do :; done; rm started"])
+    session.client.notify("notifications/cancelled", {"requestId": number})
+    while "one before it without a result" not in (text := session.run("true")):
+        pass
+    assert "unstaged, or replaced in the index, ../../other.txt" in text
+    trees.git(trees.main, "reset", "--quiet", "--hard")
 
 
 def test_a_planted_pointer_opens_no_other_repository(session: Session) -> None:

@@ -245,6 +245,7 @@ def test_nothing_else_is_open(session: Session) -> None:
         f"cat {trees.main}/untracked.txt {trees.other}/untracked.txt {trees.main}/a.txt; ls {trees.main} {trees.other};"
         f" echo x > {shared}/hooks/pre-commit; ln -s /bin/true {shared}/hooks/post-commit; rm -rf {shared}/hooks;"
         f" mv {shared}/hooks {shared}/elsewhere;"
+        f" mv {shared}/logs {shared}/logs2; mkdir {shared}/logs; echo forged > {shared}/logs/HEAD;"
         f" git config core.fsmonitor x; git config -f {shared}/config core.hooksPath /tmp;"
         f" for n in HEAD index commondir gitdir config.worktree new; do echo x > {shared}/worktrees/other/$n; done;"
         f" rm -rf {shared}/worktrees/other; mv {shared}/worktrees {shared}/w; git worktree prune;"

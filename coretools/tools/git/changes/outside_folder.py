@@ -75,21 +75,32 @@ class OutsideFolder:
                 self._folders.setdefault(tree, []).append(root.removeprefix(f"{tree}/"))
         self._known: dict[str, _State] = {}
         """The state that was read last, which holds as long as the versions of the files do."""
+        self._unreported: dict[str, _State | None] = {}
+        """What was there before commands that were cancelled, so that nobody was told what they did."""
 
     @asynccontextmanager
     async def command(self) -> AsyncIterator[Callable[[], Awaitable[Sequence[str]]]]:
         """Note what is there before a command; yield what returns the sentences for its result."""
-        states = {tree: await self._state(tree) for tree in self._folders}
+        unreported, self._unreported = self._unreported, {}
+        states = {tree: unreported.get(tree) or await self._state(tree) for tree in self._folders}
+        what = "this command, or one before it without a result," if unreported else "the command"
+        was_checked = False
 
         async def check() -> list[str]:
+            nonlocal was_checked
             notes: list[str] = []
             for tree, before in states.items():
                 now = await self._state(tree)
                 if before is not None and now is not None and before != now:
-                    notes += await self._note(tree, before, now)
+                    notes += [f"while {what} ran, {note}" for note in await self._note(tree, before, now)]
+            was_checked = True
             return notes
 
-        yield check
+        try:
+            yield check
+        finally:
+            if not was_checked:
+                self._unreported |= states
 
     async def _state(self, tree: str) -> _State | None:
         """Return the state of a repository; None if it has none, with conflicts for example."""
@@ -170,7 +181,7 @@ def _described(checkout: Checkout, folders: Sequence[str], before: _State, chang
         back.append(f"git restore --staged --source={before.tree} -- :/ {others}")
     if not parts:
         return []
-    sentence = f"while the command ran, git changed what is outside the root in {printable(checkout.directory.path)}:"
+    sentence = f"git changed what is outside the root in {printable(checkout.directory.path)}:"
     how = f". If the command did it, this takes it back: {' && '.join(back)}" if back else ""
     then = "; then git commit -m MESSAGE . commits files of the root alone" if changes.committed and back else ""
     return [f"{sentence} {'; '.join(parts)}{how}{then}"]
