@@ -106,7 +106,9 @@ class Reach:
         found = {_identity(place.path): place for place in self._places}
         self._by_identity = {identity: place for identity, place in found.items() if identity is not None}
         by_path = {place.path: place for place in self._places}
-        self._by_path = {**dict(self._mounted_again()), **by_path} if by_path else {}
+        # Other paths of the places and of what is mounted in them: bind mounts.
+        again = {path: place for place in self._places for path in other_paths(place.path)}
+        self._by_path = {**again, **by_path}
 
     @property
     def places(self) -> tuple[Place, ...]:
@@ -164,7 +166,9 @@ class Reach:
         near = next((one for (device, _), one in self._by_identity.items() if device == status.st_dev), None)
         if near is None or _is_installed(file.path, status) or _is_whole(file.path, status):
             return ""
-        if self._use == "changed" and not _can_write(status):
+        # Whether the user of this process, and so a command, could write the file through another name.
+        can_write = os.geteuid() in (0, status.st_uid) or bool(status.st_mode & 0o022)
+        if self._use == "changed" and not can_write:
             return ""
         names = f"{path} has {status.st_nlink} names (hard links), and one may lie in {near.kind} {near.path}"
         return f"{names}; replace it by a copy"
@@ -175,11 +179,6 @@ class Reach:
 
     def _is_trusted(self, path: str, *, may_be_above: bool = False) -> bool:
         return any(is_beneath(path, one) or (may_be_above and is_beneath(one, path)) for one in self._trusted)
-
-    def _mounted_again(self) -> Iterator[tuple[str, Place]]:
-        """Yield other paths of the places and of what is mounted in them: bind mounts."""
-        for place in self._places:
-            yield from ((path, place) for path in other_paths(place.path))
 
 
 NO_REACH = Reach()
@@ -216,11 +215,6 @@ def _identity(path: str) -> tuple[int, int] | None:
         status = os.stat(path)
         return status.st_dev, status.st_ino
     return None
-
-
-def _can_write(status: os.stat_result) -> bool:
-    """Whether the user of this process, and so a command, could write a file through another name."""
-    return os.geteuid() in (0, status.st_uid) or bool(status.st_mode & 0o022)
 
 
 def _is_installed(file: str, status: os.stat_result) -> bool:

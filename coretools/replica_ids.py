@@ -12,17 +12,13 @@ from dataclasses import dataclass
 _REPLICA_ID = re.compile(r"[a-z]+-([a-z0-9-]{1,32})-[0-9a-f]+")
 
 
-def _none_alive(_: str) -> bool:
-    return False
-
-
 @dataclass(frozen=True, slots=True)
 class ReplicaScopedIds:
     """Generates ids, and recognises ids of other replicas."""
 
     replica: str = ""
     """Name of this replica; empty if there is only one process."""
-    is_alive: Callable[[str], bool] = _none_alive
+    is_alive: Callable[[str], bool] = lambda _replica: False
     """Whether another replica recently reported that it is alive."""
 
     def new_id(self, kind: str, count: int) -> str:

@@ -93,18 +93,14 @@ def read_git(name: str, words: Words) -> Iterator[Finding]:
         yield OpaqueCode(
             f"{name} {words[at]} is an alias, a program on PATH or a git command that starts other programs", at
         )
-    yield from _transfer_findings(command, (name, *words[:at]), rest)
+    for transfer, plumbing in _TRANSFERS.items():
+        if plumbing.fullmatch(command):
+            yield Subcommand((name, *words[:at], transfer, *rest), f"git {command}", is_guess=True)
     for found in (*_option_findings(command, rest), *_command_findings(command, rest)):
         if isinstance(found, OpaqueCode) and found.word_index is not None:
             yield OpaqueCode(found.reason, found.word_index + at + 1)
         else:
             yield found
-
-
-def _transfer_findings(command: str, before: Words, rest: Words) -> Iterator[Finding]:
-    for transfer, plumbing in _TRANSFERS.items():
-        if plumbing.fullmatch(command):
-            yield Subcommand((*before, transfer, *rest), f"git {command}", is_guess=True)
 
 
 def read_dashed_git(name: str, words: Words) -> Iterator[Finding]:
@@ -133,26 +129,22 @@ def _global_option_findings(option: str, value: str, at: int) -> Iterator[Findin
 
 
 def _option_findings(command: str, words: Words) -> Iterator[Finding]:
-    """Yield what options start that many git commands share, in any form that git accepts."""
+    """Yield what options that many git commands share start, in any form that git accepts, and what URLs start."""
     for token in Options(_COMMAND_OPTIONS.get(command, ""), _COMMAND_OPTIONS_LONG).anywhere(words):
         if token.is_known:
             yield _text_finding(command, token)
     for token in Options(_CODE_OPTIONS.get(command, ""), _CODE_OPTIONS_LONG).anywhere(words):
         if token.is_known and _brings_code(command, token):
             yield OpaqueCode(f"git {command} {token.name} may start programs", token.index)
-    yield from _url_findings(command, words)
+    for index, word in enumerate(words):
+        if command in _URL_COMMANDS and _HELPER_URL.search(word):
+            yield OpaqueCode(f"git {command} may start a helper program to reach a repository", index)
 
 
 def _text_finding(command: str, option: Option) -> Finding:
     """Return what the command text in an option starts; only rebase appends no words to it."""
     found = command_text(option.value or "", f"git {command} {option.name}", option.index)
     return replace(found, has_unseen_words=False) if isinstance(found, Subcommand) and command == "rebase" else found
-
-
-def _url_findings(command: str, words: Words) -> Iterator[Finding]:
-    for index, word in enumerate(words):
-        if command in _URL_COMMANDS and _HELPER_URL.search(word):
-            yield OpaqueCode(f"git {command} may start a helper program to reach a repository", index)
 
 
 def _brings_code(command: str, option: Option) -> bool:
@@ -177,20 +169,15 @@ def _command_findings(command: str, words: Words) -> Iterator[Finding]:
         yield OpaqueCode(f"git {command} {first} has the system start git later", plain[0])
     elif command == "rebase" and any(_CONTINUES.match(word) for word in words):
         yield OpaqueCode("git rebase runs its todo list, which may start programs", None)
-    elif command == "bisect":
-        yield from _bisect_findings(first, words, plain[0])
+    elif (command, first) == ("bisect", "run"):
+        yield Subcommand(words[plain[0] + 1 :], "git bisect run")
+    elif command == "bisect" and first.startswith("v"):
+        yield OpaqueCode("git bisect opens a viewer", plain[0])
     elif (command, first) == ("submodule", "foreach"):
         yield OpaqueCode("git submodule foreach runs shell text", plain[0])
         yield Subcommand(words[plain[1] :], "git submodule foreach")
     elif command == "config" and not _only_reads(words):
         yield OpaqueCode("git config may set a program that git starts later", plain[0])
-
-
-def _bisect_findings(first: str, words: Words, at: int) -> Iterator[Finding]:
-    if first == "run":
-        yield Subcommand(words[at + 1 :], "git bisect run")
-    elif first.startswith("v"):
-        yield OpaqueCode("git bisect opens a viewer", at)
 
 
 _CONFIG = Options("ef:lz", "type= default= file= blob= edit list", stops_at_operand=True)

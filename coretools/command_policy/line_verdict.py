@@ -4,12 +4,12 @@ Reads the line with `shell_lines` and judges each simple command like an argv (`
 does not tell is opaque code.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
 
-from coretools.command_policy.shell_lines.line import Assignment, ParsedLine, SimpleCommand
+from coretools.command_policy.shell_lines.line import ParsedLine, SimpleCommand
 from coretools.command_policy.shell_lines.names import CODE_BUILTINS, LOOKUP, STATE_BUILTINS
 from coretools.command_policy.shell_lines.parse import parse_line
 from coretools.command_policy.verdict import Decision, ProgramPolicy, Step
@@ -64,9 +64,7 @@ def judge_line(
     source = line.encode()
     programs = tuple(_program(policy, command, source) for command in parsed.commands)
     opaque = [policy.opaque_text(_shown(piece.text), piece.reason) for piece in parsed.opaque]
-    seen = dict.fromkeys(_seen_by_programs(parsed, inherited))
-    opaque += [policy.opaque_text(f"{name}=", f"{name} may change which program runs") for name in seen]
-    return LineDecision(parsed, programs, tuple(opaque))
+    return LineDecision(parsed, programs, (*opaque, *_of_variables(policy, _seen_by_programs(parsed, inherited))))
 
 
 def judge_command(
@@ -78,10 +76,14 @@ def judge_command(
         CommandSyntax: the line exceeds a limit. InvalidArguments: there is no word.
     """
     of_line = partial(judge_line, policy, line, inherited=inherited, variables=variables)
-    found = of_line().decision if line else policy.decide(argv)
-    changing = [name for name in variables if not HARMLESS_VARIABLES.match(f"{name}=")]
-    steps = [policy.opaque_text(f"{name}=", f"{name} may change which program runs") for name in changing]
-    return Decision(found.argv, (*found.steps, *steps))
+    decision = of_line().decision if line else policy.decide(argv)
+    return Decision(decision.argv, (*decision.steps, *_of_variables(policy, variables)))
+
+
+def _of_variables(policy: ProgramPolicy, names: Iterable[str]) -> list[Step]:
+    """Judge variables that programs get: those that may make them start others count as code."""
+    changing = [name for name in dict.fromkeys(names) if not HARMLESS_VARIABLES.match(f"{name}=")]
+    return [policy.opaque_text(f"{name}=", f"{name} may change which program runs") for name in changing]
 
 
 def _program(policy: ProgramPolicy, command: SimpleCommand, source: bytes) -> Decision:
@@ -104,16 +106,11 @@ def _is_builtin(argv: tuple[str, ...]) -> bool:
 
 
 def _seen_by_programs(parsed: ParsedLine, inherited: Collection[str]) -> Iterator[str]:
-    """Yield the variables that the line gives to programs and that may make them start others."""
+    """Yield the variables that the line gives to programs."""
     exports_all = any(_exports_all(command) for command in parsed.commands)
-    for found in parsed.assignments:
-        is_seen = found.is_exported or exports_all or found.name in SAFE_VARIABLES or found.name in inherited
-        if is_seen and not _is_harmless(found):
-            yield found.name
-
-
-def _is_harmless(found: Assignment) -> bool:
-    return HARMLESS_VARIABLES.match(f"{found.name}=") is not None
+    for assigned in parsed.assignments:
+        if assigned.is_exported or exports_all or assigned.name in SAFE_VARIABLES or assigned.name in inherited:
+            yield assigned.name
 
 
 def _exports_all(command: SimpleCommand) -> bool:

@@ -214,9 +214,5 @@ def read_sed(name: str, words: Words) -> Iterator[Finding]:
         elif token.name in ("-f", "--file") or not token.is_known:
             yield OpaqueCode(f"{name} {token.name} may bring code", token.index)
     for text, at in texts or operands[:1]:
-        if not _is_harmless_sed(text):
+        if text is None or len(text) > MAX_SED_LENGTH or not _SED_HARMLESS.fullmatch(text):
             yield OpaqueCode(f"the text for {name} may start programs", at)
-
-
-def _is_harmless_sed(text: str | None) -> bool:
-    return text is not None and len(text) <= MAX_SED_LENGTH and _SED_HARMLESS.fullmatch(text) is not None

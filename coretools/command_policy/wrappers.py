@@ -119,8 +119,10 @@ def _of_option(name: str, option: Option) -> Iterator[OpaqueCode]:
 
 def read_ambiguous_wrapper(name: str, words: Words) -> Iterator[Finding]:
     """Yield a guess for each word, for `AMBIGUOUS_WRAPPERS` and wherever the start of the command is uncertain."""
+    # A first word that is no option names the script, target or subcommand.
+    names_code = bool(words) and not words[0].startswith("-")
     yield OpaqueCode(
-        f"{name} starts a command or code that cannot be told apart from its other words", first_operand_index(words)
+        f"{name} starts a command or code that cannot be told apart from its other words", 0 if names_code else None
     )
     for index, word in enumerate(words):
         if not word.startswith("-"):
@@ -128,16 +130,13 @@ def read_ambiguous_wrapper(name: str, words: Words) -> Iterator[Finding]:
             yield Subcommand(words[index : index + MAX_GUESSED_WORDS], name, has_unseen_words=is_cut, is_guess=True)
 
 
-def first_operand_index(words: Words) -> int | None:
-    """Return 0 if the first word is no option: it names the script, target or subcommand. Otherwise None."""
-    return 0 if words and not words[0].startswith("-") else None
-
-
 def _command(name: str, rest: Words, *, skipped: int, replaced: str | None) -> Iterator[Finding]:
     """Yield the command in the operands of a wrapper; `skipped` words precede them."""
     operands = WRAPPERS[name].operands
     assigned = _assigned(rest[operands:]) if name in WITH_ASSIGNMENTS else 0
-    yield from _of_assignments(rest[operands : operands + assigned], skipped + operands)
+    for index, word in enumerate(rest[operands : operands + assigned], skipped + operands):
+        if not HARMLESS_VARIABLES.match(word):  # a single dash too, which means `env -i`
+            yield OpaqueCode(f"{word.partition('=')[0]} may change which program runs", index)
     rest = rest[operands + assigned :]
     if not rest:
         return
@@ -148,12 +147,6 @@ def _command(name: str, rest: Words, *, skipped: int, replaced: str | None) -> I
     else:
         has_unseen_words = name == "xargs" and (replaced is None or any(replaced in word for word in rest))
         yield Subcommand(rest, name, has_unseen_words=has_unseen_words)
-
-
-def _of_assignments(words: Words, at: int) -> Iterator[Finding]:
-    for index, word in enumerate(words, at):
-        if not HARMLESS_VARIABLES.match(word):  # a single dash too, which means `env -i`
-            yield OpaqueCode(f"{word.partition('=')[0]} may change which program runs", index)
 
 
 def _assigned(words: Words) -> int:

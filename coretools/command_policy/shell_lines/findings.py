@@ -121,7 +121,8 @@ class Findings:
         return ParsedLine(
             line=line,
             commands=tuple(
-                SimpleCommand(words, words[0].text in functions) for words in sorted(self.commands, key=_position)
+                SimpleCommand(words, words[0].text in functions)
+                for words in sorted(self.commands, key=lambda words: words[0].start)
             ),
             opaque=tuple(OpaquePiece(why, start, end, self.text(start, end)) for start, end, why in self._opaque),
             assignments=tuple(self.assignments),
@@ -137,10 +138,6 @@ class Findings:
             is_special = SPECIAL_VARIABLE.fullmatch(name) and not PLAIN_NUMBER_VARIABLE.fullmatch(name)
             if name in data or is_special or name.isdigit():
                 self.add_opaque(f"arithmetic evaluates the value of {name}, which may hold code", span)
-
-
-def _position(words: tuple[Word, ...]) -> int:
-    return words[0].start
 
 
 def _is_number(value: str | None) -> bool:

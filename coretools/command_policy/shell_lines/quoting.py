@@ -44,11 +44,6 @@ class Pieces:
         return next((match.start() for match in found if self.marks[match.start()] == PLAIN), -1)
 
     @property
-    def is_unknown(self) -> bool:
-        """Whether it holds an expansion."""
-        return UNKNOWN in self.marks
-
-    @property
     def is_bare(self) -> bool:
         """Whether nothing in it is quoted or expanded."""
         return set(self.marks) <= {PLAIN}
@@ -61,7 +56,7 @@ class Pieces:
     @property
     def kind(self) -> Kind:
         """Whether the value is what the program gets."""
-        if self.is_unknown or self._has_tilde():
+        if UNKNOWN in self.marks or self._has_tilde():
             return "dynamic"
         return "literal" if self.plain_at("*?[") < 0 else "pattern"
 

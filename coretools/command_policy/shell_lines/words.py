@@ -158,7 +158,9 @@ class WordReader:
         if node.type in ("command_substitution", "process_substitution"):
             self._visit_statements(node)
         elif node.type == "string":
-            self._string(node)
+            inner = _expansions_of(node)
+            self.check_quotes_in(inner)
+            self.around(inner, (node.start_byte + 1, node.end_byte - 1), hidden=r"\"|\\\Z")
         elif node.type == "arithmetic_expansion":
             self.arithmetic(text[3:-2] if text.startswith("$((") else text[2:-1], node.byte_range)
         elif node.type == "expansion":
@@ -166,11 +168,6 @@ class WordReader:
         elif node.type != "simple_expansion" or not _SIMPLE_EXPANSION.fullmatch(text):
             self._findings.add_opaque("an expansion that only the running shell can tell", node.byte_range)
         self._findings.leave()
-
-    def _string(self, node: "Node") -> None:
-        inner = _expansions_of(node)
-        self.check_quotes_in(inner)
-        self.around(inner, (node.start_byte + 1, node.end_byte - 1), hidden=r"\"|\\\Z")
 
     def check_quotes_in(self, nodes: "Iterable[Node]") -> None:
         """Refuse `"${x:-'...'}"`: within double quotes and here-documents these quotes quote nothing."""
@@ -213,18 +210,12 @@ class WordReader:
         for child in nodes:
             if child.start_byte >= at:
                 stretches.append((at, child.start_byte))
-                self._expand_quoted(child)
+                self._quoted_or_expanded(child)
                 at = child.end_byte
         for start, stop in (*stretches, (at, end)):
             text = _ESCAPED.sub("", self._findings.text(start, stop)).replace("$\\\n", "$(")
             if _EXPANSION_START.search(text) or re.search(hidden, text):
                 self._findings.add_opaque(HIDDEN, span)
-
-    def _expand_quoted(self, node: "Node") -> None:
-        if node.type in _WHOLE_QUOTES:
-            self._quoted_or_expanded(node)
-        else:
-            self.expand(node)
 
 
 def outermost(node: "Node") -> "list[Node]":
