@@ -137,7 +137,8 @@ class _TreeDeletion:
             below = os.open(name, DIRECTORY, dir_fd=here)
             with ExitStack() as undo:
                 undo.callback(os.close, below)
-                self._require_same_mount(below, display_path)
+                if _mount_of(below) != self._mount:
+                    raise Unsupported(f"{display_path}: a mount point, which is not deleted", path=display_path)
                 with os.scandir(below) as scan:
                     entries = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in scan]
                 levels.append(_Level(name, beneath, identity_of(os.fstat(here)), entries))
@@ -154,16 +155,13 @@ class _TreeDeletion:
             above = os.open("..", _ABOVE, dir_fd=here)
             with ExitStack() as undo:
                 undo.callback(os.close, above)
-                _require_above(above, level, display_path)
+                if identity_of(os.fstat(above)) != level.above:
+                    raise Conflict(f"{display_path}: was moved concurrently; call again", path=display_path)
                 os.rmdir(level.name, dir_fd=above)
                 undo.pop_all()
         os.close(here)
         self._deleted.entries += bool(level.beneath)
         return above
-
-    def _require_same_mount(self, fd: int, display_path: str) -> None:
-        if _mount_of(fd) != self._mount:
-            raise Unsupported(f"{display_path}: a mount point, which is not deleted", path=display_path)
 
     def _display_path(self, beneath: str) -> str:
         return f"{self._deleted.display_path}/{beneath}" if beneath else self._deleted.display_path
@@ -177,11 +175,6 @@ class _TreeDeletion:
                 self._deleted.hidden.append(beneath)
             os.unlink(name, dir_fd=here)
         self._deleted.entries += 1
-
-
-def _require_above(fd: int, level: _Level, display_path: str) -> None:
-    if identity_of(os.fstat(fd)) != level.above:
-        raise Conflict(f"{display_path}: was moved concurrently; call again", path=display_path)
 
 
 def _mount_of(fd: int) -> tuple[int, int]:

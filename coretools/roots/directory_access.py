@@ -10,7 +10,7 @@ import fcntl
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from secrets import token_hex
 from types import TracebackType
 
@@ -120,21 +120,17 @@ def special_entries(directory: int, name: str) -> dict[str, str] | None:
 
 def entry_kind(directory: int, name: str) -> str | None:
     """Kind of the entry with this name, None if there is none."""
-    mode = _mode(directory, name)
-    if mode is None:
+    status = _status(directory, name)
+    if status is None:
         return None
     tests = (("file", stat.S_ISREG), ("directory", stat.S_ISDIR), ("link", stat.S_ISLNK), ("socket", stat.S_ISSOCK))
-    return next((word for word, test in tests if test(mode)), "other")
+    return next((word for word, test in tests if test(status.st_mode)), "other")
 
 
 def entry_version(directory: int, name: str) -> Version | None:
     """Version of the entry with this name, None if there is none."""
-    with translate_errors(name):
-        try:
-            found = os.stat(name, dir_fd=directory, follow_symlinks=False)
-        except FileNotFoundError:
-            return None
-    return version_of(found)
+    status = _status(directory, name)
+    return None if status is None else version_of(status)
 
 
 def read_file(directory: int, name: str, *, limit_bytes: int) -> bytes:
@@ -223,40 +219,38 @@ def lock(directory: int) -> bool:
     return True
 
 
-@contextmanager
-def open_subdirectory(directory: int, name: str) -> Iterator[int]:
+def open_subdirectory(directory: int, name: str) -> AbstractContextManager[int]:
     """Open the subdirectory of this name.
 
     Raises:
         NotFound, WrongType (a link, a file), PermissionRefused.
     """
-    with translate_errors(name):
-        handle = os.open(name, DIRECTORY, dir_fd=directory)
-    try:
-        yield handle
-    finally:
-        os.close(handle)
+    return _opened(directory, name, DIRECTORY)
 
 
-@contextmanager
-def open_handle(directory: int, name: str) -> Iterator[int]:
+def open_handle(directory: int, name: str) -> AbstractContextManager[int]:
     """Open any entry, a link too, by O_PATH: the descriptor identifies it and cannot be read.
 
     Raises:
         NotFound, PermissionRefused.
     """
+    return _opened(directory, name, _PIN)
+
+
+@contextmanager
+def _opened(directory: int, name: str, flags: int) -> Iterator[int]:
     with translate_errors(name):
-        handle = os.open(name, _PIN, dir_fd=directory)
+        handle = os.open(name, flags, dir_fd=directory)
     try:
         yield handle
     finally:
         os.close(handle)
 
 
-def _mode(directory: int, name: str) -> int | None:
+def _status(directory: int, name: str) -> os.stat_result | None:
     with translate_errors(name):
         try:
-            return os.stat(name, dir_fd=directory, follow_symlinks=False).st_mode
+            return os.stat(name, dir_fd=directory, follow_symlinks=False)
         except FileNotFoundError:
             return None
 

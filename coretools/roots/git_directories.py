@@ -40,10 +40,18 @@ def require_outside_git(resolved: ResolvedPath) -> None:
     Raises:
         DeniedPath: the path lies in a git directory, has the name of one, or would complete one.
     """
-    _require_outside(resolved)
+    found = git_directory_of(resolved.place, resolved.above)
+    if found is not None:
+        raise DeniedPath(
+            f"{resolved.display_path}: {found}, and file tools change none: {_WAY_OUT}", path=resolved.display_path
+        )
     part = git_part((*resolved.missing, resolved.name)[0])
-    if resolved.found is None and part is not None:
-        _require_incomplete(resolved, part)
+    if resolved.found is None and part is not None and is_git_directory(resolved.fd, ".", more=part):
+        raise DeniedPath(
+            f"{resolved.display_path}: would make a git directory of the one it lies in, and file tools make none: "
+            "use git init or git clone in run_command",
+            path=resolved.display_path,
+        )
 
 
 def require_servable(resolved: ResolvedPath) -> None:
@@ -94,7 +102,12 @@ def require_no_repository(resolved: ResolvedPath, *, most: int = MAX_DIRECTORIES
     """
     found = _find_repository(resolved, most=most, remedy="move it with mv in run_command")
     if found is not None:
-        raise _move_refused(resolved, found)
+        is_itself = found == resolved.place.relative
+        what = "is a git directory" if is_itself else f"holds the git directory {printable(found)}"
+        raise DeniedPath(
+            f"{resolved.display_path}: {what}, and file tools move none: use mv or git in run_command",
+            path=resolved.display_path,
+        )
 
 
 def require_no_lost_repository(roots: Roots, resolved: ResolvedPath, *, most: int = MAX_DIRECTORIES) -> None:
@@ -202,28 +215,3 @@ def _leave(here: int, level: _Level, display_path: str) -> int:
             raise Conflict(f"{display_path}: something in it was moved concurrently; call again", path=display_path)
     os.close(here)
     return above
-
-
-def _move_refused(resolved: ResolvedPath, found: str) -> DeniedPath:
-    what = "is a git directory" if found == resolved.place.relative else f"holds the git directory {printable(found)}"
-    return DeniedPath(
-        f"{resolved.display_path}: {what}, and file tools move none: use mv or git in run_command",
-        path=resolved.display_path,
-    )
-
-
-def _require_outside(resolved: ResolvedPath) -> None:
-    found = git_directory_of(resolved.place, resolved.above)
-    if found is not None:
-        raise DeniedPath(
-            f"{resolved.display_path}: {found}, and file tools change none: {_WAY_OUT}", path=resolved.display_path
-        )
-
-
-def _require_incomplete(resolved: ResolvedPath, part: str) -> None:
-    if is_git_directory(resolved.fd, ".", more=part):
-        raise DeniedPath(
-            f"{resolved.display_path}: would make a git directory of the one it lies in, and file tools make none: "
-            "use git init or git clone in run_command",
-            path=resolved.display_path,
-        )

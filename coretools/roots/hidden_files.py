@@ -85,9 +85,9 @@ class DenyRules:
             return None
         # From the top: what lies in a denied directory is denied, whatever later rules say of it.
         for end in range(1, len(parts) + 1):
-            glob = self._verdict(parts[:end])
-            if glob is not None:
-                return glob
+            rule = self._deciding_rule(parts[:end])
+            if rule is not None and rule.denies:
+                return rule.glob
         return None
 
     @property
@@ -98,11 +98,8 @@ class DenyRules:
     def secret_format(self, relative_path: str, otherwise: str = "") -> str:
         """The secret format that the file's name suggests; "" if a glob allows the file, `otherwise` for most names."""
         kind = (secret_format_of(relative_path) or otherwise) if self._is_by_content else ""
-        if kind:
-            names = relative_path.split("/")
-            decides = next((rule for rule in reversed(self._rules) if components_match(names, rule.whole)), None)
-            return kind if decides is None or decides.denies else ""
-        return ""
+        rule = self._deciding_rule(relative_path.split("/")) if kind else None
+        return kind if rule is None or rule.denies else ""
 
     def name_dependent_glob(self, relative_path: str) -> str | None:
         """The glob that denies something beneath this directory because of the directory's name, or None.
@@ -116,12 +113,9 @@ class DenyRules:
                 return rule.glob
         return f"{names[-1]}/*" if self._is_by_content and is_significant_directory(names[-1]) else None
 
-    def _verdict(self, names: list[str]) -> str | None:
-        # The last rule that matches decides, as in gitignore(5).
-        for rule in reversed(self._rules):
-            if components_match(names, rule.whole):
-                return rule.glob if rule.denies else None
-        return None
+    def _deciding_rule(self, names: list[str]) -> _DenyRule | None:
+        """Return the last rule that matches, as in gitignore(5)."""
+        return next((rule for rule in reversed(self._rules) if components_match(names, rule.whole)), None)
 
 
 def _rule(glob: str) -> _DenyRule:

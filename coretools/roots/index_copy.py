@@ -64,36 +64,29 @@ class IndexCopy:
         be kept. The next call refreshes again.
         """
         with suppress(OSError, CoreError):
-            data, times = _refreshed(self.path)
+            data, copied = read_regular(self.path, 2 * MAX_INDEX_BYTES)
             lock = os.open(_LOCK, NEW_FILE, 0o600, dir_fd=directory)
             # Not written to the lock: somebody may remove it and create one of his own, and a rename goes by name.
             try:
                 # Not durable, as git's own: a lost index is a refresh more.
                 with replacing(_NAME, directory=directory, mode=0o600, durable=False) as file:
-                    self._write(file, data, times)
+                    write_all(file, data)
+                    copy_owner_and_mode(file, self.original)
+                    # git reads a file again if it changed as late as the index did: the copy was written before it.
+                    os.utime(file, ns=(copied.st_mtime_ns, copied.st_mtime_ns))
                     self._require_same(file, directory)
             finally:
                 with suppress(FileNotFoundError):
-                    if _is_at(_LOCK, lock, directory):
+                    # Unless the name has come to mean another file.
+                    named = os.stat(_LOCK, dir_fd=directory, follow_symlinks=False)
+                    if identity_of(named) == identity_of(os.fstat(lock)):
                         os.unlink(_LOCK, dir_fd=directory)
                 os.close(lock)
-
-    def _write(self, file: int, data: bytes, times: tuple[int, int]) -> None:
-        write_all(file, data)
-        copy_owner_and_mode(file, self.original)
-        # git reads a file again if it changed as late as the index did: the copy was written before this file.
-        os.utime(file, ns=times)
 
     def _require_same(self, file: int, directory: int) -> None:
         now = os.stat(_NAME, dir_fd=directory, follow_symlinks=False)
         if _identity(now) != _identity(self.original) or os.fstat(file).st_uid != now.st_uid:
             raise PermissionError
-
-
-def _is_at(name: str, file: int, directory: int) -> bool:
-    """Whether a name still means an open file."""
-    found = os.stat(name, dir_fd=directory, follow_symlinks=False)
-    return identity_of(found) == identity_of(os.fstat(file))
 
 
 def copy_index(directory: int, copies: str) -> IndexCopy | None:
@@ -115,11 +108,6 @@ def copy_index(directory: int, copies: str) -> IndexCopy | None:
         return None
     state = _state(path)
     return None if state is None else IndexCopy(path, state, original)
-
-
-def _refreshed(path: str) -> tuple[bytes, tuple[int, int]]:
-    data, found = read_regular(path, 2 * MAX_INDEX_BYTES)
-    return data, (found.st_mtime_ns, found.st_mtime_ns)
 
 
 def _state(path: str) -> tuple[int, int] | None:

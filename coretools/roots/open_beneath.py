@@ -70,13 +70,8 @@ if _statx is not None:
 
 
 @lru_cache(64)
-def _how(flags: int) -> object:
+def _how(flags: int, resolve: int) -> object:
     """A pointer to the structure for these flags. The kernel only reads it, so threads may share it."""
-    return ctypes.byref(_How(flags | os.O_CLOEXEC, 0, _RESOLVE))
-
-
-@lru_cache(8)
-def _how_cached(flags: int, resolve: int) -> object:
     return ctypes.byref(_How(flags | os.O_CLOEXEC, 0, resolve))
 
 
@@ -91,7 +86,7 @@ def open_cached(beneath: int | None, path: str, flags: int) -> int:
             as open(2).
     """
     resolve = _NO_SYMLINKS | _CACHED if beneath is None else _IN_MEMORY
-    how = _how_cached(flags, resolve)
+    how = _how(flags, resolve)
     fd: int = _syscall(_SYS_OPENAT2, _AT_FDCWD if beneath is None else beneath, os.fsencode(path), how, _SIZE)
     if fd < 0:
         failure = ctypes.get_errno()
@@ -146,7 +141,7 @@ class Openat2Resolver:
     def open(self, beneath: int, relative: str, flags: int) -> int:
         """Open `relative`, which holds no `..`; a link anywhere in it is an OSError with ELOOP."""
         path = os.fsencode(relative)
-        how = _how(flags)
+        how = _how(flags, _RESOLVE)
         failure = errno.EAGAIN
         for _ in range(_MAX_TRIES):
             fd: int = _syscall(_SYS_OPENAT2, beneath, path, how, _SIZE)
