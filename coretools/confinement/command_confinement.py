@@ -133,7 +133,7 @@ class CommandConfinement:
         binds = {
             grant.path: namespaces.BindMount(grant.path, writable=False)
             for grant in self.granted
-            if _is_bound(grant.path)
+            if not is_beneath(grant.path, allowed_paths.ETC)
         }
         binds[allowed_paths.ETC] = namespaces.BindMount(allowed_paths.ETC, writable=False)
         for path in _directories(self.policy.readable):
@@ -351,12 +351,9 @@ class CommandConfinement:
 
     def prepare_home(self, scratch: ScratchDirectories) -> None:
         """Fill the home of commands with the directories that tool chains write to."""
+        cargo_home = os.path.realpath(self.environment.get("CARGO_HOME") or os.path.join(self.home, ".cargo"))
         with suppress(OSError):
-            create_cargo_home(self._cargo_home, f"{scratch.home}/{CARGO_HOME_NAME}")
-
-    @property
-    def _cargo_home(self) -> str:
-        return os.path.realpath(self.environment.get("CARGO_HOME") or os.path.join(self.home, ".cargo"))
+            create_cargo_home(cargo_home, f"{scratch.home}/{CARGO_HOME_NAME}")
 
     def _java_variables(self, *own: str) -> dict[str, str]:
         """Java asks the system for directories, not the environment. The operator's options come last and win."""
@@ -408,10 +405,6 @@ def command_confinement(
 
 def _rights(root: Root) -> int:
     return landlock.RUN | landlock.CHANGE if root.writable else landlock.RUN
-
-
-def _is_bound(path: str) -> bool:
-    return not path.startswith(f"{allowed_paths.ETC}/") and path != allowed_paths.ETC
 
 
 def _directories(paths: Sequence[str]) -> list[str]:

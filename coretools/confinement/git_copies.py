@@ -218,15 +218,11 @@ def allowed_changes(
     found = _without_partial_groups(
         {key: values for key, values in found.items() if _is_allowed(key, values, remotes)}, changes
     )
-    used = _referenced_remotes({**before, **found})
+    # Branches or `remote.pushDefault` name these remotes.
+    used = {value for key, values in {**before, **found}.items() if _USES.fullmatch(key) for value in values}
     return _without_partial_groups(
         {key: values for key, values in found.items() if values or not _is_url_of(key, used)}, changes
     )
-
-
-def _referenced_remotes(found: Values) -> set[Value]:
-    """Return the remotes that branches or `remote.pushDefault` name."""
-    return {value for key, values in found.items() if _USES.fullmatch(key) for value in values}
 
 
 def _servers(found: Values) -> set[str]:

@@ -145,7 +145,11 @@ class MountTable:
         """Whether these mounts changed since the last call; True at first."""
         if self._is_read and not self._poll.poll(0):
             return False
-        found = tuple(mount for mount in _mounts(self._fd) if self._concerns(mount.point))
+        found = tuple(
+            mount
+            for mount in _mounts(self._fd)
+            if any(_lies_in(mount.point, top) or _lies_in(top, mount.point) for top in self._tops)
+        )
         is_other = not self._is_read or found != self._found
         self._found, self._is_read = found, True
         self.kinds = {mount.point: mount.kind for mount in found}
@@ -166,9 +170,6 @@ class MountTable:
     def close(self) -> None:
         """Close mountinfo."""
         os.close(self._fd)
-
-    def _concerns(self, point: str) -> bool:
-        return any(_lies_in(point, top) or _lies_in(top, point) for top in self._tops)
 
 
 def _mounts(fd: int) -> Iterator[Mount]:

@@ -214,14 +214,6 @@ def _clone_bind(bind: BindMount) -> int:
         os.close(handle)
 
 
-def _mount_tree(tree: int, place: int) -> None:
-    """Mount a tree on a mount point and close the tree's descriptor."""
-    try:
-        attach(tree, place)
-    finally:
-        os.close(tree)
-
-
 def _overmounts(plan: NamespacePlan, placeholders: Placeholders) -> Overmounts:
     """Return one overmount per protected path, but none inside a masked directory or for a bind mount itself."""
     trees = {bind.path for bind in plan.binds}
@@ -258,7 +250,8 @@ def _mount_proc_and_devices(
     _mount("tmpfs", f"{_BASE}/dev", ATTR_NO_SUID | ATTR_NO_EXEC, "mode=755,size=64k")
     for name, tree in devices:
         with mount_point(f"{_BASE}/dev", name, directory=False) as place:
-            _mount_tree(tree, place)
+            attach(tree, place)
+            os.close(tree)
     for name, target in _DEVICE_LINKS:
         os.symlink(target, f"{_BASE}/dev/{name}")
     for name in ("pts", "shm"):

@@ -55,11 +55,6 @@ def restrict_mount(tree: int, *, writable: bool) -> int:
     return tree
 
 
-def make_read_only(tree: int) -> int:
-    """Make a mount read-only; return it."""
-    return restrict_mount(tree, writable=False)
-
-
 def make_read_only_alone(tree: int) -> None:
     """Make a mount read-only, without the mounts in it."""
     syscalls.syscall("mount_setattr", tree, b"", _EMPTY_PATH, struct.pack("4Q", ATTR_READ_ONLY, 0, 0, 0), 32)
@@ -292,7 +287,7 @@ class Overmounts:
         if overmount.kind == PINNED:
             tree = clone(place)
         elif overmount.kind == READ_ONLY:
-            tree = make_read_only(clone(place))
+            tree = restrict_mount(clone(place), writable=False)
         else:
             tree = self._placeholders.mount(
                 self._placeholders.placeholder_for(os.fstat(place)) if overmount.kind == MASKED else overmount.kind

@@ -165,11 +165,7 @@ def syscall(name: str, *arguments: int | bytes | ctypes.Array[ctypes.c_char] | N
     """
     # syscall(2) is variadic: a plain int would fill half of a register and leave the other half undefined.
     words = [ctypes.c_long(word) if isinstance(word, int) else word for word in arguments]
-    result = int(_libc.syscall(ctypes.c_long(NUMBERS[name]), *words))
-    if result < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"{name}: {os.strerror(number)}")
-    return result
+    return _checked(int(_libc.syscall(ctypes.c_long(NUMBERS[name]), *words)), name)
 
 
 def prctl(option: int, argument: int = 0, pointer: int = 0) -> None:
@@ -178,9 +174,7 @@ def prctl(option: int, argument: int = 0, pointer: int = 0) -> None:
     Raises:
         OSError: it failed.
     """
-    if _libc.prctl(option, argument, pointer, 0, 0) < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"prctl {option}: {os.strerror(number)}")
+    _checked(_libc.prctl(option, argument, pointer, 0, 0), f"prctl {option}")
 
 
 def set_no_new_privileges() -> None:
@@ -198,18 +192,22 @@ def drop_privileges(*, keep: int = 0) -> None:
     header = struct.pack("Ii", _CAPABILITY_VERSION_3, 0)
     kept = keep & _permitted(header) if keep else 0
     # Effective, permitted and inheritable: for the first 32 capabilities, then for the others.
-    if _libc.capset(header, struct.pack("6I", kept, kept, 0, 0, 0, 0)) < 0:
-        number = ctypes.get_errno()
-        raise OSError(number, f"capset: {os.strerror(number)}")
+    _checked(_libc.capset(header, struct.pack("6I", kept, kept, 0, 0, 0, 0)), "capset")
 
 
 def _permitted(header: bytes) -> int:
     """Return the permitted set of the first 32 capabilities."""
-    found = ctypes.create_string_buffer(24)
-    if _libc.capget(header, found) < 0:
+    sets = ctypes.create_string_buffer(24)
+    _checked(_libc.capget(header, sets), "capget")
+    return int(struct.unpack("6I", sets.raw)[1])
+
+
+def _checked(result: int, call: str) -> int:
+    """Return the result of a call of the C library; raise the OSError with its name if it failed."""
+    if result < 0:
         number = ctypes.get_errno()
-        raise OSError(number, f"capget: {os.strerror(number)}")
-    return int(struct.unpack("6I", found.raw)[1])
+        raise OSError(number, f"{call}: {os.strerror(number)}")
+    return result
 
 
 def current_processor() -> int:

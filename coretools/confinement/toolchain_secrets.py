@@ -101,13 +101,9 @@ def _is_closed(path: str) -> bool:
     if os.path.basename(path).lower() in CONFIGURATION:
         return True
     if os.path.basename(os.path.dirname(path)) == _CONDA_RECORDS:
-        return _holds_secret(path, _has_address_with_secret)
+        return _holds_secret(path, lambda data: _ADDRESS_WITH_SECRET.search(data) is not None)
     kind = secret_format_of(path.lstrip("/"))
     return bool(kind) and _holds_secret(path, lambda data: bool(secret_in(kind, data)))
-
-
-def _has_address_with_secret(data: bytes) -> bool:
-    return _ADDRESS_WITH_SECRET.search(data) is not None
 
 
 def _holds_secret(path: str, matches: Callable[[bytes], bool]) -> bool:

@@ -47,10 +47,6 @@ class Toolchain:
     sets: tuple[tuple[str, str], ...] = ()
     """Further variables for commands, with the parts that they name."""
 
-    def has_default(self, place: str) -> bool:
-        """Whether the user chose a default version of the toolchain that is installed at a place."""
-        return bool(self.default) and os.path.exists(f"{place}/{self.default}")
-
 
 TOOLCHAINS = (
     Toolchain(
@@ -247,9 +243,8 @@ def _found_at(row: Toolchain, place: str) -> FoundToolchain | None:
         programs += _default_node(place)
     variables = {row.variable: place} if row.variable else {}
     variables |= {name: path for name, part in row.sets for path in _matches(place, part)}
-    return FoundToolchain(
-        row.name, place, granted, tuple(filter(os.path.isdir, programs)), row.has_default(place), variables
-    )
+    is_chosen = bool(row.default) and os.path.exists(f"{place}/{row.default}")
+    return FoundToolchain(row.name, place, granted, tuple(filter(os.path.isdir, programs)), is_chosen, variables)
 
 
 def _matches(place: str, part: str) -> list[str]:
