@@ -74,15 +74,7 @@ def _elf_interpreter(file: str) -> str | None:
         ValueError: not an ELF file of this kind of system.
     """
     with open(file, "rb") as stream:
-        header = _HEADER.unpack(stream.read(_HEADER.size))
-        magic, bits, byte_order, offset, size, count = (
-            header[0],
-            header[1],
-            header[2],
-            header[7],
-            header[11],
-            header[12],
-        )
+        magic, bits, byte_order, *_, offset, _, _, _, size, count, _ = _HEADER.unpack(stream.read(_HEADER.size))
         if magic != b"\x7fELF" or bits != _SIXTY_FOUR_BITS or byte_order != _LOW_FIRST or count > _MOST_SEGMENTS:
             raise ValueError(file)
         # `count` is from the file and bounded above: a hostile header must not make this loop long.
@@ -130,22 +122,14 @@ class ConfinedRunner:
         Raises:
             InputOutput: no descriptor left. Busy: no room for a thread. CannotStart: agents can change the program.
         """
-        if not self._confined_threads.is_possible or self._starts.get(program) is False:
-            return None
         own = self._rules_to_start(program)
-        return (
-            None
-            if own is None
-            else self._confined_threads.get(rules, system=own, forks=forks, unix_sockets=unix_sockets)
-        )
+        if own is None:
+            return None
+        return self._confined_threads.get(rules, system=own, forks=forks, unix_sockets=unix_sockets)
 
     def is_confined(self, program: str) -> bool:
         """Whether runs of this program are confined, as far as is known by now."""
-        return (
-            self._confined_threads.is_possible
-            and self._starts.get(program) is not False
-            and self._rules_to_start(program) is not None
-        )
+        return self._rules_to_start(program) is not None
 
     async def run(self, argv: Sequence[str], *, cwd: Directory, options: RunOptions) -> Completed:
         """Run a program in the confined thread of its options.
@@ -188,6 +172,9 @@ class ConfinedRunner:
         return False
 
     def _rules_to_start(self, program: str) -> tuple[Rule, ...] | None:
+        """The rules with which a program starts in a confined thread; None if it does not."""
+        if not self._confined_threads.is_possible or self._starts.get(program) is False:
+            return None
         known = self._files.get(program)
         rules = None if known is None else startup_rules(known)
         if rules is None:

@@ -340,7 +340,7 @@ class ForkServerClient:
 def _start_process(config: ForkServerConfig, channel: socket.socket) -> subprocess.Popen[bytes]:
     # A file in memory: a config with thousands of masks would fill a pipe that nobody reads yet.
     with open(os.memfd_create("config"), "w+b") as file:
-        file.write(_marshalled(config))
+        file.write(marshal.dumps(_plain(config)))
         file.flush()
         # Without environment: the variables of a command are in its spawn request.
         return subprocess.Popen(
@@ -382,10 +382,6 @@ def _is_ready(handle: int, events: int) -> bool:
     return bool(poll.poll(0))
 
 
-def _marshalled(config: ForkServerConfig) -> bytes:
-    """The config as bytes; `marshal` knows plain tuples and lists only."""
-    return marshal.dumps(_plain(config))
-
-
 def _plain(value: Any) -> Any:
+    """The value with lists in place of named tuples, which `marshal` does not know."""
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

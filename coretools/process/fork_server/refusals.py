@@ -47,11 +47,16 @@ class CommandRefusals:
         """Return why commands must not run in a tier; empty if they may. `missing`: stronger ones, and why."""
         if tier == "landlock" and self._own_state:
             return f"commands are refused in tier landlock: {self._own_state}"
-        if tier is None or not (_is_unconfined(self._policy, tier) or _is_too_weak(self._policy, tier)):
+        if tier is None:
+            return ""
+        required = self._policy.require
+        is_unconfined = tier == "none" and not self._policy.allow_unconfined
+        is_too_weak = required is not None and TIERS.index(tier) > TIERS.index(required)
+        if not (is_unconfined or is_too_weak):
             return ""
         why = "; ".join(f"{stronger}: {reason}" for stronger, reason in missing.items())
-        if self._policy.require is not None and tier != "none":
-            return f"the operator requires tier '{self._policy.require}' for commands, which is unavailable here: {why}"
+        if required is not None and tier != "none":
+            return f"the operator requires tier '{required}' for commands, which is unavailable here: {why}"
         return (
             f"commands can't be confined on this machine ({why}), so none is run;"
             " the operator can allow them without confinement: --allow-unconfined"
@@ -65,14 +70,6 @@ class CommandRefusals:
     def note(self, masks: Masks, credentials: Mapping[str, tuple[Setting, ...]]) -> None:
         """Note what a search found that nothing can hide from commands here."""
         self.readable = ReadableSecrets.of(self._roots, masks, credentials)
-
-
-def _is_unconfined(policy: ConfinementPolicy, tier: str) -> bool:
-    return tier == "none" and not policy.allow_unconfined
-
-
-def _is_too_weak(policy: ConfinementPolicy, tier: str) -> bool:
-    return policy.require is not None and TIERS.index(tier) > TIERS.index(policy.require)
 
 
 class ReadableSecrets(NamedTuple):

@@ -46,7 +46,8 @@ def open_pinned(path: bytes, cwd: int, places: Sequence[str]) -> int:
                 here = below
                 continue
             links += 1
-            _check_link_count(links)
+            if links > _MOST_LINKS:
+                raise OSError(errno.ELOOP, "")
             rest += link.split(b"/")[::-1]
             if link.startswith(b"/"):
                 os.close(here)
@@ -66,11 +67,6 @@ def _link(fd: int, allowed: frozenset[int]) -> bytes | None:
     if link is not None:
         os.close(fd)
     return link
-
-
-def _check_link_count(links: int) -> None:
-    if links > _MOST_LINKS:
-        raise OSError(errno.ELOOP, "")
 
 
 def _require_allowed(fd: int, allowed: frozenset[int]) -> None:

@@ -50,44 +50,32 @@ async def start_sandboxed(
     sandbox_pool.command_started()
     async with AsyncExitStack() as undo:
         undo.push_async_callback(_report_uncertain_end, sandbox_pool)
-        child = await _start_once_ready(sandbox_pool, argv, cwd=cwd, environment=environment, standard=standard)
-        undo.pop_all()
-    return child
+        for _ in range(_TRIES):
+            process = await _take_process(sandbox_pool)
+            if process is None:
+                continue
+            variables = environment()
+            try:
+                child = spawn_supervised(process, argv, cwd=cwd, environment=variables, standard=standard)
+            except OSError as error:
+                if error.errno in _GONE:
+                    continue
+                raise start_error(error, argv, cwd, place="", environment=variables) from error
+            failure = await child.failure()
+            if failure is None:
+                undo.pop_all()
+                return child
+            if failure.number == errno.ETIMEDOUT:
+                break
+            if failure.what != "supervisor":
+                raise start_failure(failure, argv, cwd, environment=variables, sees=sandbox_pool.sees) from failure
+        raise CannotStart(f"{argv[0]}: the fork server does not answer; try again")
 
 
 async def _report_uncertain_end(sandbox_pool: SandboxPool) -> None:
     """Report that a command that failed to start, or was cancelled meanwhile, may be running."""
     with CancelScope(shield=True):
         await sandbox_pool.command_ended(is_certain=False)
-
-
-async def _start_once_ready(
-    sandbox_pool: SandboxPool,
-    argv: Sequence[str],
-    *,
-    cwd: Directory,
-    environment: Callable[[], Mapping[str, str]],
-    standard: StandardStreams,
-) -> SupervisedProcess:
-    for _ in range(_TRIES):
-        process = await _take_process(sandbox_pool)
-        if process is None:
-            continue
-        variables = environment()
-        try:
-            child = spawn_supervised(process, argv, cwd=cwd, environment=variables, standard=standard)
-        except OSError as error:
-            if error.errno in _GONE:
-                continue
-            raise start_error(error, argv, cwd, place="", environment=variables) from error
-        failure = await child.failure()
-        if failure is None:
-            return child
-        if failure.number == errno.ETIMEDOUT:
-            break
-        if failure.what != "supervisor":
-            raise start_failure(failure, argv, cwd, environment=variables, sees=sandbox_pool.sees) from failure
-    raise CannotStart(f"{argv[0]}: the fork server does not answer; try again")
 
 
 async def _take_process(sandbox_pool: SandboxPool) -> PreforkedProcess | None:

@@ -27,8 +27,7 @@ class TerminalScreen:
     def __init__(self, size: TerminalSize) -> None:
         self._size = size
         self._lock = Lock()
-        self._screen: pyte.Screen | None = None
-        self._stream: pyte.ByteStream | None = None
+        self._terminal: tuple[pyte.Screen, pyte.ByteStream] | None = None
         self.drawn = 0
         """Offset after the output that has been drawn."""
         self.shown: list[str] | None = None
@@ -39,39 +38,25 @@ class TerminalScreen:
 
         Trailing blanks and empty lines at the bottom are stripped.
         """
-        with self._lock:
-            fresh = data[len(data) - (end - self.drawn) :] if 0 <= end - self.drawn <= len(data) else None
-            if fresh is None or self._screen is None:
-                fresh = data
-                self._clear()
-            for part in _SEQUENCES.split(fresh):
-                self._feed(part)
-            self.drawn = end
-            return self._picture()
-
-    def _clear(self) -> None:
         # Imported late: pyte takes 50 ms, and only terminals need it.
         import pyte
 
-        self._screen = pyte.Screen(self._size.columns, self._size.rows)
-        self._stream = pyte.ByteStream(self._screen)
-
-    def _feed(self, data: bytes) -> None:
-        import pyte
-
-        if self._screen is None or self._stream is None:
-            return
-        try:
-            self._stream.feed(data)
-        except PYTE_ERRORS:
-            # Its parser is a generator, which such an error ends: a new one continues on the same screen.
-            self._stream = pyte.ByteStream(self._screen)
-
-    def _picture(self) -> str:
-        if self._screen is None:
-            return ""
-        # The column after a wide character is an empty string, so that joining is right. Not `display`: it fails for a
-        # lone combining character (pyte 0.8.2).
-        rows = (self._screen.buffer[y] for y in range(self._screen.lines))
-        lines = ["".join(row[x].data for x in range(self._screen.columns)).rstrip() for row in rows]
-        return "\n".join(lines).rstrip("\n")
+        with self._lock:
+            fresh = data[len(data) - (end - self.drawn) :] if 0 <= end - self.drawn <= len(data) else None
+            if fresh is None or self._terminal is None:
+                fresh = data
+                screen = pyte.Screen(self._size.columns, self._size.rows)
+                self._terminal = screen, pyte.ByteStream(screen)
+            screen, stream = self._terminal
+            for part in _SEQUENCES.split(fresh):
+                try:
+                    stream.feed(part)
+                except PYTE_ERRORS:
+                    # Its parser is a generator, which such an error ends: a new one continues on the same screen.
+                    stream = pyte.ByteStream(screen)
+            self._terminal, self.drawn = (screen, stream), end
+            # The column after a wide character is an empty string, so that joining is right. Not `display`: it fails
+            # for a lone combining character (pyte 0.8.2).
+            rows = (screen.buffer[y] for y in range(screen.lines))
+            lines = ["".join(row[x].data for x in range(screen.columns)).rstrip() for row in rows]
+            return "\n".join(lines).rstrip("\n")
