@@ -107,16 +107,12 @@ class ProgramPolicy:
         """Judge a piece of a line that shows no program."""
         return Step((text,), (), *self._opaque_verdict(reason), is_nameable=False)
 
-    def require(self, argv: Sequence[str], *, is_confirmed: bool = False) -> None:
-        """Refuse an argv that the policy does not allow. `is_confirmed` says that a person confirmed it.
+    def require(self, decision: Decision, *, is_confirmed: bool = False) -> None:
+        """Refuse a command that the policy does not allow. `is_confirmed` says that a person confirmed it.
 
         Raises:
-            DeniedCommand: the verdict is `deny`, or `ask` without confirmation. InvalidArguments: there is no program.
+            DeniedCommand: the verdict is `deny`, or `ask` without confirmation.
         """
-        self.require_decision(self.decide(argv), is_confirmed=is_confirmed)
-
-    def require_decision(self, decision: Decision, *, is_confirmed: bool = False) -> None:
-        """Refuse a command by its decision; see `require`."""
         if decision.verdict == "deny" or (decision.verdict == "ask" and not is_confirmed):
             raise self.refusal(decision)
 
@@ -158,10 +154,11 @@ class ProgramPolicy:
     def _program_step(self, program: UnwrappedProgram) -> Step | None:
         """Return the verdict of the rules on a program; None for a guess that no rule refuses."""
         subcommand = program.subcommand
-        refusing = self._refusing(subcommand)
-        allowing = [] if subcommand.is_guess else self._allowing(subcommand)
-        if refusing is not None:
-            number, rule = refusing
+        refusing = self._matching(subcommand, allow=False)
+        allowing = [] if subcommand.is_guess else self._matching(subcommand, allow=True)
+        if refusing:
+            # The strictest, and of several the first.
+            number, rule = max(refusing, key=lambda pair: VERDICTS.index(pair[1].verdict))
             # A rule that allows exactly this argv outweighs `ask`, never `deny`.
             if rule.verdict == "ask" and (exact := next((a for a in allowing if is_exact(a[1].arguments)), None)):
                 return _step(program, "allow", f"rule {exact[0]} allows exactly this", rule=exact[0])
@@ -175,7 +172,7 @@ class ProgramPolicy:
 
     def _code_step(self, program: UnwrappedProgram, code: OpaqueCode) -> Step:
         """Return the verdict on code: `allow` if a rule names the word that brings it, else `opaque`."""
-        for number, rule in self._allowing(program.subcommand):
+        for number, rule in self._matching(program.subcommand, allow=True):
             if _names_word(rule, code):
                 return _step(program, "allow", f"{code.reason}; rule {number} names it", rule=number)
         return _step(program, *self._opaque_verdict(code.reason))
@@ -186,20 +183,12 @@ class ProgramPolicy:
             return self._commands.opaque, f'{reason}, and opaque = "{self._commands.opaque}"'
         return self._commands.default, f'{reason}, which is judged by default = "{self._commands.default}"'
 
-    def _refusing(self, subcommand: Subcommand) -> tuple[int, CommandRule] | None:
-        """Return the strictest rule that refuses, the first of several."""
-        found = [
-            (number, rule)
-            for number, rule in enumerate(self._commands.rule, 1)
-            if rule.verdict != "allow" and covers(rule, subcommand)
-        ]
-        return max(found, key=lambda pair: VERDICTS.index(pair[1].verdict), default=None)
-
-    def _allowing(self, subcommand: Subcommand) -> list[tuple[int, CommandRule]]:
+    def _matching(self, subcommand: Subcommand, *, allow: bool) -> list[tuple[int, CommandRule]]:
+        """Return the rules that match, with their numbers: those that allow, or those that refuse."""
         return [
             (number, rule)
             for number, rule in enumerate(self._commands.rule, 1)
-            if rule.verdict == "allow" and covers(rule, subcommand)
+            if (rule.verdict == "allow") == allow and covers(rule, subcommand)
         ]
 
 

@@ -36,4 +36,4 @@ async def require(
         DeniedCommand: the verdict is `deny`, or `ask` without confirmation. The errors of `judge`.
     """
     decision = await judge(programs, argv, options, environment=environment)
-    programs.require_decision(decision, is_confirmed=options.is_confirmed)
+    programs.require(decision, is_confirmed=options.is_confirmed)

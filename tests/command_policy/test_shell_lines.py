@@ -344,10 +344,10 @@ def test_a_refusal_names_the_piece() -> None:
     policy = POLICIES["ask"]
     opaque = judge_line(policy, "ls | eval b").decision
     with pytest.raises(DeniedCommand, match=r"'eval b': needs confirmation: eval runs its words as code"):
-        policy.require_decision(opaque)
+        policy.require(opaque)
     with pytest.raises(DeniedCommand, match=r"denied a: is denied: rule 1 says deny for denied"):
-        policy.require_decision(judge_line(policy, "denied a; ls").decision, is_confirmed=True)
-    policy.require_decision(opaque, is_confirmed=True)
+        policy.require(judge_line(policy, "denied a; ls").decision, is_confirmed=True)
+    policy.require(opaque, is_confirmed=True)
 
 
 def test_variables_of_the_caller_count_as_those_of_the_line() -> None:

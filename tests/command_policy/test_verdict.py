@@ -199,14 +199,15 @@ def test_a_refusal_names_the_rule_and_the_remedy() -> None:
     with pytest.raises(
         DeniedCommand, match=r"rm x: is denied: rule 1 .*deleted by hand here.*/etc/policy.toml.*or a reload"
     ) as no:
-        denying.require(["env", "rm", "x"])
+        denying.require(denying.decide(["env", "rm", "x"]))
     assert no.value.facts == {"verdict": "deny", "rule": 1, "argv": ["rm", "x"]}
     lines = r"needs confirmation(.|\n)*program = \"git\"\narguments = \[\"push\"\]"
+    asking, opaque = policy(default="ask"), policy(opaque="deny")
     with pytest.raises(DeniedCommand, match=lines) as asked:
-        policy(default="ask").require(["git", "push"])
+        asking.require(asking.decide(["git", "push"]))
     assert (asked.value.kind, asked.value.exit_code, asked.value.facts["verdict"]) == ("denied-command", 77, "ask")
     with pytest.raises(DeniedCommand, match="absolute path"):
-        policy(opaque="deny").require(["./x"])
+        opaque.require(opaque.decide(["./x"]))
     policy(default="ask", opaque="allow").decide(["git"])
 
 

@@ -8,7 +8,6 @@ from coretools.command_policy.shell_lines.line import (
     Assignment,
     OpaquePiece,
     ParsedLine,
-    Redirect,
     SimpleCommand,
     Span,
     Word,
@@ -43,8 +42,8 @@ class Findings:
     """What the caller sets for the shell, besides the line."""
     commands: list[tuple[Word, ...]] = field(default_factory=list)
     assignments: list[Assignment] = field(default_factory=list)
-    redirects: list[Redirect] = field(default_factory=list)
-    functions: list[str] = field(default_factory=list)
+    functions: set[str] = field(default_factory=set)
+    """Names of the functions that the line defines."""
     has_arrays: bool = False
     """Whether the line makes an array of a variable."""
     _declared: list[Span] = field(default_factory=list)
@@ -70,7 +69,7 @@ class Findings:
 
     def assign(self, name: str | None, value: str | None, span: Span, *, is_exported: bool = False) -> None:
         """Note that the line sets a variable. A name or value of None is unknown."""
-        self.assignments.append(Assignment(name or UNKNOWN_NAME, value, is_exported, *span))
+        self.assignments.append(Assignment(name or UNKNOWN_NAME, value, is_exported))
         if name is None or not _NAME.fullmatch(name):
             self.add_opaque("it sets a variable whose name only the running shell knows", span)
         elif SPECIAL_VARIABLE.fullmatch(name):
@@ -117,17 +116,14 @@ class Findings:
             self._check_locale(name, value, (0, len(self.source)))
         for span in self._declared if self.has_arrays else ():
             self.add_opaque("data that is assigned to an array may be code", span)
-        functions = frozenset(self.functions)
         return ParsedLine(
             line=line,
             commands=tuple(
-                SimpleCommand(words, words[0].text in functions)
+                SimpleCommand(words, words[0].text in self.functions)
                 for words in sorted(self.commands, key=lambda words: words[0].start)
             ),
-            opaque=tuple(OpaquePiece(why, start, end, self.text(start, end)) for start, end, why in self._opaque),
+            opaque=tuple(OpaquePiece(why, start, self.text(start, end)) for start, end, why in self._opaque),
             assignments=tuple(self.assignments),
-            redirects=tuple(self.redirects),
-            functions=tuple(self.functions),
         )
 
     def _check_arithmetic(self) -> None:

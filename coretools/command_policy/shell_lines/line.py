@@ -60,11 +60,6 @@ class SimpleCommand:
         """Where it starts."""
         return self.words[0].start
 
-    @property
-    def end(self) -> int:
-        """Where its last word ends."""
-        return max(word.end for word in self.words)
-
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
@@ -75,16 +70,6 @@ class Assignment:
     """None when it is data, or several values."""
     is_exported: bool
     """Whether programs may see it: before a command, by `export` or `declare`."""
-    start: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class Redirect:
-    """A redirect to or from a file."""
-
-    operator: str
-    target: Word
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +78,6 @@ class OpaquePiece:
 
     reason: str
     start: int
-    end: int
     text: str
 
 
@@ -105,8 +89,6 @@ class ParsedLine:
     commands: tuple[SimpleCommand, ...]
     opaque: tuple[OpaquePiece, ...]
     assignments: tuple[Assignment, ...] = ()
-    redirects: tuple[Redirect, ...] = ()
-    functions: tuple[str, ...] = ()
 
     @property
     def is_readable(self) -> bool:

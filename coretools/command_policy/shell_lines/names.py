@@ -6,21 +6,22 @@ Each entry stands for a line that really started a program (`tests/command_polic
 import re
 
 
-def _names(text: str) -> frozenset[str]:
+def names_in(text: str) -> frozenset[str]:
+    """Return the names in a text with blanks between them."""
     return frozenset(text.split())
 
 
-RESERVED = _names("! { } [[ ]] if then elif else fi for while until do done case esac select function in coproc")
+RESERVED = names_in("! { } [[ ]] if then elif else fi for while until do done case esac select function in coproc")
 """Reserved words (bash(1), RESERVED WORDS). As a program they mean that the grammar read the line differently."""
 
-CODE_BUILTINS = _names(
+CODE_BUILTINS = names_in(
     """
     eval source . trap alias unalias enable bind complete compgen compopt fc history let getopts
     """
 )
 """Builtins whose words are code, or that change what later words mean."""
 
-STATE_BUILTINS = _names(
+STATE_BUILTINS = names_in(
     """
     : true false test [ cd pushd popd dirs export declare typeset local readonly unset set shift shopt read mapfile
     readarray return exit break continue logout wait jobs fg bg disown umask ulimit times type hash help caller suspend
@@ -41,8 +42,8 @@ NAMING_BUILTINS = {
 }
 """Builtins whose words name variables, with the options that run code or change how a value is read."""
 
-DECLARING_BUILTINS = _names("export declare typeset local readonly")
-DATA_BUILTINS = _names("read mapfile readarray")
+DECLARING_BUILTINS = names_in("export declare typeset local readonly")
+DATA_BUILTINS = names_in("read mapfile readarray")
 """Builtins that fill the variables that they name."""
 
 SET_OPTION = re.compile(

@@ -12,18 +12,15 @@ from coretools.command_policy.shell_lines.builtins import BuiltinReader
 from coretools.command_policy.shell_lines.conditions import ConditionReader
 from coretools.command_policy.shell_lines.findings import Findings
 from coretools.command_policy.shell_lines.here_documents import HereDocumentReader
-from coretools.command_policy.shell_lines.line import Redirect, Word
+from coretools.command_policy.shell_lines.line import Span, Word
+from coretools.command_policy.shell_lines.names import names_in
 from coretools.command_policy.shell_lines.words import WORD_NODES, WordReader
 
 if TYPE_CHECKING:
     from tree_sitter import Node
 
 
-def _names(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-GROUPS = _names(
+GROUPS = names_in(
     """
     program list pipeline subshell compound_statement negated_command if_statement elif_clause else_clause
     while_statement for_statement c_style_for_statement do_group case_statement case_item function_definition
@@ -32,17 +29,17 @@ GROUPS = _names(
 )
 """Nodes that hold statements."""
 
-SIMPLE = _names("command declaration_command unset_command redirected_statement")
-REDIRECT_NODES = _names("file_redirect herestring_redirect heredoc_redirect")
+SIMPLE = names_in("command declaration_command unset_command redirected_statement")
+REDIRECT_NODES = names_in("file_redirect herestring_redirect heredoc_redirect")
 PLAIN_STATEMENTS = SIMPLE | REDIRECT_NODES | {"variable_assignment", "test_command"}
 
-OPERATORS = _names(
+OPERATORS = names_in(
     "; & && || | |& ( ) { } ;; ;& ;;& ! if then elif else fi for select in do done while until case esac function"
     " $( ` <( >( comment"
 ) | {"\n"}
 """Tokens between statements."""
 
-REDIRECT_OPERATORS = _names("< > >> &> &>> <& >& >| <&- >&- <<<")
+REDIRECT_OPERATORS = names_in("< > >> &> &>> <& >& >| <&- >&- <<<")
 _ASSIGNED = re.compile(r"[A-Za-z_]\w*\+?=", re.ASCII)
 """The name and the operator of an assignment. `1=x` is a program."""
 
@@ -194,8 +191,7 @@ class StatementReader:
         name = node.child_by_field_name("name")
         rest = [child for child in self._children(node, newline=True) if child != name]
         if name is not None:
-            found = self._words.single(name)
-            self._findings.functions.append(found.text or "")
+            self._findings.functions.add(self._words.single(name).text or "")
         self._statements(rest, node)
 
     def _statement(self, node: "Node") -> None:
@@ -292,7 +288,7 @@ class StatementReader:
         return name == "IFS" and program is not None and self._findings.text(*program.byte_range) == "read"
 
     def _redirect(self, node: "Node") -> list[Word]:
-        """Note the target; return the words behind it, which belong to the command."""
+        """Check the target; return the words behind it, which belong to the command."""
         if node.type == "heredoc_redirect":
             return self._here_document(node)
         late: list[Word] = []
@@ -303,7 +299,7 @@ class StatementReader:
                 if has_target:
                     late += words
                 else:
-                    self._target(operator, words[0] if len(words) == 1 else Word(None, "dynamic", *child.byte_range))
+                    self._target(operator, words, child.byte_range)
                 has_target = True
             elif child.type in REDIRECT_OPERATORS:
                 operator, has_target = child.type, child.type.endswith("-")
@@ -311,11 +307,11 @@ class StatementReader:
                 self._unexpected(child, node)
         return late
 
-    def _target(self, operator: str, word: Word) -> None:
-        """Note the target of a redirect."""
-        self._findings.redirects.append(Redirect(operator, word))
-        if operator in (">&", "<&") and not _PLAIN_TARGET.fullmatch(word.text or ""):
-            self._findings.add_opaque(f"bash expands what follows {operator} twice, or splits it", word.span)
+    def _target(self, operator: str, words: list[Word], span: Span) -> None:
+        """Check the target of a redirect: the words that its braces make of it are no single file."""
+        text = words[0].text if len(words) == 1 else None
+        if operator in (">&", "<&") and not _PLAIN_TARGET.fullmatch(text or ""):
+            self._findings.add_opaque(f"bash expands what follows {operator} twice, or splits it", span)
 
     def _here_document(self, node: "Node") -> list[Word]:
         """Read a here-document with the rest of its line: words, redirects, a pipeline, a list."""
