@@ -9,17 +9,17 @@ import os
 import stat
 import time
 from collections.abc import Generator, Iterable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from coretools.confinement.protected_paths import HiddenPath, Suspect
 from coretools.roots.file_version import Version, version_of
-from coretools.roots.hidden_inodes import HiddenInodes, Inode, inode_of
+from coretools.roots.hidden_inodes import Inode, inode_of
 from coretools.roots.root import Root
 from coretools.roots.root_set import GLOB_KIND, Roots
 
 
 class Classification(NamedTuple):
-    """Result of a classifier for a suspect."""
+    """Whether a suspect is hidden."""
 
     reason: str | None
     """Why it is hidden; None if commands may read it."""
@@ -27,41 +27,6 @@ class Classification(NamedTuple):
     """Absolute paths of other files that influenced it (git's index). When one changes, it is classified again."""
     inode: tuple[int, int] | None = None
     """Device and inode of the file that was read; None if only the path mattered."""
-
-
-class Classifier(Protocol):
-    """Decides which files are hidden."""
-
-    def suspicion(self, path: str, *, is_directory: bool) -> str | None:
-        """Return the kind of suspect that an entry is by name; None for nearly all. Pure; called for each entry.
-
-        A suspect directory is hidden as a whole and not scanned.
-        """
-
-    def classify(self, root: Root, suspect: Suspect) -> Classification:
-        """Decide whether a suspect is hidden. It exists and is no symbolic link. May read it; must not raise."""
-
-
-class RootRules:
-    """The classifier of the roots: hides what a deny glob matches, and other files by their content."""
-
-    def __init__(self, roots: Roots) -> None:
-        self._roots = roots
-
-    def suspicion(self, path: str, *, is_directory: bool) -> str | None:
-        """Return the glob that matches the entry, or the secret format that its name suggests."""
-        deny = self._roots.deny
-        glob = deny.denying_glob(path)
-        if glob is not None:
-            return f"{GLOB_KIND}{glob}"
-        return None if is_directory else deny.secret_format(path) or None
-
-    def classify(self, root: Root, suspect: Suspect) -> Classification:
-        """Hide by name whatever the content, otherwise by content and git's index."""
-        if suspect.kind.startswith(GLOB_KIND):
-            return Classification(self._roots.glob_reason(suspect.kind.removeprefix(GLOB_KIND)))
-        found = self._roots.secret_check.decide((root.path, root.fd), suspect.path, suspect.kind)
-        return Classification(found.reason or None, found.index_paths, found.inode)
 
 
 REPLACED_WHILE_READ = "it was moved or replaced while it was searched for secrets"
@@ -80,9 +45,9 @@ class _Classified(NamedTuple):
 class HiddenFiles:
     """The classifications of the last scan, one instance per set of roots. Remembers hidden inodes, for tools too."""
 
-    def __init__(self, classifier: Classifier, inodes: HiddenInodes) -> None:
-        self._classifier = classifier
-        self._inodes = inodes
+    def __init__(self, roots: Roots) -> None:
+        self._roots = roots
+        self._inodes = roots.hidden_inodes
         self._classified: dict[tuple[str, str], _Classified] = {}
 
     @property
@@ -91,10 +56,16 @@ class HiddenFiles:
         return {one.version.identity for one in self._classified.values()}
 
     def suspicion(self, root: Root, path: str, entry: os.DirEntry[str]) -> str | None:
-        """Return why an entry is suspect: by its name, or because it is a renamed hidden file."""
+        """Return why an entry is suspect; None for nearly all. A suspect directory is hidden as a whole.
+
+        A deny glob matches it, its name suggests a secret format, or it is a renamed hidden file.
+        """
         if entry.is_symlink():
             return None
-        kind = self._classifier.suspicion(path, is_directory=entry.is_dir(follow_symlinks=False))
+        glob = self._roots.deny.denying_glob(path)
+        if glob is not None:
+            return f"{GLOB_KIND}{glob}"
+        kind = "" if entry.is_dir(follow_symlinks=False) else self._roots.deny.secret_format(path)
         return kind or self.remembered_kind(root, path, entry)
 
     def remembered_kind(self, root: Root, path: str, entry: os.DirEntry[str]) -> str | None:
@@ -123,7 +94,7 @@ class HiddenFiles:
 
     def _classify(self, root: Root, suspect: Suspect, version: Version) -> _Classified:
         began = time.time_ns()
-        classification = self._classifier.classify(root, suspect)
+        classification = self._judge(root, suspect)
         if classification.inode not in (None, version.identity):  # a parent directory was exchanged and put back
             return _Classified(
                 version, False, (), suspect, Classification(classification.reason or REPLACED_WHILE_READ), None
@@ -139,6 +110,13 @@ class HiddenFiles:
         else:
             self._inodes.forget(inode)
         return _Classified(version, may_stay, depends_on, suspect, classification, inode)
+
+    def _judge(self, root: Root, suspect: Suspect) -> Classification:
+        """Decide by the deny glob that matches the name, whatever the content; else by content and git's index."""
+        if suspect.kind.startswith(GLOB_KIND):
+            return Classification(self._roots.glob_reason(suspect.kind.removeprefix(GLOB_KIND)))
+        decision = self._roots.secret_check.decide((root.path, root.fd), suspect.path, suspect.kind)
+        return Classification(decision.reason or None, decision.index_paths, decision.inode)
 
 
 def _is_unchanged(known: _Classified, suspect: Suspect, version: Version) -> bool:

@@ -19,7 +19,7 @@ from anyio import CapacityLimiter, to_thread
 from coretools.confinement.control_files import ControlFileCollector, control_files, old_remotes
 from coretools.confinement.directory_scan import MAX_DIRECTORIES, DirectoryTree
 from coretools.confinement.git_redirects import Redirects, closed_directories, redirecting_names, redirects_in
-from coretools.confinement.hidden import Classifier, HiddenFiles, RootRules
+from coretools.confinement.hidden import HiddenFiles
 from coretools.confinement.protected_paths import (
     GIT_CONFIG_NAMES,
     ControlFiles,
@@ -76,10 +76,9 @@ class PathsKeepMoving(Exception):
 class MaskFinder:
     """Scans the roots. `close` must be called. Not thread-safe."""
 
-    def __init__(self, roots: Roots, classifier: Classifier | None = None) -> None:
-        """Without a classifier the rules of the roots decide which files are hidden."""
+    def __init__(self, roots: Roots) -> None:
         self._roots = roots
-        self._hidden = HiddenFiles(classifier or RootRules(roots), roots.hidden_inodes)
+        self._hidden = HiddenFiles(roots)
         self._tree = DirectoryTree(roots, self._read, _role_of_root)
         self._suspects: list[tuple[Root, Suspect]] = []
         self._inaccessible_paths: list[HiddenPath] = []
