@@ -64,9 +64,7 @@ _Instruction = tuple[int, int, int, int]
 
 
 @cache
-def command_filter(
-    families: frozenset[int], *, ptrace: bool = True, forks: bool = True, watched: bool = False
-) -> bytes:
+def command_filter(families: frozenset[int], *, forks: bool = True, watched: bool = False) -> bytes:
     """Return the filter for a program that may open sockets of these families. `socketpair` is always allowed.
 
     With `watched` the supervisor creates and connects sockets; install that filter with `install_watched`.
@@ -75,14 +73,13 @@ def command_filter(
     `forks` the program can start threads but no process; the thread that starts the program must use vfork.
     """
     numbers = syscalls.NUMBERS
-    refused = (*_REFUSED, *(() if ptrace else ("ptrace",)))
     program: list[_Instruction] = [(_LOAD, 0, 0, _ARCHITECTURE), (_EQUAL, 1, 0, numbers["architecture"])]
     program += [(_RETURN, 0, 0, _KILL), (_LOAD, 0, 0, _NUMBER)]
     # x86-64 has a second set of call numbers (x32), above all those compared below. AArch64 has none as high.
     program += _when(_AT_LEAST, _X32, [(_RETURN, 0, 0, _REFUSE | errno.ENOSYS)])
     for name in _ABSENT:
         program += _when(_EQUAL, numbers[name], [(_RETURN, 0, 0, _REFUSE | errno.ENOSYS)])
-    for name in refused:
+    for name in _REFUSED:
         program += _when(_EQUAL, numbers[name], [(_RETURN, 0, 0, _REFUSE | errno.EPERM)])
     unshares = _argument(_FIRST_ARGUMENT, _ANY_BIT, (_NAMESPACES,), allow=False)
     program += _when(_EQUAL, numbers["unshare"], unshares)

@@ -94,13 +94,13 @@ def require_not_git_object(resolved: ResolvedPath) -> None:
             )
 
 
-def require_no_repository(resolved: ResolvedPath, *, most: int = MAX_DIRECTORIES) -> None:
+def require_no_repository(resolved: ResolvedPath) -> None:
     """Refuse to move a directory that is or contains a git directory: git would find it at the new path.
 
     Raises:
         DeniedPath. TooLarge: too many directories to search.
     """
-    found = _find_repository(resolved, most=most, remedy="move it with mv in run_command")
+    found = _find_repository(resolved, remedy="move it with mv in run_command")
     if found is not None:
         is_itself = found == resolved.place.relative
         what = "is a git directory" if is_itself else f"holds the git directory {printable(found)}"
@@ -110,14 +110,14 @@ def require_no_repository(resolved: ResolvedPath, *, most: int = MAX_DIRECTORIES
         )
 
 
-def require_no_lost_repository(roots: Roots, resolved: ResolvedPath, *, most: int = MAX_DIRECTORIES) -> None:
+def require_no_lost_repository(roots: Roots, resolved: ResolvedPath) -> None:
     """Refuse to delete a directory that is or contains a repository: its history may be nowhere else.
 
     Raises:
         GitRefused. TooLarge: too many directories to search.
     """
     remedy = "to delete it with all repositories in it, call again with with_repositories=true"
-    found = _find_repository(resolved, most=most, remedy=remedy)
+    found = _find_repository(resolved, remedy=remedy)
     if found is None:
         return
     place = resolved.place.relative
@@ -143,11 +143,11 @@ class _Level(NamedTuple):
     """Names of subdirectories that are not searched yet."""
 
 
-def _find_repository(resolved: ResolvedPath, *, most: int, remedy: str) -> str | None:
+def _find_repository(resolved: ResolvedPath, *, remedy: str) -> str | None:
     """A git directory that this directory is or contains, relative to the root; None if there is none.
 
     Raises:
-        TooLarge: it has more than `most` directories; `remedy` is what works then. Conflict: a directory was moved.
+        TooLarge: it has too many directories; `remedy` is what works then. Conflict: a directory was moved.
     """
     if not stat.S_ISDIR(resolved.require_found().st_mode):
         return None
@@ -162,10 +162,10 @@ def _find_repository(resolved: ResolvedPath, *, most: int, remedy: str) -> str |
             level = levels[-1]
             if level.waiting:
                 count += 1
-                if count > most:
+                if count > MAX_DIRECTORIES:
                     raise TooLarge(
-                        f"{resolved.display_path}: more than {most} directories, too many to search for repositories;"
-                        f" {remedy}"
+                        f"{resolved.display_path}: more than {MAX_DIRECTORIES} directories, too many to search for"
+                        f" repositories; {remedy}"
                     )
                 found, here = _search(levels, here, level.waiting.pop())
                 if found is not None:

@@ -7,7 +7,7 @@ configurations, about 20 us for each; a file is parsed again only if its content
 import os
 import posixpath
 import stat
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 from coretools.confinement import git_copies
 from coretools.confinement.control_files import record_state
@@ -28,10 +28,9 @@ _OUTSIDE = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 class GitIncludes:
     """The includes that matter for the commands of one server. Used by one thread at a time."""
 
-    def __init__(self, roots: Roots, environment: Mapping[str, str] = os.environ) -> None:
-        """`environment` locates the configuration of the user."""
+    def __init__(self, roots: Roots) -> None:
         self._roots = roots
-        self._own = _configurations_of_user(environment)
+        self._own = _configurations_of_user()
         self._known: dict[str, tuple[bytes, tuple[str, ...]]] = {}
 
     def states(self, control_files: Iterable[str]) -> ControlFiles:
@@ -87,15 +86,12 @@ def included_paths(path: str, included: Sequence[str]) -> list[str]:
     return [posixpath.normpath(posixpath.join(above, os.path.expanduser(one))) for one in included]
 
 
-def _configurations_of_user(environment: Mapping[str, str]) -> list[str]:
+def _configurations_of_user() -> list[str]:
     """Paths of the configurations of the user and of the system (git-config(1), FILES)."""
     home = os.path.expanduser("~")
-    usual = [
-        f"{environment.get('XDG_CONFIG_HOME') or f'{home}/.config'}/git/config",
-        f"{home}/.gitconfig",
-    ]
-    own = environment.get("GIT_CONFIG_GLOBAL")
-    paths = [*([own] if own else usual), environment.get("GIT_CONFIG_SYSTEM") or "/etc/gitconfig"]
+    usual = [f"{os.environ.get('XDG_CONFIG_HOME') or f'{home}/.config'}/git/config", f"{home}/.gitconfig"]
+    own = os.environ.get("GIT_CONFIG_GLOBAL")
+    paths = [*([own] if own else usual), os.environ.get("GIT_CONFIG_SYSTEM") or "/etc/gitconfig"]
     return [path for path in paths if os.path.isabs(path)]
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from coretools.config.settings import Limits
 from coretools.errors import CoreError, DeniedPath, GitRefused, TooLarge
+from coretools.roots import git_directories
 from coretools.roots.git_directories import require_no_repository
 from coretools.roots.git_layout import is_git_name
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
@@ -319,12 +320,14 @@ def test_a_root_in_a_git_directory(world: World) -> None:
     assert [type(error) for error in errors] == [DeniedPath, DeniedPath, type(None), DeniedPath]
 
 
-def test_a_tree_that_is_too_large_to_scan_is_not_moved(world: World) -> None:
+def test_a_tree_that_is_too_large_to_scan_is_not_moved(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """filesystem-37: a limit."""
     with Roots([RootSpec(str(world.root))], deny=DenyRules(())) as roots, resolve(roots, "src") as resolved:
-        require_no_repository(resolved, most=2)
+        monkeypatch.setattr(git_directories, "MAX_DIRECTORIES", 2)
+        require_no_repository(resolved)
+        monkeypatch.setattr(git_directories, "MAX_DIRECTORIES", 1)
         with pytest.raises(TooLarge, match="more than 1 directories"):
-            require_no_repository(resolved, most=1)
+            require_no_repository(resolved)
 
 
 @pytest.mark.parametrize(
