@@ -8,15 +8,14 @@ change any name on the path; so it needs no second look when the file is used.
 
 import os
 import stat
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Literal, NamedTuple
 
+from coretools.mounts import Mount, read_mounts
+
 MAX_LINKS = 40
 """Links followed on one path, as in Linux (path_resolution(7))."""
-
-MOUNTS = "/proc/self/mountinfo"
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/opt", "/etc", "/nix/store", "/gnu/store")
 """Directories whose files have several names by installation, such as `git` and its commands (git's Makefile)."""
@@ -28,18 +27,6 @@ class Place(NamedTuple):
     path: str
     kind: str
     """What it is, for sentences: `the writable root`."""
-
-
-class _Mount(NamedTuple):
-    """A mounted file system (proc(5), /proc/PID/mountinfo)."""
-
-    device: str
-    source: str
-    """The mounted directory, as a path in its file system."""
-    path: str
-    """Where it is mounted."""
-    kind: str
-    """Type of the file system, such as `ext4`."""
 
 
 class Name(NamedTuple):
@@ -186,7 +173,7 @@ NO_REACH = Reach()
 
 def is_beneath(path: str, directory: str) -> bool:
     """Whether a path is a directory or lies in it, by text."""
-    return path == directory or path.startswith(f"{directory.rstrip('/')}/")
+    return f"{path}/".startswith(f"{directory.rstrip('/')}/")
 
 
 def other_paths(path: str, *, with_mounts: bool = True) -> Iterator[str]:
@@ -194,7 +181,7 @@ def other_paths(path: str, *, with_mounts: bool = True) -> Iterator[str]:
 
     `path` is absolute and without links; it need not exist. `with_mounts`: also those of what is mounted in it.
     """
-    mounts = _mounts()
+    mounts = read_mounts()
     for device, source in list(_sources_in(path, mounts))[: None if with_mounts else 1]:
         for mount in mounts:
             if mount.device == device and is_beneath(source, mount.source):
@@ -227,29 +214,7 @@ def _is_whole(file: str, status: os.stat_result) -> bool:
         return sum(entry.inode() == status.st_ino and not entry.is_symlink() for entry in entries) == status.st_nlink
 
 
-def _mounts() -> list[_Mount]:
-    if sys.platform != "linux":
-        return []
-    with open(MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
-        lines = [line.split(" ", 5) for line in file]
-    return [
-        _Mount(fields[2], _unescaped(fields[3]), _unescaped(fields[4]), fields[5].partition(" - ")[2].partition(" ")[0])
-        for fields in lines
-    ]
-
-
-def mounts_by_path() -> dict[str, str]:
-    """Return the type of the file system at each mount point. Linux only; empty elsewhere."""
-    return {mount.path: mount.kind for mount in _mounts()}
-
-
-def _unescaped(text: str) -> str:
-    for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        text = text.replace(code, character)
-    return text
-
-
-def _sources_in(path: str, mounts: list[_Mount]) -> Iterator[tuple[str, str]]:
+def _sources_in(path: str, mounts: list[Mount]) -> Iterator[tuple[bytes, str]]:
     """Yield device and path of a directory in its file system, and of everything that is mounted in it."""
     # Of several mounts at one path the last is on top.
     around = (one for one in reversed(mounts) if is_beneath(path, one.path))

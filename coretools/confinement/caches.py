@@ -18,8 +18,8 @@ from types import MappingProxyType
 
 from coretools.config.operator_policy import CacheName
 from coretools.confinement.cache_limit import limit_cache, remove_entry
-from coretools.confinement.toolchains import is_beneath
 from coretools.errors import BadSetting
+from coretools.reach import is_beneath
 from coretools.roots.hidden_inodes import inode_of
 from coretools.roots.root import Root
 

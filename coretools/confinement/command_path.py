@@ -12,9 +12,9 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from coretools.confinement.toolchains import VENV_FILE, is_beneath, is_in
+from coretools.confinement.toolchains import VENV_FILE, is_in
 from coretools.errors import CannotStart
-from coretools.reach import Reach
+from coretools.reach import Reach, is_beneath
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix/store", "/gnu/store", "/snap")
 """Directories of programs and libraries."""

@@ -7,12 +7,12 @@ happens in it. Nothing runs between two scans; the kernel queues an event before
 import ctypes
 import errno
 import os
-import re
 import select
 import struct
 import sys
-from collections.abc import Iterator
-from typing import NamedTuple
+
+from coretools.mounts import TABLE, parse_mounts
+from coretools.reach import is_beneath
 
 _ON_DISK = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "bcachefs", "zfs", "jfs", "vfat", "exfat", "ntfs3")
 LOCAL = frozenset((*_ON_DISK, "tmpfs", "overlay", "squashfs", "erofs", "iso9660"))
@@ -31,9 +31,6 @@ _READ_BYTES = 1 << 20
 _LIMIT = "/proc/sys/fs/inotify/max_user_watches"
 _SHARE = 2
 """Divisor: the server uses at most half of the user's watches, since editors need them too."""
-
-_MOUNTS = "/proc/self/mountinfo"
-_ESCAPED = re.compile(rb"\\([0-7]{3})")
 
 if sys.platform == "linux":
     _libc = ctypes.CDLL(None, use_errno=True)
@@ -109,15 +106,6 @@ class InotifyWatches:
             return b""
 
 
-class Mount(NamedTuple):
-    """An entry of mountinfo."""
-
-    number: int
-    point: str
-    kind: str
-    """File system type."""
-
-
 class MountTable:
     """The mounts beneath and above some directories. `close` must be called."""
 
@@ -128,11 +116,11 @@ class MountTable:
             OSError: the system has none.
         """
         self._tops = tops
-        self._fd = os.open(_MOUNTS, os.O_RDONLY | os.O_CLOEXEC)
+        self._fd = os.open(TABLE, os.O_RDONLY | os.O_CLOEXEC)
         self._poll = select.poll()
         # The kernel reports a changed mount table as POLLPRI and POLLERR (proc(5), mounts).
         self._poll.register(self._fd, select.POLLPRI)
-        self._found: tuple[Mount, ...] = ()
+        self._found: list[tuple[int, str, str]] = []
         self._is_read = False
         self.kinds: dict[str, str] = {}
         """File system type by mount point; of several mounts on one point the last counts."""
@@ -145,19 +133,19 @@ class MountTable:
         """Whether these mounts changed since the last call; True at first."""
         if self._is_read and not self._poll.poll(0):
             return False
-        found = tuple(
-            mount
-            for mount in _mounts(self._fd)
-            if any(_lies_in(mount.point, top) or _lies_in(top, mount.point) for top in self._tops)
-        )
+        found = [
+            (mount.number, mount.path, mount.kind)
+            for mount in parse_mounts(self._table())
+            if any(is_beneath(mount.path, top) or is_beneath(top, mount.path) for top in self._tops)
+        ]
         is_other = not self._is_read or found != self._found
         self._found, self._is_read = found, True
-        self.kinds = {mount.point: mount.kind for mount in found}
+        self.kinds = {path: kind for _, path, kind in found}
         self.names = {}
         for point in self.kinds:
             self.names.setdefault(os.path.dirname(point), []).append(os.path.basename(point))
         # Mounts above a root matter only by the file system of the root itself.
-        beneath = [kind for point, kind in self.kinds.items() if any(_lies_in(point, top) for top in self._tops)]
+        beneath = [kind for point, kind in self.kinds.items() if any(is_beneath(point, top) for top in self._tops)]
         self.has_foreign = not LOCAL.issuperset([*beneath, *(self.kind_of(top) for top in self._tops)])
         return is_other
 
@@ -171,22 +159,12 @@ class MountTable:
         """Close mountinfo."""
         os.close(self._fd)
 
-
-def _mounts(fd: int) -> Iterator[Mount]:
-    os.lseek(fd, 0, os.SEEK_SET)
-    data = b""
-    while piece := os.read(fd, _READ_BYTES):
-        data += piece
-    for line in data.splitlines():
-        words = line.split(b" ")
-        # Space, tab, line feed and backslash are written as octal numbers (proc(5), mountinfo).
-        point = os.fsdecode(_ESCAPED.sub(lambda match: bytes([int(match[1], 8)]), words[4]))
-        # The number of optional fields varies; a hyphen ends them, and the type follows (proc(5), mountinfo).
-        yield Mount(int(words[0]), point, words[words.index(b"-") + 1].decode())
-
-
-def _lies_in(path: str, top: str) -> bool:
-    return path == top or path.startswith(top if top == "/" else f"{top}/")
+    def _table(self) -> bytes:
+        os.lseek(self._fd, 0, os.SEEK_SET)
+        data = b""
+        while piece := os.read(self._fd, _READ_BYTES):
+            data += piece
+        return data
 
 
 def _most_watches() -> int:

@@ -4,6 +4,8 @@ import os
 from collections.abc import Iterator
 from contextlib import suppress
 
+from coretools.mounts import read_mounts
+
 _MEMORY_LIMIT_FILES = {"cgroup2": "memory.max", "cgroup": "memory.limit_in_bytes"}
 
 
@@ -38,14 +40,13 @@ def _control_groups(process: str) -> Iterator[tuple[str, str, str]]:
                 own["cgroup2"] = path
             elif "memory" in controllers.split(","):
                 own["cgroup"] = path
-    with suppress(OSError), open(f"{process}/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-        for words in map(str.split, file):
-            kind = words[words.index("-") + 1]
+    with suppress(OSError):
+        for mount in read_mounts(f"{process}/mountinfo"):
             # Of the version 1 mounts only the one with the memory controller.
-            if kind not in own or (kind == "cgroup" and "memory" not in words[-1].split(",")):
+            is_other = mount.kind == "cgroup" and b"memory" not in mount.options.split(b",")
+            if mount.kind not in own or is_other:
                 continue
-            root, top = words[3].rstrip("/"), words[4]
-            path = own[kind]
+            path, source = own[mount.kind], mount.source.rstrip("/")
             # A container may see its own group as the root while it reads its path on the machine.
-            inner = path.removeprefix(root) if f"{path}/".startswith(f"{root}/") else ""
-            yield f"{top}{inner}".rstrip("/"), top, _MEMORY_LIMIT_FILES[kind]
+            inner = path.removeprefix(source) if f"{path}/".startswith(f"{source}/") else ""
+            yield f"{mount.path}{inner}".rstrip("/"), mount.path, _MEMORY_LIMIT_FILES[mount.kind]

@@ -19,6 +19,7 @@ from typing import NamedTuple
 from coretools.confinement import syscalls
 from coretools.confinement.inotify import InotifyWatches
 from coretools.confinement.mount_points import open_existing
+from coretools.mounts import mount_id
 
 # Mounts by handle: cloned, made read-only, attached (open_tree(2), mount_setattr(2), move_mount(2)). Linux only.
 
@@ -63,15 +64,6 @@ def make_read_only_alone(tree: int) -> None:
 def attach(tree: int, place: int) -> None:
     """Attach a detached mount to a mount point. The caller keeps its descriptor."""
     syscalls.syscall("move_mount", tree, b"", place, b"", _FROM_HANDLE | _ON_HANDLE)
-
-
-def mount_id(handle: int) -> int:
-    """Return the id of the mount that contains an open file (proc_pid_fdinfo(5))."""
-    with open(f"/proc/self/fdinfo/{handle}", "rb", buffering=0) as file:
-        for line in file.read(4096).splitlines():
-            if line.startswith(b"mnt_id:"):
-                return int(line.split()[1])
-    raise OSError("fdinfo has no mnt_id")
 
 
 PINNED, READ_ONLY, MASKED = "pinned", "read-only", "masked"

@@ -18,12 +18,12 @@ from coretools.confinement.toolchains import (
     FoundToolchain,
     find_toolchains,
     find_venvs,
-    is_beneath,
     is_in,
     is_venv,
     names_in,
     python_prefix,
 )
+from coretools.reach import is_beneath
 
 NEVER_GRANTED = frozenset({"/", "/home", "/root", "/proc", "/sys", "/dev", "/run", "/var", "/tmp", "/etc"})  # noqa: S108  # refused
 """Directories too broad to grant just because PATH names something in them."""

@@ -14,6 +14,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from coretools.confinement.inotify import LOCAL, MountTable
+from coretools.reach import is_beneath
 
 MAX_MATCHES = 64
 """Most entries that one pattern of the table stands for."""
@@ -370,11 +371,6 @@ def python_prefix(venv: str) -> str | None:
         os.path.isfile(f"{prefix}/lib/{name}/os.py") for name in names_in(f"{prefix}/lib") if name.startswith("python3")
     )
     return prefix if is_python and has_library else None
-
-
-def is_beneath(path: str, directory: str) -> bool:
-    """Whether a path is, by text, this directory or beneath it."""
-    return f"{path}/".startswith(f"{directory.rstrip('/')}/")
 
 
 def is_in(path: str, directories: Iterable[str]) -> bool:

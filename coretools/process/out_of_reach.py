@@ -11,11 +11,12 @@ from coretools.confinement.allowed_paths import entry_grants
 from coretools.confinement.confined_thread import ConfinedThread
 from coretools.confinement.inotify import LOCAL
 from coretools.confinement.landlock import EntryGrants, Rule
+from coretools.mounts import mounts_by_path
 from coretools.own_state import scratch_directories
 from coretools.process.fork_server.socket_paths import KERNEL_FILESYSTEMS
 from coretools.process.run import RunOptions
 from coretools.process.runner import Runner
-from coretools.reach import is_beneath, mounts_by_path
+from coretools.reach import is_beneath
 
 
 @contextmanager

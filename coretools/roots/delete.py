@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from coretools.cancellation import check_cancelled
 from coretools.errors import Conflict, InvalidPath, PermissionRefused, Unsupported, WrongType
+from coretools.mounts import mount_id
 from coretools.roots.directory_access import DIRECTORY, translate_errors
 from coretools.roots.git_directories import require_no_lost_repository
 from coretools.roots.root import ResolvedPath, RootedPath, identity_of, join_path
@@ -180,8 +181,8 @@ class _TreeDeletion:
 def _mount_of(fd: int) -> tuple[int, int]:
     """Device and mount id of an open directory: a bind mount has its surroundings' device (proc(5), fdinfo)."""
     number = 0
-    with suppress(OSError), open(f"/proc/self/fdinfo/{fd}", encoding="ascii") as file:
-        number = next((int(line.split()[1]) for line in file if line.startswith("mnt_id:")), 0)
+    with suppress(OSError):
+        number = mount_id(fd)
     return os.fstat(fd).st_dev, number
 
 

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
 from coretools.errors import CoreError
-from coretools.reach import is_beneath, mounts_by_path
+from coretools.mounts import mounts_by_path
+from coretools.reach import is_beneath
 from coretools.roots import directory_access
 from coretools.roots.open_beneath import HANDLE, Resolver, is_on_disk
 from coretools.roots.path_text import printable

@@ -9,6 +9,7 @@ import os
 import time
 from contextlib import suppress
 
+from coretools.mounts import read_mounts
 from coretools.process.children.reaper import CONTROL_GROUPS_FILE, KILL_ROUND_SECONDS
 
 _PAUSE_SECONDS = 0.005
@@ -83,7 +84,7 @@ class ControlGroup:
 def own_group() -> str | None:
     """Directory of this process's own control group; None where version 2 is not mounted."""
     with suppress(OSError, StopIteration):
-        mount = next(iter(_mounts()))
+        mount = next(mount.path for mount in read_mounts() if mount.kind == "cgroup2")
         with open("/proc/self/cgroup", encoding="utf-8") as file:
             relative = next(line.rstrip("\n")[3:] for line in file if line.startswith("0::"))
         path = f"{mount}{relative}".rstrip("/")
@@ -102,13 +103,6 @@ def group_for_commands(scratch: str, number: int, *, tasks: int, memory_bytes: i
             file.write(f"{path}\n")
         return ControlGroup(path, tasks=tasks, memory_bytes=memory_bytes)
     return None
-
-
-def _mounts() -> list[str]:
-    """Mount points of the version 2 hierarchy (proc(5), mountinfo: fields before and after a lone `-`)."""
-    with open("/proc/self/mountinfo", encoding="utf-8") as file:
-        lines = [line.split() for line in file]
-    return [words[4] for words in lines if words[words.index("-") + 1] == "cgroup2"]
 
 
 def _write(path: str, text: str) -> None:

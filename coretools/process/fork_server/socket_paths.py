@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 
 from coretools.confinement.inotify import LOCAL
+from coretools.mounts import mount_id, read_mounts
+from coretools.reach import is_beneath
 
 _PIN = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 _MOST_LINKS = 40
@@ -70,21 +72,15 @@ def _link(fd: int, allowed: frozenset[int]) -> bytes | None:
 
 
 def _require_allowed(fd: int, allowed: frozenset[int]) -> None:
-    with open(f"/proc/self/fdinfo/{fd}", encoding="ascii") as file:
-        number = next(int(line.split()[1]) for line in file if line.startswith("mnt_id:"))
-    if number not in allowed:
+    if mount_id(fd) not in allowed:
         raise OSError(errno.EACCES, "")
 
 
 def _allowed_mounts(places: Sequence[str]) -> frozenset[int]:
-    """Ids of the mounts that always answer, or that contain the places (proc(5), mountinfo)."""
-    found = set()
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-        for line in file:
-            words, _, more = line.partition(" - ")
-            number, _, _, _, point, *_ = words.split(" ")
-            kind = more.partition(" ")[0]
-            above = f"{point.rstrip('/')}/"
-            if kind in LOCAL or kind in KERNEL_FILESYSTEMS or any(f"{place}/".startswith(above) for place in places):
-                found.add(int(number))
-    return frozenset(found)
+    """Ids of the mounts that always answer, or that contain the places."""
+    answering = LOCAL | KERNEL_FILESYSTEMS
+    return frozenset(
+        mount.number
+        for mount in read_mounts()
+        if mount.kind in answering or any(is_beneath(place, mount.path) for place in places)
+    )
