@@ -15,6 +15,7 @@ from typing import NamedTuple
 from coretools.config.operator_policy import CONTAINER_DIRECTORIES, ConfinementPolicy
 from coretools.confinement.command_path import SYSTEM
 from coretools.confinement.landlock import CHANGE, READ, READ_DIRECTORY, RUN, EntryGrants, Rule
+from coretools.roots.directory_access import DIRECTORY
 from coretools.roots.file_version import Version, version_of
 from coretools.roots.hidden_inodes import Inode, inode_of
 from coretools.roots.root import Root
@@ -153,8 +154,6 @@ def outermost(paths: Iterable[str]) -> list[str]:
 MAX_ENTRIES = 4096
 """Most entries granted by name in one directory. The other entries are read-only."""
 
-_OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
 
 def directories_above_read_only_roots(roots: Iterable[Root], policy: ConfinementPolicy) -> tuple[str, ...]:
     """Return the directories in which commands cannot create entries, since a read-only root lies beneath."""
@@ -209,7 +208,7 @@ def entry_grants(
         return
     names: list[str] = []
     with suppress(OSError):
-        handle = os.open(directory, _OPEN_DIRECTORY)
+        handle = os.open(directory, DIRECTORY)
         try:
             found = os.fstat(handle)
             listed = sorted(os.listdir(handle))[:MAX_ENTRIES]

@@ -11,6 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 
+from coretools.roots.directory_access import DIRECTORY
+
 MAX_DEPTH = 64
 """Deepest directory that is measured; package managers stay far above. A cache with deeper ones is emptied."""
 
@@ -19,8 +21,6 @@ MAX_ENTRIES = 500_000
 
 _BLOCK = 512
 """Unit of `st_blocks` (inode(7))."""
-
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(slots=True)
@@ -48,7 +48,7 @@ def limit_cache(above: int, name: str, *, unit: int | None, limit_bytes: int, ke
     any case, if that names some. No command may use the cache meanwhile.
     """
     _make_accessible(above, name)
-    top = os.open(name, _DIRECTORY, dir_fd=above)
+    top = os.open(name, DIRECTORY, dir_fd=above)
     try:
         for entry in set(os.listdir(top)) - set(kept) if kept else ():
             remove_entry(top, entry)
@@ -107,7 +107,7 @@ def _open_beneath(top: int, parts: Sequence[str]) -> int:
     here = os.dup(top)
     for part in parts:
         try:
-            inner = os.open(part, _DIRECTORY, dir_fd=here)
+            inner = os.open(part, DIRECTORY, dir_fd=here)
         finally:
             os.close(here)
         here = inner
@@ -132,7 +132,7 @@ def remove_entry(above: int, name: str) -> None:
         os.unlink(name, dir_fd=above)
         return
     _make_accessible(above, name)
-    inner = os.open(name, _DIRECTORY, dir_fd=above)
+    inner = os.open(name, DIRECTORY, dir_fd=above)
     try:
         _empty(inner)
     finally:
@@ -154,7 +154,7 @@ def _empty(top: int) -> None:
 def _move_up(top: int, name: str, prefix: str, numbers: "count[int]") -> None:
     """Remove a directory after its files were removed and its directories moved to the one above."""
     _make_accessible(top, name)
-    inner = os.open(name, _DIRECTORY, dir_fd=top)
+    inner = os.open(name, DIRECTORY, dir_fd=top)
     try:
         for entry in os.listdir(inner):
             if stat.S_ISDIR(os.stat(entry, dir_fd=inner, follow_symlinks=False).st_mode):

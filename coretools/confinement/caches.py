@@ -20,6 +20,7 @@ from coretools.config.operator_policy import CacheName
 from coretools.confinement.cache_limit import limit_cache, remove_entry
 from coretools.errors import BadSetting
 from coretools.reach import is_beneath
+from coretools.roots.directory_access import DIRECTORY
 from coretools.roots.hidden_inodes import inode_of
 from coretools.roots.root import Root
 
@@ -36,8 +37,6 @@ FILES: None = None
 
 LOCK = ".lock"
 """Held by every server that uses the caches of a root."""
-
-_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +192,7 @@ def root_id(root: Root) -> str:
 @contextmanager
 def _opened(path: str, above: int | None = None) -> Iterator[int]:
     """A directory of our own, opened without following a link at its end; nobody else may enter it afterwards."""
-    handle = os.open(path, _DIRECTORY, dir_fd=above)
+    handle = os.open(path, DIRECTORY, dir_fd=above)
     try:
         found = os.fstat(handle)
         if found.st_uid != os.geteuid():

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 from coretools.confinement.protected_paths import ControlFiles, DirectoryNode, ScannedDirectory
+from coretools.regular_file import read_regular
 from coretools.roots.file_version import version_of
 from coretools.roots.git_layout import REMOTES
 from coretools.roots.hidden_inodes import inode_of
@@ -124,16 +125,10 @@ def _parents(path: str) -> Iterable[str]:
 def _starts_programs(path: str) -> bool:
     """Whether a todo list has an `exec` line, or cannot be read."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        data, _ = read_regular(path, _MAX_LIST_BYTES)
     except OSError:
         return True
-    try:
-        data = os.read(handle, _MAX_LIST_BYTES)
-    except OSError:
-        return True
-    finally:
-        os.close(handle)
-    return len(data) == _MAX_LIST_BYTES or _EXEC.search(data) is not None
+    return _EXEC.search(data) is not None
 
 
 def record_state(path: str, found: dict[str, tuple[int, ...]]) -> None:

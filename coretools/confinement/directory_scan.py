@@ -13,6 +13,7 @@ from contextlib import suppress
 
 from coretools.confinement.inotify import LOCAL, InotifyWatches, MountTable
 from coretools.confinement.protected_paths import DirectoryNode, ScannedDirectory, SubdirectoryEntry
+from coretools.roots.directory_access import DIRECTORY
 from coretools.roots.file_version import version_of
 from coretools.roots.root import Root, identity_of
 from coretools.roots.root_set import Roots
@@ -23,8 +24,6 @@ MAX_DIRECTORIES = 50_000
 TOO_MANY = "too many directories to search for secrets"
 UNREADABLE = "a directory that can't be searched for secrets"
 MOVED = "a directory that was moved while it was searched for secrets"
-
-_OPEN = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class DirectoryTree:
@@ -135,7 +134,7 @@ class DirectoryTree:
             self._mark_inaccessible(node, TOO_MANY)
             return
         try:
-            descriptor = os.open(node.path, _OPEN, dir_fd=node.root.fd)
+            descriptor = os.open(node.path, DIRECTORY, dir_fd=node.root.fd)
         except (FileNotFoundError, NotADirectoryError):
             # It is gone and a parent has changed, or a parent is being moved away and back at this moment.
             self._retry.append(node)

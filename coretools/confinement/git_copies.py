@@ -14,6 +14,7 @@ from coretools.confinement import namespaces
 from coretools.confinement.protected_paths import MaskedGitConfig, Masks
 from coretools.errors import GitRefused
 from coretools.regular_file import read_regular
+from coretools.roots.directory_access import DIRECTORY
 from coretools.roots.file_version import Version, version_of
 from coretools.roots.git_config import NotWritable, Setting, Value, Values, parse, serialize, values_of
 from coretools.roots.git_credentials import without_credential
@@ -21,8 +22,6 @@ from coretools.roots.root import identity_of
 
 MAX_CONFIG_BYTES = 256 * 1024
 """Longest configuration that is copied; a longer one is hidden. Ordinary ones have a few hundred bytes."""
-
-OPEN_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _FIXED = "fixed"
 """Subdirectory of the copies that commands may not change."""
@@ -93,9 +92,9 @@ def read_changes(path: str, copy: ConfigCopy) -> dict[str, tuple[str | None, ...
     Raises:
         GitRefused, OSError: the copy is no longer the configuration of a repository.
     """
-    top = os.open(path, OPEN_DIRECTORY)
+    top = os.open(path, DIRECTORY)
     try:
-        handle = os.open(copy.name, OPEN_DIRECTORY, dir_fd=top)
+        handle = os.open(copy.name, DIRECTORY, dir_fd=top)
     finally:
         os.close(top)
     try:

@@ -32,6 +32,7 @@ from coretools.confinement.protected_paths import (
     Suspect,
 )
 from coretools.confinement.settings_paths import fixed_settings, setting_entries, states_of_settings
+from coretools.regular_file import read_regular
 from coretools.roots.git_layout import is_configuration_name
 from coretools.roots.hidden_inodes import Inode, inode_of
 from coretools.roots.root import Root, RootedPath
@@ -397,16 +398,9 @@ def _is_in_worktree(top: int, path: str) -> bool:
 
 def _pointer(top: int, path: str) -> bytes:
     """Return the content of a file that names a directory; nothing if it can't be read."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=top)
-    except OSError:
-        return b""
-    try:
-        return os.read(handle, _POINTER_BYTES)
-    except OSError:
-        return b""
-    finally:
-        os.close(handle)
+    with suppress(OSError):
+        return read_regular(path, _POINTER_BYTES, directory=top)[0]
+    return b""
 
 
 def _protect(protected: list[ProtectedPath], root: Root, *paths: str) -> None:

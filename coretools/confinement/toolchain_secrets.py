@@ -11,6 +11,7 @@ from contextlib import suppress
 
 from coretools.confinement.command_path import SYSTEM
 from coretools.confinement.toolchains import MAX_LISTED, is_in
+from coretools.regular_file import read_regular
 from coretools.roots.secret_formats import MAX_BYTES, secret_in
 from coretools.roots.secret_names import secret_format_of
 
@@ -108,10 +109,6 @@ def _is_closed(path: str) -> bool:
 
 def _holds_secret(path: str, matches: Callable[[bytes], bool]) -> bool:
     try:
-        # A FIFO does not block, and gives no data.
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
-        with open(handle, "rb") as file:
-            data = file.read(MAX_BYTES + 1) or b""
+        return matches(read_regular(path, MAX_BYTES)[0])
     except OSError:
         return True
-    return len(data) > MAX_BYTES or matches(data)

@@ -8,8 +8,6 @@ import os
 import stat
 from contextlib import ExitStack
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
 from coretools.cancellation import check_cancelled
 from coretools.errors import Conflict, NotFound, TooLarge, WrongType
@@ -18,7 +16,7 @@ from coretools.roots.file_version import Kind, Version, kind_of, version_of
 from coretools.roots.git_directories import require_not_git_object, require_servable
 from coretools.roots.open_beneath import HANDLE
 from coretools.roots.resolve import refuse_secret, reopen, resolve
-from coretools.roots.root import Directory, ResolvedPath, RootedPath
+from coretools.roots.root import Closing, Directory, ResolvedPath, RootedPath
 from coretools.roots.root_set import Roots
 
 # O_NONBLOCK and O_NOCTTY protect against a file that is replaced by a FIFO or a terminal between check and open.
@@ -34,7 +32,7 @@ _MAX_TRIES = 16
 
 
 @dataclass(slots=True)
-class OpenFile:
+class OpenFile(Closing):
     """A regular file that is open for reading. Use as a context manager, or close it."""
 
     fd: int
@@ -49,14 +47,6 @@ class OpenFile:
     def size(self) -> int:
         """Bytes, at the time of opening."""
         return self.version.size
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the descriptor; idempotent."""

@@ -6,7 +6,6 @@ import posixpath
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from types import TracebackType
 from typing import Self
 
 from coretools.errors import NotFound
@@ -65,8 +64,24 @@ def identity_of(found: os.stat_result) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
+class Closing:
+    """A context manager that is closed at the end of the block."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Release what it holds."""
+        raise NotImplementedError
+
+
 @dataclass(slots=True)
-class Directory:
+class Directory(Closing):
     """An open directory. Use as a context manager, or close it."""
 
     fd: int
@@ -79,14 +94,6 @@ class Directory:
     def path(self) -> str:
         """Absolute path of its place."""
         return self.place.path
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the descriptor; idempotent."""
@@ -104,7 +111,7 @@ _NAMES_COMPARED = 2_000
 
 
 @dataclass(slots=True)
-class ResolvedPath:
+class ResolvedPath(Closing):
     """The end of a path: an open directory and a name in it. Use as a context manager: it may own a descriptor."""
 
     root: Root
@@ -127,14 +134,6 @@ class ResolvedPath:
         return RootedPath(
             self.root, "/".join(part for part in (self.above, *self.missing, self.name) if part != ".") or "."
         )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the descriptor, unless it is the root's own."""

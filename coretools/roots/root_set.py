@@ -7,13 +7,12 @@ is used in messages and to check that the root is still there, never to reach so
 import os
 import posixpath
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from copy import copy
-from types import TracebackType
-from typing import Self
 
 from coretools.errors import BadSetting, CoreError, DeniedPath, OutsideRoot, ReadOnly, RootGone
 from coretools.own_state import OwnDirectory
+from coretools.roots.directory_access import DIRECTORY
 from coretools.roots.git_layout import Exists, entry_exists, is_in_git_directory
 from coretools.roots.hidden_files import DenyRules
 from coretools.roots.hidden_inodes import HiddenInodes
@@ -21,7 +20,7 @@ from coretools.roots.linked_repository import find_repositories
 from coretools.roots.open_beneath import HANDLE, Resolver, is_on_disk, resolver_named
 from coretools.roots.own_state import REASON, own_places, require_closed
 from coretools.roots.path_text import check_path, printable
-from coretools.roots.root import Root, RootedPath, RootSpec, identity_of, join_path
+from coretools.roots.root import Closing, Root, RootedPath, RootSpec, identity_of, join_path
 from coretools.roots.secret_check import SecretCheck
 from coretools.roots.secret_names import ANY_CONFIGURATION, GIT_FORMAT
 
@@ -30,7 +29,7 @@ _FORBIDDEN_ROOTS = ("/proc", "/sys", "/dev")
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108 - a memory file system like any other; nothing is created there by us
 
 
-class Roots:
+class Roots(Closing):
     """All roots of a server and their rules. Close it to close the descriptors."""
 
     def __init__(
@@ -125,14 +124,6 @@ class Roots:
         """The root that relative paths are relative to."""
         return self._roots[0]
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.close()
-
     def close(self) -> None:
         """Close all descriptors. Nothing can be opened afterwards."""
         if self.for_git is not self:
@@ -175,6 +166,16 @@ class Roots:
             return printable(place.relative)
         path = place.path
         return printable(path.removeprefix(self._first_prefix))
+
+    @contextmanager
+    def open_parent(self, place: RootedPath) -> Iterator[tuple[int, str]]:
+        """Open the directory of a file, no link followed; yield its descriptor and the name of the file."""
+        above, _, name = place.relative.rpartition("/")
+        directory = self.resolver.open(place.root.fd, above or ".", DIRECTORY)
+        try:
+            yield directory, name
+        finally:
+            os.close(directory)
 
     def root_with(self, identity: tuple[int, int]) -> Root | None:
         """The root with this device and inode, whatever its path."""

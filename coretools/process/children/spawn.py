@@ -59,6 +59,16 @@ def exit_handle_by_thread(pid: int) -> int:
     return reading
 
 
+def signal_name_of(exit_code: int | None) -> str | None:
+    """Return the name of the signal that a negative exit code stands for ("SIGKILL"); None for any other."""
+    if exit_code is None or exit_code >= 0:
+        return None
+    try:
+        return signal.Signals(-exit_code).name
+    except ValueError:  # real-time signals between SIGRTMIN and SIGRTMAX have no names
+        return f"SIG{-exit_code}"
+
+
 class ChildProcess:
     """One child. Only `wait` and `kill` block. `close` must be called, on the event loop."""
 
@@ -97,13 +107,7 @@ class ChildProcess:
     @property
     def signal_name(self) -> str | None:
         """Name of the signal that terminated the program ("SIGKILL"), or None."""
-        code = self._process.returncode
-        if code is None or code >= 0:
-            return None
-        try:
-            return signal.Signals(-code).name
-        except ValueError:  # real-time signals between SIGRTMIN and SIGRTMAX have no names
-            return f"SIG{-code}"
+        return signal_name_of(self._process.returncode)
 
     async def wait(self) -> None:
         """Wait until the program itself exits, whoever else holds its pipes."""

@@ -11,12 +11,12 @@ import errno
 import logging
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 
-from coretools.confinement.git_copies import MAX_CONFIG_BYTES, OPEN_DIRECTORY
+from coretools.confinement.git_copies import MAX_CONFIG_BYTES
 from coretools.errors import GitRefused
 from coretools.process.fork_server import git_lock
 from coretools.regular_file import read_regular
@@ -165,18 +165,12 @@ class ConfigGuard:
         for known in self._accepted.values():
             known.is_replaced = False
 
-    @contextmanager
-    def _directory(self, path: str) -> Iterator[tuple[int, str]]:
+    def _directory(self, path: str) -> AbstractContextManager[tuple[int, str]]:
         """Open the directory of a file; yield it with the file's name."""
         place = self._roots.split(path)
         if place is None or not place.root.writable:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        above, _, name = place.relative.rpartition("/")
-        directory = self._roots.resolver.open(place.root.fd, above or ".", OPEN_DIRECTORY)
-        try:
-            yield directory, name
-        finally:
-            os.close(directory)
+        return self._roots.open_parent(place)
 
     def _accept(self, path: str) -> None:
         with suppress(OSError, GitRefused), self._directory(path) as (directory, name):

@@ -17,12 +17,7 @@ from typing import NamedTuple
 
 from coretools.confinement import git_copies
 from coretools.confinement.control_files import file_state
-from coretools.confinement.git_copies import (
-    MAX_CONFIG_BYTES,
-    OPEN_DIRECTORY,
-    ConfigCopies,
-    read_changes,
-)
+from coretools.confinement.git_copies import MAX_CONFIG_BYTES, ConfigCopies, read_changes
 from coretools.confinement.protected_paths import GIT_CONFIG_NAMES, ControlFiles, HiddenPath, MaskedGitConfig, Masks
 from coretools.errors import GitRefused
 from coretools.process.fork_server import git_lock
@@ -225,15 +220,11 @@ class GitConfigs:
     def _parsed(self, path: str, place: RootedPath) -> tuple[tuple[int, int], _ParsedConfig, tuple[int, ...]]:
         """Identity of the directory, content, and identity of a file."""
         known = self._read.get(path)
-        above, _, name = place.relative.rpartition("/")
-        handle = self._roots.resolver.open(place.root.fd, above or ".", OPEN_DIRECTORY)
-        try:
+        with self._roots.open_parent(place) as (handle, name):
             if known is None and place.root.writable:  # this server has not read it before
                 git_lock.remove_stale(handle, name)
             data, found = read_regular(name, MAX_CONFIG_BYTES, directory=handle)
             directory = identity_of(os.fstat(handle))
-        finally:
-            os.close(handle)
         if known is None or known.data != data:
             known = _parse(data)
         return directory, known, (found.st_ino, found.st_ctime_ns)
@@ -249,19 +240,11 @@ class GitConfigs:
         for path, target in links:
             place = self._roots.split(path)
             if place is not None and target in texts:
-                with suppress(OSError):
-                    self._replace_link(place, target, texts[target])
-
-    def _replace_link(self, place: RootedPath, target: str, text: bytes) -> None:
-        above, _, name = place.relative.rpartition("/")
-        directory = self._roots.resolver.open(place.root.fd, above or ".", OPEN_DIRECTORY)
-        try:
-            # Read again: the link may be another one since the scan.
-            if os.readlink(name, dir_fd=directory) == target:
-                with replacing(name, directory=directory, mode=0o644) as file:
-                    write_all(file, text)
-        finally:
-            os.close(directory)
+                with suppress(OSError), self._roots.open_parent(place) as (directory, name):
+                    # Read again: the link may be another one since the scan.
+                    if os.readlink(name, dir_fd=directory) == target:
+                        with replacing(name, directory=directory, mode=0o644) as file:
+                            write_all(file, texts[target])
 
     def without_own(self, found: ControlFiles) -> ControlFiles:
         """Control files and included files, except those in the state in which the server wrote them.
@@ -367,9 +350,7 @@ class GitConfigs:
         return failed
 
     def _write(self, place: RootedPath, changes: _ConfigChanges) -> tuple[int, ...]:
-        above, _, name = place.relative.rpartition("/")
-        directory = self._roots.resolver.open(place.root.fd, above or ".", OPEN_DIRECTORY)
-        try:
+        with self._roots.open_parent(place) as (directory, name):
             # A command may have exchanged the directory since: its changes belong to the repository that it saw.
             if identity_of(os.fstat(directory)) != changes.directory:
                 raise OSError(errno.ESTALE, "another repository is there")
@@ -377,8 +358,6 @@ class GitConfigs:
             changes.kept = {}
             # Remembered, so that the server's own write is not reported as a change of the next command.
             return file_state(os.stat(name, dir_fd=directory, follow_symlinks=False))
-        finally:
-            os.close(directory)
 
     def _display_path(self, path: str) -> str:
         place = self._roots.split(path)

@@ -11,12 +11,11 @@ from collections.abc import Iterable, Sequence
 
 from coretools.confinement import git_copies
 from coretools.confinement.control_files import record_state
-from coretools.confinement.git_copies import MAX_CONFIG_BYTES, OPEN_DIRECTORY
+from coretools.confinement.git_copies import MAX_CONFIG_BYTES
 from coretools.confinement.protected_paths import GIT_CONFIG_NAMES, ControlFiles
 from coretools.errors import GitRefused
 from coretools.regular_file import read_regular
 from coretools.roots.git_config import parse
-from coretools.roots.root import RootedPath
 from coretools.roots.root_set import Roots
 
 MAX_INCLUDED = 100
@@ -62,7 +61,11 @@ class GitIncludes:
         """The include paths of a configuration, as written in it."""
         place = self._roots.split(path)
         try:
-            data = _read_outside(path) if place is None else self._beneath(place)
+            if place is None:
+                data = _read_outside(path)
+            else:
+                with self._roots.open_parent(place) as (directory, name):
+                    data, _ = read_regular(name, MAX_CONFIG_BYTES, directory=directory)
             before = self._known.get(path)
             if before is None or before[0] != data:
                 before = (data, git_copies.included_paths(parse(data, path)))
@@ -70,14 +73,6 @@ class GitIncludes:
             return ()
         known[path] = before
         return before[1]
-
-    def _beneath(self, place: RootedPath) -> bytes:
-        above, _, name = place.relative.rpartition("/")
-        directory = self._roots.resolver.open(place.root.fd, above or ".", OPEN_DIRECTORY)
-        try:
-            return read_regular(name, MAX_CONFIG_BYTES, directory=directory)[0]
-        finally:
-            os.close(directory)
 
 
 def included_paths(path: str, included: Sequence[str]) -> list[str]:

@@ -22,7 +22,7 @@ import anyio
 
 from coretools.errors import CannotStart, CoreError, Unsupported
 from coretools.process.children import reaper
-from coretools.process.children.spawn import find_program, pipe, start_error
+from coretools.process.children.spawn import find_program, pipe, signal_name_of, start_error
 from coretools.process.children.streams import TerminalSize
 from coretools.process.fork_server import messages
 from coretools.process.fork_server.client import PreforkedProcess
@@ -124,13 +124,7 @@ class SupervisedProcess:
     @property
     def signal_name(self) -> str | None:
         """Name of the signal that terminated the program ("SIGKILL"), or None."""
-        code = 0 if self._status is None else os.waitstatus_to_exitcode(self._status)
-        if code >= 0:
-            return None
-        try:
-            return signal.Signals(-code).name
-        except ValueError:
-            return f"SIG{-code}"
+        return None if self._status is None else signal_name_of(os.waitstatus_to_exitcode(self._status))
 
     async def wait_started(self) -> None:
         """Wait until the program runs.
