@@ -92,19 +92,20 @@ def own_directories(environment: Mapping[str, str]) -> list[OwnDirectory]:
     """
     usual = {"HOME": environment.get("HOME") or _home_of_user()}
     given = {**environment, **usual}
-    found = []
+    directories = []
     for variable, below in (
         ("XDG_STATE_HOME", ".local/state"),
         ("XDG_CONFIG_HOME", ".config"),
         ("XDG_CACHE_HOME", ".cache"),
     ):
         path, other = _based(given, variable, below), _based(usual, variable, below)
-        found += [OwnDirectory(one, variable) for one in (path, _existing(other)) if one is not None]
+        directories += [OwnDirectory(one, variable) for one in (path, _existing(other)) if one is not None]
     for runtime in (environment.get("XDG_RUNTIME_DIR", ""), _existing(f"/run/user/{os.geteuid()}") or ""):
         if os.path.isabs(runtime):
-            found.append(OwnDirectory(os.path.join(runtime, NAME), "XDG_RUNTIME_DIR"))
-    found += [OwnDirectory(path, "TMPDIR", _SCRATCH_PATTERN) for path in (tempfile.gettempdir(), *SCRATCH_FALLBACKS)]
-    return list(dict.fromkeys(found))
+            directories.append(OwnDirectory(os.path.join(runtime, NAME), "XDG_RUNTIME_DIR"))
+    for path in (tempfile.gettempdir(), *SCRATCH_FALLBACKS):
+        directories.append(OwnDirectory(path, "TMPDIR", _SCRATCH_PATTERN))
+    return list(dict.fromkeys(directories))
 
 
 def scratch_directories() -> list[str]:
@@ -129,16 +130,17 @@ def require_private(path: str) -> None:
 
 def _require_own(path: str, directory: str, entry: os.stat_result | None) -> None:
     """`entry` is what is looked up in the directory."""
-    found = os.stat(directory)
+    status = os.stat(directory)
     # Who owns the top is the system: in a user namespace root may have another number.
     owners = {0, os.geteuid(), os.stat("/").st_uid}
     # The user's own group is private to the user on most systems, whose files are then writable for it.
-    is_open = found.st_mode & stat.S_IWOTH or (found.st_mode & stat.S_IWGRP and found.st_gid not in (0, os.getegid()))
-    if is_open and found.st_mode & stat.S_ISVTX:  # only the owner of an entry may rename it (inode(7))
+    is_of_others = status.st_gid not in (0, os.getegid())
+    is_open = status.st_mode & stat.S_IWOTH or (status.st_mode & stat.S_IWGRP and is_of_others)
+    if is_open and status.st_mode & stat.S_ISVTX:  # only the owner of an entry may rename it (inode(7))
         is_open = entry is None or entry.st_uid not in owners
     if is_open:
         raise BadSetting(f"{path}: others may change {directory}; run chmod go-w {directory}, or use another directory")
-    if found.st_uid not in owners:
+    if status.st_uid not in owners:
         raise BadSetting(f"{path}: {directory} belongs to another user; use a directory of your own")
 
 

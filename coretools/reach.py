@@ -56,17 +56,17 @@ def looked_up(path: str) -> list[Name]:
             del directories[max(1, len(directories) - 1) :]
             names.append(directories[-1])
             continue
-        found = _name(os.path.join(directories[-1].path, name))
-        names.append(found)
-        if found.status is None:
+        entry = _name(os.path.join(directories[-1].path, name))
+        names.append(entry)
+        if entry.status is None:
             break
-        if not stat.S_ISLNK(found.status.st_mode):
-            directories.append(found)
+        if not stat.S_ISLNK(entry.status.st_mode):
+            directories.append(entry)
             continue
         links += 1
         if links > MAX_LINKS:
             raise ValueError("its links form a loop")
-        target = os.readlink(found.path)
+        target = os.readlink(entry.path)
         if target.startswith("/"):
             del directories[1:]
         waiting += target.split("/")[::-1]

@@ -28,10 +28,10 @@ def read_regular(
     flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC | (0 if follow else os.O_NOFOLLOW)
     fd = os.open(name, flags, dir_fd=directory)
     try:
-        found = os.fstat(fd)
-        if pipes and stat.S_ISFIFO(found.st_mode):
+        status = os.fstat(fd)
+        if pipes and stat.S_ISFIFO(status.st_mode):
             os.set_blocking(fd, True)  # it ends with its writers
-        elif not stat.S_ISREG(found.st_mode):
+        elif not stat.S_ISREG(status.st_mode):
             raise OSError(errno.EINVAL, "not a regular file", name)
         with open(fd, "rb", closefd=False) as file:
             data = file.read(limit_bytes + 1)
@@ -39,7 +39,7 @@ def read_regular(
         os.close(fd)
     if len(data) > limit_bytes:
         raise OSError(errno.EFBIG, f"larger than {limit_bytes} bytes", name)
-    return data, found
+    return data, status
 
 
 @contextmanager

@@ -27,16 +27,16 @@ class ReplicaScopedIds:
 
     def explain_foreign(self, scoped_id: str) -> str:
         """Explain an id of another replica, as the end of a sentence; empty for any other id."""
-        found = _REPLICA_ID.fullmatch(scoped_id)
-        if not self.replica or found is None or found[1] == self.replica:
+        match = _REPLICA_ID.fullmatch(scoped_id)
+        if not self.replica or match is None or match[1] == self.replica:
             return ""
-        if self.is_alive(found[1]):
+        if self.is_alive(match[1]):
             # A killed one seems alive until its lease expires.
             return (
-                f"belongs to replica {found[1]}, which was alive a moment ago, and this is {self.replica}; "
+                f"belongs to replica {match[1]}, which was alive a moment ago, and this is {self.replica}; "
                 "only that one can reach it, and if it is gone, so is everything that it ran"
             )
-        return f"belonged to replica {found[1]}, which has ended, and everything that it ran with it; start it again"
+        return f"belonged to replica {match[1]}, which has ended, and everything that it ran with it; start it again"
 
 
 LOCAL_IDS = ReplicaScopedIds()

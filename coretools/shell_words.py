@@ -118,8 +118,8 @@ class _PosixSplitter:
                 self._double_quotes()
             elif character == "\\":
                 self._backslash()
-            elif found := _POSIX_PLAIN.match(self._line, self._at):
-                self._add(found[0], length=len(found[0]))
+            elif match := _POSIX_PLAIN.match(self._line, self._at):
+                self._add(match[0], length=len(match[0]))
             else:
                 _refuse_operator(self._line, self._at, POSIX_OPERATORS, instead="sh -c '...'")
                 self._add(character)
@@ -153,8 +153,8 @@ class _PosixSplitter:
             if character == '"':
                 self._at += 1
                 return
-            if found := _POSIX_PLAIN_IN_QUOTES.match(self._line, self._at):
-                self._add(found[0], length=len(found[0]))
+            if match := _POSIX_PLAIN_IN_QUOTES.match(self._line, self._at):
+                self._add(match[0], length=len(match[0]))
             elif character == "\\" and following == "\n":
                 self._at += 2
             elif character == "\\" and following and following in _ESCAPED_IN_QUOTES:

@@ -126,9 +126,9 @@ def read_flags(name: str, words: Words) -> Iterator[Finding]:
     for option in FLAGS[name].options.anywhere(_spelled_out(name, words)):
         if (name, option.name) in _FD_EXECUTE:
             command = (option.value or "", *words[option.index + 1 + option.takes_next :])
-            for found in _until_end(command, f"{name} {option.name}", option.index):
+            for finding in _until_end(command, f"{name} {option.name}", option.index):
                 # fd appends the file name unless the command has a placeholder.
-                yield replace(found, has_unseen_words=True) if isinstance(found, Subcommand) else found
+                yield replace(finding, has_unseen_words=True) if isinstance(finding, Subcommand) else finding
         elif (found_one := _option_finding(name, option)) is not None:
             yield found_one
 
@@ -169,8 +169,8 @@ def _spelled_out(name: str, words: Words) -> Words:
     if name in _WITH_ONE_DASH:
         return tuple(_ONE_DASH.sub(r"--\1", word) for word in words)
     if name == "zip":
-        found = ((word, _ZIP_TEST.fullmatch(word)) for word in words)
-        return tuple(f"--TT{'=' if test[1] else ''}{test[1]}" if test else word for word, test in found)
+        tests = ((word, _ZIP_TEST.fullmatch(word)) for word in words)
+        return tuple(f"--TT{'=' if test[1] else ''}{test[1]}" if test else word for word, test in tests)
     return words
 
 

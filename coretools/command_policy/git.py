@@ -96,11 +96,11 @@ def read_git(name: str, words: Words) -> Iterator[Finding]:
     for transfer, plumbing in _TRANSFERS.items():
         if plumbing.fullmatch(command):
             yield Subcommand((name, *words[:at], transfer, *rest), f"git {command}", is_guess=True)
-    for found in (*_option_findings(command, rest), *_command_findings(command, rest)):
-        if isinstance(found, OpaqueCode) and found.word_index is not None:
-            yield OpaqueCode(found.reason, found.word_index + at + 1)
+    for finding in (*_option_findings(command, rest), *_command_findings(command, rest)):
+        if isinstance(finding, OpaqueCode) and finding.word_index is not None:
+            yield OpaqueCode(finding.reason, finding.word_index + at + 1)
         else:
-            yield found
+            yield finding
 
 
 def read_dashed_git(name: str, words: Words) -> Iterator[Finding]:
@@ -143,8 +143,10 @@ def _option_findings(command: str, words: Words) -> Iterator[Finding]:
 
 def _text_finding(command: str, option: Option) -> Finding:
     """Return what the command text in an option starts; only rebase appends no words to it."""
-    found = command_text(option.value or "", f"git {command} {option.name}", option.index)
-    return replace(found, has_unseen_words=False) if isinstance(found, Subcommand) and command == "rebase" else found
+    finding = command_text(option.value or "", f"git {command} {option.name}", option.index)
+    if isinstance(finding, Subcommand) and command == "rebase":
+        return replace(finding, has_unseen_words=False)
+    return finding
 
 
 def _brings_code(command: str, option: Option) -> bool:

@@ -28,11 +28,11 @@ def _faults(rule: CommandRule) -> Iterator[str]:
     for key, commands, expected in (("match", rule.match, True), ("not_match", rule.not_match, False)):
         for command in commands:
             try:
-                found = _matches(rule, command)
+                is_match = _matches(rule, command)
             except CommandSyntax as error:
                 yield f"{key}: {command!r}: {error}"
                 continue
-            if found != expected:
+            if is_match != expected:
                 yield f"{key}: {command!r} is {'not ' if expected else ''}matched by the rule"
 
 
@@ -52,7 +52,7 @@ def _commands(command: CommandText) -> Iterator[Subcommand]:
     elif not needs_shell(command):
         yield Subcommand(tuple(split(command)), "")
     else:
-        for found in parse_line(command).commands:
-            known = found.known_argv
+        for simple in parse_line(command).commands:
+            known = simple.known_argv
             if known:
-                yield Subcommand(known, "", has_unseen_words=not found.is_literal)
+                yield Subcommand(known, "", has_unseen_words=not simple.is_literal)

@@ -55,9 +55,9 @@ def is_refused_program(pattern: str, program: str) -> bool:
     meant = program_names(pattern)[0]
     if "/" not in pattern or "/" not in program:
         return any(wide_pattern(meant).fullmatch(name) for name in program_names(program))
-    found = _USR_PREFIX.sub(r"/\1/", folded(posixpath.normpath(program)))
+    path = _USR_PREFIX.sub(r"/\1/", folded(posixpath.normpath(program)))
     is_relative = not program.startswith("/")  # its directory is unknown
-    return wide_pattern(_USR_PREFIX.sub(r"/\1/", pattern)).fullmatch(found) is not None or (
+    return wide_pattern(_USR_PREFIX.sub(r"/\1/", pattern)).fullmatch(path) is not None or (
         is_relative and any(wide_pattern(meant).fullmatch(name) for name in program_names(program))
     )
 

@@ -138,9 +138,9 @@ def _readers(names: tuple[str, ...]) -> tuple[tuple[str, Reader], ...]:
     # Cross compilers: x86_64-linux-gnu-gcc-12.
     names += tuple(last for name in names if (last := name.rpartition("-")[2]) in FLAGS)
     for name in names:
-        found = tuple((name, reader) for known, reader in _TABLES if name in known)
-        if found:
-            return found
+        readers = tuple((name, reader) for known, reader in _TABLES if name in known)
+        if readers:
+            return readers
     if names[0].startswith("git-"):
         return ((names[0], read_dashed_git), (names[0], read_ambiguous_wrapper))
     return ((names[0], read_ambiguous_wrapper),) if names[0].startswith(("ld-", "ld.so", "qemu-")) else ()
@@ -148,8 +148,8 @@ def _readers(names: tuple[str, ...]) -> tuple[tuple[str, Reader], ...]:
 
 def _read_subcommand(subcommand: Subcommand) -> tuple[tuple[OpaqueCode, ...], tuple[Subcommand, ...], bool]:
     """Return the code in a program's words, the programs that it starts, each once, and whether that is complete."""
-    found = tuple(_findings(subcommand))
-    is_complete = sum(isinstance(item, OpaqueCode) or not item.is_guess for item in found) <= MAX_PROGRAMS
+    findings = tuple(_findings(subcommand))
+    is_complete = sum(isinstance(item, OpaqueCode) or not item.is_guess for item in findings) <= MAX_PROGRAMS
     inner = [
         # What a guess starts is a guess too, and unseen words may also reach the programs further in.
         replace(
@@ -157,10 +157,10 @@ def _read_subcommand(subcommand: Subcommand) -> tuple[tuple[OpaqueCode, ...], tu
             has_unseen_words=item.has_unseen_words or subcommand.has_unseen_words,
             is_guess=item.is_guess or subcommand.is_guess,
         )
-        for item in found
+        for item in findings
         if isinstance(item, Subcommand) and item.argv and item.argv[0]
     ]
-    return tuple(item for item in found if isinstance(item, OpaqueCode)), tuple(dict.fromkeys(inner)), is_complete
+    return tuple(item for item in findings if isinstance(item, OpaqueCode)), tuple(dict.fromkeys(inner)), is_complete
 
 
 def _findings(subcommand: Subcommand) -> Iterator[Finding]:

@@ -54,18 +54,18 @@ class Grant(NamedTuple):
 
 def system_grants() -> list[Grant]:
     """Return the grants for the operating system: programs, libraries, kernel information."""
-    found = [Grant(path, RUN) for path in SYSTEM if os.path.isdir(path) and not os.path.islink(path)]
-    found += [Grant(path, READ) for path in KERNEL if os.path.isdir(path)]
-    return found
+    grants = [Grant(path, RUN) for path in SYSTEM if os.path.isdir(path) and not os.path.islink(path)]
+    grants += [Grant(path, READ) for path in KERNEL if os.path.isdir(path)]
+    return grants
 
 
 def etc_grants() -> list[Grant]:
     """Return the grants in /etc: one per entry, since Landlock cannot take back below what is granted above."""
-    found = _etc_directory_grants("")
+    grants = _etc_directory_grants("")
     target = os.path.realpath(RESOLVER)
     if not target.startswith(f"{ETC}/") and os.path.isfile(target):
-        found.append(Grant(target, READ))
-    return found
+        grants.append(Grant(target, READ))
+    return grants
 
 
 def _etc_directory_grants(directory: str) -> list[Grant]:
@@ -75,14 +75,14 @@ def _etc_directory_grants(directory: str) -> list[Grant]:
         names = os.listdir(above)
     except OSError:
         return []
-    found = [Grant(above, READ_DIRECTORY)]
+    grants = [Grant(above, READ_DIRECTORY)]
     for name in names:
         inner = os.path.join(directory, name)
         if inner in WITH_PRIVATE and not os.path.islink(os.path.join(above, name)):
-            found += _etc_directory_grants(inner)
+            grants += _etc_directory_grants(inner)
         elif name not in ((PRIVATE,) if directory else SECRET_ETC_ENTRIES):
-            found.append(Grant(os.path.join(above, name), READ))
-    return found
+            grants.append(Grant(os.path.join(above, name), READ))
+    return grants
 
 
 Identities = tuple[tuple[int, int], ...]
@@ -161,35 +161,35 @@ def directories_above_read_only_roots(roots: Iterable[Root], policy: Confinement
     writable = [root.path for root in known if root.writable]
     writable += [os.path.realpath(path) for path in policy.writable]
     writable += CONTAINER_DIRECTORIES if policy.own_container else ()
-    found = set[str]()
+    directories = set[str]()
     for path in (root.path for root in known if not root.writable):
         above = os.path.dirname(path)
-        while above not in found and any(_beneath(one, [above]) for one in writable):
-            found.add(above)
+        while above not in directories and any(_beneath(one, [above]) for one in writable):
+            directories.add(above)
             above = os.path.dirname(above)
-    return tuple(sorted(found))
+    return tuple(sorted(directories))
 
 
 def without_read_only_roots(rules: Iterable[Rule], roots: Iterable[Root]) -> list[Rule | EntryGrants]:
     """Return the rules changed so that none grants the right to change a read-only root."""
-    closed = [path for path in (_path_of(root.fd) for root in roots if not root.writable) if path]
-    found: list[Rule | EntryGrants] = []
+    read_only = [path for path in (_path_of(root.fd) for root in roots if not root.writable) if path]
+    changed: list[Rule | EntryGrants] = []
     for where, rights in rules:
         path = _real_path(where) if rights & CHANGE else ""
-        inner = _beneath(path, closed)
-        found.append((where, rights & ~CHANGE if inner else rights))
+        inner = _beneath(path, read_only)
+        changed.append((where, rights & ~CHANGE if inner else rights))
         if inner and path not in inner:
-            found += entry_grants(path, rights, inner)
-    return found
+            changed += entry_grants(path, rights, inner)
+    return changed
 
 
 def entry_identities(rules: Iterable[Rule | EntryGrants]) -> tuple[Inode, ...]:
     """Return the inodes of entries granted by name. When they change, the grants have to be renewed."""
-    found: list[Inode] = []
+    inodes: list[Inode] = []
     for rule in rules:
         if isinstance(rule, EntryGrants):
-            found += filter(None, (inode_of(f"{rule.path}/{name}") for name in rule.names))
-    return tuple(found)
+            inodes += filter(None, (inode_of(f"{rule.path}/{name}") for name in rule.names))
+    return tuple(inodes)
 
 
 def _beneath(directory: str, paths: Iterable[str]) -> list[str]:
@@ -198,30 +198,30 @@ def _beneath(directory: str, paths: Iterable[str]) -> list[str]:
 
 
 def entry_grants(
-    directory: str, rights: int, closed: list[str], *, skipped: Container[str] = ()
+    directory: str, rights: int, excluded: list[str], *, skipped: Container[str] = ()
 ) -> Iterator[EntryGrants]:
     """Yield grants for the entries of a directory, and of its subdirectories, but for the closed paths.
 
     `skipped` are entries that are not granted because the look at one may never end.
     """
-    if directory in closed:
+    if directory in excluded:
         return
     names: list[str] = []
     with suppress(OSError):
         handle = os.open(directory, DIRECTORY)
         try:
-            found = os.fstat(handle)
+            status = os.fstat(handle)
             listed = sorted(os.listdir(handle))[:MAX_ENTRIES]
         finally:
             os.close(handle)
         for name in listed:
             path = os.path.join(directory, name)
-            inner = _beneath(path, closed)
+            inner = _beneath(path, excluded)
             if not inner and path not in skipped:
                 names.append(name)
             elif inner and path not in inner:
                 yield from entry_grants(path, rights, inner, skipped=skipped)
-        yield EntryGrants(directory, rights, names, (found.st_dev, found.st_ino))
+        yield EntryGrants(directory, rights, names, (status.st_dev, status.st_ino))
 
 
 def _real_path(where: str | int) -> str:

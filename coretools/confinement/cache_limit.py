@@ -52,13 +52,13 @@ def limit_cache(above: int, name: str, *, unit: int | None, limit_bytes: int, ke
     try:
         for entry in set(os.listdir(top)) - set(kept) if kept else ():
             remove_entry(top, entry)
-        found = _measure(top, unit)
-        if not found.is_whole:
+        measured = _measure(top, unit)
+        if not measured.is_whole:
             _empty(top)
-            return sum(one.used_bytes for one in found.units.values())
-        used = sum(one.used_bytes for one in found.units.values())
+            return sum(one.used_bytes for one in measured.units.values())
+        used = sum(one.used_bytes for one in measured.units.values())
         removed = 0
-        for parts, one in sorted(found.units.items(), key=lambda item: item[1].modified):
+        for parts, one in sorted(measured.units.items(), key=lambda item: item[1].modified):
             if used - removed <= limit_bytes:
                 break
             with suppress(OSError):
@@ -70,14 +70,14 @@ def limit_cache(above: int, name: str, *, unit: int | None, limit_bytes: int, ke
 
 
 def _measure(top: int, unit: int | None) -> _Measured:
-    found = _Measured()
+    measured = _Measured()
     waiting: list[tuple[str, ...]] = [()]
-    while waiting and found.is_whole:
+    while waiting and measured.is_whole:
         parts = waiting.pop()
         try:
             here = _open_beneath(top, parts)
         except OSError:
-            found.is_whole = False  # closed by a command: package managers leave their directories readable
+            measured.is_whole = False  # closed by a command: package managers leave their directories readable
             break
         try:
             for name in os.listdir(here):
@@ -85,19 +85,19 @@ def _measure(top: int, unit: int | None) -> _Measured:
                 status = os.stat(name, dir_fd=here, follow_symlinks=False)
                 is_directory = stat.S_ISDIR(status.st_mode)
                 waiting += [inner] if is_directory else []
-                _add(found, inner, status, unit)
-            found.is_whole = found.entries <= MAX_ENTRIES and len(parts) < MAX_DEPTH
+                _add(measured, inner, status, unit)
+            measured.is_whole = measured.entries <= MAX_ENTRIES and len(parts) < MAX_DEPTH
         finally:
             os.close(here)
-    return found
+    return measured
 
 
-def _add(found: _Measured, parts: tuple[str, ...], status: os.stat_result, unit: int | None) -> None:
-    found.entries += 1
+def _add(measured: _Measured, parts: tuple[str, ...], status: os.stat_result, unit: int | None) -> None:
+    measured.entries += 1
     is_directory = stat.S_ISDIR(status.st_mode)
     if is_directory and (unit is None or len(parts) < unit):
         return  # empty directories are left
-    one = found.units.setdefault(parts if unit is None else parts[:unit], _Unit())
+    one = measured.units.setdefault(parts if unit is None else parts[:unit], _Unit())
     one.used_bytes += status.st_blocks * _BLOCK
     one.modified = max(one.modified, status.st_mtime)
 

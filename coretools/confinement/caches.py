@@ -194,10 +194,10 @@ def _opened(path: str, above: int | None = None) -> Iterator[int]:
     """A directory of our own, opened without following a link at its end; nobody else may enter it afterwards."""
     handle = os.open(path, DIRECTORY, dir_fd=above)
     try:
-        found = os.fstat(handle)
-        if found.st_uid != os.geteuid():
+        status = os.fstat(handle)
+        if status.st_uid != os.geteuid():
             raise PermissionError(errno.EPERM, "belongs to another user", path)
-        if found.st_mode & 0o077:
+        if status.st_mode & 0o077:
             os.fchmod(handle, 0o700)
         yield handle
     finally:

@@ -187,23 +187,23 @@ class CommandConfinement:
         be one to create hooks (docs/adr/0047). Nor do they read the work tree of which a root is a folder.
         """
         full = landlock.RUN | landlock.CHANGE
-        found: list[landlock.Rule] = [*self.granted, *self._operator_grants()]
-        found += [
+        rules: list[landlock.Rule] = [*self.granted, *self._operator_grants()]
+        rules += [
             (root.path, _rights(root)) if in_namespaces else (root.fd, landlock.RUN if root.only_git else _rights(root))
             for root in self.roots
             if in_namespaces or not root.is_above
         ]
-        found += [Grant(f"/dev/{name}", landlock.DEVICE) for name in namespaces.DEVICES]
+        rules += [Grant(f"/dev/{name}", landlock.DEVICE) for name in namespaces.DEVICES]
         if not in_namespaces:
-            found += [Grant("/proc", landlock.READ), *(Grant(path, full) for path in (scratch.temporary, scratch.home))]
-            found += self._git_grants(self.user_git.directory)
-            return allowed_paths.without_read_only_roots([*found, *self._own_container(scratch)], self.roots)
+            rules += [Grant("/proc", landlock.READ), *(Grant(path, full) for path in (scratch.temporary, scratch.home))]
+            rules += self._git_grants(self.user_git.directory)
+            return allowed_paths.without_read_only_roots([*rules, *self._own_container(scratch)], self.roots)
         # Private to the command in its namespaces; the machine's own would be an exit.
         own = ("/tmp", "/var/tmp", "/dev/shm", namespaces.CONFIG_COPIES, *((self.home,) if self.hides_home else ()))
-        found += [Grant("/", landlock.READ_DIRECTORY), Grant("/proc", landlock.READ)]
-        found += [Grant(path, landlock.DEVICE) for path in TERMINALS]
-        found += self._git_grants(IN_VIEW)
-        return [*found, *(Grant(path, full) for path in own)]
+        rules += [Grant("/", landlock.READ_DIRECTORY), Grant("/proc", landlock.READ)]
+        rules += [Grant(path, landlock.DEVICE) for path in TERMINALS]
+        rules += self._git_grants(IN_VIEW)
+        return [*rules, *(Grant(path, full) for path in own)]
 
     def _git_grants(self, path: str) -> list[Grant]:
         return [Grant(path, landlock.RUN)] if self.user_git.directory else []
@@ -246,21 +246,21 @@ class CommandConfinement:
         """Return the grants for the container's directories and terminals when the server owns the container."""
         if not self.policy.own_container:
             return []
-        found = [Grant(path, landlock.RUN | landlock.CHANGE) for path in self._own_directories(scratch)]
-        return found + [Grant(path, landlock.DEVICE) for path in TERMINALS]
+        grants = [Grant(path, landlock.RUN | landlock.CHANGE) for path in self._own_directories(scratch)]
+        return grants + [Grant(path, landlock.DEVICE) for path in TERMINALS]
 
     def _operator_grants(self) -> list[Grant]:
         """Return the grants for the operator's `readable` and `writable` paths."""
         full = landlock.RUN | landlock.CHANGE
-        found = [Grant(path, landlock.RUN) for path in self.policy.readable]
-        return found + [Grant(path, full) for path in self.policy.writable]
+        grants = [Grant(path, landlock.RUN) for path in self.policy.readable]
+        return grants + [Grant(path, full) for path in self.policy.writable]
 
     def can_see(self, path: str) -> bool:
         """Whether commands can see a path of the machine."""
-        found = os.path.realpath(path)
+        real = os.path.realpath(path)
         given = [os.path.realpath(grant.path) for grant in (*self.granted, *self._operator_grants())]
         given += [root.path for root in self.roots]
-        return any(found == one or found.startswith(f"{one}/") for one in given)
+        return any(real == one or real.startswith(f"{one}/") for one in given)
 
     @property
     def has_network(self) -> bool:
@@ -370,10 +370,10 @@ def _git_variables(environment: Mapping[str, str], settings: Sequence[tuple[str,
     """Append git settings to those in the environment (git-config(1), GIT_CONFIG_COUNT)."""
     text = environment.get("GIT_CONFIG_COUNT", "")
     first = int(text) if text.isdecimal() else 0
-    found = {"GIT_CONFIG_COUNT": str(first + len(settings))}
+    variables = {"GIT_CONFIG_COUNT": str(first + len(settings))}
     for number, (key, value) in enumerate(settings, first):
-        found |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
-    return found
+        variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return variables
 
 
 def command_confinement(

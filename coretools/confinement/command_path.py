@@ -80,8 +80,8 @@ def tool_path(server: str, reach: Reach) -> str:
     That of the server, without directories in which a command, or any user, could put another program.
     """
     entries = server.split(os.pathsep) if server else []
-    closed = [one for one in entries if os.path.isabs(one) and not (reach.reason(one) or _open_to_all(one))]
-    return os.pathsep.join(closed) or os.defpath  # an empty one would mean the working directory
+    trusted = [one for one in entries if os.path.isabs(one) and not (reach.reason(one) or _open_to_all(one))]
+    return os.pathsep.join(trusted) or os.defpath  # an empty one would mean the working directory
 
 
 def trusted_program(name: str, path: str, reach: Reach, *, directory: str = "/") -> str | None:
@@ -98,8 +98,8 @@ def trusted_program(name: str, path: str, reach: Reach, *, directory: str = "/")
     reasons = [reach.reason(file) or _open_to_all(os.path.dirname(file)) for file in there]
     if there and all(reasons):
         raise CannotStart(f"{name}: {reasons[0]}; install it elsewhere, or vouch for it with --trust PATH")
-    found = next((file for file, reason in zip(there, reasons, strict=True) if not reason), None)
-    return name if found and "/" in name else found
+    trusted = next((file for file, reason in zip(there, reasons, strict=True) if not reason), None)
+    return name if trusted and "/" in name else trusted
 
 
 def without_links_into(path: str, reach: Reach) -> str:
@@ -144,23 +144,23 @@ def _is_safe(path: str) -> bool:
     is_above = False
     while True:
         try:
-            found = os.stat(path)
+            status = os.stat(path)
         except OSError:
             return False
         # Above it, like in /tmp, only the owner of an entry may replace it (inode(7), sticky).
-        is_sticky = is_above and bool(found.st_mode & stat.S_ISVTX)
-        if found.st_uid not in (0, os.geteuid()) or not (is_sticky or _is_closed(found)):
+        is_sticky = is_above and bool(status.st_mode & stat.S_ISVTX)
+        if status.st_uid not in (0, os.geteuid()) or not (is_sticky or _is_private(status)):
             return False
         if path == "/":
             return True
         path, is_above = os.path.dirname(path), True
 
 
-def _is_closed(found: os.stat_result) -> bool:
+def _is_private(status: os.stat_result) -> bool:
     """Whether no other user can create entries."""
-    if found.st_mode & stat.S_IWOTH:
+    if status.st_mode & stat.S_IWOTH:
         return False
-    return not found.st_mode & stat.S_IWGRP or found.st_uid == 0 or _is_private_group(found.st_gid)
+    return not status.st_mode & stat.S_IWGRP or status.st_uid == 0 or _is_private_group(status.st_gid)
 
 
 def _is_private_group(number: int) -> bool:

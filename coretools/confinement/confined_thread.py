@@ -279,11 +279,11 @@ def _can_confine() -> bool:
 
 
 def _rules_key(rules: Sequence[Rule]) -> _Key:
-    found = []
+    key = []
     for where, rights in rules:
         try:
             status = os.stat(where)
         except OSError:  # does not exist, so the ruleset leaves it out
             continue
-        found.append((status.st_dev, status.st_ino, rights))
-    return tuple(found)
+        key.append((status.st_dev, status.st_ino, rights))
+    return tuple(key)

@@ -70,15 +70,15 @@ def control_files(nodes: Iterable[DirectoryNode]) -> dict[str, tuple[int, ...]]:
     """Return the current state of the control files. Costs a stat for each; a repository has about five."""
     listed = [(node, node.listing) for node in nodes if node.listing is not None and node.root.writable]
     git = _git_directories(listed)
-    found: dict[str, tuple[int, ...]] = {}
+    states: dict[str, tuple[int, ...]] = {}
     for node, listing in listed:
         here = f"{node.root.path}/{node.path}".removesuffix("/.")
         if listing.is_git:
-            found[here] = tuple(inode_of(here) or ())
+            states[here] = tuple(inode_of(here) or ())
         for name in listing.control:
             if _is_control_file(here, name, is_git=listing.is_git, is_in_git=os.path.dirname(here) in git):
-                record_state(f"{here}/{name}", found)
-    return found
+                record_state(f"{here}/{name}", states)
+    return states
 
 
 def old_remotes(nodes: Iterable[DirectoryNode]) -> list[str]:
@@ -109,11 +109,11 @@ def _is_control_file(directory: str, name: str, *, is_git: bool, is_in_git: bool
 
 def changed_between(before: ControlFiles, after: ControlFiles) -> tuple[str, ...]:
     """Return the paths that are new, replaced or changed; of a new git directory only the directory."""
-    made: dict[str, None] = {}
+    changed: dict[str, None] = {}
     for path in sorted(path for path, state in after.items() if before.get(path) != state):
-        if not any(above in made for above in _parents(path)):
-            made[path] = None
-    return tuple(made)
+        if not any(above in changed for above in _parents(path)):
+            changed[path] = None
+    return tuple(changed)
 
 
 def _parents(path: str) -> Iterable[str]:
@@ -131,17 +131,17 @@ def _starts_programs(path: str) -> bool:
     return _EXEC.search(data) is not None
 
 
-def record_state(path: str, found: dict[str, tuple[int, ...]]) -> None:
+def record_state(path: str, states: dict[str, tuple[int, ...]]) -> None:
     """Add the state of a path to `found`, if it exists."""
     with suppress(OSError):
         status = os.stat(path, follow_symlinks=False)
         if stat.S_ISDIR(status.st_mode):
             if os.path.basename(path) not in _LISTED_DIRECTORIES:
-                found[path] = tuple(inode_of(path) or ())
+                states[path] = tuple(inode_of(path) or ())
             return
-        found[path] = file_state(status)
+        states[path] = file_state(status)
         if stat.S_ISLNK(status.st_mode):  # the state of a link includes that of its target
-            found[path] += file_state(os.stat(path))
+            states[path] += file_state(os.stat(path))
 
 
 def file_state(status: os.stat_result) -> tuple[int, ...]:

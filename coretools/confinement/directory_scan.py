@@ -164,7 +164,7 @@ class DirectoryTree:
         node.identity = identity_of(status)
         node.version = version_of(status)
         node.is_settled = node.version.is_settled(began)
-        node.listing, node.closed_reason = listing, ""
+        node.listing, node.inaccessible_reason = listing, ""
         self._update_children(node, listing)
         self._set_relevant(node, is_plain=listing.is_plain)
 
@@ -222,7 +222,7 @@ class DirectoryTree:
             self._forget(child)
         self._release(node)
         self.directories -= node.listing is not None
-        node.children, node.listing, node.closed_reason = {}, None, reason
+        node.children, node.listing, node.inaccessible_reason = {}, None, reason
         self._polled[node] = None
         self._set_relevant(node, is_plain=False)
 
@@ -263,7 +263,7 @@ def _is_same(node: DirectoryNode, child: SubdirectoryEntry) -> bool:
         return True
     # A mount point, or one that was exchanged between the listing of its parent and its own.
     try:
-        found = os.stat(node.path, dir_fd=node.root.fd, follow_symlinks=False)
+        status = os.stat(node.path, dir_fd=node.root.fd, follow_symlinks=False)
     except OSError:
         return False
-    return node.identity == identity_of(found)
+    return node.identity == identity_of(status)

@@ -168,23 +168,23 @@ def restore_credentials(settings: Iterable[Setting], changes: Values) -> dict[st
     A value that a command did not change keeps its credential, and values that commands do not see stay. A URL that
     moves to another remote keeps its credential, since it leads to the same server.
     """
-    found = [(one, without_credential(one)) for one in settings]
+    visible = [(one, without_credential(one)) for one in settings]
     whole: dict[str, tuple[Value, ...]] = {}
     for key, values in changes.items():
-        own = [(one.value, seen) for one, seen in found if one.key == key]
+        own = [(one.value, seen) for one, seen in visible if one.key == key]
         unseen = [value for value, seen in own if seen is None]
         as_seen = [(seen.value, value) for value, seen in own if seen is not None]
-        known = _original_urls(found, key)
+        known = _original_urls(visible, key)
         whole[key] = (*unseen, *(_restored(value, as_seen, known) for value in values))
     return whole
 
 
-def _original_urls(found: Iterable[tuple[Setting, Setting | None]], key: str) -> dict[Value, Value]:
+def _original_urls(visible: Iterable[tuple[Setting, Setting | None]], key: str) -> dict[Value, Value]:
     """Map the URLs that commands see in keys of this kind to the originals; empty for a key that holds no URL."""
     if not _URL.fullmatch(key):
         return {}
     name = key.rpartition(".")[2]
-    return {seen.value: one.value for one, seen in found if seen and _URL.fullmatch(one.key) and one.variable == name}
+    return {seen.value: one.value for one, seen in visible if seen and _URL.fullmatch(one.key) and one.variable == name}
 
 
 def _restored(value: Value, as_seen: list[tuple[Value, Value]], addresses: Mapping[Value, Value]) -> Value:
@@ -209,18 +209,18 @@ def allowed_changes(
 ) -> dict[str, tuple[Value, ...]]:
     """Return the changes to apply to a file with the values `before`. `is_bound` excludes URLs of new servers."""
     servers = _servers(before) if is_bound else None
-    found = {key: values for key, values in changes.items() if _is_allowed(key, values, None)}
-    found = {key: values for key, values in found.items() if servers is None or _servers({key: values}) <= servers}
-    found = _without_partial_groups(found, changes)
-    after = {**before, **found}
+    allowed = {key: values for key, values in changes.items() if _is_allowed(key, values, None)}
+    allowed = {key: values for key, values in allowed.items() if servers is None or _servers({key: values}) <= servers}
+    allowed = _without_partial_groups(allowed, changes)
+    after = {**before, **allowed}
     remotes = {match["name"] for key, values in after.items() if values and (match := _NAMED.fullmatch(key))}
-    found = _without_partial_groups(
-        {key: values for key, values in found.items() if _is_allowed(key, values, remotes)}, changes
+    allowed = _without_partial_groups(
+        {key: values for key, values in allowed.items() if _is_allowed(key, values, remotes)}, changes
     )
     # Branches or `remote.pushDefault` name these remotes.
-    used = {value for key, values in {**before, **found}.items() if _USES.fullmatch(key) for value in values}
+    used = {value for key, values in {**before, **allowed}.items() if _USES.fullmatch(key) for value in values}
     return _without_partial_groups(
-        {key: values for key, values in found.items() if values or not _is_url_of(key, used)}, changes
+        {key: values for key, values in allowed.items() if values or not _is_url_of(key, used)}, changes
     )
 
 
@@ -236,11 +236,13 @@ def _is_url_of(key: str, used: set[Value]) -> bool:
     return match is not None and match["name"] in used
 
 
-def _without_partial_groups(found: Values, changes: Values) -> dict[str, tuple[Value, ...]]:
+def _without_partial_groups(allowed: Values, changes: Values) -> dict[str, tuple[Value, ...]]:
     """Leave out changes to a branch, remote or submodule of which another change is refused: all or none."""
-    broken = {key.rpartition(".")[0] for key in changes if key not in found}
+    broken = {key.rpartition(".")[0] for key in changes if key not in allowed}
     return {
-        key: values for key, values in found.items() if not _TOGETHER.match(key) or key.rpartition(".")[0] not in broken
+        key: values
+        for key, values in allowed.items()
+        if not _TOGETHER.match(key) or key.rpartition(".")[0] not in broken
     }
 
 

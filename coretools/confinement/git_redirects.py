@@ -57,7 +57,7 @@ def redirecting_names(node: DirectoryNode, entries: Iterable[os.DirEntry[str]]) 
 
 def redirects_in(nodes: Iterable[DirectoryNode]) -> dict[str, Redirect]:
     """Return all redirects in writable git directories."""
-    found: dict[str, Redirect] = {}
+    redirects: dict[str, Redirect] = {}
     for node in nodes:
         if node.listing is None or not node.listing.redirects or not node.root.writable:
             continue
@@ -68,16 +68,16 @@ def redirects_in(nodes: Iterable[DirectoryNode]) -> dict[str, Redirect]:
             with suppress(OSError):
                 path = f"{here}/{name}"
                 is_link = stat.S_ISLNK(os.stat(path, follow_symlinks=False).st_mode)
-                found[path] = Redirect(top, os.readlink(path) if is_link else None)
-    return found
+                redirects[path] = Redirect(top, os.readlink(path) if is_link else None)
+    return redirects
 
 
-def closed_directories(nodes: Iterable[DirectoryNode]) -> list[str]:
+def inaccessible_directories(nodes: Iterable[DirectoryNode]) -> list[str]:
     """Return the directories that git uses and that cannot be listed: it may still open files in them by name."""
     return [
         f"{node.root.path}/{node.path}"
         for node in nodes
-        if node.closed_reason and node.role and node.root.writable and _is_used_by_git(_names_in_git(node))
+        if node.inaccessible_reason and node.role and node.root.writable and _is_used_by_git(_names_in_git(node))
     ]
 
 

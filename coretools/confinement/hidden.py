@@ -74,7 +74,7 @@ class HiddenFiles:
 
     def find(self, suspects: Iterable[tuple[Root, Suspect]]) -> Generator[None, None, list[HiddenPath]]:
         """Return the suspects that commands must not read. Yields before each one, since reading takes time."""
-        found: list[HiddenPath] = []
+        hidden: list[HiddenPath] = []
         judged: dict[tuple[str, str], _Classified] = {}
         for root, suspect in suspects:
             yield
@@ -88,9 +88,9 @@ class HiddenFiles:
             judged[key] = known
             if known.classification.reason is not None:
                 covered = (*(known.inode or version.identity), version.size, version.modified_ns)
-                found.append(HiddenPath(f"{root.path}/{suspect.path}", known.classification.reason, covered))
+                hidden.append(HiddenPath(f"{root.path}/{suspect.path}", known.classification.reason, covered))
         self._classified = judged
-        return found
+        return hidden
 
     def _classify(self, root: Root, suspect: Suspect, version: Version) -> _Classified:
         began = time.time_ns()
@@ -129,9 +129,9 @@ def _is_unchanged(known: _Classified, suspect: Suspect, version: Version) -> boo
 
 def _version(path: str, top: int | None = None) -> Version | None:
     try:
-        found = os.stat(path, dir_fd=top, follow_symlinks=False)
+        status = os.stat(path, dir_fd=top, follow_symlinks=False)
     except OSError:
         return None
-    if stat.S_ISDIR(found.st_mode):  # hidden as a whole, so changes in it do not matter
-        return Version(found.st_dev, found.st_ino, 0, 0, found.st_ctime_ns)
-    return version_of(found)
+    if stat.S_ISDIR(status.st_mode):  # hidden as a whole, so changes in it do not matter
+        return Version(status.st_dev, status.st_ino, 0, 0, status.st_ctime_ns)
+    return version_of(status)

@@ -73,27 +73,27 @@ class InotifyWatches:
 
     def changed(self) -> set[int] | None:
         """Return the watches that a change has ended. None when events were lost: anything may have changed."""
-        found: set[int] = set()
+        ended: set[int] = set()
         is_lost = False
         while (names := self.names()) is None or names:
             is_lost = is_lost or names is None
-            found |= {watch for watch, _ in names or ()}
-        return None if is_lost else found
+            ended |= {watch for watch, _ in names or ()}
+        return None if is_lost else ended
 
     def names(self) -> set[tuple[int, bytes]] | None:
         """Return watch and entry name of each change, for watches that persist. None when events were lost.
 
         Reads once, so that it ends even while changes continue.
         """
-        found: set[tuple[int, bytes]] = set()
+        changes: set[tuple[int, bytes]] = set()
         is_lost = False
         data, at = self._read(), 0
         while at < len(data):
             watch, mask, _, length = _HEAD.unpack_from(data, at)
             at += _HEAD.size + length
             is_lost = is_lost or bool(mask & _OVERFLOW)
-            found.add((watch, data[at - length : at].rstrip(b"\0")))
-        return None if is_lost else found
+            changes.add((watch, data[at - length : at].rstrip(b"\0")))
+        return None if is_lost else changes
 
     def close(self) -> None:
         """Close the instance and with it all watches."""

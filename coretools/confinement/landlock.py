@@ -95,23 +95,23 @@ def ruleset(rules: Iterable[Rule | EntryGrants], *, tcp: bool, binds: bool = Fal
         words.append(0 if tcp else _TCP_CONNECT if binds else _TCP)
     if version >= SIGNAL_SCOPE_ABI:
         words.append(_SCOPES)
-    made = syscalls.syscall("landlock_create_ruleset", struct.pack(f"{len(words)}Q", *words), 8 * len(words), 0)
+    ruleset_fd = syscalls.syscall("landlock_create_ruleset", struct.pack(f"{len(words)}Q", *words), 8 * len(words), 0)
     try:
-        os.set_inheritable(made, False)
+        os.set_inheritable(ruleset_fd, False)
         for rule in rules:
             if isinstance(rule, EntryGrants):
-                _add_entries(made, rule, handled)
+                _add_entries(ruleset_fd, rule, handled)
             else:
-                _add(made, rule[0], rule[1] & handled)
+                _add(ruleset_fd, rule[0], rule[1] & handled)
     except OSError:
-        os.close(made)
+        os.close(ruleset_fd)
         raise
-    return made
+    return ruleset_fd
 
 
-def restrict_thread(made: int) -> None:
+def restrict_thread(ruleset_fd: int) -> None:
     """Enforce a ruleset on the calling thread and whatever it starts. The thread must have set no_new_privs."""
-    syscalls.syscall("landlock_restrict_self", made, 0)
+    syscalls.syscall("landlock_restrict_self", ruleset_fd, 0)
 
 
 def confine_signals(outsider: int) -> bool:
@@ -125,11 +125,11 @@ def confine_signals(outsider: int) -> bool:
     try:
         os.kill(outsider, 0)
         syscalls.set_no_new_privileges()
-        made = _signals_ruleset()
+        ruleset_fd = _signals_ruleset()
         try:
-            restrict_thread(made)
+            restrict_thread(ruleset_fd)
         finally:
-            os.close(made)
+            os.close(ruleset_fd)
     except OSError:
         return False
     try:
@@ -144,41 +144,41 @@ def confine_signals(outsider: int) -> bool:
 def _signals_ruleset() -> int:
     # Every Landlock layer denies REFER unless it grants it, even one that handles no file right (landlock(7)). So this
     # layer grants it everywhere; the layer that confines the command decides where it applies.
-    made = syscalls.syscall("landlock_create_ruleset", struct.pack("3Q", REFER, 0, _SIGNALS), 24, 0)
+    ruleset_fd = syscalls.syscall("landlock_create_ruleset", struct.pack("3Q", REFER, 0, _SIGNALS), 24, 0)
     try:
         top = os.open("/", os.O_PATH | os.O_CLOEXEC)
         try:
-            _add(made, top, REFER)
+            _add(ruleset_fd, top, REFER)
         finally:
             os.close(top)
     except OSError:
-        os.close(made)
+        os.close(ruleset_fd)
         raise
-    return made
+    return ruleset_fd
 
 
-def _add_entries(made: int, entries: EntryGrants, handled: int) -> None:
+def _add_entries(ruleset_fd: int, entries: EntryGrants, handled: int) -> None:
     try:
         directory = os.open(entries.path, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError:
         return
     try:
-        found = os.fstat(directory)
-        if (found.st_dev, found.st_ino) != tuple(entries.identity):
+        status = os.fstat(directory)
+        if (status.st_dev, status.st_ino) != tuple(entries.identity):
             return
         for name in entries.names:
             with suppress(FileNotFoundError, PermissionError):
                 handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
                 try:
                     if not stat.S_ISLNK(os.fstat(handle).st_mode):
-                        _add(made, handle, entries.rights & handled)
+                        _add(ruleset_fd, handle, entries.rights & handled)
                 finally:
                     os.close(handle)
     finally:
         os.close(directory)
 
 
-def _add(made: int, where: str | int, rights: int) -> None:
+def _add(ruleset_fd: int, where: str | int, rights: int) -> None:
     try:
         handle = os.open(where, os.O_PATH | os.O_CLOEXEC) if isinstance(where, str) else where
     except (FileNotFoundError, NotADirectoryError, PermissionError):
@@ -187,7 +187,7 @@ def _add(made: int, where: str | int, rights: int) -> None:
         if not stat.S_ISDIR(os.fstat(handle).st_mode):
             rights &= _FILE_RIGHTS
         if rights:  # a rule without rights fails with ENOMSG
-            syscalls.syscall("landlock_add_rule", made, _PATH_BENEATH, struct.pack("=Qi", rights, handle), 0)
+            syscalls.syscall("landlock_add_rule", ruleset_fd, _PATH_BENEATH, struct.pack("=Qi", rights, handle), 0)
     finally:
         if isinstance(where, str):
             os.close(handle)

@@ -18,7 +18,7 @@ from anyio import CapacityLimiter, to_thread
 
 from coretools.confinement.control_files import ControlFileCollector, control_files, old_remotes
 from coretools.confinement.directory_scan import MAX_DIRECTORIES, DirectoryTree
-from coretools.confinement.git_redirects import Redirects, closed_directories, redirecting_names, redirects_in
+from coretools.confinement.git_redirects import Redirects, inaccessible_directories, redirecting_names, redirects_in
 from coretools.confinement.hidden import HiddenFiles
 from coretools.confinement.protected_paths import (
     GIT_CONFIG_NAMES,
@@ -83,7 +83,7 @@ class MaskFinder:
         self._tree = DirectoryTree(roots, self._read, _role_of_root)
         self._suspects: list[tuple[Root, Suspect]] = []
         self._inaccessible_paths: list[HiddenPath] = []
-        self._found: Masks | None = None
+        self._masks: Masks | None = None
         self._classification: Iterator[None] | None = None
         """The second half of a scan, after the listing; None before it."""
         self._protected_before: set[tuple[int, ...]] = set()
@@ -138,14 +138,14 @@ class MaskFinder:
             for _ in self._classification:
                 if time.monotonic() > until:
                     return None
-            assert self._found is not None
+            assert self._masks is not None
             # All that was protected before was met again, under whatever name.
-            if not self._protected_before - self._identities_seen(self._found):
-                return self._accept(self._found)
+            if not self._protected_before - self._identities_seen(self._masks):
+                return self._accept(self._masks)
             if time.monotonic() > self._deadline:
                 raise PathsKeepMoving
             self._tree.begin()
-            self._classification, self._unconfirmed = None, self._found
+            self._classification, self._unconfirmed = None, self._masks
 
     def advance_listing(self, seconds: float = float("inf")) -> bool:
         """Continue the first half of the scan, which `control_files` needs. Returns True when that has ended."""
@@ -158,9 +158,9 @@ class MaskFinder:
 
     def finish(self) -> Masks:
         """Do the rest of a scan. Blocks."""
-        while (found := self.advance(1.0)) is None:
+        while (masks := self.advance(1.0)) is None:
             pass
-        return found
+        return masks
 
     async def scan_in_slices(self, complete: Callable[[Masks], Masks], limiter: CapacityLimiter) -> Masks:
         """Do a whole scan while the event loop runs; return what `complete` makes of the result. It may block too.
@@ -172,8 +172,8 @@ class MaskFinder:
         self.begin()
         while not is_slow:
             began = time.monotonic()
-            if (found := self.advance(SLICE_SECONDS)) is not None:
-                return complete(found)
+            if (masks := self.advance(SLICE_SECONDS)) is not None:
+                return complete(masks)
             is_slow = time.monotonic() - began > LONG_SECONDS
             await anyio.lowlevel.checkpoint()
         return await to_thread.run_sync(lambda: complete(self.finish()), limiter=limiter)
@@ -195,36 +195,37 @@ class MaskFinder:
 
     def control_files(self) -> ControlFiles:
         """Return the state of the files that git, editors or agents act on, as of the last scan. Costs a stat each."""
-        found = control_files(self._tree.relevant)
-        return found | dict(states_of_settings(self._roots, self._tree.relevant))
+        states = control_files(self._tree.relevant)
+        return states | dict(states_of_settings(self._roots, self._tree.relevant))
 
     def redirects(self) -> Redirects:
         """Return the entries of git directories by which git reads or writes elsewhere, as of the last scan."""
         return redirects_in(self._tree.relevant)
 
-    def closed_in_git(self) -> list[str]:
+    def inaccessible_in_git(self) -> list[str]:
         """Return the directories that git uses and that the last scan could not list."""
-        return closed_directories(self._tree.relevant)
+        return inaccessible_directories(self._tree.relevant)
 
     def close(self) -> None:
         """Close all descriptors."""
         self._tree.close()
 
-    def _identities_seen(self, found: Masks) -> set[tuple[int, ...]]:
+    def _identities_seen(self, masks: Masks) -> set[tuple[int, ...]]:
         """Return device and inode of the suspects of this scan and of the protected paths."""
-        closed = {one.identity[:2] for one in self._inaccessible_paths}
-        return {*self._hidden.suspect_inodes, *closed, *((inode.device, inode.number) for _, inode in found.state)}
+        inaccessible = {one.identity[:2] for one in self._inaccessible_paths}
+        protected = {(inode.device, inode.number) for _, inode in masks.state}
+        return {*self._hidden.suspect_inodes, *inaccessible, *protected}
 
-    def _accept(self, found: Masks) -> Masks:
-        self._protected_before = {*(one.identity[:2] for one in found.hidden), *(one[:2] for _, one in found.state)}
-        return found
+    def _accept(self, masks: Masks) -> Masks:
+        self._protected_before = {*(one.identity[:2] for one in masks.hidden), *(one[:2] for _, one in masks.state)}
+        return masks
 
     def _classify(self) -> Iterator[None]:
-        """Classify the suspects that were listed, and store the result in `_found`."""
-        masks = self._masks_without_hidden() if self._tree.is_changed or self._found is None else self._found
+        """Classify the suspects that were listed, and store the result in `_masks`."""
+        masks = self._masks_without_hidden() if self._tree.is_changed or self._masks is None else self._masks
         classified = yield from self._hidden.find(self._suspects)
         hidden = tuple(sorted({*classified, *self._inaccessible_paths}))
-        self._found = masks if masks.hidden == hidden else masks._replace(hidden=hidden)
+        self._masks = masks if masks.hidden == hidden else masks._replace(hidden=hidden)
         self._tree.is_changed = False
 
     def _masks_without_hidden(self) -> Masks:
@@ -234,7 +235,9 @@ class MaskFinder:
         pinned, read_only = sorted([*_protected(nodes, "pinned"), *settings.pinned]), _protected(nodes, "read_only")
         self._suspects = [(node.root, one) for node in nodes if node.listing for one in node.listing.suspects]
         self._inaccessible_paths = [
-            _inaccessible(node) for node in nodes if node.closed_reason and node.role == _WORK_TREE and node.path != "."
+            _inaccessible(node)
+            for node in nodes
+            if node.inaccessible_reason and node.role == _WORK_TREE and node.path != "."
         ]
         return Masks(
             pinned=tuple(path for path, _ in pinned),
@@ -414,15 +417,15 @@ def _protect(protected: list[ProtectedPath], root: Root, *paths: str) -> None:
 
 
 def _protected(nodes: list[DirectoryNode], part: str) -> list[tuple[str, Inode]]:
-    found = {
+    identities = {
         f"{node.root.path}/{one.path}": one.identity
         for node in nodes
         if node.listing is not None
         for one in getattr(node.listing, part)
     }
-    return sorted(found.items())
+    return sorted(identities.items())
 
 
 def _inaccessible(node: DirectoryNode) -> HiddenPath:
     path = f"{node.root.path}/{node.path}"
-    return HiddenPath(path, node.closed_reason, inode_of(path) or (0, 0, 0))
+    return HiddenPath(path, node.inaccessible_reason, inode_of(path) or (0, 0, 0))

@@ -30,9 +30,9 @@ def mount_point(base: str, path: str, *, directory: bool) -> Iterator[int]:
     """
     with ExitStack() as way:
         here = open_parent(base, path, way)
-        found = _open_or_create(here, os.path.basename(path), is_right=stat.S_ISDIR if directory else stat.S_ISREG)
-        way.callback(os.close, found)
-        yield found
+        opened = _open_or_create(here, os.path.basename(path), is_right=stat.S_ISDIR if directory else stat.S_ISREG)
+        way.callback(os.close, opened)
+        yield opened
 
 
 def open_parent(base: str, path: str, way: ExitStack) -> int:
@@ -49,7 +49,7 @@ def _open_or_create(here: int, name: str, *, is_right: Callable[[int], bool]) ->
     """Open the directory or file of this name, as `is_right` demands. Creates it where it is missing."""
     for _ in range(_CREATE_ATTEMPTS):
         try:
-            found = os.open(name, _PATH_FLAGS, dir_fd=here)
+            handle = os.open(name, _PATH_FLAGS, dir_fd=here)
         except FileNotFoundError:
             with suppress(FileExistsError):
                 if is_right is stat.S_ISDIR:
@@ -57,9 +57,9 @@ def _open_or_create(here: int, name: str, *, is_right: Callable[[int], bool]) ->
                 else:
                     os.close(os.open(name, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644, dir_fd=here))
             continue
-        if is_right(os.fstat(found).st_mode):
-            return found
-        os.close(found)
+        if is_right(os.fstat(handle).st_mode):
+            return handle
+        os.close(handle)
         _move_aside(here, name)
     raise OSError(errno.EBUSY, "keeps changing", name)
 
@@ -80,27 +80,27 @@ def open_existing(
     Raises:
         OSError: ESTALE when there is something else or nothing.
     """
-    found = _open_beneath(path, trees) if identity is None else _open_matching(path, trees, identity)
-    if found is not None and identity is None and stat.S_ISLNK(os.fstat(found[1]).st_mode):
-        for handle in found:
+    handles = _open_beneath(path, trees) if identity is None else _open_matching(path, trees, identity)
+    if handles is not None and identity is None and stat.S_ISLNK(os.fstat(handles[1]).st_mode):
+        for handle in handles:
             os.close(handle)
-        found = None
+        handles = None
     try:
-        yield found
+        yield handles
     finally:
-        for handle in found or ():
+        for handle in handles or ():
             os.close(handle)
 
 
 def _open_matching(path: str, trees: Mapping[str, int], identity: tuple[int, int]) -> tuple[int, int]:
     for _ in range(_LOOKUP_ATTEMPTS):
-        found = _open_beneath(path, trees)
-        if found is None:
+        handles = _open_beneath(path, trees)
+        if handles is None:
             continue
-        status = os.fstat(found[1])
+        status = os.fstat(handles[1])
         if (status.st_dev, status.st_ino) == identity:
-            return found
-        for handle in found:
+            return handles
+        for handle in handles:
             os.close(handle)
     raise OSError(errno.ESTALE, KEEPS_MOVING, path)
 

@@ -204,10 +204,10 @@ def _clone_bind(bind: BindMount) -> int:
     # By descriptor: what is checked is what gets mounted, although the path may be exchanged in between.
     handle = os.open(source, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        found = os.fstat(handle)
-        if bind.identity is not None and [found.st_dev, found.st_ino] != list(bind.identity):
+        status = os.fstat(handle)
+        if bind.identity is not None and [status.st_dev, status.st_ino] != list(bind.identity):
             raise OSError(errno.ESTALE, "was replaced", source)
-        if stat.S_ISLNK(found.st_mode):
+        if stat.S_ISLNK(status.st_mode):
             raise OSError(errno.ELOOP, "is a link", source)
         return restrict_mount(clone(handle), writable=bind.writable)
     finally:

@@ -113,21 +113,21 @@ class Placeholders:
         os.mkdir(name, 0o755, dir_fd=self._written)
         return self.mount(name)
 
-    def placeholder_for(self, found: os.stat_result) -> str:
+    def placeholder_for(self, status: os.stat_result) -> str:
         """Return the name of an unreadable placeholder: a directory, or a file of the same size and times.
 
         By size and times git recognises a file as unchanged (`plan.GIT_SETTINGS_FOR_MASKED_FILES`) and leaves it alone.
         """
-        if stat.S_ISDIR(found.st_mode):
+        if stat.S_ISDIR(status.st_mode):
             return "directory"
-        if not found.st_size:
+        if not status.st_size:
             return "file"
-        name = f"{found.st_dev}-{found.st_ino}"
-        handle = self._made(name, found.st_mode & stat.S_IXUSR)
+        name = f"{status.st_dev}-{status.st_ino}"
+        handle = self._made(name, status.st_mode & stat.S_IXUSR)
         try:
             with suppress(OSError):  # beyond the file size limit of this process: git then sees it as changed
-                os.ftruncate(handle, found.st_size)
-            os.utime(handle, ns=(found.st_atime_ns, found.st_mtime_ns))
+                os.ftruncate(handle, status.st_size)
+            os.utime(handle, ns=(status.st_atime_ns, status.st_mtime_ns))
         finally:
             os.close(handle)
         return name
@@ -184,12 +184,12 @@ class Overmounts:
             OSError: ESTALE when a path has another file or none.
         """
         for overmount in self._overmounts:
-            with open_existing(overmount.path, trees, overmount.identity) as found:
-                if found is not None:
+            with open_existing(overmount.path, trees, overmount.identity) as handles:
+                if handles is not None:
                     if self._is_watched:
-                        self._watch_parent(overmount, found[0])
+                        self._watch_parent(overmount, handles[0])
                     try:
-                        self._mount(overmount, found[1])
+                        self._mount(overmount, handles[1])
                     except FileNotFoundError as error:  # replaced since it was opened
                         raise OSError(errno.ESTALE, os.strerror(errno.ESTALE), overmount.path) from error
 
@@ -250,10 +250,10 @@ class Overmounts:
             above = os.path.dirname(overmount.path)
             with (
                 suppress(OSError),
-                open_existing(above, {os.path.dirname(top.path): self._parents[top].handle}, None) as found,
+                open_existing(above, {os.path.dirname(top.path): self._parents[top].handle}, None) as handles,
             ):
-                if found is not None:
-                    self._watch_parent(overmount, found[1])
+                if handles is not None:
+                    self._watch_parent(overmount, handles[1])
             yield from self._remount(overmount)
         used = set(self._parents.values())
         for key, directory in list(self._directories.items()) if within else ():

@@ -76,11 +76,11 @@ class Masks(NamedTuple):
     @property
     def identities(self) -> dict[str, tuple[int, int]]:
         """Device and inode found at each path. When the overmount is made, another file may be there."""
-        found = {one.path: (one.directory[0], one.inode[0]) for one in self.git_configs if one.inode}
-        found |= {path: (inode.device, inode.number) for path, inode in self.state}
-        found |= {one.path: (one.identity[0], one.identity[1]) for one in self.hidden}
+        identities = {one.path: (one.directory[0], one.inode[0]) for one in self.git_configs if one.inode}
+        identities |= {path: (inode.device, inode.number) for path, inode in self.state}
+        identities |= {one.path: (one.identity[0], one.identity[1]) for one in self.hidden}
         # The inode of a path that is too long is unknown.
-        return {path: identity for path, identity in found.items() if identity[1]}
+        return {path: identity for path, identity in identities.items() if identity[1]}
 
 
 ControlFiles = Mapping[str, tuple[int, ...]]
@@ -163,7 +163,7 @@ class DirectoryNode:
     children: dict[str, "DirectoryNode"] = field(default_factory=dict)
     listing: ScannedDirectory | None = None
     """None before it was read, and while it cannot be read."""
-    closed_reason: str = ""
+    inaccessible_reason: str = ""
     """Why it cannot be scanned; empty if it can."""
     identity: tuple[int, int] = (0, 0)
     version: Version | None = None

@@ -157,8 +157,8 @@ def _argument(
 ) -> list[_Instruction]:
     """Allow or refuse the call if an argument passes the test for one of the values; otherwise do the opposite."""
     refused = _REFUSE | error
-    found, otherwise = (_ALLOW, refused) if allow else (refused, _ALLOW)
+    passed, otherwise = (_ALLOW, refused) if allow else (refused, _ALLOW)
     program: list[_Instruction] = [(_LOAD, 0, 0, where)]
     for value in values:
-        program += _when(test, value, [(_RETURN, 0, 0, found)])
+        program += _when(test, value, [(_RETURN, 0, 0, passed)])
     return [*program, (_RETURN, 0, 0, otherwise)]

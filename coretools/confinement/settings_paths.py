@@ -28,7 +28,7 @@ def setting_entries(node: DirectoryNode, names: Iterable[str]) -> list[SettingEn
     """Return the entries of a directory, of these names, that may be settings."""
     parent = os.path.basename(node.path)
     may_nest = folded(parent) in NESTING
-    found = []
+    entries = []
     for name in names:
         is_nested = not setting_of(name)
         if is_nested and not (may_nest and setting_of(f"{parent}/{name}")):
@@ -38,8 +38,8 @@ def setting_entries(node: DirectoryNode, names: Iterable[str]) -> list[SettingEn
             mode = os.stat(path, dir_fd=node.root.fd, follow_symlinks=False).st_mode
             inode = inode_of(path, node.root.fd)
             if inode is not None and (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_ISLNK(mode)):
-                found.append(SettingEntry(path, inode, stat.S_ISLNK(mode), is_nested))
-    return found
+                entries.append(SettingEntry(path, inode, stat.S_ISLNK(mode), is_nested))
+    return entries
 
 
 def fixed_settings(roots: Roots, nodes: Iterable[DirectoryNode]) -> FixedSettings:
@@ -90,10 +90,10 @@ def _settings(nodes: Iterable[DirectoryNode]) -> Iterator[tuple[DirectoryNode, S
                 yield top, entry
 
 
-def _record(found: dict[str, Inode], top: DirectoryNode, path: str) -> None:
+def _record(inodes: dict[str, Inode], top: DirectoryNode, path: str) -> None:
     inode = inode_of(path, top.root.fd)
     if inode is not None:
-        found[join_path(top.root.path, path)] = inode
+        inodes[join_path(top.root.path, path)] = inode
 
 
 def _above(path: str, top: str) -> Iterator[str]:

@@ -138,30 +138,30 @@ def user_toolchains(sources: ToolchainSources) -> UserToolchains:
     """Find the user's toolchains. Reads directories; done once, before the first command."""
     environment, home = sources.environment, sources.home
     private = _PrivatePlaces(home)
-    found = tuple(filter(None, map(private.without, find_toolchains(environment, home))))
+    toolchains = tuple(filter(None, map(private.without, find_toolchains(environment, home))))
     programs = Programs(
-        tuple(path for one in found if one.is_chosen for path in one.programs),
-        tuple(path for one in found if not one.is_chosen for path in one.programs),
+        tuple(path for one in toolchains if one.is_chosen for path in one.programs),
+        tuple(path for one in toolchains if not one.is_chosen for path in one.programs),
     )
     server = environment.get("PATH", "")
     given = merged_path(server, sources.login_path, Programs(), roots=sources.roots, home=home).split(os.pathsep)
     path = merged_path(server, sources.login_path, programs, roots=sources.roots, home=home)
-    variables = {name: value for one in reversed(found) for name, value in one.variables.items()}
+    variables = {name: value for one in reversed(toolchains) for name, value in one.variables.items()}
     return UserToolchains(
         path=path,
-        grants=tuple(Grant(one, RUN) for one in _granted_paths(sources, path, found, private)),
+        grants=tuple(Grant(one, RUN) for one in _granted_paths(sources, path, toolchains, private)),
         variables={name: value for name, value in variables.items() if not environment.get(name)},
-        found=found,
+        found=toolchains,
         added=tuple(entry for entry in path.split(os.pathsep) if entry not in given),
     )
 
 
 def _granted_paths(
-    sources: ToolchainSources, path: str, found: Sequence[FoundToolchain], private: _PrivatePlaces
+    sources: ToolchainSources, path: str, toolchains: Sequence[FoundToolchain], private: _PrivatePlaces
 ) -> list[str]:
     """Return the paths to grant: of the table, on this PATH, and where their links and virtual environments lead."""
-    listed = [part for one in found for part in one.granted]
-    others = [*map(os.path.realpath, sources.prefixes), *_paths_on(path, sources, {one.place for one in found})]
+    listed = [part for one in toolchains for part in one.granted]
+    others = [*map(os.path.realpath, sources.prefixes), *_paths_on(path, sources, {one.place for one in toolchains})]
     others += _linked_versions(listed)
     venvs = find_venvs(sources.environment, sources.home, sources.roots)
     others += [os.path.realpath(f"{venv}/{part}") for venv in venvs for part in VENV_PARTS]
@@ -258,11 +258,11 @@ def _venvs_in(paths: Iterable[str]) -> Iterator[str]:
 
 def path_links(path: str, within: Iterable[str]) -> list[tuple[str, str]]:
     """Return the directories of a PATH that are links, with their real paths, but none beneath `within`."""
-    found = []
+    links = []
     seen = list(within)
     for folder in path.split(os.pathsep):
         place = folder.rstrip("/")
         is_link = os.path.isabs(place) and os.path.isdir(place) and os.path.realpath(place) != place
         if is_link and not any(is_beneath(place, one) for one in seen):
-            found.append((place, os.path.realpath(place)))
-    return found
+            links.append((place, os.path.realpath(place)))
+    return links

@@ -63,7 +63,7 @@ class _Search:
     def top(self, path: str) -> list[str]:
         """Return the parts of a path that is to be granted."""
         if not os.path.isdir(path):
-            return [] if _is_closed(path) else [path]
+            return [] if _may_hold_credentials(path) else [path]
         is_system = is_in(path, SYSTEM) or os.path.basename(path).lower() in _CONTENTS
         return [path] if is_system else self._parts(path, MAX_DEPTH)
 
@@ -75,7 +75,7 @@ class _Search:
             if entry.is_dir(follow_symlinks=False):
                 parts = self._parts_of_entry(entry, levels)
             else:
-                parts = [] if entry.is_symlink() or _is_closed(entry.path) else [entry.path]
+                parts = [] if entry.is_symlink() or _may_hold_credentials(entry.path) else [entry.path]
             is_whole = is_whole and (parts == [entry.path] or entry.is_symlink())
             kept += parts
         return [path] if is_whole else kept
@@ -87,17 +87,17 @@ class _Search:
         return [entry.path] if levels == 0 or name in _CONTENTS else self._parts(entry.path, levels - 1)
 
     def _entries(self, path: str) -> "list[os.DirEntry[str]]":
-        found: list[os.DirEntry[str]] = []
+        listed: list[os.DirEntry[str]] = []
         with suppress(OSError), os.scandir(path) as entries:
             for entry in entries:
-                if self._left == 0 or len(found) == MAX_LISTED:
+                if self._left == 0 or len(listed) == MAX_LISTED:
                     break
                 self._left -= 1
-                found.append(entry)
-        return found
+                listed.append(entry)
+        return listed
 
 
-def _is_closed(path: str) -> bool:
+def _may_hold_credentials(path: str) -> bool:
     """Whether a file has the name of a configuration that may hold credentials, or holds some."""
     if os.path.basename(path).lower() in CONFIGURATION:
         return True

@@ -224,8 +224,8 @@ def home_of_user() -> str:
 
 def find_toolchains(environment: Mapping[str, str], home: str) -> tuple[FoundToolchain, ...]:
     """Return the toolchains of the table that are installed, in its order."""
-    found = [_found_at(row, place) for row in TOOLCHAINS for place in _places(row, environment, home)]
-    return tuple(one for one in found if one is not None)
+    toolchains = [_found_at(row, place) for row in TOOLCHAINS for place in _places(row, environment, home)]
+    return tuple(one for one in toolchains if one is not None)
 
 
 def _places(row: Toolchain, environment: Mapping[str, str], home: str) -> list[str]:
@@ -250,14 +250,14 @@ def _found_at(row: Toolchain, place: str) -> FoundToolchain | None:
 
 def _matches(place: str, part: str) -> list[str]:
     """Return the existing paths that a part of the table stands for."""
-    found = [place]
+    paths = [place]
     for component in part.split("/") if part != "." else ():
         if re.search(r"[*?\[]", component) is None:
-            found = [f"{path}/{component}" for path in found]
+            paths = [f"{path}/{component}" for path in paths]
         else:
-            found = [f"{path}/{name}" for path in found for name in names_in(path) if fnmatchcase(name, component)]
-        found = [path for path in found[:MAX_MATCHES] if os.path.exists(path)]
-    return found
+            paths = [f"{path}/{name}" for path in paths for name in names_in(path) if fnmatchcase(name, component)]
+        paths = [path for path in paths[:MAX_MATCHES] if os.path.exists(path)]
+    return paths
 
 
 def names_in(directory: str) -> list[str]:
@@ -318,8 +318,8 @@ def find_venvs(environment: Mapping[str, str], home: str, roots: Iterable[str]) 
     above = [environment.get("WORKON_HOME", ""), *(path for part in VENV_DIRECTORIES for path in _matches(home, part))]
     above = [path for path in above if os.path.isabs(path)]
     above += [os.path.dirname(top) for top in tops]
-    found = [os.path.realpath(f"{path}/{name}") for path in dict.fromkeys(above) for name in _venv_names(path)]
-    return [path for path in dict.fromkeys(found) if not any(is_beneath(path, top) for top in tops)][:MAX_MATCHES]
+    venvs = [os.path.realpath(f"{path}/{name}") for path in dict.fromkeys(above) for name in _venv_names(path)]
+    return [path for path in dict.fromkeys(venvs) if not any(is_beneath(path, top) for top in tops)][:MAX_MATCHES]
 
 
 def _venv_names(directory: str) -> Iterator[str]:

@@ -184,8 +184,8 @@ class UserConfiguration:
 
     def _files(self, place: str) -> list[Setting]:
         """Return the settings that name the copies of ignore rules and attributes."""
-        found = [(_EXCLUDES, "ignore", self.ignore), (_ATTRIBUTES, "attributes", self.attributes)]
-        return [Setting(key, f"{place}/{name}") for key, name, data in found if data is not None]
+        copies = [(_EXCLUDES, "ignore", self.ignore), (_ATTRIBUTES, "attributes", self.attributes)]
+        return [Setting(key, f"{place}/{name}") for key, name, data in copies if data is not None]
 
     @staticmethod
     def _write(directory: str, name: str, settings: Sequence[Setting]) -> None:

@@ -23,13 +23,13 @@ class FileUser:
 
 def file_users(identity: tuple[int, int], *, program: str, directory: str) -> list[FileUser]:
     """Return the processes that have the file of this device and inode open, and those of `program` in `directory`."""
-    found = []
+    users = []
     for pid in _pids():
         name = _name(pid)
         has_it_open = any(one == identity for _, one in _open_files(pid))
         if has_it_open or (name.startswith(program) and _runs_in(pid, directory)):
-            found.append(FileUser(pid, name, has_it_open))
-    return found
+            users.append(FileUser(pid, name, has_it_open))
+    return users
 
 
 def lock_holder(identity: tuple[int, int]) -> FileUser | None:

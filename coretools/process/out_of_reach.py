@@ -51,5 +51,5 @@ def _rules(runner: Runner, rights: int, home: str) -> list[Rule | EntryGrants]:
     # To look at a file system of a network, or of a program (FUSE), may block for ever.
     answering = LOCAL | KERNEL_FILESYSTEMS
     skipped = {path for path, kind in mounts_by_path().items() if kind not in answering and not is_beneath(home, path)}
-    closed = [*reach.paths, *scratch_directories(), *filter(None, [runner.scratch])]
-    return [*entry_grants("/", rights, closed, skipped=skipped), *((path, rights) for path in reach.trusted)]
+    excluded = [*reach.paths, *scratch_directories(), *filter(None, [runner.scratch])]
+    return [*entry_grants("/", rights, excluded, skipped=skipped), *((path, rights) for path in reach.trusted)]

@@ -188,33 +188,33 @@ def _mount_of(fd: int) -> tuple[int, int]:
 
 def _truncate(here: int, name: str, display_path: str, *, spares_links: bool) -> bool:
     """Truncate a regular file; False for anything else. A command may replace it at any moment."""
-    found = os.stat(name, dir_fd=here, follow_symlinks=False)
-    if not stat.S_ISREG(found.st_mode) or (found.st_nlink > 1 and not spares_links):
+    status = os.stat(name, dir_fd=here, follow_symlinks=False)
+    if not stat.S_ISREG(status.st_mode) or (status.st_nlink > 1 and not spares_links):
         return False
     # Checked before anything is truncated: `unlink` would fail only after the content is gone.
     if not os.access(".", os.W_OK | os.X_OK, dir_fd=here, effective_ids=True):
         raise PermissionRefused(f"{display_path}: its directory is write-protected", path=display_path)
-    if found.st_nlink > 1:
+    if status.st_nlink > 1:
         raise Conflict(
             f"{display_path}: this hidden file has other hard links; a person has to delete it", path=display_path
         )
-    if not found.st_mode & stat.S_IWUSR:  # a write-protected file may be deleted
+    if not status.st_mode & stat.S_IWUSR:  # a write-protected file may be deleted
         reading = os.open(name, os.O_RDONLY | _PLAIN, dir_fd=here)
         try:
-            _require_same(reading, found, display_path)
+            _require_same(reading, status, display_path)
             os.fchmod(reading, stat.S_IRUSR | stat.S_IWUSR)
         finally:
             os.close(reading)
     writing = os.open(name, os.O_WRONLY | _PLAIN, dir_fd=here)
     try:
-        _require_same(writing, found, display_path)
+        _require_same(writing, status, display_path)
         os.ftruncate(writing, 0)
     finally:
         os.close(writing)
     return True
 
 
-def _require_same(fd: int, found: os.stat_result, display_path: str) -> None:
+def _require_same(fd: int, status: os.stat_result, display_path: str) -> None:
     now = os.fstat(fd)
-    if not os.path.samestat(now, found) or now.st_nlink > 1:
+    if not os.path.samestat(now, status) or now.st_nlink > 1:
         raise Conflict(f"{display_path}: was replaced concurrently; call again", path=display_path)

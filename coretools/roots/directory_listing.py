@@ -56,11 +56,11 @@ def list_directory(roots: Roots, path: str, *, limit: int) -> DirectoryListing:
         fd = os.open(".", _SCAN | os.O_CLOEXEC, dir_fd=directory.fd)
         try:
             with os.scandir(fd) as scan:
-                found = sorted(scan, key=lambda entry: entry.name)
-            entries = tuple(_entry(entry) for entry in found[:limit])
+                listed = sorted(scan, key=lambda entry: entry.name)
+            entries = tuple(_entry(entry) for entry in listed[:limit])
         finally:
             os.close(fd)
-    return DirectoryListing(directory.display_path, entries, len(found))
+    return DirectoryListing(directory.display_path, entries, len(listed))
 
 
 def complete_path(roots: Roots, typed: str, *, most: int) -> list[str]:
@@ -72,7 +72,7 @@ def complete_path(roots: Roots, typed: str, *, most: int) -> list[str]:
         WrongType: the part before the last slash is not a directory. And what `resolve` raises.
     """
     above, slash, word = typed.rpartition("/")
-    found = []
+    matching = []
     with open_directory(roots, above + slash or ".") as directory, translate_errors(directory.display_path):
         fd = os.open(".", _SCAN | os.O_CLOEXEC, dir_fd=directory.fd)
         try:
@@ -80,12 +80,12 @@ def complete_path(roots: Roots, typed: str, *, most: int) -> list[str]:
                 for entry in scan:
                     check_cancelled()
                     if entry.name.casefold().startswith(word.casefold()):
-                        found.append((entry.name, entry.is_dir(follow_symlinks=False)))
+                        matching.append((entry.name, entry.is_dir(follow_symlinks=False)))
         finally:
             os.close(fd)
         here = directory.place
     kept = []
-    for name, is_directory in sorted(found):
+    for name, is_directory in sorted(matching):
         if roots.denied_by(RootedPath(here.root, join_path(here.relative, name))) is None:
             kept.append(f"{above}{slash}{printable(name)}{'/' if is_directory else ''}")
         if len(kept) == most:
@@ -142,28 +142,28 @@ def _batches(
             ahead.append(_split_at_directories(*_filtered(roots, here, inside, choose)))
 
 
-def _split_at_directories(above: str, found: list[WalkEntry]) -> Iterator[tuple[str, list[WalkEntry] | None]]:
+def _split_at_directories(above: str, entries: list[WalkEntry]) -> Iterator[tuple[str, list[WalkEntry] | None]]:
     """Split the entries of a directory after each subdirectory, whose own entries come next."""
     start = 0
-    for at, (_, kind) in enumerate(found):
+    for at, (_, kind) in enumerate(entries):
         if kind == "directory":
-            yield above, found[start : at + 1]
+            yield above, entries[start : at + 1]
             start = at + 1
-    if start < len(found):
-        yield above, found[start:]
+    if start < len(entries):
+        yield above, entries[start:]
 
 
 def _filtered(
-    roots: Roots, place: RootedPath, found: list[WalkEntry], choose: EntryFilter
+    roots: Roots, place: RootedPath, entries: list[WalkEntry], choose: EntryFilter
 ) -> tuple[str, list[WalkEntry]]:
     """The prefix of a directory's names, and its entries that `choose` keeps and no deny glob matches."""
     above = "" if place.relative == "." else f"{place.relative}/"
-    found = choose(place.relative, found)
+    entries = choose(place.relative, entries)
     # A name that occurs in no deny glob is allowed in an allowed directory, unless a glob names a parent.
     may_deny = roots.deny.may_deny
-    if roots.are_nested or any(map(may_deny, place.relative.split("/"))) or any(map(may_deny, dict(found))):
-        found = [one for one in found if roots.denied_by(RootedPath(place.root, above + one[0])) is None]
-    return above, found
+    if roots.are_nested or any(map(may_deny, place.relative.split("/"))) or any(map(may_deny, dict(entries))):
+        entries = [one for one in entries if roots.denied_by(RootedPath(place.root, above + one[0])) is None]
+    return above, entries
 
 
 def _scan(roots: Roots, place: RootedPath) -> list[WalkEntry]:

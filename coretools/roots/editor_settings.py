@@ -77,17 +77,17 @@ def link_target(roots: Roots, root: Root, top: str, path: str) -> str:
 
 def existing_settings(roots: Roots, root: Root, top: str) -> list[str]:
     """The settings that exist at a top, and what links among them lead to beneath the top, as paths in the root."""
-    found: dict[str, None] = {}
+    paths: dict[str, None] = {}
     for name in NAMES:
         path = join_path(top, name)
         try:
             status = os.stat(path, dir_fd=root.fd, follow_symlinks=False)
         except OSError:
             continue
-        found[path] = None
+        paths[path] = None
         if (stat.S_ISLNK(status.st_mode) or "/" in name) and (target := link_target(roots, root, top, path)):
-            found[target] = None
-    return list(found)
+            paths[target] = None
+    return list(paths)
 
 
 class SettingsFinder:
@@ -115,8 +115,8 @@ class SettingsFinder:
 
     def _named(self, place: RootedPath) -> list[str]:
         """The settings that a place is or lies in by its text, as it spells them."""
-        found = self.tops_with_settings(place)
-        return [join_path(top, setting_of(beneath(place.relative, top))) for top in found]
+        tops = self.tops_with_settings(place)
+        return [join_path(top, setting_of(beneath(place.relative, top))) for top in tops]
 
     def _tops_above(self, place: RootedPath) -> tuple[str, ...]:
         """The directories above a place that people open: the root, and each one with a `.git`."""
@@ -147,12 +147,12 @@ def protected_settings(roots: Roots, places: Iterable[RootedPath], *, is_removed
     if roots.changes_settings:
         return []
     finder = SettingsFinder(roots)
-    found = {
+    settings = {
         (place.root.path, setting): RootedPath(place.root, setting)
         for place in places
         for setting in finder.existing(place, is_removed=is_removed)
     }
-    return [roots.display_path(found[key]) for key in sorted(found)]
+    return [roots.display_path(settings[key]) for key in sorted(settings)]
 
 
 def require_no_existing_settings(roots: Roots, resolved: ResolvedPath, *, is_removed: bool = False) -> None:
@@ -161,11 +161,11 @@ def require_no_existing_settings(roots: Roots, resolved: ResolvedPath, *, is_rem
     Raises:
         DeniedPath.
     """
-    found = protected_settings(roots, [resolved.place], is_removed=is_removed)
-    if found:
+    settings = protected_settings(roots, [resolved.place], is_removed=is_removed)
+    if settings:
         raise DeniedPath(
-            f"{resolved.display_path}: editors and agents act on {', '.join(found)} when they open the directory, and "
-            f"tools change no such settings that exist; {WAY_OUT}",
+            f"{resolved.display_path}: editors and agents act on {', '.join(settings)} when they open the directory,"
+            f" and tools change no such settings that exist; {WAY_OUT}",
             path=resolved.display_path,
         )
 
@@ -177,14 +177,14 @@ def settings_at(roots: Roots, path: str) -> list[str]:
         What `resolve` raises.
     """
     with resolve(roots, path, follow=False) as resolved:
-        found = SettingsFinder(roots).existing(resolved.place)
-        return [roots.display_path(RootedPath(resolved.root, setting)) for setting in found]
+        settings = SettingsFinder(roots).existing(resolved.place)
+        return [roots.display_path(RootedPath(resolved.root, setting)) for setting in settings]
 
 
-def new_settings_note(roots: Roots, found: Iterable[str]) -> str:
+def new_settings_note(roots: Roots, settings: Iterable[str]) -> str:
     """The sentence about settings that a tool created or changed."""
     stays = "" if roots.changes_settings else "; tools do not change or delete what exists there"
-    return f"editors and agents act on {', '.join(found)} when they open the directory: tell the user{stays}"
+    return f"editors and agents act on {', '.join(settings)} when they open the directory: tell the user{stays}"
 
 
 class SettingsSnapshot:
@@ -213,11 +213,11 @@ class SettingsSnapshot:
         """What is new or changed since, as callers see it; of a new directory only the directory."""
         # By its descriptor: the directory may have got another name.
         own = _changed(self._state, self._state_at(self._directory.fd, "."))
-        found = [join_path(self._directory.display_path, path) for path in own]
+        changed = [join_path(self._directory.display_path, path) for path in own]
         for (root, top), before in self._beneath.items():
             shown = self.roots.display_path(RootedPath(root, top))
-            found += [join_path(shown, path) for path in _changed(before, self._state_at(root.fd, top))]
-        return found
+            changed += [join_path(shown, path) for path in _changed(before, self._state_at(root.fd, top))]
+        return changed
 
     def _state_at(self, fd: int, top: str) -> dict[str, tuple[int, ...]]:
         with suppress(OSError):
@@ -240,7 +240,7 @@ def settings_state(roots: Roots, top: int, names: Iterable[str]) -> dict[str, tu
     By path relative to the directory. Without the content of settings with more than `MAX_FILES` files, and of
     repositories and work trees in them.
     """
-    found: dict[str, tuple[int, ...]] = {}
+    states: dict[str, tuple[int, ...]] = {}
     for name in names:
         own: dict[str, tuple[int, ...]] = {}
         waiting = [name]
@@ -251,8 +251,8 @@ def settings_state(roots: Roots, top: int, names: Iterable[str]) -> dict[str, tu
                 is_directory = stat.S_ISDIR(status.st_mode)
                 own[path] = identity_of(status) if is_directory else version_of(status)
                 waiting += _names_in(roots, top, path) if is_directory else ()
-        found |= own if len(own) <= MAX_FILES else {name: own[name]}
-    return found
+        states |= own if len(own) <= MAX_FILES else {name: own[name]}
+    return states
 
 
 def _names_in(roots: Roots, top: int, path: str) -> list[str]:

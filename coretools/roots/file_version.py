@@ -51,9 +51,9 @@ class Version(NamedTuple):
         return at_ns - latest > (SETTLED_NS if latest % 1_000_000_000 else SETTLED_SECONDS_NS)
 
 
-def version_of(found: os.stat_result) -> Version:
+def version_of(status: os.stat_result) -> Version:
     """The version for a result of stat(2)."""
-    return Version(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return Version(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 # Outside the roots: may another program be allowed to open this file? Opens and reads nothing, and answers one bit, so
@@ -66,9 +66,9 @@ def is_harmless_to_open(path: str, *, limit_bytes: int) -> bool:
     May block on a slow file system: call it in a worker thread that can be abandoned.
     """
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except (FileNotFoundError, NotADirectoryError):
         return True
     except OSError:
         return False
-    return stat.S_ISREG(found.st_mode) and found.st_size <= limit_bytes
+    return stat.S_ISREG(status.st_mode) and status.st_size <= limit_bytes

@@ -218,10 +218,10 @@ class NotWritable(ValueError):
 
 def values_of(settings: Iterable[Setting]) -> dict[str, tuple[Value, ...]]:
     """The values of each key."""
-    found: dict[str, tuple[Value, ...]] = {}
+    values: dict[str, tuple[Value, ...]] = {}
     for one in settings:
-        found[one.key] = (*found.get(one.key, ()), one.value)
-    return found
+        values[one.key] = (*values.get(one.key, ()), one.value)
+    return values
 
 
 def serialize(settings: Sequence[Setting]) -> bytes:
@@ -243,13 +243,13 @@ def serialize(settings: Sequence[Setting]) -> bytes:
 def with_changes(settings: Sequence[Setting], changes: Values) -> list[Setting]:
     """The settings with new values for some keys; an empty tuple removes a key."""
     left = {key: list(values) for key, values in changes.items()}
-    found: list[Setting] = []
+    changed: list[Setting] = []
     for one in settings:
         if one.key not in left:
-            found.append(one)
+            changed.append(one)
         elif left[one.key]:
-            found.append(Setting(one.key, left[one.key].pop(0)))
-    return found + [Setting(key, value) for key, values in left.items() for value in values]
+            changed.append(Setting(one.key, left[one.key].pop(0)))
+    return changed + [Setting(key, value) for key, values in left.items() for value in values]
 
 
 def edit(data: bytes, changes: Values) -> bytes:
@@ -285,20 +285,20 @@ def _pieces(text: bytes, settings: Sequence[Setting], changes: Values) -> list[t
     pieces: list[tuple[int, int, bytes]] = []
     more: dict[str, bytes] = {}
     for key, values in changes.items():
-        found = [one for one in settings if one.key == key]
-        pieces += _replacements(text, found, values)
-        lines = b"".join(_line(key, value) for value in values[len(found) :])
+        own = [one for one in settings if one.key == key]
+        pieces += _replacements(text, own, values)
+        lines = b"".join(_line(key, value) for value in values[len(own) :])
         more[_quoted_section(key)] = more.get(_quoted_section(key), b"") + lines
     return pieces + _additions(len(text), settings, more)
 
 
-def _replacements(text: bytes, found: Sequence[Setting], values: Sequence[Value]) -> list[tuple[int, int, bytes]]:
+def _replacements(text: bytes, own: Sequence[Setting], values: Sequence[Value]) -> list[tuple[int, int, bytes]]:
     """The edits that replace the settings of one key: start, end, and the new bytes."""
     pieces: list[tuple[int, int, bytes]] = []
-    for one, value in zip(found, values, strict=False):
+    for one, value in zip(own, values, strict=False):
         if one.value != value:
             pieces.append((*one.span, _line(one.key, value).lstrip(b"\t")))
-    for one in found[len(values) :]:
+    for one in own[len(values) :]:
         start, end = one.span
         line = text.rfind(b"\n", 0, start) + 1
         pieces.append((line if not text[line:start].strip() else start, end, b""))

@@ -116,8 +116,8 @@ def credentials_in(data: bytes) -> tuple[Setting, ...] | None:
     except GitRefused:
         is_one = _is_credential_in(text) or _COOKIE.search(text) is not None or _REDACTOR.text(text) != text
         return () if is_one else None
-    found = tuple(dict.fromkeys(_without_secret(one) for one in settings if holds_credential(one)))
-    return found if found or _is_credential_in(text) else None
+    credentials = tuple(dict.fromkeys(_without_secret(one) for one in settings if holds_credential(one)))
+    return credentials if credentials or _is_credential_in(text) else None
 
 
 def is_configuration_with_credential(data: bytes) -> bool:
@@ -180,8 +180,8 @@ def _is_credential_in(text: str) -> bool:
 
 
 def _has_password_option(text: str) -> bool:
-    found = (match["sshpass"] or match["plink"] for match in _PASSWORD_OPTION.finditer(text))
-    return any(_REFERENCE.fullmatch(password.lstrip("\\\"'")) is None for password in found)
+    passwords = (match["sshpass"] or match["plink"] for match in _PASSWORD_OPTION.finditer(text))
+    return any(_REFERENCE.fullmatch(password.lstrip("\\\"'")) is None for password in passwords)
 
 
 def _is_secret_user(user: str) -> bool:

@@ -40,10 +40,10 @@ def require_outside_git(resolved: ResolvedPath) -> None:
     Raises:
         DeniedPath: the path lies in a git directory, has the name of one, or would complete one.
     """
-    found = git_directory_of(resolved.place, resolved.above)
-    if found is not None:
+    clause = git_directory_of(resolved.place, resolved.above)
+    if clause is not None:
         raise DeniedPath(
-            f"{resolved.display_path}: {found}, and file tools change none: {_WAY_OUT}", path=resolved.display_path
+            f"{resolved.display_path}: {clause}, and file tools change none: {_WAY_OUT}", path=resolved.display_path
         )
     part = git_part((*resolved.missing, resolved.name)[0])
     if resolved.found is None and part is not None and is_git_directory(resolved.fd, ".", more=part):
@@ -60,10 +60,10 @@ def require_servable(resolved: ResolvedPath) -> None:
     Raises:
         DeniedPath.
     """
-    found = git_directory_of(resolved.place, resolved.above)
-    if found is not None:
+    clause = git_directory_of(resolved.place, resolved.above)
+    if clause is not None:
         raise DeniedPath(
-            f"{resolved.display_path}: {found}, and nothing of one is served: {_TO_READ}", path=resolved.display_path
+            f"{resolved.display_path}: {clause}, and nothing of one is served: {_TO_READ}", path=resolved.display_path
         )
 
 
@@ -100,10 +100,10 @@ def require_no_repository(resolved: ResolvedPath) -> None:
     Raises:
         DeniedPath. TooLarge: too many directories to search.
     """
-    found = _find_repository(resolved, remedy="move it with mv in run_command")
-    if found is not None:
-        is_itself = found == resolved.place.relative
-        what = "is a git directory" if is_itself else f"holds the git directory {printable(found)}"
+    repository = _find_repository(resolved, remedy="move it with mv in run_command")
+    if repository is not None:
+        is_itself = repository == resolved.place.relative
+        what = "is a git directory" if is_itself else f"holds the git directory {printable(repository)}"
         raise DeniedPath(
             f"{resolved.display_path}: {what}, and file tools move none: use mv or git in run_command",
             path=resolved.display_path,
@@ -117,13 +117,13 @@ def require_no_lost_repository(roots: Roots, resolved: ResolvedPath) -> None:
         GitRefused. TooLarge: too many directories to search.
     """
     remedy = "to delete it with all repositories in it, call again with with_repositories=true"
-    found = _find_repository(resolved, remedy=remedy)
-    if found is None:
+    repository = _find_repository(resolved, remedy=remedy)
+    if repository is None:
         return
     place = resolved.place.relative
     what = "is a git directory"
-    if found != place:
-        above = posixpath.dirname(found) or "."
+    if repository != place:
+        above = posixpath.dirname(repository) or "."
         where = roots.display_path(RootedPath(resolved.root, above))
         what = "is a git repository" if above == place else f"contains the git repository {where}"
     raise GitRefused(
@@ -167,9 +167,9 @@ def _find_repository(resolved: ResolvedPath, *, remedy: str) -> str | None:
                         f"{resolved.display_path}: more than {MAX_DIRECTORIES} directories, too many to search for"
                         f" repositories; {remedy}"
                     )
-                found, here = _search(levels, here, level.waiting.pop())
-                if found is not None:
-                    return found
+                repository, here = _search(levels, here, level.waiting.pop())
+                if repository is not None:
+                    return repository
             elif len(levels) == 1:
                 return None
             else:

@@ -32,16 +32,16 @@ def index_objects(data: bytes, *, hash_bytes: int) -> dict[bytes, bytes]:
     Raises:
         BadIndex.
     """
-    found: dict[bytes, bytes] = {}
+    objects: dict[bytes, bytes] = {}
     repeated = set()
     for name, object_name, stage in _entries(data, hash_bytes):
-        if name in found or stage:
+        if name in objects or stage:
             repeated.add(name)  # no file may have several candidate contents
         else:
-            found[name] = object_name
+            objects[name] = object_name
     for name in repeated:
-        found.pop(name, None)
-    return found
+        objects.pop(name, None)
+    return objects
 
 
 def _entries(data: bytes, hash_bytes: int) -> Iterator[tuple[bytes, bytes, int]]:

@@ -111,8 +111,8 @@ RUNS_OR_REDIRECTS = frozenset(
 
 def kind_of(setting: Setting) -> tuple[str, str] | None:
     """Return the kind of what a setting would run or reach, and the git commands; None for a harmless one."""
-    found = next(((kind, commands) for keys, kind, commands in _COMPILED if keys.fullmatch(setting.key)), None)
-    return None if found is None or _is_idle(setting) else found
+    entry = next(((kind, commands) for keys, kind, commands in _COMPILED if keys.fullmatch(setting.key)), None)
+    return None if entry is None or _is_idle(setting) else entry
 
 
 def _is_idle(setting: Setting) -> bool:

@@ -74,7 +74,7 @@ class DenyRules:
         """Return these rules with globs that close our own state."""
         return DenyRules(self._globs, by_content=self._is_by_content, own=globs) if globs else self
 
-    def closes_own_state(self, glob: str) -> bool:
+    def covers_own_state(self, glob: str) -> bool:
         """Whether a glob closes our own state."""
         return any(rule.glob == glob for rule in self._own)
 

@@ -22,14 +22,14 @@ class Inode(NamedTuple):
 def inode_of(path: str, top: int | None = None) -> Inode | None:
     """The identity of what a path names, relative to `top` if given, links not followed; None if there is nothing."""
     try:
-        found = os.stat(path, dir_fd=top, follow_symlinks=False)
-        is_directory = stat.S_ISDIR(found.st_mode)
+        status = os.stat(path, dir_fd=top, follow_symlinks=False)
+        is_directory = stat.S_ISDIR(status.st_mode)
         # Without a birth time use the modification time, which a rename does not change. A directory's changes too
         # often.
-        birth = birth_time(path, top) or (0 if is_directory else found.st_mtime_ns)
+        birth = birth_time(path, top) or (0 if is_directory else status.st_mtime_ns)
     except OSError:
         return None
-    return Inode(found.st_dev, found.st_ino, birth, is_directory)
+    return Inode(status.st_dev, status.st_ino, birth, is_directory)
 
 
 class HiddenInodes:

@@ -126,8 +126,8 @@ def _status(place: RootedPath) -> os.stat_result:
 def _data(place: RootedPath, seen: os.stat_result) -> bytes | None:
     fd = open_cached(place.root.fd, place.relative, READ)
     try:
-        found = os.fstat(fd)
-        if version_of(found) != version_of(seen) or found.st_mode != seen.st_mode:
+        status = os.fstat(fd)
+        if version_of(status) != version_of(seen) or status.st_mode != seen.st_mode:
             return None
         # One byte more than expected, to notice a file that grows.
         buffer = bytearray(seen.st_size + 1)

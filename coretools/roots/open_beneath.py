@@ -118,19 +118,19 @@ def birth_time(path: str, top: int | None = None) -> int | None:
 
 
 def _statx_of(beneath: int, path: bytes, flags: int, mask: int) -> tuple[int, ...]:
-    found = ctypes.create_string_buffer(256)
-    if _statx is None or _statx(beneath, path, flags, mask, found) != 0:
+    buffer = ctypes.create_string_buffer(256)
+    if _statx is None or _statx(beneath, path, flags, mask, buffer) != 0:
         failure = errno.ENOSYS if _statx is None else ctypes.get_errno()
         raise OSError(failure, os.strerror(failure), os.fsdecode(path))
-    return _STATUS.unpack_from(found.raw)
+    return _STATUS.unpack_from(buffer.raw)
 
 
 def is_on_disk(fd: int) -> bool:
     """Whether a descriptor is on a file system that no other program or machine serves."""
     if sys.platform != "linux":
         return False
-    found = (ctypes.c_long * 64)()
-    return _libc.fstatfs(fd, found) == 0 and (found[0] & 0xFFFFFFFF) in _ON_DISK
+    buffer = (ctypes.c_long * 64)()
+    return _libc.fstatfs(fd, buffer) == 0 and (buffer[0] & 0xFFFFFFFF) in _ON_DISK
 
 
 class Openat2Resolver:

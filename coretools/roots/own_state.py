@@ -1,6 +1,6 @@
 """Our own state beneath the roots: closed to tools by name and to commands by masks; directories above it stay.
 
-Where that is not possible the server does not start (`require_closed`), or runs no commands (`exposed`).
+Where that is not possible the server does not start (`require_out_of_reach`), or runs no commands (`exposed`).
 """
 
 import glob
@@ -57,7 +57,7 @@ def own_places(roots: Sequence[Root], directories: Iterable[OwnDirectory]) -> li
     Raises:
         BadSetting: a root lies in it.
     """
-    found = []
+    places = []
     for directory in directories:
         for path in dict.fromkeys(_paths(directory.path)):
             for root in roots:
@@ -67,11 +67,13 @@ def own_places(roots: Sequence[Root], directories: Iterable[OwnDirectory]) -> li
                     )
                 relative = _relative(root, path)
                 if relative:
-                    found.append(OwnPlace(directory, root, relative))
-    return found
+                    places.append(OwnPlace(directory, root, relative))
+    return places
 
 
-def require_closed(places: Sequence[OwnPlace], roots: Sequence[Root], directories: Iterable[OwnDirectory]) -> None:
+def require_out_of_reach(
+    places: Sequence[OwnPlace], roots: Sequence[Root], directories: Iterable[OwnDirectory]
+) -> None:
     """Create our directories in writable roots, so that nobody else does; refuse what can't be closed.
 
     A link in a root may lead to one of the directories wherever that lies.
@@ -104,11 +106,11 @@ def require_closed(places: Sequence[OwnPlace], roots: Sequence[Root], directorie
 
 def exposed(places: Iterable[OwnPlace]) -> str:
     """Return why no command may run that sees the roots as they are; "" if our own state is not there."""
-    found = {place.directory: place.root for place in places if place.is_used}
-    if not found:
+    used = {place.directory: place.root for place in places if place.is_used}
+    if not used:
         return ""
-    paths = ", ".join(f"{one.path} (in the root {root.path})" for one, root in found.items())
-    variables = ", ".join(dict.fromkeys(one.variable for one in found))
+    paths = ", ".join(f"{one.path} (in the root {root.path})" for one, root in used.items())
+    variables = ", ".join(dict.fromkeys(one.variable for one in used))
     return (
         f"they could read or change coretools' own state, which only tier full can hide from them: {paths};"
         f" name narrower roots, or put it outside with {variables}, for `coretools mcp` too"

@@ -111,9 +111,9 @@ def _piece(part: str, at: int, *, last: int, as_git: bool) -> tuple[str, int]:
     if character in "*?":
         return "*" if character == "*" else ".", at + 1
     if character == "[":
-        found = _bracket(part, at, as_git=as_git) if at < last else None
-        if found is not None:
-            return found
+        bracket = _bracket(part, at, as_git=as_git) if at < last else None
+        if bracket is not None:
+            return bracket
         if as_git:
             raise InvalidArguments(f"glob {part}: a bracket is not closed")
     if as_git and character == "\\":

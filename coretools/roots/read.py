@@ -127,10 +127,10 @@ def open_directory(roots: Roots, path: str) -> Directory:
         WrongType: not a directory. And what `resolve` raises.
     """
     with resolve(roots, path) as resolved:
-        found = resolved.require_found()
-        if not stat.S_ISDIR(found.st_mode):
+        status = resolved.require_found()
+        if not stat.S_ISDIR(status.st_mode):
             raise WrongType(
-                f"{resolved.display_path}: a {kind_of(found.st_mode)}, not a directory", path=resolved.display_path
+                f"{resolved.display_path}: a {kind_of(status.st_mode)}, not a directory", path=resolved.display_path
             )
         with translate_errors(resolved.display_path):
             return Directory(reopen(resolved, HANDLE), resolved.place, resolved.display_path)
@@ -158,10 +158,10 @@ def open_file(roots: Roots, path: str, *, is_served: bool = False) -> OpenFile:
                 undo.callback(os.close, fd)
                 # Repeat the checks on the file that was opened.
                 resolved.found = os.fstat(fd)
-                found = require_file(resolved)
+                status = require_file(resolved)
                 refuse_secret(roots, resolved, fd)
                 undo.pop_all()
-            return OpenFile(fd, resolved.display_path, resolved.place, version_of(found), stat.S_IMODE(found.st_mode))
+            return OpenFile(fd, resolved.display_path, resolved.place, version_of(status), stat.S_IMODE(status.st_mode))
     raise Conflict(f"{path}: repeatedly becomes a link; try again later", path=path)
 
 
@@ -182,9 +182,9 @@ def file_status(roots: Roots, path: str) -> FileStatus:
         NotFound: nothing is there. And what `resolve` raises.
     """
     with _resolve_or_link(roots, path) as resolved:
-        found = resolved.require_found()
-    mode = stat.S_IMODE(found.st_mode)
-    return FileStatus(kind_of(found.st_mode), found.st_size, mode, found.st_mtime, version_of(found))
+        status = resolved.require_found()
+    mode = stat.S_IMODE(status.st_mode)
+    return FileStatus(kind_of(status.st_mode), status.st_size, mode, status.st_mtime, version_of(status))
 
 
 def kind_at(roots: Roots, path: str) -> Kind | None:
@@ -214,9 +214,9 @@ def require_file(resolved: ResolvedPath) -> os.stat_result:
     Raises:
         NotFound, WrongType.
     """
-    found = resolved.require_found()
-    if not stat.S_ISREG(found.st_mode):
+    status = resolved.require_found()
+    if not stat.S_ISREG(status.st_mode):
         raise WrongType(
-            f"{resolved.display_path}: a {kind_of(found.st_mode)}, not a regular file", path=resolved.display_path
+            f"{resolved.display_path}: a {kind_of(status.st_mode)}, not a regular file", path=resolved.display_path
         )
-    return found
+    return status

@@ -52,10 +52,10 @@ def refuse_secret(roots: Roots, resolved: ResolvedPath, fd: int | None = None) -
     Raises:
         DeniedPath.
     """
-    found = resolved.found
-    if found is None or stat.S_ISLNK(found.st_mode):
+    status = resolved.found
+    if status is None or stat.S_ISLNK(status.st_mode):
         return
-    if fd is not None or roots.secret_format(resolved.place) or roots.may_be_renamed(found.st_ino):
+    if fd is not None or roots.secret_format(resolved.place) or roots.may_be_renamed(status.st_ino):
         reason = roots.hidden(resolved.place, fd)
         if reason:
             raise hidden_error(resolved.display_path, reason)
@@ -103,12 +103,12 @@ def _resolve_directly(roots: Roots, place: RootedPath, display_path: str) -> Res
 
 def _must_walk(roots: Roots, resolved: ResolvedPath, *, follow: bool) -> bool:
     """Whether the last name is a link to follow, or another root."""
-    found = resolved.found
-    if found is None or resolved.name == ".":
+    status = resolved.found
+    if status is None or resolved.name == ".":
         return False
-    if stat.S_ISLNK(found.st_mode):
+    if stat.S_ISLNK(status.st_mode):
         return follow
-    return stat.S_ISDIR(found.st_mode) and roots.root_with(identity_of(found)) is not None
+    return stat.S_ISDIR(status.st_mode) and roots.root_with(identity_of(status)) is not None
 
 
 def _stat_or_none(name: str, fd: int) -> os.stat_result | None:
@@ -158,18 +158,18 @@ class PathWalker:
 
     def _resolve_last(self, name: str, *, follow: bool) -> ResolvedPath | None:
         """The resolved path of the last name, or None if the walk continues: it was a link, or a root."""
-        found = _stat_or_none(name, self._fd)
-        if found is None:
+        status = _stat_or_none(name, self._fd)
+        if status is None:
             return self._result(name)
-        if stat.S_ISLNK(found.st_mode) and follow:
+        if stat.S_ISLNK(status.st_mode) and follow:
             self._expand(name)
             return None
-        if stat.S_ISDIR(found.st_mode):
-            root = self._roots.root_with(identity_of(found))
+        if stat.S_ISDIR(status.st_mode):
+            root = self._roots.root_with(identity_of(status))
             if root is not None:
                 self._restart(RootedPath(root, "."))
                 return None
-        return self._result(name, found=found)
+        return self._result(name, found=status)
 
     def _result(self, name: str, *, missing: tuple[str, ...] = (), found: os.stat_result | None = None) -> ResolvedPath:
         if ".." in missing or name == "..":

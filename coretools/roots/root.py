@@ -59,9 +59,9 @@ def join_path(above: str, relative: str) -> str:
     return relative if above == "." else f"{above}/{relative}"
 
 
-def identity_of(found: os.stat_result) -> tuple[int, int]:
+def identity_of(status: os.stat_result) -> tuple[int, int]:
     """Device and inode: the identity of a file, whatever its path."""
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 class Closing:

@@ -18,7 +18,7 @@ from coretools.roots.hidden_files import DenyRules
 from coretools.roots.hidden_inodes import HiddenInodes
 from coretools.roots.linked_repository import find_repositories
 from coretools.roots.open_beneath import HANDLE, Resolver, is_on_disk, resolver_named
-from coretools.roots.own_state import REASON, own_places, require_closed
+from coretools.roots.own_state import REASON, own_places, require_out_of_reach
 from coretools.roots.path_text import check_path, printable
 from coretools.roots.root import Closing, Root, RootedPath, RootSpec, identity_of, join_path
 from coretools.roots.secret_check import SecretCheck
@@ -66,7 +66,7 @@ class Roots(Closing):
             undo.callback(self.close)
             self.own_places = own_places(self._roots, own)
             """Our own state beneath the roots."""
-            require_closed(self.own_places, self._roots, own)
+            require_out_of_reach(self.own_places, self._roots, own)
             undo.pop_all()
         self._own_parents = {(place.root, path.lower()) for place in self.own_places for path in place.parents}
         self.deny = deny.with_own(list(dict.fromkeys(place.deny_glob for place in self.own_places)))
@@ -85,14 +85,14 @@ class Roots(Closing):
         With `above` also the repositories and work trees of which roots are folders.
         """
         own = [os.path.realpath(one.path) for one in self._own]
-        found = find_repositories(self._roots, self.resolver, own, above=above)
-        self.git_refusals, self.trees_above = found.refusals, found.trees_above
-        if found.trees_above:
+        repositories = find_repositories(self._roots, self.resolver, own, above=above)
+        self.git_refusals, self.trees_above = repositories.refusals, repositories.trees_above
+        if repositories.trees_above:
             self.with_trees = copy(self)
-            self.with_trees.add([one for one in found.directories if one.is_above])
-        if found.directories:
+            self.with_trees.add([one for one in repositories.directories if one.is_above])
+        if repositories.directories:
             self.for_git = copy(self)
-            self.for_git.add(found.directories)
+            self.for_git.add(repositories.directories)
             # For tools too: a tracked file is known by the index, which is in the repository.
             self.secret_check = self.with_trees.secret_check = self.for_git.secret_check
             self.with_trees.for_git = self.for_git
@@ -107,9 +107,9 @@ class Roots(Closing):
         self.secret_check = SecretCheck(self.resolver, [(root.path, root.fd) for root in self._roots])
         self.are_nested = any(_lies_in(one.path, other.path) for one in self._roots for other in self._roots)
 
-    def disable_nonblocking_until(self, moment: float) -> None:
+    def disable_nonblocking_until(self, ends_at: float) -> None:
         """Read all files in threads until this monotonic time."""
-        self.nonblocking_from = moment
+        self.nonblocking_from = ends_at
 
     @property
     def resolver_name(self) -> str:
@@ -141,10 +141,10 @@ class Roots(Closing):
         """
         check_path(path)
         if path[0] == "/" or self.are_nested:
-            found = self.split(path if path[0] == "/" else self._first_prefix + path)
-            if found is None:
+            place = self.split(path if path[0] == "/" else self._first_prefix + path)
+            if place is None:
                 raise self.outside(path)
-            return found
+            return place
         return RootedPath(self._roots[0], _normalized(path))
 
     def split(self, absolute: str) -> RootedPath | None:
@@ -201,10 +201,10 @@ class Roots(Closing):
         The descriptor still refers to the old directory, which is not the one that the caller sees at this path.
         """
         try:
-            found = os.stat(root.path)
+            status = os.stat(root.path)
         except (FileNotFoundError, NotADirectoryError):
             raise _root_gone(root) from None
-        if identity_of(found) != root.identity:
+        if identity_of(status) != root.identity:
             raise _root_gone(root)
 
     def denied_by(self, place: RootedPath) -> str | None:
@@ -224,7 +224,7 @@ class Roots(Closing):
 
     def deny_error(self, display_path: str, glob: str) -> DeniedPath:
         """The error for a path that a deny glob matches."""
-        if self.deny.closes_own_state(glob):
+        if self.deny.covers_own_state(glob):
             return DeniedPath(f"{display_path}: closed, since {REASON}", path=display_path, reason=REASON)
         return DeniedPath(
             f"{display_path}: closed by the deny glob {glob} of this server's operator", path=display_path, glob=glob
@@ -240,7 +240,7 @@ class Roots(Closing):
 
     def glob_reason(self, glob: str) -> str:
         """The reason for a file that a deny glob matches."""
-        if self.deny.closes_own_state(glob):
+        if self.deny.covers_own_state(glob):
             return REASON
         return f"the deny glob {glob} of this server's operator closes it"
 

@@ -68,9 +68,11 @@ class SecretCheck:
 
     def decide(self, top: tuple[str, int], relative: str, kind: str) -> SecretDecision:
         """Decide about a path beneath a root, links not followed. A directory or a link is never hidden."""
-        found = self._decide(top, relative, kind)
+        decision = self._decide(top, relative, kind)
         # With an ordinary name it is no suspect.
-        return SecretDecision("") if kind == ANY_CONFIGURATION and found.reason in (UNREADABLE, NO_FILE) else found
+        return (
+            SecretDecision("") if kind == ANY_CONFIGURATION and decision.reason in (UNREADABLE, NO_FILE) else decision
+        )
 
     def _decide(self, top: tuple[str, int], relative: str, kind: str) -> SecretDecision:
         try:
@@ -80,12 +82,12 @@ class SecretCheck:
         except (OSError, ValueError):
             return SecretDecision(UNREADABLE)
         try:
-            found = os.fstat(handle)
+            status = os.fstat(handle)
         finally:
             os.close(handle)
-        mode = found.st_mode
+        mode = status.st_mode
         if stat.S_ISDIR(mode) or stat.S_ISLNK(mode):
-            return SecretDecision("", inode=(found.st_dev, found.st_ino))
+            return SecretDecision("", inode=(status.st_dev, status.st_ino))
         if not stat.S_ISREG(mode):
             return SecretDecision(NO_FILE)
         with self._opened(top[1], relative) as fd:
@@ -151,12 +153,12 @@ class SecretCheck:
                 return
             above = posixpath.dirname(above)
             path = posixpath.join(above, ".git")
-            found = self._version(top[1], path)
-            if found is not None:
+            entry = self._version(top[1], path)
+            if entry is not None:
                 name = posixpath.relpath(relative, above or ".")
-                if stat.S_ISDIR(found[1]):
+                if stat.S_ISDIR(entry[1]):
                     yield top, f"{path}/index", name
-                elif stat.S_ISREG(found[1]):
+                elif stat.S_ISREG(entry[1]):
                     yield from ((place, inner, name) for place, inner in self._pointed(top, path, above))
                 return
 
@@ -176,10 +178,10 @@ class SecretCheck:
     @contextmanager
     def _opened(self, beneath: int, path: str) -> Iterator[int | None]:
         """Open a regular file; None for anything else. Opening a FIFO would wake its writer."""
-        found = self._version(beneath, path)
+        entry = self._version(beneath, path)
         fd = None
         try:
-            if found is not None and stat.S_ISREG(found[1]):
+            if entry is not None and stat.S_ISREG(entry[1]):
                 fd = self._resolver.open(beneath, path, _READ)
         except OSError:
             fd = None
@@ -202,8 +204,8 @@ class SecretCheck:
 
 
 def _version_of(fd: int) -> tuple[Version, int]:
-    found = os.fstat(fd)
-    return version_of(found), found.st_mode
+    status = os.fstat(fd)
+    return version_of(status), status.st_mode
 
 
 def _possible_indexes(top: str, relative: str) -> tuple[str, ...]:
@@ -215,13 +217,13 @@ def _possible_indexes(top: str, relative: str) -> tuple[str, ...]:
 def _content(kind: str, fd: int) -> str:
     """Why the content must be hidden; "" if it need not be."""
     data = _read(fd, HEAD_BYTES)
-    found = secret_in(kind, data)
-    if not found and len(data) == HEAD_BYTES and not is_settled(kind, data):
+    secret = secret_in(kind, data)
+    if not secret and len(data) == HEAD_BYTES and not is_settled(kind, data):
         data = _read(fd, MAX_BYTES + 1)
-        found = secret_in(kind, data)
-        if not found and len(data) > MAX_BYTES:
+        secret = secret_in(kind, data)
+        if not secret and len(data) > MAX_BYTES:
             return UNDECIDED
-    return f"it holds {found}" if found else ""
+    return f"it holds {secret}" if secret else ""
 
 
 def _read(fd: int, most: int) -> bytes:

@@ -30,9 +30,9 @@ def secret_in(kind: str, data: bytes) -> str:
     if kind == "account":
         is_account = "private_key" in text and compiled(_SERVICE_ACCOUNT).search(text) is not None
         return "the private key of a service account" if is_account and _has_private_key(text) else ""
-    matches, found = _FORMATS[kind]
+    matches, secret = _FORMATS[kind]
     if matches(text):
-        return found
+        return secret
     if _has_private_key(text):
         return "a private key"
     # Credential files are short, and this check costs ten times as much as the others.

@@ -85,9 +85,9 @@ def secret_format(name: str, parent: str = "") -> str:
     No directory is exempt: a command could move a secret into it.
     """
     lower = name.lower()
-    found = _NAMES.get(lower) or _IN_DIRECTORY.get((parent.lower(), lower))
-    if found:
-        return found
+    by_name = _NAMES.get(lower) or _IN_DIRECTORY.get((parent.lower(), lower))
+    if by_name:
+        return by_name
     by_ending = _by_several(lower) or _ENDINGS.get(lower.rpartition(".")[2]) or _by_beginning(lower)
     if by_ending == "account":
         return by_ending if _ACCOUNT_NAME.match(lower) else ""

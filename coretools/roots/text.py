@@ -169,5 +169,5 @@ def newline_of(text: str) -> str:
     """The line ending of a text: see `DecodedText.newline`."""
     both = text.count("\r\n")
     counts = {"\r\n": both, "\n": text.count("\n") - both, "\r": text.count("\r") - both}
-    found = [ending for ending, count in counts.items() if count]
-    return found[0] if len(found) == 1 else "mixed" if found else ""
+    endings = [ending for ending, count in counts.items() if count]
+    return endings[0] if len(endings) == 1 else "mixed" if endings else ""

@@ -42,7 +42,7 @@ class SavedEntries:
 
     moved: tuple[str, ...] = ()
     """Recreated by the program: existing ones are moved aside."""
-    made: tuple[str, ...] = ()
+    created: tuple[str, ...] = ()
     """Possibly created by the program; existing ones are left in place."""
     copied: tuple[str, ...] = ()
     """Small files that the program may write."""
@@ -50,7 +50,7 @@ class SavedEntries:
     @property
     def names(self) -> frozenset[str]:
         """All of them."""
-        return frozenset((*self.moved, *self.made, *self.copied))
+        return frozenset((*self.moved, *self.created, *self.copied))
 
 
 class Undo:
@@ -95,7 +95,7 @@ class Undo:
             self._make()
             for name in self._entries.moved:
                 self._move_aside(name)
-            for name in (*self._entries.made, *self._entries.copied):
+            for name in (*self._entries.created, *self._entries.copied):
                 if not self._is_there(name):
                     os.mkdir(f"{_ABSENT}{name}", dir_fd=self._fd)
                 elif name in self._entries.copied and not self._roots.hidden(self._place(name)):
@@ -129,9 +129,9 @@ class Undo:
     def roll_back(self) -> None:
         """Restore the saved state: the program has failed. What cannot be restored now is tried again later."""
         with suppress(OSError):
-            found = os.listdir(self._fd)
-            if _OURS in found:
-                for kept in found:
+            names = os.listdir(self._fd)
+            if _OURS in names:
+                for kept in names:
                     with suppress(OSError, CoreError):
                         self._restore(kept)
                 if os.listdir(self._fd) == [_OURS]:
@@ -190,15 +190,15 @@ class Undo:
         """Copy a small regular file; anything else is not saved."""
         source = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=self._directory.fd)
         with open(source, "rb") as file:
-            found = os.fstat(source)
-            if not stat.S_ISREG(found.st_mode) or found.st_size > _COPY_BYTES:
+            status = os.fstat(source)
+            if not stat.S_ISREG(status.st_mode) or status.st_size > _COPY_BYTES:
                 return
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-            copy = os.open(f"{_PART}{name}", flags, stat.S_IMODE(found.st_mode), dir_fd=self._fd)
+            copy = os.open(f"{_PART}{name}", flags, stat.S_IMODE(status.st_mode), dir_fd=self._fd)
             with open(copy, "wb") as kept:
-                kept.write(file.read(found.st_size))  # and no more: a command may be appending
+                kept.write(file.read(status.st_size))  # and no more: a command may be appending
                 kept.flush()
-                os.utime(copy, ns=(found.st_atime_ns, found.st_mtime_ns))
+                os.utime(copy, ns=(status.st_atime_ns, status.st_mtime_ns))
         # Complete before it gets its name: `_restore` deletes a part.
         os.rename(f"{_PART}{name}", name, src_dir_fd=self._fd, dst_dir_fd=self._fd)
 
@@ -241,10 +241,10 @@ class Undo:
     def _remove(self, name: str) -> None:
         """Remove whatever has this name; links are not followed."""
         try:
-            found = os.stat(name, dir_fd=self._directory.fd, follow_symlinks=False)
+            status = os.stat(name, dir_fd=self._directory.fd, follow_symlinks=False)
         except FileNotFoundError:
             return
-        if stat.S_ISDIR(found.st_mode):
+        if stat.S_ISDIR(status.st_mode):
             display_path = f"{self._directory.display_path}/{name}"
             delete_tree(
                 self._roots, self._place(name), self._directory.fd, display_path=display_path, spares_links=False

@@ -89,11 +89,11 @@ class PathLocks:
         for _ in range(_TRIES):
             with self._lock(keys):
                 # Resolved again under the lock: a link on the way may have changed while this waited.
-                found = find_keys()
-                if found <= keys:
+                now = find_keys()
+                if now <= keys:
                     yield
                     return
-            keys = found
+            keys = now
         raise Conflict("the path keeps changing; try again")
 
     @contextmanager
@@ -156,15 +156,15 @@ def write_bytes(
         ReadOnly, WrongType, InputOutput (disk full), and what `resolve` raises.
     """
     with lock_paths(roots, path), resolve_for_change(roots, path) as resolved:
-        found = _replaceable(resolved, overwrite=overwrite, expected=expected)
-        with create_missing(roots, resolved, parents=parents), temporary_file(resolved, found) as (fd, name):
+        replaced = _replaceable(resolved, overwrite=overwrite, expected=expected)
+        with create_missing(roots, resolved, parents=parents), temporary_file(resolved, replaced) as (fd, name):
             write_all(fd, data)
-            if found is not None:
-                advance_modification_time(fd, found)
+            if replaced is not None:
+                advance_modification_time(fd, replaced)
             # Before the rename: after a crash the name must not lead to an empty file.
             os.fsync(fd)
             commit(resolved, name, overwrite=overwrite, expected=expected)
-        return WrittenFile(resolved.display_path, resolved.place, found is None, len(data))
+        return WrittenFile(resolved.display_path, resolved.place, replaced is None, len(data))
 
 
 def create_directory(roots: Roots, path: str, *, parents: bool = True) -> bool:
@@ -334,7 +334,7 @@ def _replaceable(resolved: ResolvedPath, *, overwrite: bool, expected: Version |
         if expected is not None:
             raise Conflict(f"{resolved.display_path}: deleted since it was read", path=resolved.display_path)
         return None
-    found = require_file(resolved)
+    status = require_file(resolved)
     if not overwrite:
         raise AlreadyExists(
             f"{resolved.display_path}: the file exists; overwriting it was not requested", path=resolved.display_path
@@ -344,7 +344,7 @@ def _replaceable(resolved: ResolvedPath, *, overwrite: bool, expected: Version |
     if not os.access(resolved.name, os.W_OK, dir_fd=resolved.fd, effective_ids=True):
         # The rename itself needs permission on the directory only.
         raise PermissionRefused(f"{resolved.display_path}: the file is write-protected", path=resolved.display_path)
-    return found
+    return status
 
 
 def _require_movable(roots: Roots, resolved: ResolvedPath) -> None:
@@ -365,26 +365,26 @@ def _rename(origin: ResolvedPath, target: ResolvedPath, *, overwrite: bool) -> N
         rename_no_replace(origin.fd, origin.name, target.fd, target.name)
         return
     os.rename(origin.name, target.name, src_dir_fd=origin.fd, dst_dir_fd=target.fd)
-    found = origin.require_found()
-    same = target.found is not None and os.path.samestat(found, target.found)
-    if same and found.st_nlink > 1 and origin.place != target.place:
+    status = origin.require_found()
+    same = target.found is not None and os.path.samestat(status, target.found)
+    if same and status.st_nlink > 1 and origin.place != target.place:
         # rename(2) between two hard links of one file does nothing.
         os.unlink(origin.name, dir_fd=origin.fd)
 
 
 def _copy_and_delete(origin: ResolvedPath, target: ResolvedPath, *, overwrite: bool) -> None:
     """Move a file to another file system: copy it, rename the copy, delete the original if it is unchanged."""
-    found = origin.require_found()
-    if not stat.S_ISREG(found.st_mode):
+    status = origin.require_found()
+    if not stat.S_ISREG(status.st_mode):
         raise Unsupported(f"{target.display_path}: is on another file system, to which only files can be moved")
     fd = reopen(origin, READ)
     try:
         version = version_of(os.fstat(fd))
-        with temporary_file(target, found) as (copy, name):
+        with temporary_file(target, status) as (copy, name):
             while block := os.read(fd, _BLOCK_BYTES):
                 write_all(copy, block)
                 check_cancelled()
-            os.utime(copy, ns=(found.st_atime_ns, found.st_mtime_ns))
+            os.utime(copy, ns=(status.st_atime_ns, status.st_mtime_ns))
             os.fsync(copy)
             require_version(origin, version)
             commit(target, name, overwrite=overwrite)

@@ -157,13 +157,13 @@ class BuiltinReader:
 
     def _unknown_name(self, name: str, word: Word, *, is_exported: bool) -> None:
         """Note a word with an expansion: the name is known in `export NAME=$x`."""
-        found = _ASSIGNED.match(self._findings.text(*word.span))
-        if found is None or name not in DECLARING_BUILTINS:
+        match = _ASSIGNED.match(self._findings.text(*word.span))
+        if match is None or name not in DECLARING_BUILTINS:
             self._findings.assign(None, None, word.span)
         elif name == "export":
-            self._findings.assign(found[1], None, word.span, is_exported=True)
+            self._findings.assign(match[1], None, word.span, is_exported=True)
         else:
-            self._findings.declare_data(found[1], word.span, is_exported=is_exported)
+            self._findings.declare_data(match[1], word.span, is_exported=is_exported)
 
     def _wait(self, first: Word, rest: Words) -> None:
         """Check `wait`, which sets a variable with `-p`."""

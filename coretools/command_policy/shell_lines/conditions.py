@@ -32,7 +32,7 @@ class ConditionReader:
         is_single = not text.startswith("[[")
         if not (_SINGLE if is_single else _DOUBLE).fullmatch(text):
             self._findings.add_opaque("a condition that is not read here", node.byte_range)
-        found: list[Word] = []
+        words: list[Word] = []
         pending, at = node.children[::-1], node.start_byte
         while pending:
             child = pending.pop()
@@ -42,8 +42,8 @@ class ConditionReader:
             if self._findings.text(at, child.start_byte).strip(" \t" if is_single else " \t\n"):
                 self._findings.add_opaque("bash may split these words differently", child.byte_range)
             at = child.end_byte
-            found += self._operands(child, is_single=is_single)
-        self.check(found[1:-1], evaluates=not is_single)
+            words += self._operands(child, is_single=is_single)
+        self.check(words[1:-1], evaluates=not is_single)
 
     def _operands(self, child: "Node", *, is_single: bool) -> list[Word]:
         text = self._findings.text(*child.byte_range)

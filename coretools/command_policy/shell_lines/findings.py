@@ -128,7 +128,7 @@ class Findings:
 
     def _check_arithmetic(self) -> None:
         """Arithmetic runs `$(...)` in the value of a name, so each value must be a plain number."""
-        data = {found.name for found in self.assignments if not _is_number(found.value)}
+        data = {assigned.name for assigned in self.assignments if not _is_number(assigned.value)}
         data |= {name for name, value in self.variables.items() if not _is_number(value)}
         for name, span in self._arithmetic.items():
             is_special = SPECIAL_VARIABLE.fullmatch(name) and not PLAIN_NUMBER_VARIABLE.fullmatch(name)

@@ -42,11 +42,11 @@ def encode(line: str) -> bytes:
         raise _too_long(len(line))
     if line.count("|") > MAX_PIPES:
         raise CommandSyntax(f"the line has more than {MAX_PIPES} pipes; put the code or data in a file", 0)
-    if found := _CONTROL.search(line):
+    if match := _CONTROL.search(line):
         raise CommandSyntax(
-            f"control character {found[0]!a} at position {found.start()}; a line can't hold it, so put the data"
+            f"control character {match[0]!a} at position {match.start()}; a line can't hold it, so put the data"
             " in a file or on stdin",
-            found.start(),
+            match.start(),
         )
     try:
         source = line.encode()

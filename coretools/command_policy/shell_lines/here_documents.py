@@ -38,11 +38,11 @@ class HereDocumentReader:
         """Check where the document ends and visit its expansions. `words_end`: the end of its line's last word."""
         parts = {child.type: child for child in node.children}
         start, body, end = (parts.get(f"heredoc_{part}") for part in ("start", "body", "end"))
-        found = None if start is None else self._found(start, words_end, strips_tabs="<<-" in parts)
-        if found is None or body is None or end is None or end.end_byte != found.end:
+        document = None if start is None else self._found(start, words_end, strips_tabs="<<-" in parts)
+        if document is None or body is None or end is None or end.end_byte != document.end:
             self._findings.add_opaque("a here-document whose end is uncertain", node.byte_range)
-        elif found.is_expanded:
-            self._expanded(body, (found.first, found.last))
+        elif document.is_expanded:
+            self._expanded(body, (document.first, document.last))
 
     def _found(self, start: "Node", words_end: int, *, strips_tabs: bool) -> "_Document | None":
         """Find the document by bash's rules."""

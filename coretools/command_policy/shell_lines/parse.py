@@ -42,8 +42,8 @@ def needs_shell(line: str) -> bool:
     """
     if _PLAIN.fullmatch(line) is None:
         return True
-    found = _FIRST_WORD.match(line)
-    first = found[1] if found is not None else ""
+    match = _FIRST_WORD.match(line)
+    first = match[1] if match is not None else ""
     return first in _SHELL_WORDS or _ASSIGNMENT.match(first) is not None
 
 

@@ -40,8 +40,8 @@ class Pieces:
 
     def plain_at(self, characters: str, start: int = 0) -> int:
         """Return the index of the first of these characters that is not quoted, or -1."""
-        found = re.compile(f"[{re.escape(characters)}]").finditer(self.text, start)
-        return next((match.start() for match in found if self.marks[match.start()] == PLAIN), -1)
+        matches = re.compile(f"[{re.escape(characters)}]").finditer(self.text, start)
+        return next((match.start() for match in matches if self.marks[match.start()] == PLAIN), -1)
 
     @property
     def is_bare(self) -> bool:
@@ -81,10 +81,10 @@ def quoted(text: str) -> Pieces:
 
 def unquoted(text: str) -> Pieces:
     """Return text outside quotes, its backslashes removed."""
-    found = Pieces()
+    pieces = Pieces()
     for match in re.finditer(r"\\(.)|([^\\]+)", text, re.DOTALL):
-        found += quoted(match[1]) if match[2] is None else Pieces(match[2], PLAIN * len(match[2]))
-    return found
+        pieces += quoted(match[1]) if match[2] is None else Pieces(match[2], PLAIN * len(match[2]))
+    return pieces
 
 
 def double_quoted(text: str) -> Pieces:
@@ -94,15 +94,15 @@ def double_quoted(text: str) -> Pieces:
 
 def ansi_quoted(text: str) -> Pieces:
     """Return the text of `$'...'`. What depends on the locale, ends the string or is a control key is unknown."""
-    found = EMPTY_PIECE
+    pieces = EMPTY_PIECE
     for match in _ANSI_PIECE.finditer(text):
         if match["text"] is not None:
-            found += quoted(match["text"])
+            pieces += quoted(match["text"])
         elif match["name"] is not None:
-            found += quoted(_ESCAPES[match["name"]])
+            pieces += quoted(_ESCAPES[match["name"]])
         else:
-            found += _coded_character(match)
-    return found
+            pieces += _coded_character(match)
+    return pieces
 
 
 def _coded_character(match: re.Match[str]) -> Pieces:

@@ -107,19 +107,19 @@ class WordReader:
 
     def pieces(self, node: "Node") -> Pieces:
         """Return the word with its quotes marked."""
-        found, at = Pieces(), node.start_byte
+        pieces, at = Pieces(), node.start_byte
         for child in outermost(node):
-            found += self._literal(at, child.start_byte, node) + self._quoted_or_expanded(child)
+            pieces += self._literal(at, child.start_byte, node) + self._quoted_or_expanded(child)
             at = child.end_byte
-        found += self._literal(at, node.end_byte, node)
+        pieces += self._literal(at, node.end_byte, node)
         if self._findings.text(node.end_byte, node.end_byte + 1) in ("<", ">"):
-            if found.text.endswith("}"):
+            if pieces.text.endswith("}"):
                 self._findings.add_opaque("{name}> sets a variable", node.byte_range)
-            elif found.text.isdecimal() and found.is_bare:
+            elif pieces.text.isdecimal() and pieces.is_bare:
                 self._findings.add_opaque("this number belongs to the redirect", node.byte_range)
-        if found.text.startswith("#") and found.marks[0] == "p":
+        if pieces.text.startswith("#") and pieces.marks[0] == "p":
             self._findings.add_opaque("a comment or a word", node.byte_range)
-        return found
+        return pieces
 
     def _literal(self, start: int, end: int, node: "Node") -> Pieces:
         """Read text outside quotes again by bash's rules."""
@@ -146,10 +146,10 @@ class WordReader:
 
     def _document(self, text: str) -> str | None:
         """Return the text of `"$(cat <<'EOF' ...)"`, the usual way to give a message of several lines."""
-        found = _DOCUMENT.fullmatch(text)
-        if found is None or _CAT_FUNCTION.search(self._findings.source):
+        match = _DOCUMENT.fullmatch(text)
+        if match is None or _CAT_FUNCTION.search(self._findings.source):
             return None
-        return found["body"].rstrip("\n")
+        return match["body"].rstrip("\n")
 
     def expand(self, node: "Node") -> None:
         """Visit what an expansion, or a string with expansions, starts."""
@@ -220,15 +220,15 @@ class WordReader:
 
 def outermost(node: "Node") -> "list[Node]":
     """Return the quotes and expansions of a word that are in no other, in order."""
-    found: list[Node] = []
+    nodes: list[Node] = []
     pending = [node]
     while pending:
         current = pending.pop()
         if current.type in EXPANSIONS or current.type in QUOTES:
-            found.append(current)
+            nodes.append(current)
         else:
             pending += current.children[::-1]
-    return found
+    return nodes
 
 
 def _expansions_of(node: "Node") -> "list[Node]":

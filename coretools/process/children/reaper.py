@@ -105,10 +105,10 @@ def has_marker(pid: int, marker: bytes) -> bool:
 
 def signal_marked(marker: bytes, number: int) -> set[int]:
     """Signal every process that has the marker; return those found."""
-    found = find_processes((), marker)
-    for pid in found:
+    marked = find_processes((), marker)
+    for pid in marked:
         _signal_if_marked(pid, marker, number)
-    return found
+    return marked
 
 
 def kill_marked(marker: bytes) -> set[int]:
@@ -116,8 +116,8 @@ def kill_marked(marker: bytes) -> set[int]:
     ended: set[int] = set()
     deadline = time.monotonic() + KILL_SECONDS
     pause = FIRST_PAUSE_SECONDS
-    while found := signal_marked(marker, signal.SIGKILL) | set(filter(is_exiting, ended)):
-        ended |= found
+    while marked := signal_marked(marker, signal.SIGKILL) | set(filter(is_exiting, ended)):
+        ended |= marked
         if time.monotonic() > deadline:
             break
         time.sleep(pause)

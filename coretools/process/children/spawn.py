@@ -203,16 +203,16 @@ def start_error(
 
 def _reason(error: OSError, program: str, cwd: Directory, environment: Mapping[str, str]) -> str:
     """What is wrong with the program, found by searching as the child would have done."""
-    found = _first_existing(program, cwd, environment)
-    if found is None and "/" in program:
+    status = _first_existing(program, cwd, environment)
+    if status is None and "/" in program:
         return f"no such program (working directory: {cwd.display_path})"
-    if found is None:
+    if status is None:
         return f"not found in PATH{_advice(program, cwd)}"
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         return "is a directory, not a program"
     if error.errno == errno.ENOENT:
         return "is there, but the interpreter that its first line names, or its loader, is not"
-    if error.errno == errno.EACCES and not found.st_mode & 0o111:
+    if error.errno == errno.EACCES and not status.st_mode & 0o111:
         return "is not executable; start it with its interpreter, or make it executable (chmod +x)"
     return error.strerror or "can't be started"
 
@@ -277,9 +277,9 @@ def find_program(program: str, environment: Mapping[str, str]) -> str | None:
     for folder in environment.get("PATH", os.defpath).split(os.pathsep):
         if not folder.startswith("/"):
             return None  # relative to the working directory of the child, not to ours
-        found = f"{folder}/{program}"
-        if os.access(found, os.X_OK) and os.path.isfile(found):
-            return found
+        file = f"{folder}/{program}"
+        if os.access(file, os.X_OK) and os.path.isfile(file):
+            return file
     return None
 
 

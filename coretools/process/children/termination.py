@@ -57,8 +57,8 @@ async def terminate(tree: ProcessTree, streams: Streams, limits: Limits) -> int:
             await streams.communicate(limits.linger_seconds)
     if tree.has_exited:
         # A process that holds an output open has had its time, `linger_seconds`, already.
-        moment = 0.0 if streams.are_open else reaper.DYING_SECONDS
-        is_empty = await tree.wait_empty(moment)
+        seconds = 0.0 if streams.are_open else reaper.DYING_SECONDS
+        is_empty = await tree.wait_empty(seconds)
         if not is_empty:
             await tree.signal(signal.SIGTERM)
             is_empty = await tree.wait_empty(deadline - time.monotonic())

@@ -273,9 +273,9 @@ class ForkServerClient:
             _, handles, _, _ = socket.recv_fds(ours, 1, 1, socket.MSG_CMSG_CLOEXEC)
         if not handles:
             raise ConnectionResetError
-        made = socket.socket(fileno=handles[0])
-        made.setblocking(False)
-        return made
+        connection = socket.socket(fileno=handles[0])
+        connection.setblocking(False)
+        return connection
 
     @property
     def is_gone(self) -> bool:

@@ -113,8 +113,8 @@ def _exec(request: SpawnRequest, handles: Sequence[int], requests: socket.socket
     try:
         if by_path:
             os.chdir(request.directory)
-            found = os.stat(".")
-            if (found.st_dev, found.st_ino) != tuple(request.identity):
+            status = os.stat(".")
+            if (status.st_dev, status.st_ino) != tuple(request.identity):
                 raise FileNotFoundError(2, "was replaced")
         else:
             os.fchdir(directory)

@@ -134,8 +134,8 @@ class ConfigGuard:
 
     def notes(self) -> list[str]:
         """Return a sentence about what was repaired since the last call, for the result of a command."""
-        found, self._notes = self._notes, []
-        return [f"{REMOVED}: {and_more(found[:MAX_NAMED], len(found))}"] if found else []
+        repaired, self._notes = self._notes, []
+        return [f"{REMOVED}: {and_more(repaired[:MAX_NAMED], len(repaired))}"] if repaired else []
 
     @property
     def _is_locked(self) -> bool:
@@ -199,10 +199,10 @@ class ConfigGuard:
             # The inode number alone is no identity: git's next file often has that of the last one.
             is_same = before is not None and before == inode_of(name, directory) == known.identity
             known.is_replaced = known.is_replaced or not is_same
-            found = _values(data)
+            values = _values(data)
             if not known.is_replaced:  # written in place, by an editor: commands can't reach that file
-                known.settings = found
-            elif added := _added(found, known.settings):
+                known.settings = values
+            elif added := _added(values, known.settings):
                 self._repair(directory, name, known, ignores_locks=ignores_locks)
                 self._report(path, added)
             # That of the file which was read: what is there by now, after a repair too, is read by the next check.
@@ -245,9 +245,9 @@ def _values(data: bytes) -> Values:
     return values_of(dangerous)
 
 
-def _added(found: Values, accepted: Values) -> dict[str, tuple[str | None, ...]]:
+def _added(current: Values, accepted: Values) -> dict[str, tuple[str | None, ...]]:
     """Return the keys with a value that they did not have before, and these values."""
-    new = {key: tuple(one for one in values if one not in accepted.get(key, ())) for key, values in found.items()}
+    new = {key: tuple(one for one in values if one not in accepted.get(key, ())) for key, values in current.items()}
     return {key: values for key, values in new.items() if values}
 
 

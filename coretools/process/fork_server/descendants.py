@@ -111,24 +111,24 @@ def descendants(pid: int, *, most: int = sys.maxsize) -> list[int]:
 
 def living_in(tops: Iterable[int], *, most: int = sys.maxsize) -> list[int]:
     """The live ones of these processes and of their descendants that one scan finds, at most `most`."""
-    found: list[int] = []
+    living: list[int] = []
     waiting = list(tops)
-    while waiting and len(found) < most:
+    while waiting and len(living) < most:
         one = waiting.pop()
         if not has_ended(one):
-            found.append(one)
+            living.append(one)
         waiting += children(one)
-    return found
+    return living
 
 
 def children(pid: int) -> list[int]:
     """Children of all threads of a process (proc(5), `task/TID/children`)."""
-    found = []
+    pids = []
     with suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{thread}/children", "rb", buffering=0) as file:
-                found += [int(word) for word in file.read().split()]
-    return found
+                pids += [int(word) for word in file.read().split()]
+    return pids
 
 
 def group_of(pid: int) -> int:

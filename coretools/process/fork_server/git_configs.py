@@ -154,17 +154,17 @@ class GitConfigs:
     def apply_to(self, masks: Masks) -> Masks:
         """Add a copy of each configuration to the masks; one whose credentials can't be removed is hidden."""
         read: dict[str, _ParsedConfig] = {}
-        found = self._find(masks, read)
-        by_content = [one.path for one in masks.hidden if one.reason == HOLDS_CREDENTIAL and one.path not in found]
+        masked = self._find(masks, read)
+        by_content = [one.path for one in masks.hidden if one.reason == HOLDS_CREDENTIAL and one.path not in masked]
         for path in by_content[:MAX_INCLUDED]:  # hidden as a whole; read for the names of its settings only
             self._inspect(path, read, is_own=False)
         self._read = read
-        hidden = _hidden_files(masks, found)
+        hidden = _hidden_files(masks, masked)
         self.credentials = {path: () for path, one in hidden.items() if one.reason in _REFUSED}
         self.credentials |= {path: one.credentials for path, one in read.items() if one.credentials is not None}
-        copied = (one for one in found.values() if isinstance(one, MaskedGitConfig))
+        copied = (one for one in masked.values() if isinstance(one, MaskedGitConfig))
         return masks._replace(
-            read_only=tuple(path for path in masks.read_only if found.get(path) is None),
+            read_only=tuple(path for path in masks.read_only if masked.get(path) is None),
             hidden=tuple(sorted(hidden.values())),
             git_configs=tuple(one for one in copied if one.path not in hidden),
         )
@@ -172,15 +172,15 @@ class GitConfigs:
     def _find(self, masks: Masks, read: dict[str, _ParsedConfig]) -> "_Masked":
         """How to mask each configuration, each file that may hold credentials, and what they include."""
         own = [path for path in masks.read_only if path.rpartition("/")[2] in _FILES]
-        found = {path: self._inspect(path, read, is_own=True) for path in own}
+        masked = {path: self._inspect(path, read, is_own=True) for path in own}
         waiting = [*masks.credential_files, *self._included(read)]
         while waiting:
             path = waiting.pop()
-            if path not in found and len(found) < len(own) + len(masks.credential_files) + MAX_INCLUDED:
-                found[path] = self._inspect(path, read, is_own=False)
+            if path not in masked and len(masked) < len(own) + len(masks.credential_files) + MAX_INCLUDED:
+                masked[path] = self._inspect(path, read, is_own=False)
                 # Included files may include others; each is read once, and no more than the bound above.
                 waiting += self._included({path: read[path]} if path in read else {})
-        return found
+        return masked
 
     def _inspect(
         self, path: str, read: dict[str, _ParsedConfig], *, is_own: bool
@@ -314,17 +314,17 @@ class GitConfigs:
         """Record changes of a command; return the keys that are not carried over."""
         if not changes:
             return []
-        found = self._changes_of(repository)
-        if found.directory != repository.directory:  # another repository is there by now
+        recorded = self._changes_of(repository)
+        if recorded.directory != repository.directory:  # another repository is there by now
             return sorted(changes)
         before = self._read.get(repository.path)
         values = values_of(() if before is None else before.settings)
-        wanted = {**found.kept, **found.own, **changes}
-        found.kept = git_copies.allowed_changes(wanted, values, is_bound=before is not None and before.gives_away)
-        found.own = {
-            key: value for key, value in wanted.items() if key not in found.kept and value != values.get(key, ())
+        wanted = {**recorded.kept, **recorded.own, **changes}
+        recorded.kept = git_copies.allowed_changes(wanted, values, is_bound=before is not None and before.gives_away)
+        recorded.own = {
+            key: value for key, value in wanted.items() if key not in recorded.kept and value != values.get(key, ())
         }
-        return sorted(key for key in changes if key in found.own)
+        return sorted(key for key in changes if key in recorded.own)
 
     def write(self) -> list[str]:
         """Write pending changes to the files, each under git's own lock; return what could not be written, and why.
@@ -376,10 +376,11 @@ _Masked = Mapping[str, MaskedGitConfig | HiddenPath | None]
 """How to mask each file; None for not at all."""
 
 
-def _hidden_files(masks: Masks, found: _Masked) -> dict[str, HiddenPath]:
+def _hidden_files(masks: Masks, masked: _Masked) -> dict[str, HiddenPath]:
     """Each hidden file once. One that is hidden for another reason stays so: `.env`, included by a configuration."""
-    hidden = {one.path: one for one in found.values() if isinstance(one, HiddenPath)}
-    return hidden | {one.path: one for one in masks.hidden if not found.get(one.path) or one.reason != HOLDS_CREDENTIAL}
+    hidden = {one.path: one for one in masked.values() if isinstance(one, HiddenPath)}
+    others = (one for one in masks.hidden if not masked.get(one.path) or one.reason != HOLDS_CREDENTIAL)
+    return hidden | {one.path: one for one in others}
 
 
 def _not_searched(path: str, error: OSError) -> HiddenPath:

@@ -35,12 +35,12 @@ class GitIncludes:
     def states(self, control_files: Iterable[str]) -> ControlFiles:
         """States of the files in writable roots that these configurations, and that of the user, include."""
         configurations = [path for path in control_files if path.rpartition("/")[2] in GIT_CONFIG_NAMES]
-        found: dict[str, tuple[int, ...]] = {}
+        states: dict[str, tuple[int, ...]] = {}
         for path in (*self._all_included([*configurations, *self._own]), *map(os.path.realpath, self._own)):
             place = self._roots.split(path)
             if place is not None and place.root.writable:
-                record_state(path, found)
-        return found
+                record_state(path, states)
+        return states
 
     def _all_included(self, waiting: list[str]) -> list[str]:
         """All files that these configurations include, transitively."""

@@ -89,13 +89,13 @@ def _take_over_stale(directory: int, lock: str) -> int | None:
     return None
 
 
-def _write(directory: int, name: str, data: bytes, found: os.stat_result) -> None:
+def _write(directory: int, name: str, data: bytes, status: os.stat_result) -> None:
     """Write a temporary file with the owner and the mode of the old one, and rename it."""
     new = _temporary_name(name)
     with suppress(FileNotFoundError):
         os.unlink(new, dir_fd=directory)
     with replacing(name, directory=directory, mode=0o600, temporary=new) as handle:
-        copy_owner_and_mode(handle, found)
+        copy_owner_and_mode(handle, status)
         write_all(handle, data)
 
 

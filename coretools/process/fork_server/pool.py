@@ -199,8 +199,8 @@ class SandboxPool:
         return [*reports, *self._redirects.notes()]
 
     def _check_redirects(self) -> tuple[bool, list[str]]:
-        found, closed = self._masks.redirects(), self._masks.closed_in_git()
-        return self._redirects.check(found, closed, are_running=self._configs.are_running)
+        redirects, inaccessible = self._masks.redirects(), self._masks.inaccessible_in_git()
+        return self._redirects.check(redirects, inaccessible, are_running=self._configs.are_running)
 
     async def _write_configs(self) -> list[str]:
         """Write pending changes to configurations if no command runs; return sentences for the result."""

@@ -45,16 +45,16 @@ class RedirectGuard:
         """Accept nothing more until `check` has found everything that commands left."""
         self.is_unchecked = True
 
-    def accept(self, found: Redirects, control: ControlFiles) -> None:
+    def accept(self, redirects: Redirects, control: ControlFiles) -> None:
         """Accept what is there, unless a command may have made it."""
         if not self.is_unchecked:
             self._tops = frozenset(control.values())
             self._accepted = {
                 (control.get(one.top, ()), path.removeprefix(one.top)): Redirect("", one.target)
-                for path, one in found.items()
+                for path, one in redirects.items()
             }
 
-    def check(self, found: Redirects, closed: Sequence[str], *, are_running: bool) -> tuple[bool, list[str]]:
+    def check(self, redirects: Redirects, inaccessible: Sequence[str], *, are_running: bool) -> tuple[bool, list[str]]:
         """Undo what is new in the git directories that were there before.
 
         Returns whether anything was done, so that the directories have to be listed again, and the new files
@@ -62,11 +62,11 @@ class RedirectGuard:
         """
         new = {
             path: one
-            for path, one in found.items()
+            for path, one in redirects.items()
             if tuple(inode_of(one.top) or ()) in self._tops and self._before(path, one) != Redirect("", one.target)
         }
         is_changed = False
-        for path in closed:
+        for path in inaccessible:
             is_changed = self._open_up(path) or is_changed
         for path, one in new.items():
             if one.target is not None or path.endswith(f"/{COMMON_DIRECTORY}"):

@@ -85,11 +85,11 @@ class ReadableSecrets(NamedTuple):
 
         Tools read those that the operator opens, or whose content is in git's index.
         """
-        closed = {path: settings for path, settings in credentials.items() if _is_closed(roots, path)}
+        unreadable = {path: settings for path, settings in credentials.items() if _is_refused_to_tools(roots, path)}
         files = {one.path: one for one in masks.hidden if not _is_above(roots, one.path)}
-        for path, settings in closed.items():
+        for path, settings in unreadable.items():
             files[path] = HiddenPath(path, f"{HOLDS_CREDENTIAL}{_keys(settings)}", inode_of(path) or (0, 0, 0))
-        return cls(tuple(sorted(files.values())), closed)
+        return cls(tuple(sorted(files.values())), unreadable)
 
     def refusal(self, roots: Roots) -> str:
         """Return why no command runs here, and what would help; empty if nothing holds a credential for git."""
@@ -108,7 +108,7 @@ class ReadableSecrets(NamedTuple):
         )
 
 
-def _is_closed(roots: Roots, path: str) -> bool:
+def _is_refused_to_tools(roots: Roots, path: str) -> bool:
     place = roots.split(path)
     return not _is_above(roots, path) and (place is None or roots.hidden(place, is_shown=True) != "")
 

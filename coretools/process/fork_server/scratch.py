@@ -38,11 +38,11 @@ def create(scratch: ScratchDirectories) -> ScratchDirectories:
     try:
         for path in (scratch.temporary, scratch.home):
             os.mkdir(path, 0o700)
-        found = {path: os.lstat(path) for path in (scratch.temporary, scratch.home)}
+        statuses = {path: os.lstat(path) for path in (scratch.temporary, scratch.home)}
     except OSError:
         remove(scratch.path)
         raise
-    return replace(scratch, identities={path: (one.st_dev, one.st_ino) for path, one in found.items()})
+    return replace(scratch, identities={path: (one.st_dev, one.st_ino) for path, one in statuses.items()})
 
 
 def remove(path: str) -> None:

@@ -286,8 +286,8 @@ def _send_socket(message: bytes, handles: Sequence[int]) -> None:
     """Make a TCP socket, which belongs to the network namespace of this process for ever, and send it."""
     family = next(family for family, word in SOCKETS.items() if word == message)
     for handle in handles:
-        with socket.socket(fileno=handle) as channel, suppress(OSError), socket.socket(family) as made:
-            socket.send_fds(channel, [b"."], [made.fileno()], socket.MSG_DONTWAIT)
+        with socket.socket(fileno=handle) as channel, suppress(OSError), socket.socket(family) as created:
+            socket.send_fds(channel, [b"."], [created.fileno()], socket.MSG_DONTWAIT)
 
 
 if __name__ == "__main__":

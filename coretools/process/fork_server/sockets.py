@@ -175,18 +175,18 @@ class SocketBroker:
             return
         self._give(call, socket.socket(family, base, protocol), kind)
 
-    def _give(self, call: _InterceptedCall, made: socket.socket, kind: int) -> None:
+    def _give(self, call: _InterceptedCall, created: socket.socket, kind: int) -> None:
         try:
-            if self._watch.loopback and made.family != socket.AF_UNIX:
+            if self._watch.loopback and created.family != socket.AF_UNIX:
                 # Bound to the loopback device it reaches no other, whatever it is connected to later (socket(7)).
-                made.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo\0")
-            os.set_blocking(made.fileno(), not kind & socket.SOCK_NONBLOCK)
+                created.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"lo\0")
+            os.set_blocking(created.fileno(), not kind & socket.SOCK_NONBLOCK)
             flags = os.O_CLOEXEC if kind & socket.SOCK_CLOEXEC else 0
-            fcntl.ioctl(self._notices, _GIVE, struct.pack("Q4I", call.id, _GIVE_AND_ANSWER, made.fileno(), 0, flags))
+            fcntl.ioctl(self._notices, _GIVE, struct.pack("Q4I", call.id, _GIVE_AND_ANSWER, created.fileno(), 0, flags))
         except OSError:
-            made.close()
+            created.close()
             raise
-        self._copies[os.fstat(made.fileno()).st_ino] = made
+        self._copies[os.fstat(created.fileno()).st_ino] = created
         if len(self._copies) > MAX_SOCKET_COPIES:
             # One that is connecting is needed for the response to its call.
             oldest = next(inode for inode, copy in self._copies.items() if copy.fileno() not in self._pending)

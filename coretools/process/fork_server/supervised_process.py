@@ -200,10 +200,10 @@ class SupervisedProcess:
 
     def replaced_covers(self) -> list[str]:
         """Sentences about covered files that were replaced from outside while the command ran."""
-        found = self._preforked.replaced()
+        replaced = self._preforked.replaced()
         reply = []
         for is_covered, text in _REPLACED.items():
-            paths = sorted(path for path in found if found[path] is is_covered)
+            paths = sorted(path for path in replaced if replaced[path] is is_covered)
             if paths:
                 reply.append(f"{text}: {and_more(map(printable, paths[:MAX_NAMED]), len(paths))}")
         return reply
@@ -304,12 +304,12 @@ def spawn_supervised(
     with ExitStack() as ours, ExitStack() as theirs:
         ours.callback(preforked.close)
         pipes, ends = standard.opened(ours, theirs)
-        found = os.fstat(cwd.fd)
+        status = os.fstat(cwd.fd)
         request = SpawnRequest(
             argv=tuple(map(os.fsencode, argv)),
             environment=tuple((os.fsencode(name), os.fsencode(value)) for name, value in environment.items()),
             directory=os.fsencode(cwd.path),
-            identity=(found.st_dev, found.st_ino),
+            identity=(status.st_dev, status.st_ino),
             terminal=standard.size is not None,
             program=os.fsencode(find_program(argv[0], environment) or ""),
         )
@@ -382,11 +382,11 @@ def start_failure(
     if failure.what == "directory":
         return CannotStart(f"{cwd.display_path}: can't be the working directory: {os.strerror(failure.number)}")
     error = OSError(failure.number, os.strerror(failure.number))
-    found = argv[0] if os.path.isabs(argv[0]) else shutil.which(argv[0], path=environment.get("PATH"))
-    is_hidden = failure.number in (errno.ENOENT, errno.EACCES) and found is not None and os.path.exists(found)
-    if is_hidden and found is not None and not sees(found):
+    program = argv[0] if os.path.isabs(argv[0]) else shutil.which(argv[0], path=environment.get("PATH"))
+    is_hidden = failure.number in (errno.ENOENT, errno.EACCES) and program is not None and os.path.exists(program)
+    if is_hidden and program is not None and not sees(program):
         return CannotStart(
-            f"{argv[0]}: is {found}, which is hidden from commands;"
+            f"{argv[0]}: is {program}, which is hidden from commands;"
             " the operator can grant it (readable, in the policy file)"
         )
     return start_error(error, argv, cwd, place="", environment=environment)

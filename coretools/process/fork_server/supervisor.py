@@ -213,16 +213,16 @@ class _ProcessTree:
 
     def _signal_all(self, number: int) -> int:
         """Signal the whole tree; return how many processes there are beside the command itself."""
-        found = set(descendants(os.getpid())) - {self._pid}
+        others = set(descendants(os.getpid())) - {self._pid}
         send_signal(-self._pid, number)
         send_signal(self._pid, number)
-        for pid in found:
+        for pid in others:
             if group_of(pid) != self._pid:
                 send_signal(pid, number)
-        return len(found)
+        return len(others)
 
     def _end(self, why: str) -> None:
-        found = 0 if self._is_scoped else self._count_remaining() - (not self._has_exited)
+        counted = 0 if self._is_scoped else self._count_remaining() - (not self._has_exited)
         send_signal(-self._pid, signal.SIGKILL)
         # It may still wait for its request, and not be the leader of its group yet.
         send_signal(self._pid, signal.SIGKILL)
@@ -234,7 +234,7 @@ class _ProcessTree:
         if not self._has_exited:
             # GONE follows, with the reason.
             self._send(EXITED, self._status() or 0, 0, 1, self._stopped)
-        self._finish(max(found, more, self._stopped), why)
+        self._finish(max(counted, more, self._stopped), why)
 
     def _finish(self, ended: int, why: str) -> None:
         self._send(GONE, self._reap_leader(), ended, why)

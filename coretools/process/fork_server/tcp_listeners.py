@@ -32,7 +32,7 @@ def listening_sockets(process: int | str, port: int) -> dict[int, bytes]:
     Raises:
         OSError: not readable, or the process has exited.
     """
-    found = {}
+    addresses = {}
     for table in ("tcp", "tcp6"):
         with suppress(FileNotFoundError), open(f"/proc/{process}/net/{table}", encoding="ascii") as file:
             file.readline()
@@ -41,8 +41,8 @@ def listening_sockets(process: int | str, port: int) -> dict[int, bytes]:
                     break
                 host, _, at = fields[_ADDRESS].rpartition(":")
                 if int(at, 16) == port:  # addresses are written in host byte order; an IPv4 address is one number
-                    found[int(fields[_INODE])] = int(host, 16).to_bytes(len(host) // 2, sys.byteorder)
-    return found
+                    addresses[int(fields[_INODE])] = int(host, 16).to_bytes(len(host) // 2, sys.byteorder)
+    return addresses
 
 
 class ListenerTable:
@@ -71,11 +71,11 @@ class ListenerTable:
         if len(address) < 16 or int.from_bytes(address[:2], "little") != socket.AF_INET:
             raise OSError(errno.EAFNOSUPPORT, "")
         host = address[4:8] if any(address[4:8]) else bytes((_LOOPBACK_NET, 0, 0, 1))
-        found = listening_sockets("self", int.from_bytes(address[2:4], "big"))
+        listeners = listening_sockets("self", int.from_bytes(address[2:4], "big"))
         known = set(array.array("Q", os.pread(self._file, 8 * MAX_LISTENERS, 8)))
-        if host[0] != _LOOPBACK_NET or not known.issuperset(found):
+        if host[0] != _LOOPBACK_NET or not known.issuperset(listeners):
             raise OSError(errno.ENETUNREACH, "")
-        if not any(at in (host, bytes(4)) for at in found.values()):
+        if not any(at in (host, bytes(4)) for at in listeners.values()):
             raise OSError(errno.ECONNREFUSED, "")
 
 
@@ -97,9 +97,9 @@ def _process_listens(pid: int, port: int) -> bool:
 
 def _open_descriptors(pid: int) -> set[str]:
     """What the descriptors of a process lead to."""
-    found = set()
+    targets = set()
     with suppress(OSError):
         for name in os.listdir(f"/proc/{pid}/fd"):
             with suppress(OSError):  # closed meanwhile
-                found.add(os.readlink(f"/proc/{pid}/fd/{name}"))
-    return found
+                targets.add(os.readlink(f"/proc/{pid}/fd/{name}"))
+    return targets

@@ -60,7 +60,7 @@ class JobTable:
         self._make_filter = make_filter
         self._ids = ids
         self._disk_quota = DiskQuota(MAX_FULL_OUTPUTS * limits.run_output_bytes)
-        self._runs: dict[str, Job] = {}
+        self._jobs: dict[str, Job] = {}
         """Oldest first."""
         # Tasks of asyncio, not of a task group: a failure in one must not end the server.
         self._tasks: set[asyncio.Task[None]] = set()
@@ -74,23 +74,23 @@ class JobTable:
     ) -> None:
         for check in self._idle_checks:
             check.cancel()
-        for run in self._runs.values():
-            run.stop("the server shuts down")
+        for job in self._jobs.values():
+            job.stop("the server shuts down")
         # Also while the server is cancelled: programs end before their outputs are closed.
         with anyio.CancelScope(shield=True):
             if self._tasks:
                 await asyncio.wait(self._tasks, timeout=self._limits.grace_seconds + KILL_SECONDS)
             for task in self._tasks:
                 task.cancel()
-        for run in self._runs.values():
-            run.output.close()
-        self._runs.clear()
+        for job in self._jobs.values():
+            job.output.close()
+        self._jobs.clear()
 
     def with_runner(self, runner: Runner, *, make_filter: Callable[[], OutputFilter] | None) -> "JobTable":
         """A view of the same jobs that starts new ones with another runner. Not entered: jobs end with this table."""
-        found = copy.copy(self)
-        found.use(runner, make_filter)
-        return found
+        view = copy.copy(self)
+        view.use(runner, make_filter)
+        return view
 
     @property
     def runner(self) -> Runner:
@@ -123,25 +123,25 @@ class JobTable:
         except CoreError:
             cwd.close()
             raise
-        run = self._new(argv, principal, options)
-        run.session = session
-        self._runs[run.id] = run
-        task = asyncio.get_running_loop().create_task(self._run_background(run, cwd, options, work))
+        job = self._new(argv, principal, options)
+        job.session = session
+        self._jobs[job.id] = job
+        task = asyncio.get_running_loop().create_task(self._run_background(job, cwd, options, work))
         self._tasks.add(task)
-        task.add_done_callback(lambda done: self._log_failure(run, done))
+        task.add_done_callback(lambda done: self._log_failure(job, done))
         self._start_idle_check()
         try:
-            while run.is_alive and not run.has_started:
-                await run.changed.wait()
+            while job.is_alive and not job.has_started:
+                await job.changed.wait()
         except anyio.get_cancelled_exc_class():
-            run.stop("its call was cancelled")
+            job.stop("its call was cancelled")
             raise
         # It never ran: the caller gets the error, and `list_runs` does not list it.
-        if run.error is not None and not run.has_started:
-            self.forget(run)
-            raise run.error
-        run.tier = self._runner.tier
-        return run
+        if job.error is not None and not job.has_started:
+            self.forget(job)
+            raise job.error
+        job.tier = self._runner.tier
+        return job
 
     def foreground_job(self, argv: Sequence[str], *, options: RunOptions, principal: str) -> Job:
         """Create a job for `run_job`. No other call can reach it.
@@ -152,31 +152,31 @@ class JobTable:
         self._require_terminal(options)
         return self._new(argv, principal, options)
 
-    async def run_job(self, run: Job, *, cwd: Directory, options: RunOptions, work: Work | None = None) -> None:
+    async def run_job(self, job: Job, *, cwd: Directory, options: RunOptions, work: Work | None = None) -> None:
         """Run a job to its end within this call, which must then call `keep_finished` or `forget`. Closes `cwd`.
 
         An error of the runner becomes the `error` of the job. A cancelled call ends the job.
         """
         try:
             with cwd:
-                await self._perform(run, cwd, replace(options, recorder=run), work)
+                await self._perform(job, cwd, replace(options, recorder=job), work)
         except CoreError as error:
-            run.error = error
+            job.error = error
         finally:
-            run.end()
-            if run.completed is None:
-                run.output.close()
+            job.end()
+            if job.completed is None:
+                job.output.close()
 
-    def keep_finished(self, run: Job) -> None:
+    def keep_finished(self, job: Job) -> None:
         """Keep a finished job, so that calls can read its output."""
-        self._runs[run.id] = run
-        self._trim(run.principal)
+        self._jobs[job.id] = job
+        self._trim(job.principal)
         self._start_idle_check()
 
-    def forget(self, run: Job) -> None:
+    def forget(self, job: Job) -> None:
         """Drop a job and its output."""
-        self._runs.pop(run.id, None)
-        run.output.close()
+        self._jobs.pop(job.id, None)
+        job.output.close()
 
     def get(self, run_id: str, principal: str) -> Job:
         """A job of this principal, also by its id without the `run-` in front; counts as a use.
@@ -184,56 +184,56 @@ class JobTable:
         Raises:
             NotFound: no such job, or that of another principal, with the same message.
         """
-        run = self._runs.get(run_id) or self._runs.get(f"run-{run_id}")
-        if run is None or run.principal != principal:
+        job = self._jobs.get(run_id) or self._jobs.get(f"run-{run_id}")
+        if job is None or job.principal != principal:
             short_id = run_id[:MAX_SHOWN_ID]
             reason = self._ids.explain_foreign(run_id) or "no such run; list_runs names those that there are"
             raise NotFound(f"{short_id!r}: {reason}", run=short_id)
-        run.last_used = self._clock()
-        return run
+        job.last_used = self._clock()
+        return job
 
     def of(self, principal: str) -> list[Job]:
         """The jobs of a principal, oldest first."""
-        return [run for run in self._runs.values() if run.principal == principal]
+        return [job for job in self._jobs.values() if job.principal == principal]
 
     @property
     def principals(self) -> set[str]:
         """Principals with jobs that have not ended."""
-        return {run.principal for run in self._runs.values() if run.is_alive}
+        return {job.principal for job in self._jobs.values() if job.is_alive}
 
     @property
     def alive(self) -> int:
         """Number of jobs that have not ended, of all principals."""
-        return sum(run.is_alive for run in self._runs.values())
+        return sum(job.is_alive for job in self._jobs.values())
 
-    def mark_used(self, run: Job) -> None:
+    def mark_used(self, job: Job) -> None:
         """Record the end of a call that used it."""
-        run.last_used = self._clock()
+        job.last_used = self._clock()
 
     def stop_session(self, session: str) -> None:
         """Stop the jobs of a session that has ended. Their output is kept until they are idle."""
-        for run in self._runs.values():
-            if run.session == session:
-                run.stop("its session ended")
+        for job in self._jobs.values():
+            if job.session == session:
+                job.stop("its session ended")
 
     def stop_principal(self, principal: str) -> int:
         """Stop the jobs of a principal whose access was revoked; return how many."""
-        alive = [run for run in self.of(principal) if run.is_alive]
-        for run in alive:
-            run.stop("the access of its owner was revoked")
+        alive = [job for job in self.of(principal) if job.is_alive]
+        for job in alive:
+            job.stop("the access of its owner was revoked")
         return len(alive)
 
     def stop_idle(self) -> None:
         """Stop the jobs that no call has used for `run_idle_seconds`; forget those that have ended."""
         latest = self._clock() - self._limits.run_idle_seconds
-        for run in [run for run in self._runs.values() if run.last_used <= latest and not run.waiting_calls]:
-            if run.is_alive:
-                run.stop(f"no call used it for {self._limits.run_idle_seconds:g} s")
+        for job in [job for job in self._jobs.values() if job.last_used <= latest and not job.waiting_calls]:
+            if job.is_alive:
+                job.stop(f"no call used it for {self._limits.run_idle_seconds:g} s")
             else:
-                self.forget(run)
+                self.forget(job)
 
     def _require_room(self, principal: str, options: RunOptions) -> None:
-        alive = sum(run.is_alive for run in self.of(principal))
+        alive = sum(job.is_alive for job in self.of(principal))
         if alive >= self._limits.runs:
             raise Busy(f"{alive} runs are alive, the most at once; stop one with stop_run")
         self._require_terminal(options)
@@ -244,48 +244,48 @@ class JobTable:
 
     def _new(self, argv: Sequence[str], principal: str, options: RunOptions) -> Job:
         # 32 bits, because a model copies it: the principal protects a job, not its id.
-        run_id = next(found for found in iter(lambda: self._ids.new_id("run", 4), "") if found not in self._runs)
+        run_id = next(found for found in iter(lambda: self._ids.new_id("run", 4), "") if found not in self._jobs)
         output = OutputStore(self._disk_quota, file_bytes=self._limits.run_output_bytes)
-        run = Job(run_id, argv, principal=principal, options=options, output=output)
+        job = Job(run_id, argv, principal=principal, options=options, output=output)
         if self._make_filter is not None:
-            run.filters = (self._make_filter(), self._make_filter())
-        run.last_used = self._clock()
-        return run
+            job.filters = (self._make_filter(), self._make_filter())
+        job.last_used = self._clock()
+        return job
 
-    async def _perform(self, run: Job, cwd: Directory, options: RunOptions, work: Work | None) -> None:
-        running = self._runner.run(run.argv, cwd=cwd, options=options) if work is None else work(options)
-        run.completed = await running
+    async def _perform(self, job: Job, cwd: Directory, options: RunOptions, work: Work | None) -> None:
+        running = self._runner.run(job.argv, cwd=cwd, options=options) if work is None else work(options)
+        job.completed = await running
 
-    async def _run_background(self, run: Job, cwd: Directory, options: RunOptions, work: Work | None) -> None:
+    async def _run_background(self, job: Job, cwd: Directory, options: RunOptions, work: Work | None) -> None:
         try:
             with cwd:
-                environment = {**options.environment, JOB_VARIABLE: run.id}
+                environment = {**options.environment, JOB_VARIABLE: job.id}
                 # The job records the output itself, so the runner keeps no copy, unless `work` reads it.
                 kept = 0 if work is None else options.keep_bytes
-                mine = replace(options, recorder=run, halt=run.halt, keep_bytes=kept, environment=environment)
-                await self._perform(run, cwd, mine, work)
+                mine = replace(options, recorder=job, halt=job.halt, keep_bytes=kept, environment=environment)
+                await self._perform(job, cwd, mine, work)
         except CoreError as error:
-            run.error = error
+            job.error = error
         finally:
-            run.end()
-            run.last_used = self._clock()
-            self._trim(run.principal)
+            job.end()
+            job.last_used = self._clock()
+            self._trim(job.principal)
 
-    def _log_failure(self, run: Job, task: "asyncio.Task[None]") -> None:
+    def _log_failure(self, job: Job, task: "asyncio.Task[None]") -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (failure := task.exception()) is not None:
-            run.error = CoreError(f"{run.id} failed inside the server; its log has the reason")
-            logger.error("%s failed inside", run.id, exc_info=failure)
+            job.error = CoreError(f"{job.id} failed inside the server; its log has the reason")
+            logger.error("%s failed inside", job.id, exc_info=failure)
 
     def _trim(self, principal: str) -> None:
         """Forget the oldest finished jobs beyond the limits."""
         size = 0
-        newest_first = reversed([run for run in self.of(principal) if not run.is_alive])
-        for count, run in enumerate(newest_first, 1):
-            size += run.output.kept_bytes
+        newest_first = reversed([job for job in self.of(principal) if not job.is_alive])
+        for count, job in enumerate(newest_first, 1):
+            size += job.output.kept_bytes
             is_too_much = size > MAX_FULL_OUTPUTS_KEPT * self._limits.run_output_bytes
             if count > self._limits.runs_kept or (is_too_much and count > 1):  # the newest has just been named
-                self.forget(run)
+                self.forget(job)
 
     def _start_idle_check(self) -> None:
         if not self._idle_checks:
@@ -295,6 +295,6 @@ class JobTable:
 
     async def _check_idle(self) -> None:
         # Ends with the last job; the next one starts it again.
-        while self._runs:
+        while self._jobs:
             await asyncio.sleep(IDLE_CHECK_SECONDS)
             self.stop_idle()

@@ -114,10 +114,10 @@ class OutputStore:
         while missing > 0 and offset < self.end:
             block = self.read(offset, CHECKPOINT_BYTES)
             offset = max(offset, self.first)
-            found = block.count(b"\n")
-            if found >= missing:
+            count = block.count(b"\n")
+            if count >= missing:
                 return offset + _after_newlines(block, missing)
-            missing -= found
+            missing -= count
             offset += len(block)
         return max(offset, self.first)
 

@@ -41,4 +41,6 @@ def entries_of(alternatives: Sequence[Steps]) -> SavedEntries:
         moved.append("node_modules")
     if any(is_new_environment(argv) for argv in steps):
         moved.append(".venv")
-    return SavedEntries(moved=tuple(moved), made=tuple(name for name in _FOLDERS if name not in moved), copied=_FILES)
+    return SavedEntries(
+        moved=tuple(moved), created=tuple(name for name in _FOLDERS if name not in moved), copied=_FILES
+    )
