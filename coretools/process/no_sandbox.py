@@ -31,12 +31,5 @@ class NoSandbox:
         """Return nothing: what a command changes is not looked for."""
         return {}
 
-    async def command_ended(self, *, is_certain: bool) -> tuple[str, ...]:  # noqa: ARG002  # the name is the pool's
-        """Return nothing to report."""
-        return ()
-
-    def refill(self) -> None:
-        """Do nothing: no process waits."""
-
     async def close(self) -> None:
         """Do nothing."""

@@ -353,6 +353,7 @@ class Runner:
         return stragglers
 
     async def _terminate_command(self, run: AdmittedRun, child: SupervisedProcess, streams: Streams) -> int:
+        assert isinstance(self._sandbox, SandboxPool)  # which started the child
         stragglers = 0
         try:
             with CancelScope(shield=True):
