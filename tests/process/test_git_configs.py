@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from coretools.confinement.git_copies import allowed_changes, restore_credentials
+from coretools.confinement.git_config_changes import allowed_changes, restore_credentials
 from coretools.errors import GitRefused
 from coretools.process.fork_server import git_configs
 from coretools.roots.git_config import Setting, edit, parse, serialize, values_of, with_changes

@@ -15,15 +15,20 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import NamedTuple
 
-from coretools.confinement import git_copies
 from coretools.confinement.control_files import file_state
+from coretools.confinement.git_config_changes import (
+    allowed_changes,
+    included_paths,
+    restore_credentials,
+    sends_credentials_to_any_server,
+)
 from coretools.confinement.git_copies import MAX_CONFIG_BYTES, ConfigCopies, read_changes
 from coretools.confinement.protected_paths import GIT_CONFIG_NAMES, ControlFiles, HiddenPath, MaskedGitConfig, Masks
 from coretools.errors import GitRefused
 from coretools.process.fork_server import git_lock
 from coretools.process.fork_server.client import ForkServerClient
 from coretools.process.fork_server.config_guard import ConfigGuard
-from coretools.process.fork_server.git_includes import MAX_INCLUDED, GitIncludes, included_paths
+from coretools.process.fork_server.git_includes import MAX_INCLUDED, GitIncludes, absolute_paths
 from coretools.process.fork_server.messages import ForkServerFailed
 from coretools.regular_file import read_regular, replacing, write_all
 from coretools.roots.git_config import NotWritable, Setting, Values, edit, parse, serialize, values_of, with_changes
@@ -231,7 +236,7 @@ class GitConfigs:
 
     def _included(self, read: Mapping[str, _ParsedConfig]) -> list[str]:
         """Files in the roots that these configurations include (git-config(1), Includes), or keep credentials in."""
-        paths = [one for path, known in read.items() for one in included_paths(path, known.named)]
+        paths = [one for path, known in read.items() for one in absolute_paths(path, known.named)]
         return [path for path in paths if self._roots.split(path) is not None]
 
     def replace_links(self, links: Sequence[tuple[str, str]]) -> None:
@@ -320,7 +325,7 @@ class GitConfigs:
         before = self._read.get(repository.path)
         values = values_of(() if before is None else before.settings)
         wanted = {**recorded.kept, **recorded.own, **changes}
-        recorded.kept = git_copies.allowed_changes(wanted, values, is_bound=before is not None and before.gives_away)
+        recorded.kept = allowed_changes(wanted, values, is_bound=before is not None and before.gives_away)
         recorded.own = {
             key: value for key, value in wanted.items() if key not in recorded.kept and value != values.get(key, ())
         }
@@ -401,12 +406,12 @@ def _parse(data: bytes) -> _ParsedConfig:
             seen,
             serialize(seen),
             credentials_in(data),
-            (*git_copies.included_paths(settings), *credential_files(settings)),
-            git_copies.sends_credentials_to_any_server(settings),
+            (*included_paths(settings), *credential_files(settings)),
+            sends_credentials_to_any_server(settings),
         )
     except (GitRefused, NotWritable):
         return _ParsedConfig(data, (), None, credentials_in(data), ())
 
 
 def _with_changes(data: bytes, *, changes: Values) -> bytes:
-    return edit(data, git_copies.restore_credentials(parse(data, "config"), changes))
+    return edit(data, restore_credentials(parse(data, "config"), changes))

@@ -9,8 +9,8 @@ import posixpath
 import stat
 from collections.abc import Iterable, Sequence
 
-from coretools.confinement import git_copies
 from coretools.confinement.control_files import record_state
+from coretools.confinement.git_config_changes import included_paths
 from coretools.confinement.git_copies import MAX_CONFIG_BYTES
 from coretools.confinement.protected_paths import GIT_CONFIG_NAMES, ControlFiles
 from coretools.errors import GitRefused
@@ -48,7 +48,7 @@ class GitIncludes:
         included: dict[str, None] = {}
         while waiting:
             path = waiting.pop()
-            for one in included_paths(path, self._included(path, known)):
+            for one in absolute_paths(path, self._included(path, known)):
                 # Includes of a file in the roots are followed in the roots only: a command may have written it.
                 may_read = self._roots.split(path) is None or self._roots.split(one) is not None
                 if may_read and one not in included and len(included) < MAX_INCLUDED:
@@ -68,14 +68,14 @@ class GitIncludes:
                     data, _ = read_regular(name, MAX_CONFIG_BYTES, directory=directory)
             before = self._known.get(path)
             if before is None or before[0] != data:
-                before = (data, git_copies.included_paths(parse(data, path)))
+                before = (data, included_paths(parse(data, path)))
         except (OSError, GitRefused):  # git would not read it either
             return ()
         known[path] = before
         return before[1]
 
 
-def included_paths(path: str, included: Sequence[str]) -> list[str]:
+def absolute_paths(path: str, included: Sequence[str]) -> list[str]:
     """The absolute paths of the includes of a configuration (git-config(1), Includes)."""
     above = posixpath.dirname(path)
     return [posixpath.normpath(posixpath.join(above, os.path.expanduser(one))) for one in included]
