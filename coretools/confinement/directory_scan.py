@@ -32,10 +32,10 @@ class DirectoryTree:
     def __init__(
         self,
         roots: Roots,
-        read: Callable[[DirectoryNode, Iterator[os.DirEntry[str]]], ScannedDirectory],
+        read: Callable[[DirectoryNode, Iterator[os.DirEntry[str]], list[str]], ScannedDirectory],
         role_of: Callable[[Root], str],
     ) -> None:
-        """`read` lists a directory; `role_of` is what it takes a root for."""
+        """`read` lists a directory, given the names of its mount points; `role_of` is what it takes a root for."""
         self._roots = roots
         self._role_of = role_of
         self._read = read
@@ -93,11 +93,6 @@ class DirectoryTree:
                 return not self._pending
         return True
 
-    def mounted_in(self, node: DirectoryNode) -> list[str]:
-        """Return the names of entries that are mount points."""
-        here = node.root.path if node.path == "." else f"{node.root.path}/{node.path}"
-        return [] if self._mounts is None else self._mounts.names.get(here, [])
-
     def close(self) -> None:
         """Close all descriptors."""
         for opened in (self._watches, self._mounts):
@@ -121,6 +116,11 @@ class DirectoryTree:
             DirectoryNode(root, ".", 0, self._role_of(root), self._kind_of(root.path)) for root in self._roots
         ]
         self._is_begun = self.is_changed = True
+
+    def _mounted_in(self, node: DirectoryNode) -> list[str]:
+        """Return the names of entries that are mount points."""
+        here = node.root.path if node.path == "." else f"{node.root.path}/{node.path}"
+        return [] if self._mounts is None else self._mounts.names.get(here, [])
 
     def _kind_of(self, path: str) -> str:
         return "" if self._mounts is None else self._mounts.kind_of(path)
@@ -158,7 +158,7 @@ class DirectoryTree:
             self._mark_inaccessible(node, MOVED)
             return
         with os.scandir(handle) as entries:
-            listing = self._read(node, entries)
+            listing = self._read(node, entries, self._mounted_in(node))
         self.is_stable = False
         self.directories += node.listing is None
         node.identity = identity_of(status)

@@ -11,7 +11,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from coretools.confinement.masks import GIT_CONTROL_ENTRIES, MaskFinder
+from coretools.confinement.entry_reader import GIT_CONTROL_ENTRIES
+from coretools.confinement.masks import MaskFinder
 from coretools.confinement.protected_paths import GIT_CONFIG_NAMES
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 from coretools.roots.open_beneath import birth_time
