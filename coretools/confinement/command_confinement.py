@@ -25,9 +25,9 @@ from coretools.confinement.toolchain_grants import (
     path_links,
     user_toolchains,
 )
-from coretools.confinement.toolchains import home_of, home_of_user
+from coretools.confinement.toolchains import home_of
 from coretools.confinement.user_git import IN_VIEW, NO_USER_GIT, UserGit
-from coretools.egress.environment import PORT, java_options, proxy_variables
+from coretools.egress.environment import PORT
 from coretools.reach import is_beneath
 from coretools.roots.root import Root
 from coretools.roots.root_set import Roots
@@ -43,24 +43,8 @@ _TASKS_PER_PROCESS = 4
 """Limit for processes and threads of all commands together, per allowed process of one command."""
 
 
-JAVA_OPTIONS = "JAVA_TOOL_OPTIONS"
-"""The only variable that every Java virtual machine reads."""
-
 TERMINALS = ("/dev/ptmx", "/dev/pts")
 """The device that creates terminals, and the directory of the terminals."""
-
-GIT_SETTINGS_FOR_MASKED_FILES = (("core.checkStat", "minimal"), ("core.trustctime", "false"))
-"""Settings that make git compare files by size and modification time alone. The placeholder of a masked file has both,
-but another inode: git would take a tracked file for changed and fail to read it."""
-
-GIT_SETTINGS_FOR_LINKED_ROOTS = (
-    ("gc.auto", "0"),
-    ("maintenance.auto", "false"),
-    ("gc.reflogExpire", "never"),
-    ("gc.reflogExpireUnreachable", "never"),
-)
-"""Settings that leave automatic maintenance to the user's git, and the reflogs alone: commands can't write those of
-other work trees. A failed maintenance leaves `gc.log` in the repository, which stops the user's too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,24 +197,19 @@ class CommandConfinement:
         if not self.user_git.directory:
             return {}
         binds = {IN_VIEW: namespaces.BindMount(IN_VIEW, writable=False, source=self.user_git.directory)}
-        if self._mounts_git_config:
+        if self.mounts_git_config:
             source = f"{self.user_git.directory}/config-in-view"
             path = f"{self.home}/.gitconfig"
             binds[path] = namespaces.BindMount(path, writable=False, source=source)
         return binds
 
     @property
-    def _mounts_git_config(self) -> bool:
+    def mounts_git_config(self) -> bool:
         """Whether git in the view finds the user's configuration in the home of commands.
 
         Better than a variable: a test suite that sets HOME to a directory of its own gets a git of its own.
         """
         return self.hides_home and "GIT_CONFIG_GLOBAL" not in self.environment
-
-    def _git_config_variables(self, tier: str) -> dict[str, str]:
-        if not self.user_git.directory or (tier == "full" and self._mounts_git_config):
-            return {}
-        return {"GIT_CONFIG_GLOBAL": f"{IN_VIEW}/config-in-view" if tier == "full" else self.user_git.config}
 
     def _own_directories(self, scratch: ScratchDirectories) -> tuple[str, ...]:
         """Return the shared directories that commands may use when the server owns its container.
@@ -322,58 +301,11 @@ class CommandConfinement:
         # A user namespace counts its processes separately (Linux 5.14); elsewhere all of the user's count.
         return [*limits, (resource.RLIMIT_NPROC, self.max_tasks)] if tier == "full" else limits
 
-    def variables(
-        self, tier: str, scratch: ScratchDirectories, root: Root | None, *, has_masked_files: bool = False
-    ) -> dict[str, str]:
-        """Return the environment variables that confinement sets for a command that starts in a root.
-
-        `has_masked_files`: some files are hidden.
-        """
-        path = {"PATH": self.toolchains.path} if self.toolchains.path else {}
-        caches = self.caches.variables(root)
-        if tier == "none":
-            return {**path, **caches}
-        tools = {**path, **self.toolchains.variables}
-        settings = [*GIT_SETTINGS_FOR_MASKED_FILES] if has_masked_files else []
-        if any(root.only_git for root in self.roots):
-            settings += GIT_SETTINGS_FOR_LINKED_ROOTS
-        if settings:
-            tools |= _git_variables(self.environment, settings)
-        tools |= {**self._cargo_variables(tier, scratch), **caches, **self._git_config_variables(tier)}
-        if tier == "full":
-            java = java_options() if self.has_host_list else []
-            if self.home and self.home != os.path.realpath(home_of_user()):
-                java.append(f"-Duser.home={self.home}")
-            tools |= self._java_variables(*java) | (proxy_variables() if self.has_host_list else {})
-            return {**tools, "TMPDIR": "/tmp", **({"HOME": self.home} if self.home else {})}
-        tools |= self._java_variables(f"-Duser.home={scratch.home}", f"-Djava.io.tmpdir={scratch.temporary}")
-        return {**tools, "HOME": scratch.home, "TMPDIR": scratch.temporary}
-
     def prepare_home(self, scratch: ScratchDirectories) -> None:
         """Fill the home of commands with the directories that tool chains write to."""
         cargo_home = os.path.realpath(self.environment.get("CARGO_HOME") or os.path.join(self.home, ".cargo"))
         with suppress(OSError):
             create_cargo_home(cargo_home, f"{scratch.home}/{CARGO_HOME_NAME}")
-
-    def _java_variables(self, *own: str) -> dict[str, str]:
-        """Java asks the system for directories, not the environment. The operator's options come last and win."""
-        return {JAVA_OPTIONS: " ".join([*own, self.environment.get(JAVA_OPTIONS, "")]).rstrip()} if own else {}
-
-    def _cargo_variables(self, tier: str, scratch: ScratchDirectories) -> dict[str, str]:
-        is_there = os.path.isdir(f"{scratch.home}/{CARGO_HOME_NAME}")
-        if not is_there or (tier == "full" and not self.hides_home):
-            return {}
-        return {"CARGO_HOME": f"{self.home if tier == 'full' else scratch.home}/{CARGO_HOME_NAME}"}
-
-
-def _git_variables(environment: Mapping[str, str], settings: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """Append git settings to those in the environment (git-config(1), GIT_CONFIG_COUNT)."""
-    text = environment.get("GIT_CONFIG_COUNT", "")
-    first = int(text) if text.isdecimal() else 0
-    variables = {"GIT_CONFIG_COUNT": str(first + len(settings))}
-    for number, (key, value) in enumerate(settings, first):
-        variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
-    return variables
 
 
 def command_confinement(

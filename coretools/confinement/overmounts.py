@@ -116,7 +116,8 @@ class Placeholders:
     def placeholder_for(self, status: os.stat_result) -> str:
         """Return the name of an unreadable placeholder: a directory, or a file of the same size and times.
 
-        By size and times git recognises a file as unchanged (`plan.GIT_SETTINGS_FOR_MASKED_FILES`) and leaves it alone.
+        By size and times git recognises a file as unchanged, and leaves it alone
+        (`command_variables.GIT_SETTINGS_FOR_MASKED_FILES`).
         """
         if stat.S_ISDIR(status.st_mode):
             return "directory"

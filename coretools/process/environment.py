@@ -6,7 +6,7 @@ Pure.
 A child of the server inherits these (`app.command_sandbox.inherited_environment`), and the trace context of its caller.
 A command gets more, each winning over those before:
 
-1. what its confinement needs (`confinement.command_confinement`): the toolchains, caches, git's settings, the proxy
+1. what its confinement needs (`confinement.command_variables`): the toolchains, caches, git's settings, the proxy
 2. what keeps it from waiting for anybody (`command_defaults`); for a build or test run `CI` and `OFFLINE_ENVIRONMENT`
 3. what its caller sets
 

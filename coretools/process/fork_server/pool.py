@@ -24,6 +24,7 @@ from coretools.confinement.command_confinement import (
     ScratchDirectories,
     command_confinement,
 )
+from coretools.confinement.command_variables import command_variables
 from coretools.confinement.git_copies import ConfigCopies
 from coretools.confinement.masks import MaskFinder, PathsKeepMoving
 from coretools.confinement.mount_points import KEEPS_MOVING
@@ -223,7 +224,8 @@ class SandboxPool:
         """Environment variables that commands get in this tier when they start in this root."""
         if self._commands is None or self.tier is None:
             return {}
-        return self._commands.variables(self.tier, self._scratch, root, has_masked_files=bool(self.hidden))
+        has_masked_files = bool(self.hidden)
+        return command_variables(self._commands, self.tier, self._scratch, root, has_masked_files=has_masked_files)
 
     def refill(self) -> None:
         """Prefork new processes; called after a command has ended, so as not to slow it down."""
