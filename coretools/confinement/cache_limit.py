@@ -1,7 +1,7 @@
 """Keep a cache that commands wrote within its limit, whatever they made of it.
 
-Nothing in it is trusted: links are removed and never followed, directories may be nested without end or closed, and
-every step is relative to an open directory.
+Nothing in it is trusted: links are removed and never followed, directories may be nested without end or unreadable,
+and every step is relative to an open directory.
 """
 
 import os
@@ -77,7 +77,7 @@ def _measure(top: int, unit: int | None) -> _Measured:
         try:
             here = _open_beneath(top, parts)
         except OSError:
-            measured.is_whole = False  # closed by a command: package managers leave their directories readable
+            measured.is_whole = False  # a command made it so: package managers leave their directories readable
             break
         try:
             for name in os.listdir(here):
@@ -178,7 +178,7 @@ def _free_name(top: int, prefix: str, numbers: "count[int]") -> str:
 
 
 def _make_accessible(above: int, name: str) -> None:
-    """Give the owner every right on a directory: Go's module cache is read-only, and commands may close others."""
+    """Give the owner every right on a directory: Go's module cache is read-only, and commands may hide others."""
     handle = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
     try:
         if os.fstat(handle).st_mode & stat.S_IRWXU != stat.S_IRWXU:

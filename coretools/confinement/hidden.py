@@ -1,6 +1,6 @@
 """Decide which files commands must not read, by name and content. A renamed file stays hidden.
 
-The scan (`masks`) calls `suspicion` for each entry of a directory that it lists. `HiddenFiles.find` then stats every
+`entry_reader` calls `suspicion` for each entry of a directory that the scan lists. `HiddenFiles.find` then stats every
 suspect at each scan, and classifies one again only if its version changed, or that of a file on which its
 classification depends. Hidden files are remembered by inode, so a scan finds them under any name in any directory.
 """

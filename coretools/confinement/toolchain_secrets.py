@@ -51,7 +51,7 @@ MAX_LOOKED = 20_000
 
 
 def grantable_parts(paths: Iterable[str]) -> list[str]:
-    """Return the paths to grant for these: each itself, or its parts if something in it must stay closed."""
+    """Return the paths to grant for these: each itself, or its parts if something in it must not be granted."""
     search = _Search()
     return [part for path in paths for part in search.top(path)]
 
@@ -68,7 +68,7 @@ class _Search:
         return [path] if is_system else self._parts(path, MAX_DEPTH)
 
     def _parts(self, path: str, levels: int) -> list[str]:
-        """Return the path alone if nothing in it must stay closed. Links in a path that is split are left out."""
+        """Return the path alone if all in it may be granted. Links in a path that is split are left out."""
         kept: list[str] = []
         is_whole = True
         for entry in self._entries(path):

@@ -30,7 +30,7 @@ class ConcurrencyLimiter:
     """The active runs of one runner. Used on the event loop only."""
 
     def __init__(self, prefix: str, *, max_runs: int) -> None:
-        """`max_runs` at once. Each has a mark: the prefix, its number, and a character that closes the number."""
+        """`max_runs` at once. The marker of each: the prefix, its number, and a character that ends the number."""
         self._prefix = prefix
         self._max_runs = max_runs
         self._numbers = count(1)

@@ -49,7 +49,7 @@ class RunOptions:
     passed: tuple[int, ...] = ()
     """Further descriptors that the child inherits under the same numbers."""
     confined_thread: ConfinedThread | None = None
-    """What the kernel holds the child to; entered by the thread that starts it. None: nothing."""
+    """The thread that starts the child, which inherits its restrictions. None: the child has none."""
     memory_bytes: int | None = None
     """Most memory for the data of each process of the child. None: not limited here."""
     on_stdout: OutputListener | None = None

@@ -256,7 +256,7 @@ def edit(data: bytes, changes: Values) -> bytes:
     """The bytes of a file with new values for some keys; comments, order, line endings and spelling of the rest stay.
 
     Raises:
-        GitRefused: the file is not valid git configuration. NotWritable: as for `written`.
+        GitRefused: the file is not valid git configuration. NotWritable: as for `serialize`.
     """
     end = b"\r\n" if data.count(b"\r\n") * 2 > data.count(b"\n") else b"\n"  # as in most lines
     mark, text = _whole_lines(data, end)

@@ -74,7 +74,7 @@ def own_places(roots: Sequence[Root], directories: Iterable[OwnDirectory]) -> li
 def require_out_of_reach(
     places: Sequence[OwnPlace], roots: Sequence[Root], directories: Iterable[OwnDirectory]
 ) -> None:
-    """Create our directories in writable roots, so that nobody else does; refuse what can't be closed.
+    """Create our directories in writable roots, so that nobody else does; refuse what can't be protected.
 
     A link in a root may lead to one of the directories wherever that lies.
 

@@ -51,7 +51,7 @@ class Roots(Closing):
         self.changes_settings = changes_settings
         """Whether tools and commands may change existing settings of editors and agents (`editor_settings`)."""
         self.nonblocking_from = 0.0
-        """Monotonic time from which small files may be read without a thread (`read`)."""
+        """Monotonic time from which small files may be read without a thread (`nonblocking_read`)."""
         self._own = own
         self.for_git: Roots = self
         """These roots, and the repositories outside them whose linked work trees they are."""

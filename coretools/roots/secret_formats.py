@@ -1,4 +1,4 @@
-"""Recognise secrets in the content of a file, for each format that a name suggests (`hidden_files`). Pure.
+"""Recognise secrets in the content of a file, for each format that a name suggests (`secret_names`). Pure.
 
 `redaction.patterns` recognises tokens and private keys in text, and `redaction.names` names of credentials; this module
 has what is specific to one file format. The work is linear in the length of the content: repeats are possessive or

@@ -178,7 +178,7 @@ def _stat(pid: int) -> list[bytes]:
 
 
 def _environment(pid: int) -> bytes:
-    """Of the process; with its first thread ended it is seen through another one."""
+    """The initial environment of a process; if its first thread has ended, as another one shows it."""
     environment = _proc_file(pid, "environ")
     if environment or _stat(pid)[:1] != [b"Z"]:
         return environment

@@ -91,7 +91,7 @@ class ChildProcess:
         self.duration_seconds = 0.0
         self.peak_memory_bytes = 0
         self.stopped_for = ""
-        """Always empty: only supervised commands are stopped by somebody else than the runner."""
+        """Always empty: only a supervisor stops commands for reasons of its own."""
 
     @property
     def has_exited(self) -> bool:

@@ -171,15 +171,15 @@ class InputBuffer:
         return bool(self._waiting)
 
     def next_piece(self) -> bytes:
-        """What to write next; stays until `took`."""
+        """Return what to write next; it stays until `consumed`."""
         return bytes(self._waiting[:READ_BYTES])
 
     def consumed(self, count: int) -> None:
-        """So many bytes of the piece were written."""
+        """Record that so many bytes of the piece were written."""
         del self._waiting[:count]
 
     def close(self) -> None:
-        """Nobody reads any more."""
+        """Drop the input: nobody reads any more."""
         self.is_closed = True
         self._waiting.clear()
 
@@ -210,7 +210,7 @@ class CapturedOutput:
         """Read to the end of output, or until the listener has seen enough."""
         while not self.has_ended and not self.has_enough:
             await anyio.wait_readable(self._descriptor)
-            # Processor time: a moment in which the machine did something else is not to be paid for again.
+            # Processor time: time in which the machine did something else is not to be paid for again.
             began = time.thread_time()
             self._read_once()
             pause = self._throttle.charge(time.thread_time() - began)

@@ -110,5 +110,5 @@ def _release(directory: int, name: str, handle: int) -> None:
 
 
 def _temporary_name(name: str) -> str:
-    """Name of the temporary file, used under the lock only; as `config*` it is hidden from commands (`masks`)."""
+    """Name of the temporary file, used under the lock only; `entry_reader` hides `config*` from commands."""
     return f"{name}.lock.new"

@@ -122,7 +122,7 @@ class RedirectGuard:
             os.close(directory)
 
     def _open_up(self, path: str) -> bool:
-        """Let the server list a directory that a command closed."""
+        """Let the server list a directory that a command made unreadable."""
         with suppress(OSError, GitRefused):
             directory = self._open(path)
             try:

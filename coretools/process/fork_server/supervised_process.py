@@ -1,6 +1,6 @@
 """A command under its supervisor, as the runner sees it: start, exit, and termination of its tree.
 
-The counterpart of `child.ChildProcess` for sandboxed commands, with the same attributes for `Streams`, and a backend of
+The counterpart of `spawn.ChildProcess` for sandboxed commands, with the same attributes for `Streams`, and a backend of
 `termination`. The supervisor reports over one socket; nothing here reads /proc or signals processes by pid.
 """
 
@@ -130,7 +130,7 @@ class SupervisedProcess:
         """Wait until the program runs.
 
         Raises:
-            NotStarted: it can't be started, and why.
+            SpawnFailed: it can't be started, and why.
         """
         reply = None
         with anyio.move_on_after(START_SECONDS):
