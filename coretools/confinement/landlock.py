@@ -95,14 +95,19 @@ def ruleset(rules: Iterable[Rule | EntryGrants], *, tcp: bool, binds: bool = Fal
         words.append(0 if tcp else _TCP_CONNECT if binds else _TCP)
     if version >= SIGNAL_SCOPE_ABI:
         words.append(_SCOPES)
+    return _created(words, rules)
+
+
+def _created(words: Sequence[int], rules: Iterable[Rule | EntryGrants]) -> int:
+    """Create a ruleset that handles the rights in the first word: file rights, then TCP, then scopes."""
     ruleset_fd = syscalls.syscall("landlock_create_ruleset", struct.pack(f"{len(words)}Q", *words), 8 * len(words), 0)
     try:
         os.set_inheritable(ruleset_fd, False)
         for rule in rules:
             if isinstance(rule, EntryGrants):
-                _add_entries(ruleset_fd, rule, handled)
+                _add_entries(ruleset_fd, rule, words[0])
             else:
-                _add(ruleset_fd, rule[0], rule[1] & handled)
+                _add(ruleset_fd, rule[0], rule[1] & words[0])
     except OSError:
         os.close(ruleset_fd)
         raise
@@ -125,7 +130,9 @@ def confine_signals(outsider: int) -> bool:
     try:
         os.kill(outsider, 0)
         syscalls.set_no_new_privileges()
-        ruleset_fd = _signals_ruleset()
+        # Every Landlock layer denies REFER unless it grants it, even one that handles no file right (landlock(7)). So
+        # this one grants it everywhere; the layer that confines the command decides where it applies.
+        ruleset_fd = _created((REFER, 0, _SIGNALS), [("/", REFER)])
         try:
             restrict_thread(ruleset_fd)
         finally:
@@ -139,22 +146,6 @@ def confine_signals(outsider: int) -> bool:
     except OSError:
         return False
     return False
-
-
-def _signals_ruleset() -> int:
-    # Every Landlock layer denies REFER unless it grants it, even one that handles no file right (landlock(7)). So this
-    # layer grants it everywhere; the layer that confines the command decides where it applies.
-    ruleset_fd = syscalls.syscall("landlock_create_ruleset", struct.pack("3Q", REFER, 0, _SIGNALS), 24, 0)
-    try:
-        top = os.open("/", os.O_PATH | os.O_CLOEXEC)
-        try:
-            _add(ruleset_fd, top, REFER)
-        finally:
-            os.close(top)
-    except OSError:
-        os.close(ruleset_fd)
-        raise
-    return ruleset_fd
 
 
 def _add_entries(ruleset_fd: int, entries: EntryGrants, handled: int) -> None:
