@@ -158,12 +158,8 @@ class JobTable:
         An error of the runner becomes the `error` of the job. A cancelled call ends the job.
         """
         try:
-            with cwd:
-                await self._perform(job, cwd, replace(options, recorder=job), work)
-        except CoreError as error:
-            job.error = error
+            await self._perform(job, cwd, options, work)
         finally:
-            job.end()
             if job.completed is None:
                 job.output.close()
 
@@ -253,21 +249,24 @@ class JobTable:
         return job
 
     async def _perform(self, job: Job, cwd: Directory, options: RunOptions, work: Work | None) -> None:
-        running = self._runner.run(job.argv, cwd=cwd, options=options) if work is None else work(options)
-        job.completed = await running
-
-    async def _run_background(self, job: Job, cwd: Directory, options: RunOptions, work: Work | None) -> None:
+        options = replace(options, recorder=job)
         try:
             with cwd:
-                environment = {**options.environment, JOB_VARIABLE: job.id}
-                # The job records the output itself, so the runner keeps no copy, unless `work` reads it.
-                kept = 0 if work is None else options.keep_bytes
-                mine = replace(options, recorder=job, halt=job.halt, keep_bytes=kept, environment=environment)
-                await self._perform(job, cwd, mine, work)
+                running = self._runner.run(job.argv, cwd=cwd, options=options) if work is None else work(options)
+                job.completed = await running
         except CoreError as error:
             job.error = error
         finally:
             job.end()
+
+    async def _run_background(self, job: Job, cwd: Directory, options: RunOptions, work: Work | None) -> None:
+        environment = {**options.environment, JOB_VARIABLE: job.id}
+        # The job records the output itself, so the runner keeps no copy, unless `work` reads it.
+        kept = 0 if work is None else options.keep_bytes
+        options = replace(options, halt=job.halt, keep_bytes=kept, environment=environment)
+        try:
+            await self._perform(job, cwd, options, work)
+        finally:
             job.last_used = self._clock()
             self._trim(job.principal)
 
