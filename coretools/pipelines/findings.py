@@ -69,11 +69,10 @@ def _finding(value: Mapping[str, Any]) -> Finding | None:
     message = _first(value, _MESSAGES, str)
     if not file or not message or len(file) > MAX_MESSAGE:
         return None
-    line = _first(value, _LINES, int)
     rule = _first(value, _RULES, str | int)
     return Finding(
         file=file.removeprefix("file://"),
-        line=line if line and line > 0 else None,
+        line=_positive(_first(value, _LINES, int)),
         column=_positive(_first(value, _COLUMNS, int)),
         message=message[:MAX_MESSAGE],
         level=_level(_first(value, _LEVELS, str | int)),

@@ -77,17 +77,14 @@ def _command(name: str, properties: Mapping[str, str], message: str) -> str:
 
 def summary_of(name: str, outcomes: Sequence[Outcome]) -> str:
     """Return a table in Markdown; no text of a server is more than text in it."""
-    rows = [
-        "| " + " | ".join((one.status, _cell(one.step.title), f"{one.seconds:.1f} s", _cell(_why(one)))) + " |"
-        for one in outcomes
-    ]
+    rows = []
+    for outcome in outcomes:
+        reason = outcome.reason if outcome.error is None else str(outcome.error)
+        title, seconds = _cell(outcome.step.title), f"{outcome.seconds:.1f} s"
+        rows.append(f"| {outcome.status} | {title} | {seconds} | {_cell(reason)} |")
     head = [f"### {_cell(name)}", "", "| result | step | time | reason |", "| --- | --- | --- | --- |"]
     text = "\n".join([*head, *rows, "", ""])
     return text.encode("utf-8", "replace")[:MAX_SUMMARY].decode("utf-8", "ignore")
-
-
-def _why(outcome: Outcome) -> str:
-    return outcome.reason if outcome.error is None else str(outcome.error)
 
 
 def _cell(text: str) -> str:

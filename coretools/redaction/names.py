@@ -149,7 +149,7 @@ def _value(text: str, match: re.Match[str]) -> Span | None:
     start, quote = match.end(), match["quote"]
     name = match["strong"] or match["weak"]
     is_upper = (name + match["rest"]).isupper()
-    is_tight = _is_tight(match)
+    is_tight = match["sign"] == "=" and not match["before"].strip("\"'`\\") and not match["after"]
     whole = _RUN if is_upper and is_tight else _PLAIN
     end = _end(_QUOTED[quote[0]] if quote else f"{whole}{{0,{_EXAMINED}}}+", text, start)
     value = text[start : min(end, start + _EXAMINED)]
@@ -157,10 +157,6 @@ def _value(text: str, match: re.Match[str]) -> Span | None:
     if not _is_secret(found):
         return None
     return Span(start, end if quote else _end(f"{whole}*+", text, start), credential_kind(name))
-
-
-def _is_tight(match: re.Match[str]) -> bool:
-    return match["sign"] == "=" and not match["before"].strip("\"'`\\") and not match["after"]
 
 
 def _end(expression: str, text: str, start: int) -> int:
@@ -197,10 +193,6 @@ def _is_bare_secret(found: _CandidateValue, value: str) -> bool:
     is_argument = found.behind in (",", ")")
     if found.strong:
         return len(value) >= 4 and not _is_word(value, is_argument=is_argument, is_tight=found.is_tight)
-    return _is_bare_token(found, value, is_argument=is_argument)
-
-
-def _is_bare_token(found: _CandidateValue, value: str, *, is_argument: bool) -> bool:
     if _pattern(_NUMBER).fullmatch(value) or _is_path(value) or _pattern(_LETTERS).fullmatch(value):
         return False
     if found.is_tight:

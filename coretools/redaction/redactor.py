@@ -50,7 +50,7 @@ class Redactor:
         spellings = {spelling for value in telling[:MAX_VALUES] for spelling in _spellings(value)}
         # The longest first: a value may begin with another one, and the rest of it must not stay.
         self._in_text = sorted(spellings, key=len, reverse=True)
-        self._in_bytes = [_as_bytes(spelling) for spelling in self._in_text]
+        self._in_bytes = [text.encode("utf-8", "surrogateescape").decode("latin-1") for text in self._in_text]
         self._broken = [spelling for spelling in self._in_bytes if set(spelling) & set(BREAKS)]
 
     def text(self, text: str) -> str:
@@ -116,16 +116,12 @@ def drop_partial_lines(excerpt: Excerpt) -> Excerpt:
     """The excerpt without lines that its gap has cut: half a token cannot be told from a word."""
     if not excerpt.dropped_bytes:
         return excerpt
-    head = excerpt.head[: _last_break(excerpt.head)]
+    floor = max(0, len(excerpt.head) - MAX_TRIMMED)
+    head = excerpt.head[: excerpt.head.rfind(b"\n", floor) + 1 or floor]
     first = excerpt.tail.find(b"\n", 0, MAX_TRIMMED)
     tail = excerpt.tail[first + 1 if first >= 0 else MAX_TRIMMED :]
     dropped = excerpt.total_bytes - len(head) - len(tail)
     return Excerpt(head, tail, dropped)
-
-
-def _last_break(head: bytes) -> int:
-    floor = max(0, len(head) - MAX_TRIMMED)
-    return head.rfind(b"\n", floor) + 1 or floor
 
 
 def _blank_out(text: str, spans: Iterable[Span]) -> str:
@@ -165,24 +161,16 @@ def _occurrences(text: str, spellings: Iterable[str]) -> Iterator[Span]:
             at = text.find(spelling, at + len(spelling))
 
 
-def _as_bytes(text: str) -> str:
-    return text.encode("utf-8", "surrogateescape").decode("latin-1")
-
-
 def _spellings(value: str) -> Iterator[str]:
     """The value, and its usual encodings; for several lines, those of each long line."""
     value = value.strip()
     lines = [line.strip() for line in value.splitlines()]
     wholes = [value] if len(lines) < 2 else [line for line in lines if len(line) >= 2 * MIN_VALUE_CHARACTERS]
     for whole in {*wholes, *map(unquote, wholes)}:
-        for at in range(0, len(whole), MAX_VALUE_CHARACTERS):
-            yield from _long(
-                _forms(whole[at : at + MAX_VALUE_CHARACTERS]) if len(whole) >= MIN_VALUE_CHARACTERS else ()
-            )
-
-
-def _long(forms: Iterable[str]) -> Iterator[str]:
-    return (form for form in forms if len(form) >= MIN_VALUE_CHARACTERS)
+        if len(whole) >= MIN_VALUE_CHARACTERS:
+            for at in range(0, len(whole), MAX_VALUE_CHARACTERS):
+                forms = _forms(whole[at : at + MAX_VALUE_CHARACTERS])
+                yield from (form for form in forms if len(form) >= MIN_VALUE_CHARACTERS)
 
 
 def _forms(value: str) -> Iterator[str]:

@@ -70,7 +70,11 @@ class StreamRedactor:
         """Pass on the buffer up to `upto`, redacted. No span may cross either end."""
         start = self._passed_on
         self._passed_on = max(start, upto)
-        inside = [_moved(span, start) for span in spans if start <= span.start and span.end <= upto]
+        inside = [
+            Span(span.start - start, span.end - start, span.kind)
+            for span in spans
+            if start <= span.start and span.end <= upto
+        ]
         return replace_spans(self._buffer[start:upto], inside)
 
     def _pass_on_lines(self) -> str:
@@ -129,10 +133,6 @@ class StreamRedactor:
         out = self._pass_on(max(upto, self._passed_on), spans)
         self._buffer, self._passed_on, self._in_key = self._buffer[self._passed_on :], 0, False
         return out
-
-
-def _moved(span: Span, by: int) -> Span:
-    return Span(span.start - by, span.end - by, span.kind)
 
 
 def _last_line_end(text: str) -> int:

@@ -95,27 +95,22 @@ class DiagnosticsReport(Result):
             f"paths resolved by: {self.resolver}",
             f"commands are confined in tier: {self.tier}",
             f"network: {self.network}",
-            *self._remotes_line(),
+            *([f"remotes that the git tools may reach: {', '.join(self.remotes)}"] if self.remotes else []),
             f"variables that commands have: {', '.join(self.environment)}; {OTHERS}",
             *([f"closed to commands in this tier: {self.closed}"] if self.closed else []),
             *(f"tier {tier} is not available: {why}" for tier, why in self.missing_tiers.items()),
             f"protections in force: {', '.join(in_force)}",
         ]
-        lines += self._secrets_lines()
+        if self.hidden:
+            lines.append(f"hidden from commands: {self.hidden_count}: {', '.join(self.hidden)}")
+        if self.exposed:
+            shown = ", ".join(self.exposed)
+            lines.append(f"secrets that commands can read in this tier: {self.exposed_count}: {shown}")
+        lines += [self.refused] if self.refused else []
         lines += [f"directories are polled for changes: {why}" for why in self.polled]
         lines += [self._missing(name) for name, holds in self.protections.items() if not holds]
         lines.append("limits: " + ", ".join(f"{name}={value:.12g}" for name, value in self.limits.items()))
         return "\n".join(lines)
-
-    def _secrets_lines(self) -> list[str]:
-        lines = [f"hidden from commands: {self.hidden_count}: {', '.join(self.hidden)}"] if self.hidden else []
-        if self.exposed:
-            shown = ", ".join(self.exposed)
-            lines.append(f"secrets that commands can read in this tier: {self.exposed_count}: {shown}")
-        return lines + ([self.refused] if self.refused else [])
-
-    def _remotes_line(self) -> list[str]:
-        return [f"remotes that the git tools may reach: {', '.join(self.remotes)}"] if self.remotes else []
 
     def _missing(self, name: str) -> str:
         meaning = WITHOUT_VIEW if name == "deny-globs-in-view" and self.tier != "full" else MISSING.get(name)
@@ -186,7 +181,7 @@ class Diagnostics:
             "command-group": holding.bounds is not None,
             "command-group-bounds": holding.bounds is not None and all(holding.bounds.values()),
             "deny-globs-in-view": holding.tier == "full" and holding.is_whole,
-            "git-confinement": self._is_confined("git"),
+            "git-confinement": self._is_git_confined(),
         }
 
     @staticmethod
@@ -195,9 +190,9 @@ class Diagnostics:
         has_signals = holding.tier == "landlock" and landlock.abi() >= landlock.SIGNAL_SCOPE_ABI
         return holding.tier == "full" or has_signals or holding.bounds is not None
 
-    def _is_confined(self, program: str) -> bool:
+    def _is_git_confined(self) -> bool:
         try:
-            return self._confined.is_confined(program)
+            return self._confined.is_confined("git")
         except CannotStart:
             return False  # agents can change it, so it is not started at all
 

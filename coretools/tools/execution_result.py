@@ -134,7 +134,7 @@ class ExecutionSummary:
             stopped_for=last.stopped_for,
             changed_control_files=tuple(path for run in runs for path in run.changed_control_files),
             output=output,
-            dropped_bytes=sum(map(_dropped_bytes, runs)),
+            dropped_bytes=sum(run.stdout.dropped_bytes + run.stderr.dropped_bytes for run in runs),
             notes=(*notes, *chain.from_iterable(run.remarks for run in runs)),
         )
 
@@ -173,10 +173,6 @@ class ExecutionSummary:
         return lines_of(
             [*self.notes, *([changed_files_text(self.changed_control_files)] if self.changed_control_files else [])]
         )
-
-
-def _dropped_bytes(run: Completed) -> int:
-    return run.stdout.dropped_bytes + run.stderr.dropped_bytes
 
 
 def timeout(given: float | None, default: float, limits: Limits, *, name: str = "timeout_seconds") -> float:

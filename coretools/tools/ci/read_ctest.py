@@ -21,7 +21,11 @@ def read_ctest(lines: Sequence[str]) -> ParsedReport | None:
     summaries = [found for line in lines if (found := _CTEST_SUMMARY.match(line))]
     if not summaries:
         return None
-    results = [(position, *_ctest_result(found[1])) for position, line in enumerate(lines) if (found := _ctest(line))]
+    results = [
+        (position, *_ctest_result(found[1]))
+        for position, line in enumerate(lines)
+        if (found := _CTEST_LINE.match(line))
+    ]
     skipped = sum(status in _CTEST_SKIPPED for _, _, status in results)
     disabled = sum("Disabled" in status for _, _, status in results)
     failed = sum(int(found[1]) for found in summaries)
@@ -33,10 +37,6 @@ def read_ctest(lines: Sequence[str]) -> ParsedReport | None:
         if status != "Passed" and status not in _CTEST_SKIPPED
     )
     return ParsedReport(passed=max(0, passed), failed=failed, skipped=skipped, failures=failures)
-
-
-def _ctest(line: str) -> re.Match[str] | None:
-    return _CTEST_LINE.match(line)
 
 
 def _ctest_result(text: str) -> tuple[str, str]:

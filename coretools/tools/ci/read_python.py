@@ -75,9 +75,9 @@ def _session(lines: Sequence[str]) -> ParsedReport:
         counts["error" if what == "errors" else what] += int(number)
     sections = _sections(lines)
     about = _by_test(sections)
-    failures = [_failure(name, reasons, sections=about) for name, reasons in _listed(lines)] or [
-        _unlisted(one) for one in sections
-    ]
+    failures = [_failure(name, reason, sections=about) for name, reason in _listed(lines)]
+    if not failures:  # pytest before 6, or with -r N, lists none
+        failures = [Failure(section.title, *section.place(""), message(section.message)) for section in sections]
     return ParsedReport(
         # xpassed makes pytest fail only if it is strict, and then pytest prints it as failed.
         passed=counts["passed"] + counts["xpassed"],
@@ -97,8 +97,8 @@ def _sections(lines: Sequence[str]) -> list[_FailureSection]:
         if banner := _BANNER.match(line):
             opens = banner[1] in ("ERRORS", "FAILURES")
             inside, captured = inside or opens, not opens
-        elif inside and (title := _title(line)):
-            sections.append(_FailureSection(title))
+        elif inside and (title := _TITLE.match(line)) and set(line) > set("_ "):
+            sections.append(_FailureSection(title[1]))
             captured = False
         elif _CAPTURED.match(line):
             captured = True
@@ -106,11 +106,6 @@ def _sections(lines: Sequence[str]) -> list[_FailureSection]:
             _add(sections[-1], line, continued=_is_message_line(previous))
         previous = line
     return sections
-
-
-def _title(line: str) -> str | None:
-    found = _TITLE.match(line)
-    return found[1] if found and set(line) > set("_ ") else None
 
 
 def _is_message_line(line: str) -> bool:
@@ -175,11 +170,6 @@ def _by_test(sections: Iterable[_FailureSection]) -> dict[str, list[_FailureSect
         found = _ABOUT.match(section.title)
         about.setdefault(section.title[found.end() :] if found else section.title, []).append(section)
     return about
-
-
-def _unlisted(section: _FailureSection) -> Failure:
-    """A failure of a pytest that prints no list of them (before 6, or with -r N)."""
-    return Failure(section.title, *section.place(""), message(section.message))
 
 
 _RAN = re.compile(r"Ran (\d+) tests? in [\d.]+s$")

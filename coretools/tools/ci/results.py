@@ -1,6 +1,5 @@
 """Results of the ci tools: how a command ended, what it printed, and the report of a test run."""
 
-from collections.abc import Sequence
 from typing import Annotated, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -141,6 +140,8 @@ class SuiteReport(Result):
         `run` is named if the output is shown and was cut.
         """
         is_shown = summary.failed or report is None
+        failures = [FailedTest.of(failure) for failure in report.failures] if report else []
+        fitting = fitting_values((failure.model_dump() for failure in failures), FAILURES_BYTES)
         return cls(
             summary=summary,
             chosen=chosen,
@@ -149,7 +150,7 @@ class SuiteReport(Result):
             timed_out=summary.timed_out,
             seconds=summary.duration_seconds,
             counts=_counts(report) if report else {},
-            failures=_that_fit([FailedTest.of(failure) for failure in report.failures]) if report else [],
+            failures=failures[: len(fitting)],
             run=run if part.is_cut and is_shown else "",
             note=part.note if is_shown else "",
         )
@@ -177,11 +178,6 @@ class SuiteReport(Result):
         errors = f", {self.counts['errors']} errors" if self.counts["errors"] else ""
         counts = ", ".join(f"{self.counts[name]} {name}" for name in ("passed", "failed", "skipped"))
         return f"{counts}{errors} {seconds}{verdict}"
-
-
-def _that_fit(failures: Sequence[FailedTest]) -> list[FailedTest]:
-    fields = fitting_values([failure.model_dump() for failure in failures], FAILURES_BYTES)
-    return [*failures[: len(fields)]]
 
 
 def _counts(report: ParsedReport) -> dict[str, int]:

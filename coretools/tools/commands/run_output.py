@@ -108,7 +108,11 @@ def screen_changes(run: Job, shown: list[str], rows: list[str], stop: int) -> Ou
     """
     height = max(len(shown), len(rows))
     before, after = (lines + [""] * (height - len(lines)) for lines in (shown, rows))
-    moved = max(range(height), key=lambda count: sum(map(_is_same_text, after, before[count:])), default=0)
+
+    def same_rows(moved: int) -> int:
+        return sum(row == old != "" for row, old in zip(after, before[moved:], strict=False))
+
+    moved = max(range(height), key=same_rows, default=0)
     before = before[moved:] + [""] * moved
     changed = [f"row {number}: {row}" for number, row in enumerate(after, 1) if row != before[number - 1]]
     up = f", moved up by {moved}" if moved else ""
@@ -117,10 +121,6 @@ def screen_changes(run: Job, shown: list[str], rows: list[str], stop: int) -> Ou
     whole = of_screen(run, rows, stop)
     is_shorter = len("".join(changed)) + len(note) < len(whole.text) + len(whole.note)
     return OutputPart("\n".join(changed), note, stop=stop) if is_shorter else whole
-
-
-def _is_same_text(one: str, other: str) -> bool:
-    return one == other != ""
 
 
 async def digest(run: Job, start: int, budget: int, limiter: CapacityLimiter) -> OutputPart:

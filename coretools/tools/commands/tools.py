@@ -187,7 +187,10 @@ class CommandTools:
         their numbers. The output is kept after the end of the run. To wait for more: wait_run.
         """
         found = self._runs.get(run, call.principal)
-        _require_one(lines=offset or limit, tail=tail, pattern=pattern or None)
+        parts = {"lines": offset or limit, "tail": tail, "pattern": pattern or None}
+        given = [name for name, value in parts.items() if value is not None]
+        if len(given) > 1:
+            raise InvalidArguments(f"{' and '.join(given)} together: give lines (offset, limit), tail or pattern")
         most = content_bytes(self._limits)
         if pattern:
             part = await matching_lines(found, pattern, context, most, self._limiter)
@@ -365,14 +368,3 @@ def _from(run: Job, offset: int | str, limit: int | None, most: int) -> OutputPa
             raise InvalidArguments("limit counts whole lines: give it with the number of a line, not with LINE@BYTE")
         return from_offset(run, Cursor.parse(offset).position, most, with_line=True)
     return line_range(run, max(1, int(offset)), limit, most)
-
-
-def _require_one(**ways: object) -> None:
-    """Refuse a request for several parts of an output.
-
-    Raises:
-        InvalidArguments: more than one is given.
-    """
-    given = [name for name, value in ways.items() if value is not None]
-    if len(given) > 1:
-        raise InvalidArguments(f"{' and '.join(given)} together: give lines (offset, limit), tail or pattern")

@@ -135,9 +135,10 @@ async def _check(run: Job, until: WaitConditions, began: float) -> tuple[WaitOut
     """Return the event that occurred, or the latest time for the next check."""
     # Taken first: output that comes with the end must be searched before "exit" is reported.
     was_alive = run.is_alive
-    met = await _condition_met(until, was_alive=was_alive)
-    if met is not None:
-        return met, 0.0
+    if until.matcher is not None and await until.matcher.has_matched():
+        return "pattern", 0.0
+    if until.port is not None and was_alive and await until.port.is_open():
+        return "port", 0.0
     now = anyio.current_time()
     deadline = began + until.seconds
     if until.matcher is not None and until.matcher.is_behind and now < deadline:
@@ -151,15 +152,6 @@ async def _check(run: Job, until: WaitConditions, began: float) -> tuple[WaitOut
             return "quiet", 0.0
         next_check = min(next_check, quiet_at)
     return ("time", 0.0) if now >= deadline else (None, next_check)
-
-
-async def _condition_met(until: WaitConditions, *, was_alive: bool) -> WaitOutcome | None:
-    """Return the event that the program itself caused, if any."""
-    if until.matcher is not None and await until.matcher.has_matched():
-        return "pattern"
-    if until.port is not None and was_alive and await until.port.is_open():
-        return "port"
-    return None
 
 
 def last_line(run: Job) -> str:

@@ -153,9 +153,8 @@ def _range(text: str, offset: int, limit: int | None, display_path: str, budget_
     last = offset + count_lines(text[start:stop]) - 1
     if offset == 1 and stop == len(text) and not omitted:
         return Window(body, is_part=limit == 1)
-    where = f"line {offset}" if last <= offset else f"lines {offset} to {last}"
     more = f"; offset={last + 1} reads on" if last < total else ""
-    note = f"{where} of {total}{omitted}{more}"
+    note = f"{lines_text(offset, last)} of {total}{omitted}{more}"
     return Window(body, note=note, first=offset, is_part=limit == 1, is_unfinished=bool(omitted))
 
 
@@ -181,8 +180,13 @@ def _last(text: str, count: int, budget_bytes: int) -> Window:
     if len(body) == len(text):
         return Window(body)
     first = total - count_lines(body) + 1
-    where = f"line {first}" if first >= total else f"lines {first} to {total}"
-    return Window(body, note=f"{where} of {total}{omitted}", first=first, is_part=bool(omitted))
+    note = f"{lines_text(first, total)} of {total}{omitted}"
+    return Window(body, note=note, first=first, is_part=bool(omitted))
+
+
+def lines_text(first: int, last: int) -> str:
+    """Name a range of lines in a remark."""
+    return f"line {first}" if last <= first else f"lines {first} to {last}"
 
 
 def _fitting(text: str, budget_bytes: int) -> str:

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from coretools.cancellation import check_cancelled
 from coretools.errors import Conflict, InvalidArguments, TooLarge
-from coretools.tools.filesystem.line_window import LineRange, Window
+from coretools.tools.filesystem.line_window import LineRange, Window, lines_text
 
 BLOCK_BYTES = 64 * 1024
 """Block size while searching for a few lines."""
@@ -102,20 +102,20 @@ class _FileWindow:
 
     def lines_from(self, start: Cursor, limit: int | None, budget: int) -> CountedWindow:
         data, is_end = self._forward(start.position, limit, budget)
-        is_part = limit == 1 or self._is_within_line(start)
+        is_part = limit == 1 or self._is_within_line(start.position)
         if data and not data.endswith(b"\n") and not is_end:
             return self._part(start, data, is_part=is_part)
         last = start.line + data.count(b"\n") - data.endswith(b"\n")
         total = last if is_end else None
         if start.position == self.first and is_end:
             return CountedWindow(Window(data.decode(), is_part=is_part), total if data else 0)
-        where = _lines_text(start.line, last)
+        where = lines_text(start.line, last)
         stop = start.position + len(data)
         more = f" of {last}" if is_end else f", to byte {stop} of {self.source.size}; offset={last + 1}@{stop} reads on"
         return CountedWindow(Window(data.decode(), note=where + more, first=start.line, is_part=is_part), total)
 
-    def _is_within_line(self, cursor: Cursor) -> bool:
-        return cursor.position > self.first and self._byte(cursor.position - 1) != b"\n"
+    def _is_within_line(self, position: int) -> bool:
+        return position > self.first and self._byte(position - 1) != b"\n"
 
     def _part(self, start: Cursor, data: bytes, *, is_part: bool) -> CountedWindow:
         """Return a part of a line that exceeds the budget. The rest of it can be read or skipped."""
@@ -132,7 +132,7 @@ class _FileWindow:
     def last(self, count: int, budget: int) -> CountedWindow:
         data, start = self._backward(count, budget)
         is_cut = False
-        if start > self.first and self._byte(start - 1) != b"\n":
+        if self._is_within_line(start):
             # Over the budget: whole lines, unless there is only a part of one.
             whole = data.find(b"\n", 0, len(data) - 1) + 1
             is_cut = not whole
@@ -166,7 +166,10 @@ class _FileWindow:
             block = self.source.read_at(position, COUNT_BYTES)
             found = block.count(b"\n")
             if found >= ahead:
-                return self._at_line(number, position + after_lines(block, ahead))
+                position += after_lines(block, ahead)
+                if position >= self.source.size:
+                    raise self._behind(number, number - 1)
+                return Cursor(number, position)
             ends_line = block.endswith(b"\n") if block else ends_line
             position += len(block)
             ahead -= found
@@ -189,11 +192,6 @@ class _FileWindow:
                 f"{self.source.display_path}: the file was changed since offset {cursor} was given; give a line instead"
             )
         return cursor
-
-    def _at_line(self, number: int, position: int) -> Cursor:
-        if position >= self.source.size and number > 1:
-            raise self._behind(number, number - 1)
-        return Cursor(number, position)
 
     def _behind(self, number: int, total: int) -> InvalidArguments:
         return InvalidArguments(
@@ -291,10 +289,6 @@ def _first_character(data: bytes) -> int:
 def _is_inside(byte: bytes) -> bool:
     """Whether this is a continuation byte of UTF-8."""
     return byte != b"" and byte[0] & 0xC0 == 0x80
-
-
-def _lines_text(first: int, last: int) -> str:
-    return f"line {first}" if last <= first else f"lines {first} to {last}"
 
 
 def _count(data: bytes) -> int:

@@ -220,20 +220,16 @@ class _PatternParser:
         self._most = 1
 
     def _special_group(self) -> re.Match[str]:
-        self._refuse_other_groups()
+        if self._text.startswith(("(?=", "(?!", "(?<=", "(?<!"), self._at):
+            self._refuse("look-around is not supported: a pattern takes time linear in the text")
+        if self._text.startswith("(?P=", self._at):
+            self._refuse("back-references are not supported: a pattern takes time linear in the text")
         found = _GROUP.match(self._text, self._at)
         if found is None:
             self._refuse("this kind of group is not known; there are (...), (?:...), (?<name>...) and (?i:...)")
         if not _FLAGS.issuperset((found["on"] or "") + (found["off"] or "")):
             self._refuse("of the flags only i, m, s and u are known")
         return found
-
-    def _refuse_other_groups(self) -> None:
-        text = self._text
-        if any(text.startswith(start, self._at) for start in ("(?=", "(?!", "(?<=", "(?<!")):
-            self._refuse("look-around is not supported: a pattern takes time linear in the text")
-        if text.startswith("(?P=", self._at):
-            self._refuse("back-references are not supported: a pattern takes time linear in the text")
 
     def _leading_flags(self, found: re.Match[str]) -> None:
         """`(?i)` at the start applies to the whole pattern. Elsewhere the engines differ in its scope."""

@@ -163,7 +163,9 @@ def _item(text: str, at: int, refuse: Refuse) -> tuple[str | CharacterClass, int
         refuse(at, "operations on sets are not supported; write \\ before the character")
     found = _POSIX_CLASS.match(text, at)
     if found is not None:
-        return _posix(found, refuse), found.end()
+        if found[1] or found[2] not in POSIX_CLASSES:
+            refuse(at, f"{found[0]} is not known; there are [:{':] [:'.join(POSIX_CLASSES)}:]")
+        return CharacterClass(POSIX_CLASSES[found[2]]), found.end()
     item: str | CharacterClass
     item, end = read_escape(text, at, refuse) if character == "\\" else (character, at + 1)
     if isinstance(item, CharacterClass):
@@ -171,9 +173,3 @@ def _item(text: str, at: int, refuse: Refuse) -> tuple[str | CharacterClass, int
     if item in "\0\n" or "\ud800" <= item <= "\udfff":
         refuse(at, "NUL, line breaks and lone surrogates stand in no line")
     return item, end
-
-
-def _posix(found: re.Match[str], refuse: Refuse) -> CharacterClass:
-    if found[1] or found[2] not in POSIX_CLASSES:
-        refuse(found.start(), f"{found[0]} is not known; there are [:{':] [:'.join(POSIX_CLASSES)}:]")
-    return CharacterClass(POSIX_CLASSES[found[2]])
