@@ -3,7 +3,7 @@
 A model reads every byte of an answer. Each tool names the way to what its answer leaves out.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from coretools.config.settings import Limits
@@ -47,21 +47,20 @@ Value = TypeVar("Value")
 
 def fitting_values(values: Iterable[Value], budget: int) -> list[Value]:
     """The first values that together have at most `budget` bytes as compact JSON."""
-    found = []
-    for value in values:
-        budget -= len(compact_json(value)) + 1
-        if budget < 0:
-            break
-        found.append(value)
-    return found
+    return _fitting(values, budget, compact_json)
 
 
 def fitting(lines: Iterable[str], budget: int) -> list[str]:
     """The first lines that together have at most `budget` bytes of UTF-8, newlines included."""
-    found = []
-    for line in lines:
-        budget -= len(line.encode("utf-8", "replace")) + 1
+    return _fitting(lines, budget, lambda line: line.encode("utf-8", "replace"))
+
+
+def _fitting(values: Iterable[Value], budget: int, encoded: Callable[[Value], str | bytes]) -> list[Value]:
+    """The first values that together fit, each with one byte more for what separates it from the next."""
+    kept = []
+    for value in values:
+        budget -= len(encoded(value)) + 1
         if budget < 0:
             break
-        found.append(line)
-    return found
+        kept.append(value)
+    return kept
