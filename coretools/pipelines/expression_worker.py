@@ -114,8 +114,8 @@ def _shown(query: FilterQuery, context: FilterContext) -> str:
 
 def _select(text: str, document: Any) -> list[Any]:
     """Return the first two values: callers want exactly one."""
-    found = ENVIRONMENT.finditer(text, document)
-    return [match.obj for match, _ in zip(found, range(2), strict=False)]
+    matches = ENVIRONMENT.finditer(text, document)
+    return [match.obj for match, _ in zip(matches, range(2), strict=False)]
 
 
 def _masked(paths: list[str], document: Any) -> Any:
@@ -156,10 +156,10 @@ class _Store:
 
     def part(self, path: list[str]) -> Any:
         """Return a part."""
-        found = self._root
+        value = self._root
         for key in path:
-            found = found[key]
-        return found
+            value = value[key]
+        return value
 
 
 def _answer(request: dict[str, Any], store: _Store) -> Any:

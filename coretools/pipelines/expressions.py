@@ -89,8 +89,8 @@ class Expressions:
         Raises:
             BadExpression: it is wrong, or takes too long.
         """
-        found = await self._ask({"do": "check", "text": _bounded(text), "path": path}, text)
-        return Checked(found["holds"], [(query, shown) for query, shown in found["actual"]])
+        answer = await self._ask({"do": "check", "text": _bounded(text), "path": path}, text)
+        return Checked(answer["holds"], [(query, shown) for query, shown in answer["actual"]])
 
     async def select(self, text: str) -> Any:
         """Return the only value that a query selects; `$.` may be left out.

@@ -51,15 +51,15 @@ def findings_of(outcome: Outcome) -> list[Finding]:
 
 def _findings(result: types.CallToolResult) -> Iterator[Finding]:
     waiting = [result_document(result)["data"]]
-    visited = found = 0
-    while waiting and visited < MAX_VISITED and found < MAX_FINDINGS:
+    visited = count = 0
+    while waiting and visited < MAX_VISITED and count < MAX_FINDINGS:
         value = waiting.pop()
         visited += 1
         if isinstance(value, list):
             waiting += reversed(value[:MAX_VISITED])
         elif isinstance(value, dict):
             if (finding := _finding(value)) is not None:
-                found += 1
+                count += 1
                 yield finding
             waiting += reversed(list(value.values()))
 

@@ -65,9 +65,14 @@ def _annotations(outcome: Outcome) -> Iterator[str]:
         command = "warning" if outcome.step.is_optional else "error"
         place = {"title": outcome.step.title, "file": outcome.step.file, "line": str(outcome.step.line or "")}
         yield _command(command, place, str(outcome.error))
-    for one in findings_of(outcome):
-        place = {"title": one.rule, "file": one.file, "line": str(one.line or ""), "col": str(one.column or "")}
-        yield _command(_COMMANDS[one.level], place, one.message)
+    for finding in findings_of(outcome):
+        place = {
+            "title": finding.rule,
+            "file": finding.file,
+            "line": str(finding.line or ""),
+            "col": str(finding.column or ""),
+        }
+        yield _command(_COMMANDS[finding.level], place, finding.message)
 
 
 def _command(name: str, properties: Mapping[str, str], message: str) -> str:
@@ -91,7 +96,7 @@ def _cell(text: str) -> str:
     """Return text as HTML in one line, where Markdown finds nothing to interpret."""
     shown = " ".join(text[:MAX_CELL].split())
     return re.sub(
-        r"[^\w .,;=/<>&-]", lambda found: f"&#{ord(found[0])};", html.escape(shown, quote=False), flags=re.ASCII
+        r"[^\w .,;=/<>&-]", lambda match: f"&#{ord(match[0])};", html.escape(shown, quote=False), flags=re.ASCII
     )
 
 

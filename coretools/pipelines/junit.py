@@ -19,18 +19,18 @@ _INVALID = re.compile("[^\t\n\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010f
 
 def junit_report(name: str, outcomes: Sequence[Outcome]) -> str:
     """Return the report. An assertion that fails and an error of the tool are failures; the rest are errors."""
-    failed = [one for one in outcomes if one.is_failure]
+    failed = [outcome for outcome in outcomes if outcome.is_failure]
     failures = len(list(filter(_is_failure, failed)))
     counts = {
         "tests": str(len(outcomes)),
         "failures": str(failures),
         "errors": str(len(failed) - failures),
-        "skipped": str(len(outcomes) - len(failed) - sum(one.status == "passed" for one in outcomes)),
-        "time": f"{sum(one.seconds for one in outcomes):.3f}",
+        "skipped": str(len(outcomes) - len(failed) - sum(outcome.status == "passed" for outcome in outcomes)),
+        "time": f"{sum(outcome.seconds for outcome in outcomes):.3f}",
     }
     totals = {key: value for key, value in counts.items() if key != "skipped"}  # Jenkins' schema has none there
     root = ET.Element("testsuites", {"name": xml_text(name), **totals})
-    file = next((xml_text(one.step.file) for one in outcomes if one.step.file), "")
+    file = next((xml_text(outcome.step.file) for outcome in outcomes if outcome.step.file), "")
     suite = ET.SubElement(root, "testsuite", {"name": xml_text(name), **counts, **({"file": file} if file else {})})
     for outcome in outcomes:
         _add_case(suite, name, outcome)
@@ -40,7 +40,7 @@ def junit_report(name: str, outcomes: Sequence[Outcome]) -> str:
 
 def xml_text(text: str) -> str:
     """Replace characters that XML can't contain, as escapes."""
-    return _INVALID.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _INVALID.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def _add_case(suite: ET.Element, name: str, outcome: Outcome) -> None:
@@ -54,8 +54,8 @@ def _add_case(suite: ET.Element, name: str, outcome: Outcome) -> None:
     elif outcome.error is not None:
         tag = "failure" if _is_failure(outcome) else "error"
         message = str(outcome.error)
-        found = ET.SubElement(case, tag, {"message": xml_text(message), "type": outcome.error.kind})
-        found.text = xml_text("\n".join(filter(None, (step.place + message, difference_of(outcome)))))
+        element = ET.SubElement(case, tag, {"message": xml_text(message), "type": outcome.error.kind})
+        element.text = xml_text("\n".join(filter(None, (step.place + message, difference_of(outcome)))))
     if outcome.result is not None and (text := text_of(outcome.result)):
         ET.SubElement(case, "system-out").text = xml_text(cut_text(text, MAX_OUTPUT, gap="\n"))
 

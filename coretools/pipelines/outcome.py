@@ -83,7 +83,7 @@ class Outcome:
 
 def exit_code_of(outcomes: Sequence[Outcome]) -> int:
     """Return the exit code of a run: that of the first step that failed."""
-    return next((one.error.exit_code if one.error else 1 for one in outcomes if one.is_failure), 0)
+    return next((outcome.error.exit_code if outcome.error else 1 for outcome in outcomes if outcome.is_failure), 0)
 
 
 def difference_of(outcome: Outcome) -> str:
@@ -149,8 +149,8 @@ def parsed_json(text: str) -> Any:
     for _ in range(MAX_LEVELS):
         level = [
             inner
-            for one in level
-            if isinstance(one, dict | list)
-            for inner in (one.values() if isinstance(one, dict) else one)
+            for outer in level
+            if isinstance(outer, dict | list)
+            for inner in (outer.values() if isinstance(outer, dict) else outer)
         ]
     return None if level else value

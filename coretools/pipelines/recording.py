@@ -138,14 +138,14 @@ def read_recording(path: str) -> Recording:
         BadSetting: it is none.
     """
     try:
-        found = Recording.model_validate_json(read_bounded(path, MAX_BYTES))
+        recording = Recording.model_validate_json(read_bounded(path, MAX_BYTES))
     except ValidationError as error:
         fault = error.errors()[0]
         where = ".".join(map(str, fault["loc"]))
         raise BadSetting(f"{path}: no recording of coretools: {where}: {fault['msg'][:200]}") from error
-    if len({call.step for call in found.calls}) < len(found.calls):
+    if len({call.step for call in recording.calls}) < len(recording.calls):
         raise BadSetting(f"{path}: no recording of coretools: a step is there twice")
-    return found
+    return recording
 
 
 def declared_tools(recording: Recording, server: str) -> Iterable[types.Tool]:

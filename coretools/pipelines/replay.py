@@ -71,7 +71,7 @@ class Comparison:
         if outcome.result is None and outcome.error is not None and outcome.error.kind != call.error:
             return outcome.error
         now = recorded_call(outcome, self._redactor)
-        before, after = [await self._expressions.masked(one.comparable(), self._ignored) for one in (call, now)]
+        before, after = [await self._expressions.masked(version.comparable(), self._ignored) for version in (call, now)]
         if before == after:
             return None
         parts = [key for key in before if before[key] != after[key]] if isinstance(before, dict) else ["all"]
@@ -131,10 +131,10 @@ class RecordedServers:
     def _take(self, server: str, tool: str, arguments: dict[str, Any]) -> RecordedCall:
         """Return the next recorded call with these arguments, each once."""
         given = without_secrets(arguments, self._redactor)
-        for one in self._left:
-            if (one.server, one.tool, one.arguments) == (server, tool, given):
-                self._left.remove(one)
-                return one
+        for call in self._left:
+            if (call.server, call.tool, call.arguments) == (server, tool, given):
+                self._left.remove(call)
+                return call
         raise Unreachable(f"server {server!r}: call {tool}: the recording has no further call with these arguments")
 
 

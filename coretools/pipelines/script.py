@@ -120,7 +120,7 @@ def load_script(data: bytes, file: str) -> LoadedScript:
         script = Script.model_validate(document.value)
     except ValidationError as error:
         faults = error.errors()
-        shown = (_fault(one, file, document) for one in faults[:MAX_FAULTS])
+        shown = (_fault(fault, file, document) for fault in faults[:MAX_FAULTS])
         raise BadSetting(and_more(shown, len(faults), separator="; ")) from error
     loaded = LoadedScript(file, script, document)
     if problems := list(_problems(loaded)):
@@ -176,10 +176,10 @@ def _unknown(queries: Sequence[str], known: set[str], script: Script) -> Iterato
 def _texts(value: Any) -> Iterator[str]:
     waiting = [value]
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, str):
-            yield one
-        elif isinstance(one, dict):
-            waiting += one.values()
-        elif isinstance(one, list):
-            waiting += one
+        part = waiting.pop()
+        if isinstance(part, str):
+            yield part
+        elif isinstance(part, dict):
+            waiting += part.values()
+        elif isinstance(part, list):
+            waiting += part

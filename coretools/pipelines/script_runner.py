@@ -35,7 +35,7 @@ class ScriptRunner:
 
     async def _outcome(self, index: int, given: ScriptStep, retries: "Retries") -> Outcome:
         step = self._step(index, given, retries)
-        has_failed = any(one.is_failure for one in self.outcomes)
+        has_failed = any(earlier.is_failure for earlier in self.outcomes)
         reason = ""
         if given.when != "always" and has_failed is (given.when == "success"):
             reason = "an earlier step failed" if has_failed else "no earlier step failed"
@@ -101,10 +101,10 @@ def variables_of(loaded: LoadedScript, words: Sequence[str]) -> dict[str, Any]:
             known = ", ".join(declared) or "none"
             raise InvalidArguments(f"--var {word[:80]}: write NAME=VALUE; {loaded.file} declares {known}")
         given[name] = value
-    found = dict(declared) | given
-    if missing := [name for name, value in found.items() if value is None]:
+    variables = dict(declared) | given
+    if missing := [name for name, value in variables.items() if value is None]:
         raise InvalidArguments(f"{loaded.file}: {missing[0]} has no value; give --var {missing[0]}=VALUE")
-    return found
+    return variables
 
 
 def _document(outcome: Outcome) -> dict[str, Any]:

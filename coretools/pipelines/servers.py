@@ -131,7 +131,10 @@ class ServerPool:
         """Return what local servers wrote to standard output beside their messages, each with the server's name."""
         callers = [holder.caller for holder in self._holders.values()]
         return [
-            (one.name, text) for one in callers if isinstance(one, ConnectedServer) for text in one.connection.remarks()
+            (caller.name, text)
+            for caller in callers
+            if isinstance(caller, ConnectedServer)
+            for text in caller.connection.remarks()
         ]
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ MAX_FILLED = 16 * 1024 * 1024
 
 def queries_in(text: str) -> Sequence[str]:
     """Return the queries of a text."""
-    return [found.strip() for found in _TEMPLATE.findall(text)]
+    return [query.strip() for query in _TEMPLATE.findall(text)]
 
 
 async def filled(value: Any, expressions: Expressions) -> Any:
@@ -57,9 +57,9 @@ async def filled_expression(text: str, expressions: Expressions) -> str:
 async def _replaced(text: str, expressions: Expressions, shown: Any) -> str:
     parts: list[str] = []
     end = 0
-    for found in _TEMPLATE.finditer(text):
-        parts += [text[end : found.start()], shown(await expressions.select(found[1].strip()))]
-        end = found.end()
+    for template in _TEMPLATE.finditer(text):
+        parts += [text[end : template.start()], shown(await expressions.select(template[1].strip()))]
+        end = template.end()
         if sum(map(len, parts)) > MAX_FILLED:
             raise TooLarge(f"{text[:80]!r} becomes longer than {MAX_FILLED} characters")
     return "".join([*parts, text[end:]])

@@ -124,15 +124,15 @@ def find_assignments(text: str) -> list[Span]:
     small = text.lower()
     if not any(hint in small for hint in _HINTS):
         return []
-    found, at, pattern = [], 0, _pattern(_ASSIGNMENT)
+    spans, at, pattern = [], 0, _pattern(_ASSIGNMENT)
     while match := pattern.search(text, at):
         at = match.end()
         is_assigned = match["sign"] or _is_option(text, match)
         span = _value(text, match) if is_assigned and _names_the_secret(match) else None
         if span is not None:
-            found.append(span)
+            spans.append(span)
             at = span.end
-    return found
+    return spans
 
 
 def _is_option(text: str, match: re.Match[str]) -> bool:
@@ -153,8 +153,10 @@ def _value(text: str, match: re.Match[str]) -> Span | None:
     whole = _RUN if is_upper and is_tight else _PLAIN
     end = _end(_QUOTED[quote[0]] if quote else f"{whole}{{0,{_EXAMINED}}}+", text, start)
     value = text[start : min(end, start + _EXAMINED)]
-    found = _CandidateValue(value.strip(), match["strong"] or "", bool(quote), is_tight, is_upper, text[end : end + 1])
-    if not _is_secret(found):
+    candidate = _CandidateValue(
+        value.strip(), match["strong"] or "", bool(quote), is_tight, is_upper, text[end : end + 1]
+    )
+    if not _is_secret(candidate):
         return None
     return Span(start, end if quote else _end(f"{whole}*+", text, start), credential_kind(name))
 
@@ -164,38 +166,38 @@ def _end(expression: str, text: str, start: int) -> int:
     return match.end() if match else start
 
 
-def _is_secret(found: _CandidateValue) -> bool:
-    value = found.value
+def _is_secret(candidate: _CandidateValue) -> bool:
+    value = candidate.value
     if not value or value[0] in "<{[(%" or set(value) <= set("*xX.-_#\u2022"):
         return False
     if value.lower() in _WORDS or _pattern(_REFERENCE).fullmatch(value):
         return False
-    if found.strong.lower() == "pwd" and _pattern(_PATH).fullmatch(value):
+    if candidate.strong.lower() == "pwd" and _pattern(_PATH).fullmatch(value):
         return False
-    if found.is_quoted:
-        return _is_quoted_secret(found, value)
-    return _is_bare_secret(found, value)
+    if candidate.is_quoted:
+        return _is_quoted_secret(candidate, value)
+    return _is_bare_secret(candidate, value)
 
 
-def _is_quoted_secret(found: _CandidateValue, value: str) -> bool:
-    if found.strong:
+def _is_quoted_secret(candidate: _CandidateValue, value: str) -> bool:
+    if candidate.strong:
         return True
     if " " in value or len(value) < 8 or _is_path(value) or _pattern(_NUMBER).fullmatch(value):
         return False
     return not (_pattern(_LETTERS).fullmatch(value) and len(value) < 20)
 
 
-def _is_bare_secret(found: _CandidateValue, value: str) -> bool:
-    if found.is_upper and found.is_tight:
-        return _is_variable_secret(found, value)
-    if found.behind in ("(", "{", "<") or _is_code(value):
+def _is_bare_secret(candidate: _CandidateValue, value: str) -> bool:
+    if candidate.is_upper and candidate.is_tight:
+        return _is_variable_secret(candidate, value)
+    if candidate.behind in ("(", "{", "<") or _is_code(value):
         return False
-    is_argument = found.behind in (",", ")")
-    if found.strong:
-        return len(value) >= 4 and not _is_word(value, is_argument=is_argument, is_tight=found.is_tight)
+    is_argument = candidate.behind in (",", ")")
+    if candidate.strong:
+        return len(value) >= 4 and not _is_word(value, is_argument=is_argument, is_tight=candidate.is_tight)
     if _pattern(_NUMBER).fullmatch(value) or _is_path(value) or _pattern(_LETTERS).fullmatch(value):
         return False
-    if found.is_tight:
+    if candidate.is_tight:
         return len(value) >= 6 and not (is_argument and _pattern(_IDENTIFIER).fullmatch(value) and len(value) < 16)
     return len(value) >= 10
 
@@ -212,9 +214,9 @@ def _is_word(value: str, *, is_argument: bool, is_tight: bool) -> bool:
     return not is_tight and _pattern(_LETTERS).fullmatch(value) is not None
 
 
-def _is_variable_secret(found: _CandidateValue, value: str) -> bool:
+def _is_variable_secret(candidate: _CandidateValue, value: str) -> bool:
     """For `NAME=value`: output of `env`, a line of a `.env` file, a shell assignment."""
-    if found.strong:
+    if candidate.strong:
         return len(value) >= 3 and not (_is_placeholder(value) and value.isupper())
     return len(value) >= 6 and not (_pattern(_NUMBER).fullmatch(value) or _is_path(value) or _is_placeholder(value))
 

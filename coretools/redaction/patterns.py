@@ -172,17 +172,17 @@ def _tokens() -> re.Pattern[str]:
 def find_credentials(text: str) -> list[Span]:
     """Every credential in the text that its format reveals; sorted and disjoint."""
     small = text.lower()
-    found = [*find_private_keys(text)] if " private key" in small else []
+    spans = [*find_private_keys(text)] if " private key" in small else []
     glued = [*_embedded_tokens(text)]
     if any(hint in small for hint in _TOKEN_HINTS):
-        found += _beginning_words(text)
+        spans += _beginning_words(text)
         if glued:  # a token that another is appended to ends where that begins
-            found += _beginning_words(_masked(text, glued))
-    found += glued
+            spans += _beginning_words(_masked(text, glued))
+    spans += glued
     for hints, expression, kind in _INNER:
         if any(hint in small for hint in hints):
-            found += _inner(text, expression, kind)
-    return merge_overlapping(found)
+            spans += _inner(text, expression, kind)
+    return merge_overlapping(spans)
 
 
 def _beginning_words(text: str) -> Iterator[Span]:

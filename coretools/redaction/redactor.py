@@ -81,8 +81,8 @@ class Redactor:
         if "\x1b" in text:
             bare, cuts = _without_escapes(text)
             return [_restore_offsets(span, cuts) for span in self.spans(bare, spellings)]
-        found = [Span(*match.span(), "") for match in compiled(_MARK).finditer(text)] if "[redacted:" in text else []
-        text = _blank_out(text, found)
+        marked = [Span(*match.span(), "") for match in compiled(_MARK).finditer(text)] if "[redacted:" in text else []
+        text = _blank_out(text, marked)
         values = merge_overlapping(list(_occurrences(text, spellings)))
         # Blanked out before the next pass, so that no two spans overlap; offsets stay.
         text = _blank_out(text, values)

@@ -147,48 +147,48 @@ class Diagnostics:
     @tool(Effect.READ, title="Diagnostics")
     async def get_diagnostics(self) -> DiagnosticsReport:
         """Report roots, rights, network, limits: why a call was refused."""
-        holding = await self._runner.prepare()
+        status = await self._runner.prepare()
         return DiagnosticsReport(
             versions=await self._versions(),
             platform=f"{platform.system()} {platform.release()} {platform.machine()}",
             roots=[_described(root) for root in self._roots.for_git],
             resolver=self._roots.resolver_name,
-            tier=holding.tier,
-            network=self._network.state(holding.tier),
+            tier=status.tier,
+            network=self._network.state(status.tier),
             remotes=list(self._network.remotes),
             environment=sorted(self._runner.environment),
-            closed=self._tier_restrictions.state(holding.tier),
-            missing_tiers=dict(holding.missing),
-            hidden=[hidden_file_text(self._roots, one) for one in holding.hidden[:MAX_LISTED]],
-            hidden_count=len(holding.hidden),
-            exposed=[hidden_file_text(self._roots, one) for one in holding.exposed[:MAX_LISTED]],
-            exposed_count=len(holding.exposed),
-            refused=holding.refusal,
-            protections=self._protections(holding),
-            polled=list(holding.polled),
+            closed=self._tier_restrictions.state(status.tier),
+            missing_tiers=dict(status.missing),
+            hidden=[hidden_file_text(self._roots, path) for path in status.hidden[:MAX_LISTED]],
+            hidden_count=len(status.hidden),
+            exposed=[hidden_file_text(self._roots, path) for path in status.exposed[:MAX_LISTED]],
+            exposed_count=len(status.exposed),
+            refused=status.refusal,
+            protections=self._protections(status),
+            polled=list(status.polled),
             limits=asdict(self._limits),
         )
 
-    def _protections(self, holding: ConfinementStatus) -> dict[str, bool]:
+    def _protections(self, status: ConfinementStatus) -> dict[str, bool]:
         return {
             "paths-beneath-roots": True,
             "openat2": self._roots.resolver_name == "openat2",
             "environment-allow-list": True,
             **self._runner.protections,
-            "command-confinement": holding.tier != "none",
-            "command-view": holding.tier == "full",
-            "command-end-at-once": self._ends_at_once(holding),
-            "command-group": holding.bounds is not None,
-            "command-group-bounds": holding.bounds is not None and all(holding.bounds.values()),
-            "deny-globs-in-view": holding.tier == "full" and holding.is_whole,
+            "command-confinement": status.tier != "none",
+            "command-view": status.tier == "full",
+            "command-end-at-once": self._ends_at_once(status),
+            "command-group": status.bounds is not None,
+            "command-group-bounds": status.bounds is not None and all(status.bounds.values()),
+            "deny-globs-in-view": status.tier == "full" and status.is_whole,
             "git-confinement": self._is_git_confined(),
         }
 
     @staticmethod
-    def _ends_at_once(holding: ConfinementStatus) -> bool:
+    def _ends_at_once(status: ConfinementStatus) -> bool:
         """Whether a command that multiplies ends for certain: by its namespace, by signals, or by a control group."""
-        has_signals = holding.tier == "landlock" and landlock.abi() >= landlock.SIGNAL_SCOPE_ABI
-        return holding.tier == "full" or has_signals or holding.bounds is not None
+        has_signals = status.tier == "landlock" and landlock.abi() >= landlock.SIGNAL_SCOPE_ABI
+        return status.tier == "full" or has_signals or status.bounds is not None
 
     def _is_git_confined(self) -> bool:
         try:

@@ -79,8 +79,7 @@ class Explanations:
             else f"{output[:EXAMINED_CHARACTERS]}\n{output[-EXAMINED_CHARACTERS:]}"
         )
         ending = CommandOutcome(argv=tuple(argv), tier=tier, failed=failed, output=shown, timed_out=timed_out)
-        found = (explanation(ending) for explanation in self._explanations)
-        sentences = tuple(sentence for sentence in found if sentence)
+        sentences = tuple(filter(None, (explanation(ending) for explanation in self._explanations)))
         for sentence in sentences:
             logger.info("refused: %s: %s", ending.argv[0] if ending.argv else "a command", sentence)
         return sentences
@@ -213,30 +212,30 @@ class HiddenFileExplanations:
         refusals = "\n".join(line for line in ending.output.splitlines() if _DENIAL.search(line)) if hidden else ""
         lacks_variable = bool(hidden) and ending.may_have_failed and _MISSING_VARIABLE.search(ending.output) is not None
         met = [
-            one
-            for one in hidden
-            if _name(one) in silent
-            or _is_in(_name(one), refusals)
-            or (lacks_variable and _name(one).startswith(".env"))
+            file
+            for file in hidden
+            if _name(file) in silent
+            or _is_in(_name(file), refusals)
+            or (lacks_variable and _name(file).startswith(".env"))
         ]
         return f"hidden from commands: {self._listed(met)}{_what_works(met)}" if met else None
 
     def _listed(self, hidden: Sequence[HiddenPath]) -> str:
-        return and_more((hidden_file_text(self._roots, one) for one in hidden[:MAX_LISTED]), len(hidden))
+        return and_more((hidden_file_text(self._roots, file) for file in hidden[:MAX_LISTED]), len(hidden))
 
 
-def hidden_file_text(roots: Roots, one: HiddenPath) -> str:
+def hidden_file_text(roots: Roots, hidden: HiddenPath) -> str:
     """Return the path of a hidden file as tools accept it, and why it is hidden."""
     # Not validated: a command can create paths that no tool accepts, too long or in no encoding.
-    place = roots.split(one.path)
-    shown = printable(one.path) if place is None else roots.display_path(place)
+    place = roots.split(hidden.path)
+    shown = printable(hidden.path) if place is None else roots.display_path(place)
     if len(shown) > _LONGEST_SHOWN:
         shown = f"{shown[: _LONGEST_SHOWN // 2]}...{shown[-_LONGEST_SHOWN // 2 :]}"
-    return f"{shown} ({one.reason})"
+    return f"{shown} ({hidden.reason})"
 
 
-def _name(one: HiddenPath) -> str:
-    return one.path.rpartition("/")[2]
+def _name(hidden: HiddenPath) -> str:
+    return hidden.path.rpartition("/")[2]
 
 
 def _is_in(name: str, output: str) -> bool:
@@ -245,7 +244,7 @@ def _is_in(name: str, output: str) -> bool:
 
 
 def _what_works(hidden: Sequence[HiddenPath]) -> str:
-    others = [one for one in hidden if one.reason != REASON]
+    others = [file for file in hidden if file.reason != REASON]
     if not others:
         return ""
     return (

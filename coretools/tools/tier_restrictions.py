@@ -138,14 +138,14 @@ class TierRestrictions:
 
     def instruction(self, tier: str | None) -> str:
         """Return the instruction for models that connect; empty if nothing is denied or the tier is still unknown."""
-        closed = self.state(tier)
-        if not closed:
+        denied = self.state(tier)
+        if not denied:
             return ""
         if self.exposed:
             return f"Commands are refused here (tier landlock): {self.exposed}."
         return (
             "Commands are confined in tier landlock: they can read every file beneath the roots, secrets too, which"
-            f" get_diagnostics lists; denied to them: {closed}."
+            f" get_diagnostics lists; denied to them: {denied}."
         )
 
     def explanations(self) -> tuple[Explanation, ...]:
@@ -233,7 +233,10 @@ class TierRestrictions:
         """Explain a refused change in a repository that is shared with work trees outside the roots."""
         sign, part = (_REFUSED, "") if ending.tier == "landlock" else (_READ_ONLY, f"{WORKTREES}/")
         refused = [line for line in ending.output.splitlines() if sign.search(line)]
-        path = next((one for one in self.repositories if any(f"{one}/{part}" in line for line in refused)), "")
+        path = next(
+            (repository for repository in self.repositories if any(f"{repository}/{part}" in line for line in refused)),
+            "",
+        )
         if ending.tier == "full":
             path = path or self._shared_repository(ending)
             return path and (
@@ -251,7 +254,7 @@ class TierRestrictions:
 
     def _shared_repository(self, ending: CommandOutcome) -> str:
         """Return the repository whose main work tree a command could not change; "" if that was not the cause."""
-        shared = [one for one in self.repositories if one.rpartition("/")[0] not in self.trees]
+        shared = [repository for repository in self.repositories if repository.rpartition("/")[0] not in self.trees]
         return shared[0] if shared and _OTHER_TREE.search(ending.output) else ""
 
     def _folder_explanation(self, ending: CommandOutcome) -> str | None:

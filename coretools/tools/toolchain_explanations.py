@@ -24,9 +24,11 @@ class ToolchainExplanations:
 
     def explanation(self, ending: CommandOutcome) -> str | None:
         """Name the toolchain that a command tried to change, judging by its output."""
-        found = self._toolchains() if ending.may_have_failed and ending.tier not in (None, "none") else ()
-        refusals = "\n".join(line for line in ending.output.splitlines() if _REFUSAL.search(line)) if found else ""
-        met = next((one for one in found if any(_names(part, refusals) for part in one.granted)), None)
+        toolchains = self._toolchains() if ending.may_have_failed and ending.tier not in (None, "none") else ()
+        refusals = "\n".join(line for line in ending.output.splitlines() if _REFUSAL.search(line)) if toolchains else ""
+        met = next(
+            (toolchain for toolchain in toolchains if any(_names(part, refusals) for part in toolchain.granted)), None
+        )
         if met is None:
             return None
         if _REHASH.search(refusals):

@@ -151,10 +151,10 @@ def detect_go(project: Project) -> BuildSystem | None:
 
 def detect_dotnet(project: Project) -> BuildSystem | None:
     """Detect a solution or, without one, a project file; it is an argument of the command if there are several."""
-    found = next((names for pattern in _DOTNET if (names := matching_names(project.names, pattern))), None)
-    if found is None:
+    candidates = next((names for pattern in _DOTNET if (names := matching_names(project.names, pattern))), None)
+    if candidates is None:
         return None
-    return _dotnet(found[0], (found[0],) if len(matching_names(project.names, *_DOTNET)) > 1 else ())
+    return _dotnet(candidates[0], (candidates[0],) if len(matching_names(project.names, *_DOTNET)) > 1 else ())
 
 
 def _dotnet(marker: str, chosen: Argv) -> BuildSystem:

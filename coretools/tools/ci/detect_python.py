@@ -69,8 +69,8 @@ def dependencies_of(project: Project, settings: dict[str, Any]) -> Dependencies:
 
 
 def _table(above: dict[str, Any], name: str) -> dict[str, Any]:
-    found = above.get(name)
-    return found if isinstance(found, dict) else {}
+    table = above.get(name)
+    return table if isinstance(table, dict) else {}
 
 
 def _normal(name: str) -> str:
@@ -88,15 +88,15 @@ def _expanded(groups: dict[str, Any], name: str, above: tuple[str, ...]) -> Iter
         raise Unsupported(f"pyproject.toml: dependency groups include each other ({' -> '.join((*above, name))})")
     if name not in groups:
         raise Unsupported(f"pyproject.toml: dependency group {above[-1]!r} includes {name!r}, which is not declared")
-    found: list[str] = []
+    requirements: list[str] = []
     entries = groups[name]
     for entry in entries if isinstance(entries, list) else ():
         if isinstance(entry, str):
-            found.append(entry)
+            requirements.append(entry)
         elif isinstance(entry, dict) and isinstance(included := entry.get("include-group"), str):
-            same = (one for one in groups if _normal(one) == _normal(included))
-            found += _expanded(groups, next(same, included), (*above, name))
-    return found
+            same = (group for group in groups if _normal(group) == _normal(included))
+            requirements += _expanded(groups, next(same, included), (*above, name))
+    return requirements
 
 
 def is_requirement(text: str) -> bool:
@@ -114,9 +114,9 @@ def _extras(project: Project, settings: dict[str, Any]) -> tuple[str, ...]:
 
 def _lists(project: Project) -> list[str]:
     """Return the main requirements file and those for tests and development, or all if none has such a name."""
-    found = matching_names(project.names, WEAK)
-    chosen = [name for name in found if name == "requirements.txt" or "dev" in name or "test" in name]
-    return chosen or found
+    files = matching_names(project.names, WEAK)
+    chosen = [name for name in files if name == "requirements.txt" or "dev" in name or "test" in name]
+    return chosen or files
 
 
 def _lists_in_folder(project: Project) -> list[str]:
@@ -126,12 +126,12 @@ def _lists_in_folder(project: Project) -> list[str]:
 
 def _of_hatch(settings: dict[str, Any]) -> list[str]:
     environments = _table(_table(_table(settings, "tool"), "hatch"), "envs")
-    found: list[str] = []
+    packages: list[str] = []
     for name in _HATCH:
         for key in ("dependencies", "extra-dependencies"):
             listed = _table(environments, name).get(key)
-            found += [entry for entry in listed if isinstance(entry, str)] if isinstance(listed, list) else []
-    return found
+            packages += [entry for entry in listed if isinstance(entry, str)] if isinstance(listed, list) else []
+    return packages
 
 
 def _of_tox(project: Project) -> list[str]:
@@ -182,13 +182,13 @@ def detect_python(project: Project) -> BuildSystem | None:
 
 def detect_weak(project: Project) -> BuildSystem | None:
     """Detect a project that has only requirements files, or settings that may be a linter's. Called last."""
-    found = matching_names(project.names, *_SIGNS, WEAK)
-    return _system(project, found[0]) if found and not _strong(project) else None
+    markers = matching_names(project.names, *_SIGNS, WEAK)
+    return _system(project, markers[0]) if markers and not _strong(project) else None
 
 
 def _strong(project: Project) -> str | None:
-    found = (name for name in STRONG if name in project.names)
-    return next((name for name in found if name not in _SIGNS or _has_sign(project, name)), None)
+    candidates = (name for name in STRONG if name in project.names)
+    return next((name for name in candidates if name not in _SIGNS or _has_sign(project, name)), None)
 
 
 def _has_sign(project: Project, name: str) -> bool:

@@ -31,15 +31,15 @@ def gradle_results(project: Project) -> ParsedReport | None:
 
 def _files(project: Project) -> list[str]:
     folders = ["", *(f"{name}/" for name in sorted(project.names)[:MOST_PROJECTS])]
-    found: list[str] = []
+    files: list[str] = []
     for folder in folders:
         results = f"{folder}build/test-results"
         for task in sorted(project.names_in(results)):
-            found += [
+            files += [
                 f"{results}/{task}/{name}"
                 for name in matching_names(project.names_in(f"{results}/{task}"), "TEST-*.xml")
             ]
-    return found[:MOST_FILES]
+    return files[:MOST_FILES]
 
 
 def _suite(head: str) -> ParsedReport:

@@ -42,7 +42,7 @@ def parse(output: str) -> ParsedReport | None:
     pytest_report, lines = read_pytest(split_lines(without_escapes(output).replace("\r\n", "\n")))
     reports = [] if pytest_report is None else [pytest_report]
     for group in _READERS:
-        found = next((report for reader in group if (report := reader(lines)) is not None), None)
-        if found is not None:
-            reports.append(found)
+        first = next((report for reader in group if (report := reader(lines)) is not None), None)
+        if first is not None:
+            reports.append(first)
     return sum(reports[1:], start=reports[0]) if reports else None

@@ -104,9 +104,9 @@ _PLACE = re.compile(r":(\d+)(?::\d+)?\)?'?$")
 
 def place(text: str) -> tuple[str, int]:
     """Parse file and line at the end of a stack line: `at f (dir/a.js:3:28)`, `file:///dir/a.mjs:3`, `'a.js:3:1'`."""
-    found = _PLACE.search(text)
-    if not found:
+    match = _PLACE.search(text)
+    if not match:
         return "", 0
-    head = text[: found.start()].strip().removeprefix("at ").removeprefix("async ")
+    head = text[: match.start()].strip().removeprefix("at ").removeprefix("async ")
     file = head[head.rfind("(") + 1 :].lstrip("'").removeprefix("file://")
-    return file, int(found[1][:9])
+    return file, int(match[1][:9])

@@ -1,6 +1,6 @@
-"""Reads what AVA prints for people. Its TAP output (`ava --tap`) is read as any other.
+"""Read the ordinary output of AVA; its TAP output (`ava --tap`) is read by `read_tap`.
 
-Where a test failed AVA does not say how many passed: those are counted by their lines.
+If a test failed, AVA does not print how many passed: they are counted by their lines.
 """
 
 import re
@@ -37,10 +37,10 @@ def read_ava(lines: Sequence[str]) -> ParsedReport | None:
         return None
     counts: dict[str, int] = {}
     for line in lines[lines.index(_END) :]:
-        if found := _AVA_COUNT.match(line):
-            kind = " ".join(word.rstrip("s") for word in found[2].split()[:2])
-            counts[kind] = counts.get(kind, 0) + int(found[1])
-    broken = [Failure(found[1]) for line in lines if (found := _BROKEN.match(line))]
+        if match := _AVA_COUNT.match(line):
+            kind = " ".join(word.rstrip("s") for word in match[2].split()[:2])
+            counts[kind] = counts.get(kind, 0) + int(match[1])
+    broken = [Failure(match[1]) for line in lines if (match := _BROKEN.match(line))]
     if not counts and not broken:
         return None
     failed = counts.get("test failed", 0) + counts.get("hook failed", 0) + counts.get("test remained", 0)
@@ -55,14 +55,14 @@ def read_ava(lines: Sequence[str]) -> ParsedReport | None:
 
 def _ava_failures(lines: Sequence[str]) -> Iterator[Failure]:
     """Failed tests by their details, which begin with the title alone; and what nothing caught."""
-    titles = [found[1] for line in lines if (found := _FAILED.match(line))]
+    titles = [match[1] for line in lines if (match := _FAILED.match(line))]
     for position in range(1, len(lines)):
         line = lines[position]
         if lines[position - 1] or not line.startswith("  ") or line.startswith("   "):
             continue
         name = line.strip()
-        if found := _UNCAUGHT.match(line):
-            yield _ava_failure(name, block(lines, position + 1), file=found[2])
+        if match := _UNCAUGHT.match(line):
+            yield _ava_failure(name, block(lines, position + 1), file=match[2])
         elif titles and (titles[0] == name or titles[0].startswith(f"{name} ")):
             titles.pop(0)  # the details come in the order of the titles, which may have a message behind them
             yield _ava_failure(name, block(lines, position + 1))
@@ -71,8 +71,8 @@ def _ava_failures(lines: Sequence[str]) -> Iterator[Failure]:
 def _ava_failure(name: str, lines: Sequence[str], *, file: str = "") -> Failure:
     message_lines = [line for line in _details(lines) if line.strip() and not _SOURCE.match(line)]
     number = 0
-    if message_lines and (found := _WHERE.match(message_lines[0])):
-        file, number = found[1], int(found[2][:9])
+    if message_lines and (match := _WHERE.match(message_lines[0])):
+        file, number = match[1], int(match[2][:9])
         del message_lines[0]
     stack = next((at for at, line in enumerate(message_lines) if at and _STACK.match(line.strip())), None)
     if stack is not None and not number:

@@ -1,4 +1,4 @@
-"""Reads what cargo test and cargo nextest print."""
+"""Read the output of cargo test and cargo nextest."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -18,16 +18,16 @@ _NOT_PANICKED = re.compile(r"note: test did not panic as expected(?: at (\S+:\d+
 
 def read_cargo(lines: Sequence[str]) -> ParsedReport | None:
     """Read cargo test: every binary and the documentation tests, summed. A binary that died counts as one error."""
-    results = [found for line in lines if (found := _CARGO_RESULT.match(line))]
-    died = [found for line in lines if (found := _CARGO_DIED.match(line))]
+    results = [match for line in lines if (match := _CARGO_RESULT.match(line))]
+    died = [match for line in lines if (match := _CARGO_DIED.match(line))]
     if not results and not died:
         return None
     return ParsedReport(
-        passed=sum(int(found[1]) for found in results),
-        failed=sum(int(found[2]) for found in results),
-        skipped=sum(int(found[3]) for found in results),
+        passed=sum(int(match[1]) for match in results),
+        failed=sum(int(match[2]) for match in results),
+        skipped=sum(int(match[3]) for match in results),
         errors=len(died),
-        failures=first_unique([*_cargo_failures(lines), *(Failure(found[1], message=found[2]) for found in died)]),
+        failures=first_unique([*_cargo_failures(lines), *(Failure(match[1], message=match[2]) for match in died)]),
     )
 
 
@@ -35,12 +35,12 @@ def _cargo_failures(lines: Sequence[str]) -> Iterator[Failure]:
     """In the order of their details, then those that have none (output was not captured)."""
     detailed: set[str] = set()
     for position, line in enumerate(lines):
-        if found := _CARGO_SECTION.match(line):
-            detailed.add(found[1])
-            yield _cargo_failure(found[1], block(lines, position + 1))
+        if match := _CARGO_SECTION.match(line):
+            detailed.add(match[1])
+            yield _cargo_failure(match[1], block(lines, position + 1))
     for line in lines:
-        if found := _CARGO_FAILED.match(line):
-            name = found[1].removesuffix(" - should panic")
+        if match := _CARGO_FAILED.match(line):
+            name = match[1].removesuffix(" - should panic")
             if name not in detailed:
                 yield Failure(name)
 
@@ -55,16 +55,16 @@ def _cargo_failure(name: str, lines: Sequence[str]) -> Failure:
         if _PANIC.match(line):
             panic_place, panic_lines = _panic(lines, position)
             return Failure(name, *(where if doc else panic_place), panic_lines)
-        if found := _NOT_PANICKED.match(line):
-            return Failure(name, *place(found[1] or ""), line.removeprefix("note: "))
+        if match := _NOT_PANICKED.match(line):
+            return Failure(name, *place(match[1] or ""), line.removeprefix("note: "))
         message_lines.append(line)
     return Failure(name, *where, message(message_lines))
 
 
 def _panic(lines: Sequence[str], position: int) -> tuple[tuple[str, int], str]:
     """Place and message of a panic: on the lines after it since Rust 1.73, in quotes on its own line before."""
-    found = _PANIC.match(lines[position])
-    rest = found[2] if found else ""
+    match = _PANIC.match(lines[position])
+    rest = match[2] if match else ""
     if old := _PANIC_OLD.match(rest):
         return place(old[2]), message([old[1]])
     message_lines: list[str] = []
@@ -85,11 +85,11 @@ _NEXTEST_FAILED = re.compile(
 
 def read_nextest(lines: Sequence[str]) -> ParsedReport | None:
     """Read cargo nextest. The lines of libtest that it passes on are not counted again."""
-    found = [match[1] for line in lines if (match := _NEXTEST_COUNTS.match(line))]
-    if not found:
+    summaries = [match[1] for line in lines if (match := _NEXTEST_COUNTS.match(line))]
+    if not summaries:
         return None
     counts = dict.fromkeys(("passed", "failed", "timed out", "exec failed", "skipped"), 0)
-    for text in found:
+    for text in summaries:
         for number, word in _NEXTEST_COUNT.findall(text):
             counts[word] += int(number)
     panics = {match[1]: position for position, line in enumerate(lines) if (match := _PANIC.match(line))}
@@ -104,10 +104,10 @@ def read_nextest(lines: Sequence[str]) -> ParsedReport | None:
 
 def _nextest_failures(lines: Sequence[str], panics: dict[str, int]) -> Iterator[Failure]:
     for line in lines:
-        if found := _NEXTEST_FAILED.match(line):
-            test = found[2].partition(" ")[2]
+        if match := _NEXTEST_FAILED.match(line):
+            test = match[2].partition(" ")[2]
             if test in panics:
                 where, reason = _panic(lines, panics[test])
-                yield Failure(found[2], *where, reason)
+                yield Failure(match[2], *where, reason)
             else:
-                yield Failure(found[2], message=found[1].lower())
+                yield Failure(match[2], message=match[1].lower())

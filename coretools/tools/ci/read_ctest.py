@@ -1,4 +1,4 @@
-"""Reads what ctest prints."""
+"""Read the output of CTest."""
 
 import re
 from collections.abc import Sequence
@@ -18,19 +18,19 @@ _SOURCE_LINE = re.compile(r"(?:^|\s)([^\s:()]+\.(?:cc?|cpp|cxx|hh?|hpp|m|mm|f90|
 
 def read_ctest(lines: Sequence[str]) -> ParsedReport | None:
     """Read ctest, all runs summed. The place comes from what the test printed, where the run showed it."""
-    summaries = [found for line in lines if (found := _CTEST_SUMMARY.match(line))]
+    summaries = [match for line in lines if (match := _CTEST_SUMMARY.match(line))]
     if not summaries:
         return None
     results = [
-        (position, *_ctest_result(found[1]))
+        (position, *_ctest_result(match[1]))
         for position, line in enumerate(lines)
-        if (found := _CTEST_LINE.match(line))
+        if (match := _CTEST_LINE.match(line))
     ]
     skipped = sum(status in _CTEST_SKIPPED for _, _, status in results)
     disabled = sum("Disabled" in status for _, _, status in results)
-    failed = sum(int(found[1]) for found in summaries)
+    failed = sum(int(match[1]) for match in summaries)
     # 'out of' counts the skipped but not the disabled.
-    passed = sum(int(found[2]) for found in summaries) - failed - (skipped - disabled)
+    passed = sum(int(match[2]) for match in summaries) - failed - (skipped - disabled)
     failures = first_unique(
         _ctest_failure(name, status, lines=block(lines, position + 1))
         for position, name, status in results
@@ -52,6 +52,6 @@ def _ctest_failure(name: str, status: str, *, lines: Sequence[str]) -> Failure:
     for line in lines:
         if _CTEST_NEXT.match(line):
             break
-        if found := _SOURCE_LINE.search(line):
-            return Failure(name, found[1], int(found[2][:9]), message([line]))
+        if match := _SOURCE_LINE.search(line):
+            return Failure(name, match[1], int(match[2][:9]), message([line]))
     return Failure(name, message=message([status]))

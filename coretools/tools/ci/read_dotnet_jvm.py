@@ -1,4 +1,4 @@
-"""Reads what dotnet test, Maven Surefire and Gradle print."""
+"""Read the output of dotnet test, Maven Surefire and Gradle."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,9 +19,9 @@ _DOTNET_STACK = re.compile(r"\s+at .* in (\S.*):(?:line )?(\d+)$")
 
 def read_dotnet(lines: Sequence[str]) -> ParsedReport | None:
     """Read dotnet test: the classic console, the terminal logger and the testing platform."""
-    counts = [found for line in lines if (found := _DOTNET_COUNTS.match(line))]
-    counts = counts or [found for line in lines if (found := _DOTNET_SUMMARY.match(line))]
-    numbers = [(int(found[1]), int(found[2]), int(found[3])) for found in counts] or list(_dotnet_runs(lines))
+    counts = [match for line in lines if (match := _DOTNET_COUNTS.match(line))]
+    counts = counts or [match for line in lines if (match := _DOTNET_SUMMARY.match(line))]
+    numbers = [(int(match[1]), int(match[2]), int(match[3])) for match in counts] or list(_dotnet_runs(lines))
     if not numbers:
         return None
     failed, passed, skipped = (sum(column) for column in zip(*numbers, strict=True))
@@ -31,26 +31,26 @@ def read_dotnet(lines: Sequence[str]) -> ParsedReport | None:
 def _dotnet_runs(lines: Sequence[str]) -> Iterator[tuple[int, int, int]]:
     for position, line in enumerate(lines):
         if _DOTNET_RUN.match(line):
-            found = (_DOTNET_COUNT.match(text) for text in lines[position + 1 : position + 12])
-            counts = {match[1]: int(match[2]) for match in found if match}
+            matches = (_DOTNET_COUNT.match(text) for text in lines[position + 1 : position + 12])
+            counts = {match[1]: int(match[2]) for match in matches if match}
             yield counts.get("failed", 0), counts.get("succeeded", 0), counts.get("skipped", 0)
 
 
 def _dotnet_failures(lines: Sequence[str]) -> Iterator[Failure]:
     for position, line in enumerate(lines):
-        if found := _DOTNET_FAILED.match(line):
-            yield _dotnet_failure(found[1], block(lines, position + 1))
-        elif found := _DOTNET_ERROR.match(line):
+        if match := _DOTNET_FAILED.match(line):
+            yield _dotnet_failure(match[1], block(lines, position + 1))
+        elif match := _DOTNET_ERROR.match(line):
             name, _, details = (lines[position + 1] if position + 1 < len(lines) else "").strip().partition(" (")
-            yield Failure(name, found[1], int(found[2][:9]), message([details.partition("): ")[2]]))
+            yield Failure(name, match[1], int(match[2][:9]), message([details.partition("): ")[2]]))
 
 
 def _dotnet_failure(name: str, lines: Sequence[str]) -> Failure:
     message_lines: list[str] = []
     for line in lines:
         text = line.strip()
-        if found := _DOTNET_STACK.match(line):
-            return Failure(name, found[1], int(found[2][:9]), message(message_lines))
+        if match := _DOTNET_STACK.match(line):
+            return Failure(name, match[1], int(match[2][:9]), message(message_lines))
         if _DOTNET_END.match(line):
             break
         if text not in ("Error Message:", "Stack Trace:") and not text.startswith("at "):
@@ -69,10 +69,10 @@ _JAVA_STACK = re.compile(r"\s+at (?:\S+/)?([\w$.]+)\.([\w$<>]+)\(([\w$]+\.(?:jav
 
 def read_maven(lines: Sequence[str]) -> ParsedReport | None:
     """Read Maven Surefire and Failsafe, all modules summed."""
-    counts = [found for line in lines if (found := _MAVEN_COUNTS.match(line))]
+    counts = [match for line in lines if (match := _MAVEN_COUNTS.match(line))]
     if not counts:
         return None
-    ran, failed, errors, skipped = (sum(int(found[column]) for found in counts) for column in range(1, 5))
+    ran, failed, errors, skipped = (sum(int(match[column]) for match in counts) for column in range(1, 5))
     passed = max(0, ran - failed - errors - skipped)
     failures = first_unique(_maven_failures(lines, _stacks(lines)))
     return ParsedReport(passed=passed, failed=failed, errors=errors, skipped=skipped, failures=failures)
@@ -82,10 +82,10 @@ def _stacks(lines: Sequence[str]) -> Mapping[tuple[str, str], tuple[str, int]]:
     """By class (without its package) and method: the file with the folders of its package, and the line."""
     places: dict[tuple[str, str], tuple[str, int]] = {}
     for line in lines:
-        if found := _JAVA_STACK.match(line):
-            package, _, name = found[1].rpartition(".")
-            file = f"{package.replace('.', '/')}/{found[3]}".lstrip("/")
-            places.setdefault((name, found[2]), (file, int(found[4][:9])))
+        if match := _JAVA_STACK.match(line):
+            package, _, name = match[1].rpartition(".")
+            file = f"{package.replace('.', '/')}/{match[3]}".lstrip("/")
+            places.setdefault((name, match[2]), (file, int(match[4][:9])))
     return places
 
 
@@ -100,13 +100,13 @@ def _maven_failures(lines: Sequence[str], stacks: Mapping[tuple[str, str], tuple
         text = text.removeprefix("[ERROR]").strip()
         if not listing or not text:
             continue
-        if found := _MAVEN_OLD.match(text):
-            name = found[2].rpartition(".")[2]
-            yield Failure(f"{name}.{found[1]}", *stacks.get((name, found[1]), ("", 0)), message([found[3]]))
-        elif found := _MAVEN_FAILED.match(text):
-            name = found[1].rpartition(".")[2]
-            file = stacks.get((name, found[2]), (f"{name.partition('$')[0]}.java", 0))[0]
-            yield Failure(f"{found[1]}.{found[2]}", file, int(found[3][:9]), message([found[5]]))
+        if match := _MAVEN_OLD.match(text):
+            name = match[2].rpartition(".")[2]
+            yield Failure(f"{name}.{match[1]}", *stacks.get((name, match[1]), ("", 0)), message([match[3]]))
+        elif match := _MAVEN_FAILED.match(text):
+            name = match[1].rpartition(".")[2]
+            file = stacks.get((name, match[2]), (f"{name.partition('$')[0]}.java", 0))[0]
+            yield Failure(f"{match[1]}.{match[2]}", file, int(match[3][:9]), message([match[5]]))
 
 
 _GRADLE_COUNTS = re.compile(r"(\d+) tests? completed(?:, (\d+) failed)?(?:, (\d+) skipped)?$")
@@ -115,10 +115,10 @@ _GRADLE_SHORT = re.compile(r"\s+(\S.*) at ([\w$]+\.(?:java|kt|groovy|scala)):(\d
 
 def read_gradle(lines: Sequence[str]) -> ParsedReport | None:
     """Read Gradle, all projects summed. It prints counts only if something failed."""
-    counts = [found for line in lines if (found := _GRADLE_COUNTS.match(line))]
+    counts = [match for line in lines if (match := _GRADLE_COUNTS.match(line))]
     if not counts:
         return None
-    ran, failed, skipped = (sum(int(found[column] or 0) for found in counts) for column in range(1, 4))
+    ran, failed, skipped = (sum(int(match[column] or 0) for match in counts) for column in range(1, 4))
     return ParsedReport(
         passed=max(0, ran - failed - skipped),
         failed=failed,
@@ -139,12 +139,12 @@ def _gradle_failure(name: str, lines: Sequence[str]) -> Failure:
     for line in lines:
         if not line.strip() and message_lines:
             break
-        if found := _GRADLE_SHORT.match(line):
-            return Failure(name, found[2], int(found[3][:9]), message([*message_lines, found[1]]))
-        if found := _JAVA_STACK.match(line):
-            file = f"{found[1].rpartition('.')[0].replace('.', '/')}/{found[3]}".lstrip("/")
-            if found[1].rpartition(".")[2].partition("$")[0] in name:
-                return Failure(name, file, int(found[4][:9]), message(message_lines))
+        if match := _GRADLE_SHORT.match(line):
+            return Failure(name, match[2], int(match[3][:9]), message([*message_lines, match[1]]))
+        if match := _JAVA_STACK.match(line):
+            file = f"{match[1].rpartition('.')[0].replace('.', '/')}/{match[3]}".lstrip("/")
+            if match[1].rpartition(".")[2].partition("$")[0] in name:
+                return Failure(name, file, int(match[4][:9]), message(message_lines))
         elif not line.strip().startswith("at "):
             message_lines.append(line)
     return Failure(name, message=message(message_lines))

@@ -81,20 +81,20 @@ def read_go(lines: Sequence[str]) -> ParsedReport | None:
     broken: dict[str, Failure] = {}
     building = ""
     for line in lines:
-        if found := _PACKAGE.match(line):
+        if match := _PACKAGE.match(line):
             building = ""
-            package = _package(tests, found, broken=broken)
+            package = _package(tests, match, broken=broken)
             report = package if report is None else report + package
             tests, current = _Tests(), ""
-        elif found := _RUN.match(line):
-            current = found[1]
-        elif found := _RESULT.match(line):
-            current = found[2]
-            tests.results[current] = found[1]
-        elif found := _BUILD.match(line):
-            building = found[1]
-        elif building and (found := _COMPILE.match(line)):
-            broken.setdefault(building, Failure(building, found[1].removeprefix("./"), int(found[2][:9]), found[3]))
+        elif match := _RUN.match(line):
+            current = match[1]
+        elif match := _RESULT.match(line):
+            current = match[2]
+            tests.results[current] = match[1]
+        elif match := _BUILD.match(line):
+            building = match[1]
+        elif building and (match := _COMPILE.match(line)):
+            broken.setdefault(building, Failure(building, match[1].removeprefix("./"), int(match[2][:9]), match[3]))
         else:
             _note(tests, line, current=current)
     return report
@@ -102,14 +102,14 @@ def read_go(lines: Sequence[str]) -> ParsedReport | None:
 
 def _note(tests: _Tests, line: str, *, current: str) -> None:
     """Read the log lines of a test: the first is its location, all of them are its message."""
-    if found := _LOG.match(line):
-        tests.places.setdefault(current, (found[1], int(found[2][:9])))
-        tests.printed_lines.setdefault(current, []).append(found[3])
-    elif found := _GO_PANIC.match(line):
+    if match := _LOG.match(line):
+        tests.places.setdefault(current, (match[1], int(match[2][:9])))
+        tests.printed_lines.setdefault(current, []).append(match[3])
+    elif match := _GO_PANIC.match(line):
         tests.printed_lines.setdefault(current, []).append(line)
         tests.results.setdefault(current, "FAIL")
-    elif (found := _STACK.match(line)) and current in tests.printed_lines:
-        tests.places.setdefault(current, (found[1], int(found[2][:9])))
+    elif (match := _STACK.match(line)) and current in tests.printed_lines:
+        tests.places.setdefault(current, (match[1], int(match[2][:9])))
     elif _MORE.match(line) and len(tests.printed_lines.get(current, ())) in range(1, 20):
         tests.printed_lines[current].append(line)
 

@@ -1,6 +1,6 @@
-"""Reads what jest, vitest, mocha, node's own runner (spec form) and bun print.
+"""Read the output of Jest, Vitest, Mocha, node's own runner (spec reporter) and bun.
 
-Each reader starts from the line of counts that only its runner prints, and does nothing when it is not there.
+Each reader looks for the line of counts that only its runner prints, and returns None without it.
 """
 
 import re
@@ -33,13 +33,13 @@ def read_jest(lines: Sequence[str]) -> ParsedReport | None:
 def _jest_failures(lines: Sequence[str]) -> Iterator[Failure]:
     file = ""
     for position, line in enumerate(lines):
-        if found := _JEST_FILE.match(line):
-            file = found[1].removeprefix("./")
-        elif (found := _JEST_TITLE.match(line)) and found[1] != "Console":
+        if match := _JEST_FILE.match(line):
+            file = match[1].removeprefix("./")
+        elif (match := _JEST_TITLE.match(line)) and match[1] != "Console":
             message_lines = _until(block(lines, position + 1), _JEST_END)
             # A stack may lie in packages only; then the file of the test is all that is known.
             where, number = _own_place(message_lines) or (file, 0)
-            yield Failure(found[1], where, number, message(_before_stack(message_lines)))
+            yield Failure(match[1], where, number, message(_before_stack(message_lines)))
 
 
 _VITEST_COUNTS = re.compile(r" +Tests  +(\d.*|no tests)$")
@@ -60,15 +60,14 @@ def read_vitest(lines: Sequence[str]) -> ParsedReport | None:
 
 def _vitest_failures(lines: Sequence[str]) -> Iterator[Failure]:
     for position, line in enumerate(lines):
-        found = _VITEST_TITLE.match(line)
-        if not found:
+        match = _VITEST_TITLE.match(line)
+        if not match:
             continue
         message_lines = _until(block(lines, position + 1), _VITEST_END)
-        places = (place(where[1]) for text in message_lines if (where := _VITEST_PLACE.match(text)))
-        own = [one for one in places if not any(part in one[0] for part in _NOT_OURS)]
-        file, _, name = found[1].partition(" > ")
+        places = [place(frame[1]) for text in message_lines if (frame := _VITEST_PLACE.match(text))]
+        file, _, name = match[1].partition(" > ")
         file = file.partition(" [ ")[0]
-        number = next((number for where, number in own if where == file), 0)
+        number = next((number for where, number in places if where == file), 0)
         words = [text for text in _before_stack(message_lines) if not text.startswith(" \u276f")]
         yield Failure(name or file, file, number, message(words))
 
@@ -84,14 +83,14 @@ def read_mocha(lines: Sequence[str]) -> ParsedReport | None:
     seen = listing = False
     failures: list[Failure] = []
     for position, line in enumerate(lines):
-        if found := _MOCHA_PASSING.match(line):
-            counts["passing"] += int(found[1])
+        if match := _MOCHA_PASSING.match(line):
+            counts["passing"] += int(match[1])
             seen, listing = True, False
-        elif seen and (found := _MOCHA_OTHER.match(line)):
-            counts[found[2]] += int(found[1])
-            listing = found[2] == "failing"
-        elif listing and (found := _MOCHA_TITLE.match(line)):
-            failures.append(_mocha_failure(found[1], _until(block(lines, position + 1), _MOCHA_TITLE)))
+        elif seen and (match := _MOCHA_OTHER.match(line)):
+            counts[match[2]] += int(match[1])
+            listing = match[2] == "failing"
+        elif listing and (match := _MOCHA_TITLE.match(line)):
+            failures.append(_mocha_failure(match[1], _until(block(lines, position + 1), _MOCHA_TITLE)))
     if not seen:
         return None
     return ParsedReport(
@@ -118,8 +117,8 @@ def read_node_spec(lines: Sequence[str]) -> ParsedReport | None:
     """Read node's runner when it prints for people."""
     counts: dict[str, int] = {}
     for line in lines:
-        if found := _SPEC_COUNT.match(line):
-            counts[found[1]] = counts.get(found[1], 0) + int(found[2])
+        if match := _SPEC_COUNT.match(line):
+            counts[match[1]] = counts.get(match[1], 0) + int(match[2])
     if "tests" not in counts:
         return None
     return ParsedReport(
@@ -132,12 +131,12 @@ def read_node_spec(lines: Sequence[str]) -> ParsedReport | None:
 
 def _spec_failures(lines: Sequence[str]) -> Iterator[Failure]:
     for position, line in enumerate(lines):
-        found = _SPEC_PLACE.match(line)
-        title = _SPEC_TITLE.match(lines[position + 1]) if found and position + 1 < len(lines) else None
-        if found and title:
+        match = _SPEC_PLACE.match(line)
+        title = _SPEC_TITLE.match(lines[position + 1]) if match and position + 1 < len(lines) else None
+        if match and title:
             reason = message(_before_stack(_until(block(lines, position + 2), _SPEC_PLACE)))
             if not _SUITE_ONLY.match(reason):
-                yield Failure(title[1], *place(found[1]), reason)
+                yield Failure(title[1], *place(match[1]), reason)
 
 
 _BUN_RAN = re.compile(r"Ran \d+ tests? across \d+ files?\.")
@@ -153,12 +152,12 @@ def read_bun(lines: Sequence[str]) -> ParsedReport | None:
     failures: list[Failure] = []
     start = 0
     for position, line in enumerate(lines):
-        if found := _BUN_COUNT.match(line):
-            counts[found[2]] = counts.get(found[2], 0) + int(found[1])
-        elif found := _BUN_FAIL.match(line):
+        if match := _BUN_COUNT.match(line):
+            counts[match[2]] = counts.get(match[2], 0) + int(match[1])
+        elif match := _BUN_FAIL.match(line):
             before = lines[max(start, position - 60) : position]
             error = next((at for at, text in enumerate(before) if text.startswith("error: ")), 0)
-            failures.append(Failure(found[1], *(_own_place(before) or ("", 0)), message(_before_stack(before[error:]))))
+            failures.append(Failure(match[1], *(_own_place(before) or ("", 0)), message(_before_stack(before[error:]))))
             start = position + 1
     errors = counts.get("error", 0)
     return ParsedReport(
@@ -176,11 +175,11 @@ _WORDS = {"passed": "passed", "failed": "failed", "skipped": "skipped", "todo": 
 
 def _summed(lines: Iterable[str], counts: re.Pattern[str]) -> ParsedReport | None:
     """All lines of counts of one runner, in which a number stands before each word."""
-    found = [match[1] for line in lines if (match := counts.match(line))]
-    if not found:
+    summaries = [match[1] for line in lines if (match := counts.match(line))]
+    if not summaries:
         return None
     totals = {"passed": 0, "failed": 0, "skipped": 0}
-    for text in found:
+    for text in summaries:
         for number, word in _COUNT.findall(text):
             if word in _WORDS:
                 totals[_WORDS[word]] += int(number)

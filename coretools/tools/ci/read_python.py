@@ -1,4 +1,4 @@
-"""Reads what pytest and unittest print at their end, in every verbosity that prints a summary."""
+"""Read the output of pytest and unittest, in every verbosity that prints a summary."""
 
 import re
 from collections import Counter
@@ -23,23 +23,23 @@ _SUB_LISTED = re.compile(r"SUBFAILED(.*?) (\S+::.*)$")
 
 @dataclass(slots=True)
 class _FailureSection:
-    """What pytest prints about one failure: its places, oldest first, and the lines of the last exception."""
+    """What pytest prints about one failure: its frames, oldest first, and the lines of the last exception."""
 
     title: str
     frames: list[tuple[str, int]] = field(default_factory=list)
     message: list[str] = field(default_factory=list)
 
     def place(self, file: str) -> tuple[str, int]:
-        """The last place in `file`, the test's own, else the last of all."""
+        """The last frame in `file`, which is the test's own, else the last of all."""
         own = [frame for frame in self.frames if frame[0] == file]
         return (own or self.frames or [(file, 0)])[-1]
 
 
 def read_pytest(lines: Sequence[str]) -> tuple[ParsedReport | None, Sequence[str]]:
-    """The sum of all sessions, and the lines that belong to none.
+    """Return the sum of all sessions, and the lines outside of them.
 
-    A session printed inside another (a test that runs pytest) is no session of its own: headers and summaries pair up
-    like brackets, and only the outermost count.
+    A session within another (a test that runs pytest) is not counted: headers and summaries nest like brackets, and
+    only the outermost count.
     """
     report: ParsedReport | None = None
     rest: list[str] = []
@@ -62,10 +62,10 @@ def read_pytest(lines: Sequence[str]) -> tuple[ParsedReport | None, Sequence[str
 
 
 def _is_summary(line: str) -> bool:
-    found = _SUMMARY.match(line)
-    if not found:
+    match = _SUMMARY.match(line)
+    if not match:
         return False
-    summary = found[1]
+    summary = match[1]
     return summary == "no tests ran" or bool(_COUNT.search(summary)) or "deselected" in summary or "warning" in summary
 
 
@@ -118,10 +118,10 @@ def _add(section: _FailureSection, line: str, *, continued: bool) -> None:
         if not continued:
             section.message.clear()  # a later exception: the one before was its cause
         section.message.append(line[1:])
-        if found := _SYNTAX.match(line):
-            section.frames.append((found[1], int(found[2][:9])))
-    elif found := _FRAME.match(line):
-        section.frames.append((found[1], int(found[2][:9])))
+        if match := _SYNTAX.match(line):
+            section.frames.append((match[1], int(match[2][:9])))
+    elif match := _FRAME.match(line):
+        section.frames.append((match[1], int(match[2][:9])))
 
 
 def _listed(lines: Sequence[str]) -> list[tuple[str, str]]:
@@ -138,10 +138,10 @@ def _listed(lines: Sequence[str]) -> list[tuple[str, str]]:
 def _node(line: str) -> tuple[str, str] | None:
     """A node id and the message after ' - '. Parameters in brackets may hold that dash themselves."""
     sub_test = ""
-    if found := _SUB_LISTED.match(line):
-        sub_test, text = f" {found[1].strip()}", found[2]
-    elif found := _LISTED.match(line):
-        text = found[1]
+    if match := _SUB_LISTED.match(line):
+        sub_test, text = f" {match[1].strip()}", match[2]
+    elif match := _LISTED.match(line):
+        text = match[1]
     else:
         return None
     # Before a bracket a dash ends the node id; within one it belongs to a parameter.
@@ -157,7 +157,10 @@ def _failure(node: str, reason: str, *, sections: Mapping[str, Sequence[_Failure
     head, bracket, parameters = node.partition("[")
     file, *names = head.split("::")
     mine = sections.get((".".join(names) + bracket + parameters) or file, ())
-    section = next((one for one in mine if any(frame[0] == file for frame in one.frames)), mine[0] if mine else None)
+    section = next(
+        (candidate for candidate in mine if any(frame[0] == file for frame in candidate.frames)),
+        mine[0] if mine else None,
+    )
     if section is None:
         return Failure(node, file, 0, message([reason]))
     return Failure(node, *section.place(file), message(section.message or [reason]))
@@ -167,8 +170,8 @@ def _by_test(sections: Iterable[_FailureSection]) -> dict[str, list[_FailureSect
     """Sections by the test they are about; a collection error is about its file."""
     about: dict[str, list[_FailureSection]] = {}
     for section in sections:
-        found = _ABOUT.match(section.title)
-        about.setdefault(section.title[found.end() :] if found else section.title, []).append(section)
+        match = _ABOUT.match(section.title)
+        about.setdefault(section.title[match.end() :] if match else section.title, []).append(section)
     return about
 
 
@@ -186,10 +189,10 @@ def read_unittest(lines: Sequence[str]) -> ParsedReport | None:
     ran: int | None = None
     counts: Counter[str] = Counter()
     for position, line in enumerate(lines):
-        found = _RAN.match(line)
-        if not found:
+        match = _RAN.match(line)
+        if not match:
             continue
-        ran = (ran or 0) + int(found[1])
+        ran = (ran or 0) + int(match[1])
         verdict = next((v for text in lines[position + 1 : position + 4] if (v := _VERDICT.match(text))), None)
         for name, number in _DETAIL.findall(verdict[1] or "" if verdict else ""):
             counts[name] += int(number)
@@ -217,9 +220,9 @@ def _beside_tests(failures: Sequence[Failure]) -> int:
 
 def _unit_failures(lines: Sequence[str]) -> Iterable[Failure]:
     for position, line in enumerate(lines):
-        found = _UNIT_TITLE.match(line)
-        if found and position and set(lines[position - 1]) == {"="}:
-            yield _unit_failure(found, block(lines, position + 1))
+        match = _UNIT_TITLE.match(line)
+        if match and position and set(lines[position - 1]) == {"="}:
+            yield _unit_failure(match, block(lines, position + 1))
 
 
 def _unit_failure(title: re.Match[str], lines: Sequence[str]) -> Failure:
@@ -228,8 +231,8 @@ def _unit_failure(title: re.Match[str], lines: Sequence[str]) -> Failure:
     frames: list[tuple[str, int, str]] = []
     message_lines: list[str] = []
     for line in _unit_block(lines):
-        if found := _UNIT_FRAME.match(line):
-            frames.append((found[1], int(found[2][:9]), found[3] or ""))
+        if match := _UNIT_FRAME.match(line):
+            frames.append((match[1], int(match[2][:9]), match[3] or ""))
             message_lines = []
         elif frames and not line.startswith("    "):
             message_lines.append(line)

@@ -1,4 +1,4 @@
-"""Reads the Test Anything Protocol, version 12 to 14, with the trailer that node's runner and tape add."""
+"""Read the Test Anything Protocol, version 12 to 14, with the trailer that node's runner and tape add."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -22,10 +22,10 @@ _BLOCK_SCALAR = re.compile(r"[|>][+-]?$")
 
 def read_tap(lines: Sequence[str]) -> ParsedReport | None:
     """Read all TAP streams, summed. Test points without a plan are ignored: other output can look like them."""
-    plans = [int(found[1]) for line in lines if (found := _PLAN.match(line))]
+    plans = [int(match[1]) for line in lines if (match := _PLAN.match(line))]
     if not plans and not any(line.startswith("TAP version") for line in lines):
         return None
-    points = [(position, found) for position, line in enumerate(lines) if (found := _POINT.match(line))]
+    points = [(position, match) for position, line in enumerate(lines) if (match := _POINT.match(line))]
     if not points and not any(plan == 0 for plan in plans):
         return None
     failures = first_unique(_failures(lines, points))
@@ -36,8 +36,8 @@ def _by_trailer(lines: Sequence[str], failures: tuple[Failure, ...]) -> ParsedRe
     """Read the counts that node and tape print: tests without their suites."""
     counts: dict[str, int] = {}
     for line in lines:
-        if found := _TRAILER.match(line):
-            counts[found[1]] = counts.get(found[1], 0) + int(found[2])
+        if match := _TRAILER.match(line):
+            counts[match[1]] = counts.get(match[1], 0) + int(match[2])
     if "tests" not in counts or "pass" not in counts:
         return None
     if "todo" not in counts and any(line.startswith("not ok") and _DIRECTIVE.search(line) for line in lines):
@@ -54,10 +54,10 @@ def _by_points(
     points: Sequence[tuple[int, re.Match[str]]], planned: int, *, failures: tuple[Failure, ...]
 ) -> ParsedReport:
     """Count the outermost test points; a planned test without a point is an error."""
-    outer = [found for _, found in points if not found[1]]
-    directives = [bool(_DIRECTIVE.search(found[4] or "")) for found in outer]
+    outer = [point for _, point in points if not point[1]]
+    directives = [bool(_DIRECTIVE.search(point[4] or "")) for point in outer]
     skipped = sum(directives)
-    failed = sum(bool(found[2]) and not excused for found, excused in zip(outer, directives, strict=True))
+    failed = sum(bool(point[2]) and not excused for point, excused in zip(outer, directives, strict=True))
     return ParsedReport(
         passed=len(outer) - skipped - failed,
         failed=failed,
@@ -68,9 +68,9 @@ def _by_points(
 
 
 def _failures(lines: Sequence[str], points: Sequence[tuple[int, re.Match[str]]]) -> Iterator[Failure]:
-    for position, found in points:
-        name = found[4] or f"test {found[3] or ''}".rstrip()
-        if found[2] and not _DIRECTIVE.search(name):
+    for position, point in points:
+        name = point[4] or f"test {point[3] or ''}".rstrip()
+        if point[2] and not _DIRECTIVE.search(name):
             failure = _failure(name, block(lines, position + 1))
             if failure is not None:
                 yield failure
@@ -88,18 +88,18 @@ def _failure(name: str, lines: Sequence[str]) -> Failure | None:
             break
         if text == "failureType: 'subtestsFailed'":
             return None
-        if not file and (found := _LOCATION.match(line)):
-            file, line_number = place(found[1])
-        elif not message_lines and (found := _ERROR.match(line)):
-            message_lines = _scalar(found, lines[position + 1 :])
+        if not file and (match := _LOCATION.match(line)):
+            file, line_number = place(match[1])
+        elif not message_lines and (match := _ERROR.match(line)):
+            message_lines = _scalar(match, lines[position + 1 :])
     return Failure(name, file, line_number, message(message_lines))
 
 
-def _scalar(found: re.Match[str], lines: Sequence[str]) -> list[str]:
+def _scalar(match: re.Match[str], lines: Sequence[str]) -> list[str]:
     """A YAML scalar: on its line, quoted or not, or the deeper lines below it."""
-    if not _BLOCK_SCALAR.match(found[2]):
-        return [found[2].strip("'\"")]
-    indent = len(found[1])
+    if not _BLOCK_SCALAR.match(match[2]):
+        return [match[2].strip("'\"")]
+    indent = len(match[1])
     scalar: list[str] = []
     for line in lines:
         if line.strip() and len(line) - len(line.lstrip()) <= indent:

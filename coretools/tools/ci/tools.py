@@ -275,13 +275,15 @@ class CiTools:
                 " Give the directory that has one as `project`, or give `command`"
             )
         system = choose(systems, action)
-        found = ", ".join(f"{candidate.name} ({candidate.marker})" for candidate in systems)
+        detected = ", ".join(f"{candidate.name} ({candidate.marker})" for candidate in systems)
         if system is None:
-            raise Unsupported(f"{directory.display_path}: found {found}, which has no step to {action}; give `command`")
+            raise Unsupported(
+                f"{directory.display_path}: found {detected}, which has no step to {action}; give `command`"
+            )
         if action == "restore" and system.refused:
             raise Unsupported(f"{directory.display_path}: {system.refused}; give `command`")
         taken = f"; took {system.name}" if len(systems) > 1 else ""
-        note = f"[detected {found}{taken}; `command` overrides]"
+        note = f"[detected {detected}{taken}; `command` overrides]"
         options = RunOptions(is_command=True, environment=command_defaults(self._runs.runner.environment))
         return _ActionPlan(note, system.alternatives(action), options, system.probe if action == "restore" else ())
 

@@ -80,8 +80,8 @@ class _Candidates:
             self._places[word] = self._lowered.find(word, start)
         if self._place is not None and self._place.start() < start:
             self._place = _PLACE.search(self._text, start)
-        found = [at for at in self._places.values() if at >= 0]
-        return min([*found, self._place.start()] if self._place is not None else found, default=-1)
+        positions = [at for at in self._places.values() if at >= 0]
+        return min([*positions, self._place.start()] if self._place is not None else positions, default=-1)
 
 
 def find_failures(text: str, deadline: float = math.inf) -> Iterator[int]:

@@ -28,7 +28,7 @@ async def start_and_wait(
     Raises:
         CoreError: it could not be started.
     """
-    run = await runs.start(
+    job = await runs.start(
         started.argv,
         cwd=started.directory,
         options=started.options,
@@ -37,9 +37,9 @@ async def start_and_wait(
         work=started.work,
     )
     try:
-        outcome = await wait(run, WaitConditions(seconds=seconds), ProgressReporter(run, call, total=seconds))
+        outcome = await wait(job, WaitConditions(seconds=seconds), ProgressReporter(job, call, total=seconds))
     except anyio.get_cancelled_exc_class():
-        run.stop("its call was cancelled")  # nobody knows its id
+        job.stop("its call was cancelled")  # nobody knows its id
         raise
-    runs.mark_used(run)
-    return run, outcome
+    runs.mark_used(job)
+    return job, outcome

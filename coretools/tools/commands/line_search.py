@@ -57,14 +57,14 @@ def pattern_finder(pattern: str, *, seconds: float = MATCH_SECONDS) -> LineFinde
         while start >= 0:
             began = time.monotonic()
             try:
-                found = compiled.search(text, start, timeout=max(left, LEAST_SECONDS))
+                match = compiled.search(text, start, timeout=max(left, LEAST_SECONDS))
             except TimeoutError:
                 raise InvalidArguments("pattern: takes too long on this output; make it simpler") from None
             left -= time.monotonic() - began
-            if found is None:
+            if match is None:
                 return
-            yield found.start()
-            start = text.find("\n", found.start()) + 1 or -1
+            yield match.start()
+            start = text.find("\n", match.start()) + 1 or -1
 
     return find
 
@@ -82,7 +82,7 @@ async def find_lines(
     Raises:
         InvalidArguments: the pattern takes too long. InputOutput: the stored output can't be read.
     """
-    found = FoundLines()
+    lines = FoundLines()
     at, stop = max(start, output.first), output.end if stop is None else stop
     number = output.line_number(at)
     carry = b""
@@ -97,22 +97,22 @@ async def find_lines(
         cut = len(data) if at >= stop else data.rfind(b"\n") + 1
         carry = data[cut:][:LINE_BYTES]
         if cut:
-            search = partial(_search, data[:cut].decode("utf-8", "replace"), finder, number, found)
+            search = partial(_search, data[:cut].decode("utf-8", "replace"), finder, number, lines)
             await anyio.to_thread.run_sync(search, limiter=limiter)
             number += data.count(b"\n", 0, cut)
-    return found
+    return lines
 
 
-def _search(text: str, finder: LineFinder, number: int, found: FoundLines) -> None:
+def _search(text: str, finder: LineFinder, number: int, lines: FoundLines) -> None:
     """Add the lines of one block; `number` is that of its first line."""
     text = plain(text).removesuffix("\n")  # no line follows it
     counted = 0
     for match in finder(text):
         number += text.count("\n", counted, match)
         counted = match
-        found.total += 1
-        if len(found.numbers) < MAX_FOUND:
-            found.numbers.append(number)
+        lines.total += 1
+        if len(lines.numbers) < MAX_FOUND:
+            lines.numbers.append(number)
 
 
 def groups_of(numbers: Sequence[int], *, context: int, last: int) -> list[tuple[int, int]]:

@@ -38,12 +38,12 @@ class OutputMatcher:
     Remembers its position.
     """
 
-    def __init__(self, pattern: str, run: Job, limiter: CapacityLimiter, *, since: int | None = None) -> None:
+    def __init__(self, pattern: str, job: Job, limiter: CapacityLimiter, *, since: int | None = None) -> None:
         self._pattern = parse_pattern(pattern, literal=False, ignore_case=False).compiled
-        self._run = run
+        self._job = job
         self._limiter = limiter
-        self._at = run.match_offset if since is None else since
-        self._seen = run.match_seen if since is None else -1
+        self._at = job.match_offset if since is None else since
+        self._seen = job.match_seen if since is None else -1
         self.is_for_new = since is None
         self.line = ""
         """The matching line."""
@@ -51,7 +51,7 @@ class OutputMatcher:
     @property
     def is_behind(self) -> bool:
         """Whether there is output that was not searched."""
-        return self._seen < self._run.output.end
+        return self._seen < self._job.output.end
 
     async def has_matched(self) -> bool:
         """Search the next piece of new output. After a match the run's mark is set to the end of the matching line.
@@ -61,13 +61,13 @@ class OutputMatcher:
         """
         if not self.is_behind:
             return False
-        output = self._run.output
+        output = self._job.output
         start = max(self._at, output.first)
         data = output.read(start, PIECE_BYTES)
         self._seen = start + len(data)
         length = await anyio.to_thread.run_sync(partial(self._search, data), limiter=self._limiter)
         if length >= 0:
-            self._run.match_from(start + length)
+            self._job.match_from(start + length)
             return True
         whole = data.rfind(b"\n") + 1
         # The unfinished line is searched again with what follows it, up to a limit.
@@ -78,15 +78,15 @@ class OutputMatcher:
         """Return the offset of the end of the first matching line, or -1."""
         text = plain(data.decode("utf-8", "replace"))
         try:
-            found = self._pattern.search(text, 0, timeout=MATCH_SECONDS)
-            if found is None and self._run.terminal is not None:
+            match = self._pattern.search(text, 0, timeout=MATCH_SECONDS)
+            if match is None and self._job.terminal is not None:
                 text = "\n".join(map(_as_displayed, text.split("\n")))
-                found = self._pattern.search(text, 0, timeout=MATCH_SECONDS)
+                match = self._pattern.search(text, 0, timeout=MATCH_SECONDS)
         except TimeoutError:
             raise InvalidArguments("pattern: takes too long on this output; make it simpler") from None
-        if found is None:
+        if match is None:
             return -1
-        number = text.count("\n", 0, found.start())
+        number = text.count("\n", 0, match.start())
         self.line = cut_line(text.split("\n")[number].strip(), longest=MATCH_CHARACTERS)
         position = 0
         for _ in range(number + 1):
@@ -96,14 +96,14 @@ class OutputMatcher:
         return position
 
 
-def skip_shown(run: Job, stop: int) -> None:
+def skip_shown(job: Job, stop: int) -> None:
     """Let patterns match only what comes after an offset that was shown.
 
     A line that was shown incomplete is searched as a whole once more of it has come, but not what is before an input.
     """
-    if stop > run.match_seen:
-        start = max(run.match_offset, stop - LINE_BYTES)
-        run.match_from(start + run.output.read(start, stop - start).rfind(b"\n") + 1, stop)
+    if stop > job.match_seen:
+        start = max(job.match_offset, stop - LINE_BYTES)
+        job.match_from(start + job.output.read(start, stop - start).rfind(b"\n") + 1, stop)
 
 
 def _as_displayed(line: str) -> str:

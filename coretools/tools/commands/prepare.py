@@ -182,7 +182,7 @@ def terminal_size(text: str) -> TerminalSize | None:
     """
     if not text:
         return None
-    found = _TERMINAL.fullmatch(text)
-    if found is None:
+    match = _TERMINAL.fullmatch(text)
+    if match is None:
         raise InvalidArguments(f"terminal: columns x rows, such as 80x24, up to 999x999; got {text[:20]!r}")
-    return TerminalSize(rows=int(found[2]), columns=int(found[1]))
+    return TerminalSize(rows=int(match[2]), columns=int(match[1]))

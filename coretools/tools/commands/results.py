@@ -17,18 +17,18 @@ ARGV_CHARACTERS = 80
 """Characters shown of a command line in a list."""
 
 
-def state_of(run: Job) -> str:
+def state_of(job: Job) -> str:
     """Describe the state of a run: "running", "exit code 0", "stopped because ...: ended by SIGTERM", ..."""
-    if run.is_alive:
+    if job.is_alive:
         return "running"
-    if run.completed is None:
-        return f"failed ({run.error})" if run.error is not None else "stopped"
-    done = run.completed
+    if job.completed is None:
+        return f"failed ({job.error})" if job.error is not None else "stopped"
+    done = job.completed
     ending = f"ended by {done.signal}" if done.signal else f"exit code {done.exit_code}"
     if done.stopped_for:
         return f"stopped: {done.stopped_for}"
-    if run.stopped_because:
-        return f"stopped because {run.stopped_because}: {ending}"
+    if job.stopped_because:
+        return f"stopped because {job.stopped_because}: {ending}"
     return f"timed out and was stopped: {ending}" if done.timed_out else ending
 
 
@@ -39,15 +39,15 @@ MAX_REPEATED = 400
 """Longest line that a note repeats."""
 
 
-def left_over_note(run: Job) -> str:
+def left_over_note(job: Job) -> str:
     """Say how many processes were stopped because they outlived their command, and how to keep them. Empty if none."""
-    done = run.completed
+    done = job.completed
     if done is None or not done.stragglers_stopped:
         return ""
     count = "1 left-over process" if done.stragglers_stopped == 1 else f"{done.stragglers_stopped} left-over processes"
-    if run.stopped_because or done.timed_out or done.stopped_for:
+    if job.stopped_because or done.timed_out or done.stopped_for:
         return f"{count} stopped"
-    line = run.line.strip()
+    line = job.line.strip()
     if not _IN_BACKGROUND.search(line) or len(line) > MAX_REPEATED:
         return f"{count} stopped; to keep one, start it in the foreground with wait_seconds, which leaves a run"
     separator = "\n" if "\n" in line else " " if line.endswith("&") else "; "
@@ -55,28 +55,28 @@ def left_over_note(run: Job) -> str:
     return f"{count} stopped; to keep it in a run: run_command command={command} wait_seconds=5"
 
 
-def _headline(run: Job) -> list[str]:
+def _headline(job: Job) -> list[str]:
     """Return the state, the duration and the stopped left-over processes, for a headline."""
-    parts = [f"{run.id} {state_of(run)}", f"{run.seconds:.1f} s"]
-    parts += [note] if (note := left_over_note(run)) else []
-    if run.completed is not None and run.completed.changed_control_files:
-        parts.append(changed_files_text(run.completed.changed_control_files))
+    parts = [f"{job.id} {state_of(job)}", f"{job.seconds:.1f} s"]
+    parts += [note] if (note := left_over_note(job)) else []
+    if job.completed is not None and job.completed.changed_control_files:
+        parts.append(changed_files_text(job.completed.changed_control_files))
     return parts
 
 
-def facts_of(run: Job) -> dict[str, object]:
+def facts_of(job: Job) -> dict[str, object]:
     """Return the machine-readable facts of a run."""
     facts: dict[str, object] = {
-        "run": run.id,
-        "running": run.is_alive,
-        "bytes": run.output.end,
-        "first": run.output.first,
-        "offset": run.reported_end,
-        "seconds": round(run.seconds, 3),
-        "tier": run.tier if run.completed is None else run.completed.tier,
+        "run": job.id,
+        "running": job.is_alive,
+        "bytes": job.output.end,
+        "first": job.output.first,
+        "offset": job.reported_end,
+        "seconds": round(job.seconds, 3),
+        "tier": job.tier if job.completed is None else job.completed.tier,
     }
-    if run.completed is not None:
-        done = run.completed
+    if job.completed is not None:
+        done = job.completed
         facts |= {"exit_code": done.exit_code, "signal": done.signal, "timed_out": done.timed_out}
         facts |= {"peak_memory_bytes": done.peak_memory_bytes, "stragglers_stopped": done.stragglers_stopped}
     return facts
@@ -98,7 +98,7 @@ class RunReport(Result):
     @classmethod
     def of(
         cls,
-        run: Job,
+        job: Job,
         *,
         event: str = "",
         excerpt: OutputPart | None = None,
@@ -107,15 +107,15 @@ class RunReport(Result):
     ) -> "RunReport":
         """Build the report and mark the excerpt as reported. `kind` is the event that ended a wait."""
         excerpt = excerpt or OutputPart("")
-        run.reported_end = max(run.reported_end, excerpt.stop)
-        failed = kind == "exit" and not (run.completed is not None and run.completed.ok)
+        job.reported_end = max(job.reported_end, excerpt.stop)
+        failed = kind == "exit" and not (job.completed is not None and job.completed.ok)
         return cls(
-            headline=", ".join(part for part in (*_headline(run), event) if part),
+            headline=", ".join(part for part in (*_headline(job), event) if part),
             output=excerpt.text,
             note=excerpt.note,
-            run=facts_of(run) | ({"kind": kind} if kind else {}) | ({"notes": list(notes)} if notes else {}),
+            run=facts_of(job) | ({"kind": kind} if kind else {}) | ({"notes": list(notes)} if notes else {}),
             notes=notes,
-            is_failure=failed and not run.stopped_because,
+            is_failure=failed and not job.stopped_because,
         )
 
     @property
@@ -132,23 +132,23 @@ class RunReport(Result):
         return "\n".join(part for part in (f"[{self.headline}]", *lines_of(self.notes), self.output, self.note) if part)
 
 
-def examined_text(run: Job) -> str:
+def examined_text(job: Job) -> str:
     """Return the start and the end of an output, for the explanations."""
-    output = run.output
+    output = job.output
     head = output.read(output.first, EXAMINED_CHARACTERS)
     stop = output.first + len(head)
     tail = output.read(max(stop, output.end - EXAMINED_CHARACTERS), EXAMINED_CHARACTERS)
     return without_escapes((head + b"\n" + tail).decode("utf-8", "replace"))
 
 
-def notes_of(run: Job, explanations: Explanations) -> tuple[str, ...]:
+def notes_of(job: Job, explanations: Explanations) -> tuple[str, ...]:
     """Return the explanations for a failed run, or for what a running one has met so far."""
-    text = examined_text(run)
-    is_well = run.completed is not None and run.completed.ok
-    tier = run.tier if run.completed is None else run.completed.tier
-    remarks = () if run.completed is None else run.completed.remarks
-    timed_out = run.completed is not None and run.completed.timed_out
-    notes = explanations.of(argv=run.argv, tier=tier, failed=not is_well, output=text, timed_out=timed_out)
+    text = examined_text(job)
+    is_well = job.completed is not None and job.completed.ok
+    tier = job.tier if job.completed is None else job.completed.tier
+    remarks = () if job.completed is None else job.completed.remarks
+    timed_out = job.completed is not None and job.completed.timed_out
+    notes = explanations.of(argv=job.argv, tier=tier, failed=not is_well, output=text, timed_out=timed_out)
     return (*notes, *remarks)
 
 
@@ -166,12 +166,12 @@ class RunList(Result):
         return {"runs": len(self.lines)}
 
 
-def line_of(run: Job) -> str:
+def line_of(job: Job) -> str:
     """Format a run as one line."""
-    command = plain(run.line or join(run.argv)).replace("\n", " ")
+    command = plain(job.line or join(job.argv)).replace("\n", " ")
     shown = command if len(command) <= ARGV_CHARACTERS else command[: ARGV_CHARACTERS - 4] + " ..."
-    terminal = f" {run.terminal.columns}x{run.terminal.rows}" if run.terminal else ""
-    return f"{run.id} {state_of(run)}, {run.seconds:.0f} s, {run.output.end} bytes{terminal}: {shown}"
+    terminal = f" {job.terminal.columns}x{job.terminal.rows}" if job.terminal else ""
+    return f"{job.id} {state_of(job)}, {job.seconds:.0f} s, {job.output.end} bytes{terminal}: {shown}"
 
 
 class CommandResult(Result):

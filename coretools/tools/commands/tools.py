@@ -160,12 +160,12 @@ class CommandTools:
         run ("running", "exit code 0"). On a terminal the answer has the rows of the screen that changed. Use read_run
         to look without waiting, write_run to give input and wait for what it causes.
         """
-        found = self._runs.get(run, call.principal)
+        job = self._runs.get(run, call.principal)
         timeout(seconds, 0, self._limits, name="seconds")
-        matcher = OutputMatcher(pattern, found, self._limiter, since=since) if pattern else None
-        watch = None if port is None else PortWatch(found, port, self._limiter)
+        matcher = OutputMatcher(pattern, job, self._limiter, since=since) if pattern else None
+        watch = None if port is None else PortWatch(job, port, self._limiter)
         until = WaitConditions(seconds=seconds, quiet_seconds=quiet_seconds, matcher=matcher, port=watch)
-        return await self._wait(found, until, call)
+        return await self._wait(job, until, call)
 
     @tool(Effect.READ, profiles=("dev",), title="Read run")
     async def read_run(
@@ -186,21 +186,21 @@ class CommandTools:
         Otherwise one of: lines from `offset` on, the last lines (`tail`), or the lines that match `pattern` with
         their numbers. The output is kept after the end of the run. To wait for more: wait_run.
         """
-        found = self._runs.get(run, call.principal)
+        job = self._runs.get(run, call.principal)
         parts = {"lines": offset or limit, "tail": tail, "pattern": pattern or None}
         given = [name for name, value in parts.items() if value is not None]
         if len(given) > 1:
             raise InvalidArguments(f"{' and '.join(given)} together: give lines (offset, limit), tail or pattern")
         most = content_bytes(self._limits)
         if pattern:
-            part = await matching_lines(found, pattern, context, most, self._limiter)
+            part = await matching_lines(job, pattern, context, most, self._limiter)
         elif offset is not None or limit is not None:
-            part = _from(found, offset or 1, limit, most)
+            part = _from(job, offset or 1, limit, most)
         elif tail is not None:
-            part = last_lines(found, tail, most)
+            part = last_lines(job, tail, most)
         else:
-            part = await self._news(found, has_whole_screen=True)
-        return self._report(found, excerpt=part)
+            part = await self._news(job, has_whole_screen=True)
+        return self._report(job, excerpt=part)
 
     @tool(Effect.CHANGE, open_world=True, title="Write to run")
     async def write_run(
@@ -222,17 +222,17 @@ class CommandTools:
         terminal the rows of the screen that changed. A line needs its newline: text="yes\n". Keys on a terminal:
         \u0003 is Ctrl-C, \u001b[A arrow up. To end a run: stop_run.
         """
-        found = self._runs.get(run, call.principal)
+        job = self._runs.get(run, call.principal)
         timeout(seconds, 0, self._limits, name="seconds")
         # Neither what was printed before the input nor the silence before the reply ends the wait.
-        before = found.output.end
-        matcher = OutputMatcher(pattern, found, self._limiter, since=before) if pattern else None
+        before = job.output.end
+        matcher = OutputMatcher(pattern, job, self._limiter, since=before) if pattern else None
         if quiet_seconds is None and matcher is None:
             quiet_seconds = REPLY_QUIET_SECONDS
-        given = _give_input(found, text, end=end)
-        found.match_from(before)
+        given = _give_input(job, text, end=end)
+        job.match_from(before)
         until = WaitConditions(seconds=seconds, quiet_seconds=quiet_seconds, quiet_from=before + 1, matcher=matcher)
-        return await self._wait(found, until, call, given=given)
+        return await self._wait(job, until, call, given=given)
 
     @tool(Effect.CHANGE, idempotent=True, title="Stop run")
     async def stop_run(self, run: parameters.RunId, *, call: Call = _NO_CALL) -> RunReport:
@@ -241,10 +241,10 @@ class CommandTools:
         SIGTERM first, SIGKILL after a grace period. Of a run that has ended it returns the same again. To let a program
         end by itself, give it Ctrl-C or the end of its input with write_run.
         """
-        found = self._runs.get(run, call.principal)
-        found.stop("stop_run was called")
-        await found.ended.wait()
-        return self._report(found, excerpt=await self._news(found))
+        job = self._runs.get(run, call.principal)
+        job.stop("stop_run was called")
+        await job.ended.wait()
+        return self._report(job, excerpt=await self._news(job))
 
     @tool(Effect.READ, profiles=("dev",), title="List runs")
     async def list_runs(self, *, call: Call = _NO_CALL) -> RunList:
@@ -252,15 +252,15 @@ class CommandTools:
 
         Ended runs are listed too as long as their output is kept. Use an id with read_run, wait_run or stop_run.
         """
-        return RunList(lines=[line_of(run) for run in self._runs.of(call.principal)])
+        return RunList(lines=[line_of(job) for job in self._runs.of(call.principal)])
 
-    async def _wait(self, run: Job, until: WaitConditions, call: Call, *, given: str = "") -> RunReport:
+    async def _wait(self, job: Job, until: WaitConditions, call: Call, *, given: str = "") -> RunReport:
         """Wait for a run and report what ended the wait; `given` says what input it got before."""
-        outcome = await wait(run, until, ProgressReporter(run, call, total=until.seconds))
-        self._runs.mark_used(run)
+        outcome = await wait(job, until, ProgressReporter(job, call, total=until.seconds))
+        self._runs.mark_used(job)
         event = ", ".join(part for part in (given, until.event(outcome)) if part)
-        excerpt = await self._news(run)
-        return self._report(run, event=event, excerpt=excerpt, kind=outcome, can_match_again=bool(given))
+        excerpt = await self._news(job)
+        return self._report(job, event=event, excerpt=excerpt, kind=outcome, can_match_again=bool(given))
 
     async def _opened(self, directory: str) -> Directory:
         opening = partial(open_directory, self._roots, directory)
@@ -268,96 +268,96 @@ class CommandTools:
 
     async def _start_job(self, started: StartedCommand, waited: float, call: Call) -> CommandResult | RunReport:
         """Start a run and wait for its end for a while."""
-        run, outcome = await start_and_wait(self._runs, started, waited, call)
+        job, outcome = await start_and_wait(self._runs, started, waited, call)
         if outcome == "exit":
-            return self._result(run, await self._news(run))
+            return self._result(job, await self._news(job))
         event = "still running: wait_run, read_run, stop_run"
         # Without a wait no output is shown, so that all of it is new to a wait_run that follows.
-        excerpt = await self._news(run) if waited else OutputPart("")
-        return self._report(run, event=event, excerpt=excerpt, kind=outcome)
+        excerpt = await self._news(job) if waited else OutputPart("")
+        return self._report(job, event=event, excerpt=excerpt, kind=outcome)
 
     async def _run_to_end(self, started: StartedCommand, call: Call) -> CommandResult:
-        run = await run_to_end(self._runs, started, call)
+        job = await run_to_end(self._runs, started, call)
         return self._result(
-            run,
-            await self._screen(run, run.screen, is_whole=True)
-            if run.screen is not None
-            else await finished_output(run, content_bytes(self._limits), self._limiter, self._redactor),
+            job,
+            await self._screen(job, job.screen, is_whole=True)
+            if job.screen is not None
+            else await finished_output(job, content_bytes(self._limits), self._limiter, self._redactor),
         )
 
-    def _result(self, run: Job, excerpt: OutputPart) -> CommandResult:
+    def _result(self, job: Job, excerpt: OutputPart) -> CommandResult:
         """Build the result of a command that has ended. The run is kept only if its output was cut.
 
         Raises:
             CoreError: why there is no result.
         """
-        done = run.completed
-        if run.error is not None or done is None:
-            raise run.error or Conflict(f"{run.id}: the server ends")
-        examined = examined_text(run) if excerpt.is_cut else excerpt.text
+        done = job.completed
+        if job.error is not None or done is None:
+            raise job.error or Conflict(f"{job.id}: the server ends")
+        examined = examined_text(job) if excerpt.is_cut else excerpt.text
         summary = ExecutionSummary.of([done], excerpt.text, self._explanations, examined=examined)
-        left_over = left_over_note(run)
+        left_over = left_over_note(job)
         if not excerpt.is_cut:
-            self._runs.forget(run)
+            self._runs.forget(job)
             return CommandResult(summary=summary, left_over=left_over)
-        self._runs.keep_finished(run)
-        return CommandResult(summary=summary, run=run.id, note=excerpt.note, left_over=left_over)
+        self._runs.keep_finished(job)
+        return CommandResult(summary=summary, run=job.id, note=excerpt.note, left_over=left_over)
 
     def _report(
-        self, run: Job, *, excerpt: OutputPart, event: str = "", kind: str = "", can_match_again: bool = False
+        self, job: Job, *, excerpt: OutputPart, event: str = "", kind: str = "", can_match_again: bool = False
     ) -> RunReport:
         """Build the report on a run: its output, and explanations of its failure.
 
         A later `wait_run` matches only what was not shown, but may match the reply to an input.
         """
         if not can_match_again:
-            skip_shown(run, excerpt.stop)
-        return RunReport.of(run, event=event, excerpt=excerpt, kind=kind, notes=notes_of(run, self._explanations))
+            skip_shown(job, excerpt.stop)
+        return RunReport.of(job, event=event, excerpt=excerpt, kind=kind, notes=notes_of(job, self._explanations))
 
-    async def _news(self, run: Job, *, has_whole_screen: bool = False) -> OutputPart:
-        if run.report is not None and run.completed is not None:
-            return OutputPart((await run.report()).text(), stop=run.output.end)
-        if run.screen is not None:
-            return await self._screen(run, run.screen, is_whole=has_whole_screen)
-        return await new_output(run, content_bytes(self._limits), self._limiter)
+    async def _news(self, job: Job, *, has_whole_screen: bool = False) -> OutputPart:
+        if job.report is not None and job.completed is not None:
+            return OutputPart((await job.report()).text(), stop=job.output.end)
+        if job.screen is not None:
+            return await self._screen(job, job.screen, is_whole=has_whole_screen)
+        return await new_output(job, content_bytes(self._limits), self._limiter)
 
-    async def _screen(self, run: Job, screen: TerminalScreen, *, is_whole: bool) -> OutputPart:
+    async def _screen(self, job: Job, screen: TerminalScreen, *, is_whole: bool) -> OutputPart:
         """Draw the screen of a run's terminal; return all of it, or what changed since the last answer."""
-        end = run.output.end
-        data = run.output.read(end - MAX_REDRAWN_BYTES, MAX_REDRAWN_BYTES)
+        end = job.output.end
+        data = job.output.read(end - MAX_REDRAWN_BYTES, MAX_REDRAWN_BYTES)
         text = await anyio.to_thread.run_sync(screen.draw, data, end, limiter=self._limiter)
         shown, screen.shown = screen.shown, plain(text).split("\n")
         if is_whole or shown is None:
-            return of_screen(run, screen.shown, end)
-        return screen_changes(run, shown, screen.shown, end)
+            return of_screen(job, screen.shown, end)
+        return screen_changes(job, shown, screen.shown, end)
 
 
-def _give_input(run: Job, text: str, *, end: bool) -> str:
+def _give_input(job: Job, text: str, *, end: bool) -> str:
     """Write to the input of a run and close it if `end`; return what was done.
 
     Raises:
         Conflict: the run or its input has ended. Unsupported: it has no input. Busy: too much input waits.
     """
-    feed = run.feed
+    feed = job.feed
     data = text.encode("utf-8", "surrogatepass")
-    if not run.is_alive:
-        raise Conflict(f"{run.id}: has ended; read_run shows what it printed")
+    if not job.is_alive:
+        raise Conflict(f"{job.id}: has ended; read_run shows what it printed")
     if feed is None:
-        raise Unsupported(f'{run.id}: was started without input; give run_command stdin ("" will do) or terminal')
+        raise Unsupported(f'{job.id}: was started without input; give run_command stdin ("" will do) or terminal')
     if not feed.is_open:
-        raise Conflict(f"{run.id}: its input is closed")
+        raise Conflict(f"{job.id}: its input is closed")
     if len(data) > feed.room:
         raise Busy(
-            f"{run.id}: {INPUT_BUFFER_BYTES - feed.room} bytes wait to be read by it; {INPUT_BUFFER_BYTES} is the most"
+            f"{job.id}: {INPUT_BUFFER_BYTES - feed.room} bytes wait to be read by it; {INPUT_BUFFER_BYTES} is the most"
         )
-    is_terminal = run.terminal is not None
+    is_terminal = job.terminal is not None
     feed.write(data + (END_OF_TRANSMISSION if end and is_terminal else b""))
     if end and not is_terminal:
         feed.end()
     return f"{len(data)} bytes given" + (", end of input" if end else "")
 
 
-def _from(run: Job, offset: int | str, limit: int | None, most: int) -> OutputPart:
+def _from(job: Job, offset: int | str, limit: int | None, most: int) -> OutputPart:
     """Return lines from a number on, or the output from a byte on that an answer named.
 
     Raises:
@@ -366,5 +366,5 @@ def _from(run: Job, offset: int | str, limit: int | None, most: int) -> OutputPa
     if isinstance(offset, str) and not offset.isdecimal():
         if limit is not None:
             raise InvalidArguments("limit counts whole lines: give it with the number of a line, not with LINE@BYTE")
-        return from_offset(run, Cursor.parse(offset).position, most, with_line=True)
-    return line_range(run, max(1, int(offset)), limit, most)
+        return from_offset(job, Cursor.parse(offset).position, most, with_line=True)
+    return line_range(job, max(1, int(offset)), limit, most)

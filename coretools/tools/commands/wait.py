@@ -31,9 +31,9 @@ LINE_CHARACTERS = 200
 class PortWatch:
     """Checks in a worker thread whether a run listens on a port, at most once per `PORT_SECONDS`."""
 
-    def __init__(self, run: Job, port: int, limiter: CapacityLimiter) -> None:
+    def __init__(self, job: Job, port: int, limiter: CapacityLimiter) -> None:
         self.port = port
-        self._probe = partial(is_listening, run.marker, port)
+        self._probe = partial(is_listening, job.marker, port)
         self._limiter = limiter
         self._next = 0.0
 
@@ -41,9 +41,9 @@ class PortWatch:
         """Whether it listens; False if the last check was too recent."""
         if anyio.current_time() < self._next:
             return False
-        found = await anyio.to_thread.run_sync(self._probe, limiter=self._limiter)
+        listens = await anyio.to_thread.run_sync(self._probe, limiter=self._limiter)
         self._next = anyio.current_time() + PORT_SECONDS
-        return found
+        return listens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,9 +82,9 @@ class ProgressReporter:
     """Reports the progress of a run to its caller (seconds, bytes, last line), at most once per second."""
 
     def __init__(
-        self, run: Job, call: Call, *, total: float | None, clock: Callable[[], float] = anyio.current_time
+        self, job: Job, call: Call, *, total: float | None, clock: Callable[[], float] = anyio.current_time
     ) -> None:
-        self._run = run
+        self._job = job
         self._call = call
         self._total = total
         self._clock = clock
@@ -98,8 +98,8 @@ class ProgressReporter:
         if now < self.next:
             return
         self.next = now + PROGRESS_SECONDS
-        state = f"{self._run.seconds:.0f} s, {self._run.output.end} bytes"
-        line = last_line(self._run)
+        state = f"{self._job.seconds:.0f} s, {self._job.output.end} bytes"
+        line = last_line(self._job)
         await self._call.progress(now - self._began, self._total, f"{state}: {line}" if line else state)
 
     async def report_forever(self) -> None:
@@ -109,32 +109,32 @@ class ProgressReporter:
             await self.report()
 
 
-async def wait(run: Job, until: WaitConditions, progress: ProgressReporter) -> WaitOutcome:
+async def wait(job: Job, until: WaitConditions, progress: ProgressReporter) -> WaitOutcome:
     """Wait for the first event of `until`.
 
     Raises:
         InvalidArguments: matching the pattern takes too long.
     """
     began = anyio.current_time()
-    run.waiting_calls += 1
+    job.waiting_calls += 1
     try:
         while True:
             # Taken before the check, so that output arriving meanwhile is not missed.
-            news = run.changed
-            outcome, next_check = await _check(run, until, began)
+            news = job.changed
+            outcome, next_check = await _check(job, until, began)
             if outcome is not None:
                 return outcome
             with anyio.move_on_after(max(0.0, min(next_check, progress.next) - anyio.current_time())):
                 await news.wait()
             await progress.report()
     finally:
-        run.waiting_calls -= 1
+        job.waiting_calls -= 1
 
 
-async def _check(run: Job, until: WaitConditions, began: float) -> tuple[WaitOutcome | None, float]:
+async def _check(job: Job, until: WaitConditions, began: float) -> tuple[WaitOutcome | None, float]:
     """Return the event that occurred, or the latest time for the next check."""
     # Taken first: output that comes with the end must be searched before "exit" is reported.
-    was_alive = run.is_alive
+    was_alive = job.is_alive
     if until.matcher is not None and await until.matcher.has_matched():
         return "pattern", 0.0
     if until.port is not None and was_alive and await until.port.is_open():
@@ -146,17 +146,17 @@ async def _check(run: Job, until: WaitConditions, began: float) -> tuple[WaitOut
     if not was_alive:
         return "exit", 0.0
     next_check = deadline if until.port is None else min(deadline, now + PORT_SECONDS)
-    if until.quiet_seconds is not None and run.output.end >= until.quiet_from:
-        quiet_at = max(began, run.last_output) + until.quiet_seconds
+    if until.quiet_seconds is not None and job.output.end >= until.quiet_from:
+        quiet_at = max(began, job.last_output) + until.quiet_seconds
         if now >= quiet_at:
             return "quiet", 0.0
         next_check = min(next_check, quiet_at)
     return ("time", 0.0) if now >= deadline else (None, next_check)
 
 
-def last_line(run: Job) -> str:
+def last_line(job: Job) -> str:
     """Return the last line that is not blank, shortened."""
-    output = run.output
+    output = job.output
     text = plain(output.read(output.end - 4 * LINE_CHARACTERS, 4 * LINE_CHARACTERS).decode("utf-8", "replace"))
     lines = [line for line in text.split("\n") if line.strip()]
     return lines[-1].strip()[-LINE_CHARACTERS:] if lines else ""

@@ -48,11 +48,11 @@ def closest_lines(text: str, old: str) -> str:
         start = _by_words(text, wanted)
     if start is None:
         return "; the file contains nothing similar, read it again"
-    found = [line for _, line in zip(wanted, _lines_from(text, start), strict=False)]
+    closest = [line for _, line in zip(wanted, _lines_from(text, start), strict=False)]
     first = text.count("\n", 0, start) + 1
-    blank = " (it differs only in white space)" if [line.strip() for line in found] == wanted else ""
-    excerpt = "\n".join(line[:SHOWN_CHARACTERS].rstrip("\r") for line in found[:SHOWN_LINES])
-    where = f"line {first}" if len(found) == 1 else f"lines {first} to {first + len(found) - 1}"
+    blank = " (it differs only in white space)" if [line.strip() for line in closest] == wanted else ""
+    excerpt = "\n".join(line[:SHOWN_CHARACTERS].rstrip("\r") for line in closest[:SHOWN_LINES])
+    where = f"line {first}" if len(closest) == 1 else f"lines {first} to {first + len(closest) - 1}"
     return f"; closest to it{blank}, {where}:\n{excerpt}"
 
 

@@ -106,12 +106,12 @@ def window(
     if lines.offset is None and lines.limit is None and lines.head is None:
         return _whole(text, budget_bytes)
     limit = lines.head if lines.head is not None else lines.limit
-    found = _range(text, lines.offset or 1, limit, display_path, budget_bytes)
-    if first_byte is None or not found.is_unfinished:
-        return found
-    start = _after_lines(text, 0, found.first - 1)
-    reached = first_byte + len(text[: start + len(found.head)].encode())
-    return replace(found, note=f"{found.note}; offset={found.first}@{reached} reads the rest of this line")
+    selected = _range(text, lines.offset or 1, limit, display_path, budget_bytes)
+    if first_byte is None or not selected.is_unfinished:
+        return selected
+    start = _after_lines(text, 0, selected.first - 1)
+    reached = first_byte + len(text[: start + len(selected.head)].encode())
+    return replace(selected, note=f"{selected.note}; offset={selected.first}@{reached} reads the rest of this line")
 
 
 def _whole(text: str, budget_bytes: int) -> Window:

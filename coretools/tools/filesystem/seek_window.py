@@ -57,10 +57,10 @@ class Cursor:
         Raises:
             InvalidArguments: not a cursor.
         """
-        found = _CURSOR.fullmatch(text)
-        if found is None or int(found[1]) < 1:
+        match = _CURSOR.fullmatch(text)
+        if match is None or int(match[1]) < 1:
             raise InvalidArguments(f"offset {text[:80]!r}: must be a line, or LINE@BYTE as an answer gave it")
-        return cls(int(found[1]), int(found[2]))
+        return cls(int(match[1]), int(match[2]))
 
     def __str__(self) -> str:
         return f"{self.line}@{self.position}"
@@ -164,15 +164,15 @@ class _FileWindow:
         while ahead:
             self._require_counted(position - self.first)
             block = self.source.read_at(position, COUNT_BYTES)
-            found = block.count(b"\n")
-            if found >= ahead:
+            newlines = block.count(b"\n")
+            if newlines >= ahead:
                 position += after_lines(block, ahead)
                 if position >= self.source.size:
                     raise self._behind(number, number - 1)
                 return Cursor(number, position)
             ends_line = block.endswith(b"\n") if block else ends_line
             position += len(block)
-            ahead -= found
+            ahead -= newlines
             if len(block) < COUNT_BYTES:
                 raise self._behind(number, number - 1 - ahead + (not ends_line))
             check_cancelled()
@@ -216,12 +216,12 @@ class _FileWindow:
             at = start + len(data)
             # Not beyond the size that it had: what is added meanwhile may not be whole.
             block = self.source.read_at(at, max(0, min(BLOCK_BYTES, budget + 1 - len(data), self.source.size - at)))
-            found = block.count(b"\n") if ahead is not None else 0
-            if ahead is not None and found >= ahead:
+            newlines = block.count(b"\n") if ahead is not None else 0
+            if ahead is not None and newlines >= ahead:
                 data += block[: after_lines(block, ahead)]
                 is_end = start + len(data) >= self.source.size
                 break
-            ahead = None if ahead is None else ahead - found
+            ahead = None if ahead is None else ahead - newlines
             data += block
             is_end = not block or at + len(block) >= self.source.size
         if len(data) <= budget:
@@ -244,11 +244,11 @@ class _FileWindow:
                     f"{self.source.display_path}: shrinks while it is read; try again", path=self.source.display_path
                 )
             if ahead is not None:
-                found = block.count(b"\n")
-                if found >= ahead:
-                    keep = after_lines(block, found - ahead + 1)
+                newlines = block.count(b"\n")
+                if newlines >= ahead:
+                    keep = after_lines(block, newlines - ahead + 1)
                     return b"".join([block[keep:], *reversed(blocks)]), position - size + keep
-                ahead -= found
+                ahead -= newlines
             blocks.append(block)
             position -= size
             check_cancelled()
@@ -264,11 +264,11 @@ def after_lines(data: bytes, count: int) -> int:
     # Bisection: a block of nothing but newlines takes no longer than one long line.
     while count and high - low > 256:
         middle = (low + high) // 2
-        found = data.count(b"\n", low, middle)
-        if found >= count:
+        newlines = data.count(b"\n", low, middle)
+        if newlines >= count:
             high = middle
         else:
-            low, count = middle, count - found
+            low, count = middle, count - newlines
     for _ in range(count):
         low = data.index(b"\n", low) + 1
     return low

@@ -119,10 +119,10 @@ class FilesystemTools:
 
     def file_version(self, path: str) -> Version:
         """Return a version that differs whenever the file was changed or replaced."""
-        found = file_status(self._roots, path)
-        if found.kind != "file":
-            raise WrongType(f"{path}: a {found.kind}, not a file", path=path)
-        return found.version
+        status = file_status(self._roots, path)
+        if status.kind != "file":
+            raise WrongType(f"{path}: a {status.kind}, not a file", path=path)
+        return status.version
 
     def paths(self, typed: str, _: Mapping[str, str]) -> list[str]:
         """Return paths that begin with the typed text."""
@@ -164,10 +164,10 @@ class FilesystemTools:
             return self._in_memory(path, lines, call)
         with open_file(self._roots, path) as file:
             is_sought = lines.cursor is not None or (file.size > WHOLE_BYTES and not lines.need_counting)
-            found = self._sought(file, lines) if is_sought else None
-            if found is not None:
+            part = self._sought(file, lines) if is_sought else None
+            if part is not None:
                 self._known_files.record_part(call, file.place, file.version)
-                return found
+                return part
             with _turn(self._large_reads) if file.size > LARGE_BYTES else nullcontext():
                 data = file.read(self._limits.file_bytes)
                 self._known_files.record(call, file.place, data)
@@ -188,24 +188,24 @@ class FilesystemTools:
     def _sought(self, file: OpenFile, lines: LineRange) -> FileText | None:
         """Return the lines without reading the rest; None if the whole file must be read to detect its encoding."""
         start = file.read_at(0, START_BYTES)
-        found = utf8_by_start(start, file.display_path, size=file.size)
-        if found is None:
+        detected = utf8_by_start(start, file.display_path, size=file.size)
+        if detected is None:
             return None
-        encoding, first = found
+        encoding, first = detected
         try:
-            seen, content = self._within_answer(
+            selected, content = self._within_answer(
                 lines, lambda budget: seek_window(file, lines, first_byte=first, budget_bytes=budget)
             )
         except UnicodeDecodeError:
             return None
-        text = seen.window.head + seen.window.tail
+        text = selected.window.head + selected.window.tail
         if "\0" in text:
             raise binary_error(start, file.display_path, size=file.size)
         return FileText(
             content=content,
             encoding=encoding,
             newline=newline_of(text),
-            lines=seen.lines,
+            lines=selected.lines,
             size=file.size,
         )
 
@@ -213,10 +213,10 @@ class FilesystemTools:
         """Select lines with the largest budget with which the text, numbers included, fits into an answer."""
         budget = content_bytes(self._limits)
         while True:
-            seen = select(budget)
-            content = seen.window.text(numbered=lines.line_numbers)
+            selected = select(budget)
+            content = selected.window.text(numbered=lines.line_numbers)
             if budget < SMALLEST_BUDGET or len(content.encode("utf-8", "replace")) <= self._limits.answer_bytes:
-                return seen, content
+                return selected, content
             budget //= 2
 
     def _text(self, data: bytes, display_path: str, lines: LineRange) -> FileText:
@@ -479,5 +479,5 @@ def _with_foreign_change(message: str, foreign: str) -> str:
 
 def _settings_note(roots: Roots, path: str) -> str:
     """The note to add to the answer of a change that created settings of editors or agents; usually empty."""
-    found = settings_at(roots, path)
-    return f"; {new_settings_note(roots, found)}" if found else ""
+    settings = settings_at(roots, path)
+    return f"; {new_settings_note(roots, settings)}" if settings else ""

@@ -119,8 +119,8 @@ class RipgrepEngine:
             return await self._search_in_order(findings)
         if names.completed is None:
             return False
-        found = sorted(await names.following(), key=_components)
-        await self._read(findings, self._rules(findings.query), found)
+        listed = sorted(await names.following(), key=_components)
+        await self._read(findings, self._rules(findings.query), listed)
         findings.timed_out = findings.timed_out or names.completed.timed_out
         return findings.is_complete or _succeeded(names.completed, names)
 
@@ -216,10 +216,10 @@ def _type_options(glob: str) -> list[str]:
 
     Its own `--glob` would include ignored files again.
     """
-    globs = [one.rstrip("/").rpartition("/")[2] for one in expand_braces(glob)]
-    if glob.startswith("!") or not all(_PLAIN_NAME.fullmatch(one) and "**" not in one for one in globs):
+    globs = [name.rstrip("/").rpartition("/")[2] for name in expand_braces(glob)]
+    if glob.startswith("!") or not all(_PLAIN_NAME.fullmatch(name) and "**" not in name for name in globs):
         return []
-    return [f"--type-add=wanted:{one}" for one in globs] + ["--type=wanted"]
+    return [f"--type-add=wanted:{name}" for name in globs] + ["--type=wanted"]
 
 
 class _FileNames:

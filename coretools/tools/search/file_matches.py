@@ -7,6 +7,7 @@ import codecs
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Literal
 
 from coretools.cancellation import check_cancelled
@@ -82,21 +83,21 @@ def matching_lines(file: SearchedText, pattern: Pattern, *, deadline: float, dis
         if remaining <= 0:
             return
         try:
-            found = compiled.search(text, position, timeout=min(remaining, MATCH_SECONDS))
+            match = compiled.search(text, position, timeout=min(remaining, MATCH_SECONDS))
         except TimeoutError:
             if remaining < MATCH_SECONDS:
                 return
             raise DeadlinePassed(
                 f"{display_path}: the pattern takes too long on this file; simplify nested repetitions like (a+)+"
             ) from None
-        if found is None or found.start() >= len(text):
+        if match is None or match.start() >= len(text):
             return
-        start = text.rfind("\n", 0, found.start()) + 1
-        end = text.find("\n", found.start())
+        start = text.rfind("\n", 0, match.start()) + 1
+        end = text.find("\n", match.start())
         end = len(text) if end < 0 else end
         number += text.count("\n", counted, start)
         counted = start
-        yield Match(number, start, end, found.start() - start)
+        yield Match(number, start, end, match.start() - start)
         position = end + 1
 
 
@@ -258,14 +259,10 @@ class Findings:
         if self.query.output != "matches":
             self._count(path, matches)
             return
-        found: list[Match] = []
-        for match in matches:
-            if self.matches + len(found) == self.query.limit:
-                self.more = True
-                break
-            found.append(match)
-        if found:
-            self._add(path, file, found)
+        shown = list(islice(matches, self.query.limit - self.matches))
+        self.more = next(matches, None) is not None
+        if shown:
+            self._add(path, file, shown)
         self._check_deadline()
 
     def _count(self, path: str, matches: Iterator[Match]) -> None:
@@ -281,12 +278,12 @@ class Findings:
             self.matches += count
         self._check_deadline()
 
-    def _add(self, path: str, file: SearchedText, found: list[Match]) -> None:
+    def _add(self, path: str, file: SearchedText, matches: list[Match]) -> None:
         """Add the lines that fit into the answer."""
         kept = FileFindings(path, [])
         is_full = False
         path_bytes = len(escape_controls(path).encode("utf-8", "replace"))
-        for group in with_context(file, found, self.query.context):
+        for group in with_context(file, matches, self.query.context):
             lines: list[MatchedLine] = []
             for line in group:
                 text = cut(line.text, line.column or 0, self.limits.search_line_bytes)

@@ -41,20 +41,20 @@ def name_matcher(glob: str) -> Callable[[str], bool] | None:
         What `glob_matcher` raises.
     """
     globs = expand_braces(glob)
-    if glob.startswith("!") or any("/" in one or one in ("", ".", "**") for one in globs):
+    if glob.startswith("!") or any("/" in part or part in ("", ".", "**") for part in globs):
         return None
     fits = re.compile("|".join(map(component_pattern, globs))).match
     return lambda name: fits(name) is not None
 
 
 def _any_of(globs: Sequence[str]) -> Callable[[str], bool]:
-    alternatives = [_compiled(one) for one in globs]
-    lasts = [one.rstrip("/").rpartition("/")[2] for one in globs]
+    alternatives = [_compiled(glob) for glob in globs]
+    lasts = [glob.rstrip("/").rpartition("/")[2] for glob in globs]
     if any(last in ("", ".", "**") for last in lasts):
         return lambda path: any(matches(path) for matches in alternatives)
     # The last name alone decides most paths, however many globs there are.
     fits = re.compile("|".join(map(component_pattern, lasts))).match
-    if not any("/" in one for one in globs):
+    if not any("/" in glob for glob in globs):
         return lambda path: fits(path.rstrip("/").rpartition("/")[2]) is not None
     return lambda path: (
         fits(path.rstrip("/").rpartition("/")[2]) is not None and any(matches(path) for matches in alternatives)
@@ -74,12 +74,12 @@ def expand_braces(glob: str, *, escape: str = "") -> list[str]:
     for _ in range(2 * ALTERNATIVES):
         if not pending or len(pending) + len(expanded) > ALTERNATIVES:
             break
-        one = pending.pop()
-        found = _first_braces(one, escape)
-        if found is None:
-            expanded.append(one)
+        current = pending.pop()
+        braces = _first_braces(current, escape)
+        if braces is None:
+            expanded.append(current)
         else:
-            before, pieces, after = found
+            before, pieces, after = braces
             pending += [before + piece + after for piece in reversed(pieces)]
     if pending:
         raise InvalidArguments(f"glob {glob}: its braces expand to more than {ALTERNATIVES} globs")
@@ -106,8 +106,8 @@ def _first_braces(glob: str, escape: str) -> tuple[str, list[str], str] | None:
         elif opened and glob[at] == ",":
             opened[-1].append(at)
         elif opened:
-            closed = [*opened.pop(), at]
-            first = min(first or closed, closed)
+            pair = [*opened.pop(), at]
+            first = min(first or pair, pair)
     if not first:
         return None
     pieces = [glob[start + 1 : end] for start, end in pairwise(first)]

@@ -71,20 +71,20 @@ class IgnoreRules:
         self._directories: dict[tuple[str, ...], bool] = {}
         self._tests: dict[tuple[str, ...], Callable[[str], object]] = {}
 
-    def chosen(self, directory: str, found: list[tuple[str, Kind]]) -> list[tuple[str, Kind]]:
+    def chosen(self, directory: str, entries: list[tuple[str, Kind]]) -> list[tuple[str, Kind]]:
         """Return the entries of a directory that are not ignored."""
         above = () if directory == "." else tuple(directory.split("/"))
-        names = dict(found).keys()
+        names = dict(entries).keys()
         if names.isdisjoint(KINDS):
             self._loaded[above] = ((),) * len(KINDS)
         if REPOSITORY in names:
-            found = [one for one in found if one[0] != REPOSITORY]
+            entries = [entry for entry in entries if entry[0] != REPOSITORY]
         may_match = self._may_match(above)
         if may_match is None:
-            return found
+            return entries
         return [
             (name, kind)
-            for name, kind in found
+            for name, kind in entries
             if not (may_match(name) and self._decided((*above, name), is_directory=kind == "directory"))
         ]
 
@@ -150,7 +150,7 @@ def _rule(line: str) -> IgnoreRule | None:
         return None
     ignored = not line.startswith("!")
     # The only escape that affects splitting a path into components.
-    glob = _ESCAPED.sub(lambda found: "/" if found[0] == "\\/" else found[0], line.removeprefix("!"))
+    glob = _ESCAPED.sub(lambda match: "/" if match[0] == "\\/" else match[0], line.removeprefix("!"))
     directories_only = glob.endswith("/")
     anchored = "/" in glob.removesuffix("/")
     try:
@@ -168,7 +168,7 @@ def _trimmed(line: str) -> str:
 
 
 def _compiled(globs: list[str], ignored: bool, *, directories_only: bool, anchored: bool) -> IgnoreRule | None:
-    parts = [some for one in globs if all(some := one.split("/"))]
+    parts = [some for glob in globs if all(some := glob.split("/"))]
     tests = tuple(component_tests(some if anchored else ("**", *some), as_git=True) for some in parts)
     is_any = any(some[-1] == "**" for some in parts)
     names = None if is_any else tuple(component_pattern(some[-1], as_git=True) for some in parts)
@@ -222,8 +222,8 @@ def runs_beneath(roots: Roots, top: RootedPath, *, include_ignored: bool) -> Ite
         yield above[length:], run
 
 
-def _all_but_repositories(_: str, found: list[WalkEntry]) -> list[WalkEntry]:
-    return [one for one in found if one[0] != REPOSITORY]
+def _all_but_repositories(_: str, entries: list[WalkEntry]) -> list[WalkEntry]:
+    return [entry for entry in entries if entry[0] != REPOSITORY]
 
 
 def is_text_path(path: str) -> bool:

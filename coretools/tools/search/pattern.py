@@ -172,12 +172,12 @@ class _PatternParser:
         ripgrep = f"[{FOUR_I}]" if self._loose and character in FOUR_I else own
         self._add(own, own, ripgrep, repeated=1)
 
-    def _add_class(self, found: CharacterClass) -> None:
-        self._add(found.own, found.strict, found.ripgrep(loose=self._loose), repeated=1)
+    def _add_class(self, characters: CharacterClass) -> None:
+        self._add(characters.own, characters.strict, characters.ripgrep(loose=self._loose), repeated=1)
 
     def _class(self) -> None:
-        found, self._at = read_class(self._text, self._at, self._refuse_at)
-        self._add_class(found)
+        characters, self._at = read_class(self._text, self._at, self._refuse_at)
+        self._add_class(characters)
 
     def _escape(self) -> None:
         following = self._text[self._at + 1 : self._at + 2]
@@ -187,11 +187,11 @@ class _PatternParser:
             # ripgrep 14 does not match \B next to bytes that are not UTF-8, ripgrep 13 does: any position is accepted.
             self._add(own, own, own if following == "b" and not self._has_end else _ANYWHERE, repeated=None)
             return
-        found, end = read_escape(self._text, self._at, self._refuse_at)
-        if isinstance(found, str):
-            self._add_character(found)
+        meaning, end = read_escape(self._text, self._at, self._refuse_at)
+        if isinstance(meaning, str):
+            self._add_character(meaning)
         else:
-            self._add_class(found)
+            self._add_class(meaning)
         self._at = end
 
     def _refuse_at(self, position: int, what: str) -> NoReturn:
@@ -201,15 +201,15 @@ class _PatternParser:
     def _open(self) -> None:
         start = "(?:"
         if self._text.startswith("(?", self._at):
-            found = self._special_group()
-            self._at = found.end()
-            if found["end"] == ")":
-                self._leading_flags(found)
+            group = self._special_group()
+            self._at = group.end()
+            if group["end"] == ")":
+                self._leading_flags(group)
                 return
             # Only the flag i affects matching within one line.
-            if "i" in (found["off"] or ""):
+            if "i" in (group["off"] or ""):
                 start = "(?-i:"
-            elif "i" in (found["on"] or ""):
+            elif "i" in (group["on"] or ""):
                 start = "(?i:"
         else:
             self._at += 1
@@ -224,20 +224,20 @@ class _PatternParser:
             self._refuse("look-around is not supported: a pattern takes time linear in the text")
         if self._text.startswith("(?P=", self._at):
             self._refuse("back-references are not supported: a pattern takes time linear in the text")
-        found = _GROUP.match(self._text, self._at)
-        if found is None:
+        match = _GROUP.match(self._text, self._at)
+        if match is None:
             self._refuse("this kind of group is not known; there are (...), (?:...), (?<name>...) and (?i:...)")
-        if not _FLAGS.issuperset((found["on"] or "") + (found["off"] or "")):
+        if not _FLAGS.issuperset((match["on"] or "") + (match["off"] or "")):
             self._refuse("of the flags only i, m, s and u are known")
-        return found
+        return match
 
-    def _leading_flags(self, found: re.Match[str]) -> None:
+    def _leading_flags(self, group: re.Match[str]) -> None:
         """`(?i)` at the start applies to the whole pattern. Elsewhere the engines differ in its scope."""
         if self.pieces:
             self._refuse("flags in the middle reach differently far; write (?i:...) around what they are for")
-        if "i" in found["on"]:
+        if "i" in group["on"]:
             self.ignore_case = True
-        if "i" in (found["off"] or ""):
+        if "i" in (group["off"] or ""):
             self.ignore_case = False
 
     def _close(self) -> None:
@@ -250,25 +250,25 @@ class _PatternParser:
 
     def _quantifier(self) -> bool:
         """Parse a quantifier. False for a brace that is an ordinary character, as in `struct {`."""
-        found = _QUANTIFIER.match(self._text, self._at)
-        if found is None:
+        quantifier = _QUANTIFIER.match(self._text, self._at)
+        if quantifier is None:
             return False
         if self._repeated is None:
             self._refuse("there is nothing to repeat; put a group around it, or a backslash before the sign")
-        times = self._times(found)
+        times = self._times(quantifier)
         if self._repeated * times > REPEATS:
             self._refuse(f"repeats more than {REPEATS} times by number")
         repeated = self._repeated * times
-        end = found.end() + self._text.startswith("?", found.end())
+        end = quantifier.end() + self._text.startswith("?", quantifier.end())
         sign = self._text[self._at : end]
         self._add(sign, sign, sign, repeated=None)
         self._most = max(self._most, repeated)
         self._at = end
         return True
 
-    def _times(self, found: re.Match[str]) -> int:
-        least = int(found["least"] or 1)
-        most = int(found["most"] or least)
+    def _times(self, quantifier: re.Match[str]) -> int:
+        least = int(quantifier["least"] or 1)
+        most = int(quantifier["most"] or least)
         if most < least:
             self._refuse("the repetition ends below its start")
         return max(least, most, 1)

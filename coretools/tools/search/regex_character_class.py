@@ -89,10 +89,10 @@ def read_escape(text: str, at: int, refuse: Refuse) -> tuple[str | CharacterClas
     if character in _CONTROLS:
         return _CONTROLS[character], at + 2
     if character in ("p", "P"):
-        found = _PROPERTY.match(text, at)
-        if found is None:
+        match = _PROPERTY.match(text, at)
+        if match is None:
             refuse(at, "a property is written \\pL or \\p{Name}")
-        return CharacterClass(found[0], wide=True, properties=True), found.end()
+        return CharacterClass(match[0], wide=True, properties=True), match.end()
     if character in ("x", "u", "U"):
         return _numbered(text, at, refuse)
     problem = _problem(character)
@@ -117,11 +117,11 @@ def _problem(character: str) -> str | None:
 
 
 def _numbered(text: str, at: int, refuse: Refuse) -> tuple[str, int]:
-    found = _NUMBER.match(text, at)
-    code = int("".join(found.groups("")), 16) if found else -1
-    if found is None or code > 0x10FFFF:
+    match = _NUMBER.match(text, at)
+    code = int("".join(match.groups("")), 16) if match else -1
+    if match is None or code > 0x10FFFF:
         refuse(at, "a character by number is written \\x7F, \\u00E9 or \\u{1F600}")
-    return chr(code), found.end()
+    return chr(code), match.end()
 
 
 def read_class(text: str, at: int, refuse: Refuse) -> tuple[CharacterClass, int]:
@@ -161,11 +161,11 @@ def _item(text: str, at: int, refuse: Refuse) -> tuple[str | CharacterClass, int
     character = text[at]
     if character in "&-~" and text.startswith(character, at + 1):
         refuse(at, "operations on sets are not supported; write \\ before the character")
-    found = _POSIX_CLASS.match(text, at)
-    if found is not None:
-        if found[1] or found[2] not in POSIX_CLASSES:
-            refuse(at, f"{found[0]} is not known; there are [:{':] [:'.join(POSIX_CLASSES)}:]")
-        return CharacterClass(POSIX_CLASSES[found[2]]), found.end()
+    match = _POSIX_CLASS.match(text, at)
+    if match is not None:
+        if match[1] or match[2] not in POSIX_CLASSES:
+            refuse(at, f"{match[0]} is not known; there are [:{':] [:'.join(POSIX_CLASSES)}:]")
+        return CharacterClass(POSIX_CLASSES[match[2]]), match.end()
     item: str | CharacterClass
     item, end = read_escape(text, at, refuse) if character == "\\" else (character, at + 1)
     if isinstance(item, CharacterClass):

@@ -240,9 +240,9 @@ class SearchTools:
         total = 0
         notes: list[str] = []
         for above, run in runs_beneath(self._roots, top, include_ignored=include_ignored):
-            found = wanted(above, run)
-            total += len(found)
-            for name, kind in found[: limit - len(paths)]:
+            entries = wanted(above, run)
+            total += len(entries)
+            for name, kind in entries[: limit - len(paths)]:
                 display_path = self._roots.display_path(RootedPath(top.root, beneath(top, above + name)))
                 paths.append(f"{display_path}/" if kind == "directory" else display_path)
             if time.monotonic() >= deadline:
@@ -304,7 +304,7 @@ def _wanted(glob: str) -> Callable[[str, list[WalkEntry]], list[WalkEntry]]:
     matches = glob_matcher(glob)
     fits = name_matcher(glob)
     if fits is not None:
-        return lambda _, run: [one for one in run if fits(one[0])]
+        return lambda _, run: [entry for entry in run if fits(entry[0])]
     return lambda above, run: [
         (name, kind) for name, kind in run if matches(f"{above}{name}/" if kind == "directory" else above + name)
     ]
