@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from coretools.tools.filesystem.edits import Hunk
+from coretools.tools.filesystem.line_offsets import after_lines, line_start
 
 CONTEXT_LINES = 2
 """Lines of context around a change: enough to locate it, since a model pays for every line."""
@@ -63,8 +64,8 @@ def unified_diff(
     if not hunks:
         return ""
     # Both texts are equal outside of this window, and only the window is split into lines.
-    start = _back(before, hunks[0].a0, CONTEXT_LINES)
-    stop = _on(before, hunks[-1].a1, CONTEXT_LINES)
+    start = line_start(before, hunks[0].a0, CONTEXT_LINES)
+    stop = after_lines(before, hunks[-1].a1, CONTEXT_LINES + 1)
     first_line = before.count("\n", 0, start)
     old = _lines(before[start:stop])
     new = _lines(after[start : stop + len(after) - len(before)])
@@ -92,25 +93,6 @@ def _equal_characters(one: str, other: str) -> int:
         else:
             high = middle - 1
     return low
-
-
-def _back(text: str, position: int, lines: int) -> int:
-    start = text.rfind("\n", 0, position) + 1
-    for _ in range(lines):
-        if start == 0:
-            break
-        start = text.rfind("\n", 0, start - 1) + 1
-    return start
-
-
-def _on(text: str, position: int, lines: int) -> int:
-    """Return the end of the line `lines` below the one at `position`."""
-    for _ in range(lines + 1):
-        end = text.find("\n", position)
-        if end < 0:
-            return len(text)
-        position = end + 1
-    return position
 
 
 def _lines(text: str) -> list[str]:
@@ -144,7 +126,7 @@ def _line_ends(before: str, after: str, hunk: Hunk) -> tuple[int, int]:
     """Return where the changed lines end in both texts: at the hunk if both ends start a line, else after the line."""
     if before[hunk.a1 - 1 : hunk.a1] in ("", "\n") and after[hunk.b1 - 1 : hunk.b1] in ("", "\n"):
         return hunk.a1, hunk.b1
-    return _on(before, hunk.a1, 0), _on(after, hunk.b1, 0)
+    return after_lines(before, hunk.a1, 1), after_lines(after, hunk.b1, 1)
 
 
 def _line_count(text: str, start: int, end: int) -> int:

@@ -10,6 +10,7 @@ from itertools import count
 
 from coretools.errors import InvalidArguments
 from coretools.tools.answer_budget import LINE_CHARACTERS, cut_line
+from coretools.tools.filesystem.line_offsets import after_lines, count_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +88,6 @@ def _numbered(text: str, first: int) -> str:
     return re.sub(r"^(?=.|\n)", lambda _: f"{next(numbers)}\t", text, flags=re.MULTILINE)
 
 
-def count_lines(text: str) -> int:
-    """Lines in a text."""
-    return text.count("\n") + (not text.endswith("\n") and text != "")
-
-
 def window(
     text: str, lines: LineRange, *, display_path: str, budget_bytes: int, first_byte: int | None = None
 ) -> Window:
@@ -109,7 +105,7 @@ def window(
     selected = _range(text, lines.offset or 1, limit, display_path, budget_bytes)
     if first_byte is None or not selected.is_unfinished:
         return selected
-    start = _after_lines(text, 0, selected.first - 1)
+    start = after_lines(text, 0, selected.first - 1)
     reached = first_byte + len(text[: start + len(selected.head)].encode())
     return replace(selected, note=f"{selected.note}; offset={selected.first}@{reached} reads the rest of this line")
 
@@ -137,15 +133,15 @@ def _range(text: str, offset: int, limit: int | None, display_path: str, budget_
         raise InvalidArguments(
             f"{display_path}: offset {offset} lies behind the end; it has {total} lines", lines=total
         )
-    start = _after_lines(text, 0, offset - 1)
-    stop = len(text) if limit is None else _after_lines(text, start, limit)
+    start = after_lines(text, 0, offset - 1)
+    stop = len(text) if limit is None else after_lines(text, start, limit)
     body = _fitting(text[start:stop], budget_bytes)
     omitted = ""
     if start + len(body) < stop:
         body = _whole_lines(body)
         if not body.endswith("\n"):
             # A single line exceeds the budget: its start is shown, and the next line can still be reached.
-            end = _after_lines(text, start, 1)
+            end = after_lines(text, start, 1)
             omitted = f", {end - start - len(body)} characters of it left out"
             stop = end
         else:
@@ -207,13 +203,3 @@ def _fitting_end(text: str, budget_bytes: int) -> str:
 def _whole_lines(text: str) -> str:
     """Remove an incomplete last line unless it is the only one."""
     return text[: text.rfind("\n") + 1] or text
-
-
-def _after_lines(text: str, position: int, count: int) -> int:
-    """Return the offset `count` lines after the start of a line."""
-    for _ in range(count):
-        end = text.find("\n", position)
-        if end < 0:
-            return len(text)
-        position = end + 1
-    return position

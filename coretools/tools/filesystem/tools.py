@@ -4,13 +4,10 @@ Each tool is a few lines between its arguments and `roots`, the only way to a fi
 their own: selecting lines, applying edits, formatting a diff.
 """
 
-import codecs
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import replace
-from functools import partial
 from typing import Annotated
 
 from pydantic import Field
@@ -28,27 +25,21 @@ from coretools.roots.editor_settings import new_settings_note, settings_at
 from coretools.roots.file_version import Version
 from coretools.roots.nonblocking_read import read_nonblocking
 from coretools.roots.path_text import printable
-from coretools.roots.read import FileContent, OpenFile, file_status, kind_at, open_file, read_bytes
+from coretools.roots.read import FileContent, file_status, kind_at, open_file, read_bytes
 from coretools.roots.root_set import Roots
-from coretools.roots.text import binary_error, decode, newline_of, utf8_by_start
+from coretools.roots.text import decode
 from coretools.roots.write import create_directory, delete_file, lock_paths, move, write_bytes
 from coretools.tools.answer_budget import content_bytes
 from coretools.tools.filesystem.edit_diff import unified_diff
 from coretools.tools.filesystem.edits import Edit, apply_edits
+from coretools.tools.filesystem.file_text import part_of_file, text_of_file
 from coretools.tools.filesystem.known_files import NO_DIFF, KnownFiles
-from coretools.tools.filesystem.line_window import LineRange, count_lines, window
+from coretools.tools.filesystem.line_window import LineRange
 from coretools.tools.filesystem.results import ChangeResult, EditResult, FileText, ListingResult
-from coretools.tools.filesystem.seek_window import CountedWindow, Cursor, seek_window
 from coretools.truncation import and_more
 
 WHOLE_BYTES = 256 * 1024
 """Largest file that is read whole with its lines counted. Of a larger UTF-8 file only the shown part is read."""
-
-SMALLEST_BUDGET = 256
-"""Bytes of text that an answer has room for, however long the line numbers are."""
-
-START_BYTES = 16 * 1024
-"""Bytes examined to detect the encoding of a file that is not read whole."""
 
 LARGE_BYTES = 1024 * 1024
 LARGE_READS = 2
@@ -164,14 +155,14 @@ class FilesystemTools:
             return self._in_memory(path, lines, call)
         with open_file(self._roots, path) as file:
             is_sought = lines.cursor is not None or (file.size > WHOLE_BYTES and not lines.need_counting)
-            part = self._sought(file, lines) if is_sought else None
+            part = part_of_file(file, lines, self._limits) if is_sought else None
             if part is not None:
                 self._known_files.record_part(call, file.place, file.version)
                 return part
             with _turn(self._large_reads) if file.size > LARGE_BYTES else nullcontext():
                 data = file.read(self._limits.file_bytes)
                 self._known_files.record(call, file.place, data)
-            return self._text(data, file.display_path, lines)
+            return text_of_file(data, file.display_path, lines, self._limits)
 
     def _in_memory(self, path: str, lines: LineRange, call: Call) -> FileText:
         """Read a small file that is in the page cache.
@@ -183,56 +174,7 @@ class FilesystemTools:
         if content is None:
             raise WouldBlock
         self._known_files.record(call, content.place, content.data)
-        return self._text(content.data, content.display_path, lines)
-
-    def _sought(self, file: OpenFile, lines: LineRange) -> FileText | None:
-        """Return the lines without reading the rest; None if the whole file must be read to detect its encoding."""
-        start = file.read_at(0, START_BYTES)
-        detected = utf8_by_start(start, file.display_path, size=file.size)
-        if detected is None:
-            return None
-        encoding, first = detected
-        try:
-            selected, content = self._within_answer(
-                lines, lambda budget: seek_window(file, lines, first_byte=first, budget_bytes=budget)
-            )
-        except UnicodeDecodeError:
-            return None
-        text = selected.window.head + selected.window.tail
-        if "\0" in text:
-            raise binary_error(start, file.display_path, size=file.size)
-        return FileText(
-            content=content,
-            encoding=encoding,
-            newline=newline_of(text),
-            lines=selected.lines,
-            size=file.size,
-        )
-
-    def _within_answer(self, lines: LineRange, select: Callable[[int], CountedWindow]) -> tuple[CountedWindow, str]:
-        """Select lines with the largest budget with which the text, numbers included, fits into an answer."""
-        budget = content_bytes(self._limits)
-        while True:
-            selected = select(budget)
-            content = selected.window.text(numbered=lines.line_numbers)
-            if budget < SMALLEST_BUDGET or len(content.encode("utf-8", "replace")) <= self._limits.answer_bytes:
-                return selected, content
-            budget //= 2
-
-    def _text(self, data: bytes, display_path: str, lines: LineRange) -> FileText:
-        if lines.cursor is not None:
-            lines = replace(lines, offset=Cursor.parse(lines.cursor).line, cursor=None)
-        text = decode(data, display_path)
-        first = {"utf-8": 0, "utf-8-sig": len(codecs.BOM_UTF8)}.get(text.encoding)
-        select = partial(window, text.text, lines, display_path=display_path, first_byte=first)
-        _, content = self._within_answer(lines, lambda budget: CountedWindow(select(budget_bytes=budget)))
-        return FileText(
-            content=content,
-            encoding=text.encoding,
-            newline=text.newline,
-            lines=count_lines(text.text),
-            size=len(data),
-        )
+        return text_of_file(content.data, content.display_path, lines, self._limits)
 
     @tool(Effect.CHANGE, idempotent=True, title="Write file")
     def write_file(

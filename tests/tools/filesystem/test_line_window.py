@@ -5,7 +5,8 @@ import random
 import pytest
 
 from coretools.errors import InvalidArguments
-from coretools.tools.filesystem.line_window import LineRange, count_lines, window
+from coretools.tools.filesystem.line_offsets import count_lines
+from coretools.tools.filesystem.line_window import LineRange, window
 
 TEN = "".join(f"line {number}\n" for number in range(1, 11))
 

@@ -1,0 +1,74 @@
+"""Build the result of reading a file: its text as far as it fits into an answer."""
+
+import codecs
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from coretools.config.settings import Limits
+from coretools.roots.read import OpenFile
+from coretools.roots.text import binary_error, decode, newline_of, utf8_by_start
+from coretools.tools.answer_budget import content_bytes
+from coretools.tools.filesystem.line_offsets import count_lines
+from coretools.tools.filesystem.line_window import LineRange, window
+from coretools.tools.filesystem.results import FileText
+from coretools.tools.filesystem.seek_window import CountedWindow, Cursor, seek_window
+
+SMALLEST_BUDGET = 256
+"""Bytes of text that an answer has room for, however long the line numbers are."""
+
+START_BYTES = 16 * 1024
+"""Bytes examined to detect the encoding of a file that is not read whole."""
+
+
+def part_of_file(file: OpenFile, lines: LineRange, limits: Limits) -> FileText | None:
+    """Return the lines without reading the rest; None if the whole file must be read to detect its encoding."""
+    start = file.read_at(0, START_BYTES)
+    detected = utf8_by_start(start, file.display_path, size=file.size)
+    if detected is None:
+        return None
+    encoding, first = detected
+    try:
+        selected, content = _within_answer(
+            lines, limits, lambda budget: seek_window(file, lines, first_byte=first, budget_bytes=budget)
+        )
+    except UnicodeDecodeError:
+        return None
+    text = selected.window.head + selected.window.tail
+    if "\0" in text:
+        raise binary_error(start, file.display_path, size=file.size)
+    return FileText(content=content, encoding=encoding, newline=newline_of(text), lines=selected.lines, size=file.size)
+
+
+def text_of_file(data: bytes, display_path: str, lines: LineRange, limits: Limits) -> FileText:
+    """Return the lines of a file that was read whole.
+
+    Raises:
+        NotText: it is binary.
+    """
+    if lines.cursor is not None:
+        lines = replace(lines, offset=Cursor.parse(lines.cursor).line, cursor=None)
+    text = decode(data, display_path)
+    first = {"utf-8": 0, "utf-8-sig": len(codecs.BOM_UTF8)}.get(text.encoding)
+    select = partial(window, text.text, lines, display_path=display_path, first_byte=first)
+    _, content = _within_answer(lines, limits, lambda budget: CountedWindow(select(budget_bytes=budget)))
+    return FileText(
+        content=content,
+        encoding=text.encoding,
+        newline=text.newline,
+        lines=count_lines(text.text),
+        size=len(data),
+    )
+
+
+def _within_answer(
+    lines: LineRange, limits: Limits, select: Callable[[int], CountedWindow]
+) -> tuple[CountedWindow, str]:
+    """Select lines with the largest budget with which the text, numbers included, fits into an answer."""
+    budget = content_bytes(limits)
+    while True:
+        selected = select(budget)
+        content = selected.window.text(numbered=lines.line_numbers)
+        if budget < SMALLEST_BUDGET or len(content.encode("utf-8", "replace")) <= limits.answer_bytes:
+            return selected, content
+        budget //= 2
