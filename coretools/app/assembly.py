@@ -41,7 +41,6 @@ from coretools.roots.root_set import Roots
 from coretools.tools.ci.tools import CiTools
 from coretools.tools.commands.tools import CommandTools
 from coretools.tools.diagnostics import Diagnostics
-from coretools.tools.failure_explanations import NetworkPolicy
 from coretools.tools.filesystem.known_files import KnownFiles
 from coretools.tools.filesystem.tools import FilesystemTools, large_read_slots
 from coretools.tools.git.changes.outside_folder import OutsideFolder
@@ -49,6 +48,7 @@ from coretools.tools.git.repository.grants import record_grants
 from coretools.tools.git.repository.repositories import Repositories
 from coretools.tools.git.repository.setup import SIGNING_VARIABLES, GitSetup
 from coretools.tools.git.tools import git_tools
+from coretools.tools.network_policy import NetworkPolicy
 from coretools.tools.search.tools import SearchTools
 from coretools.tools.tier_restrictions import TierRestrictions
 

@@ -27,13 +27,13 @@ from coretools.reach import Reach
 from coretools.roots.root_set import Roots
 from coretools.tools.failure_explanations import (
     Explanations,
-    HiddenFileExplanations,
-    NetworkPolicy,
     git_config_explanation,
     git_remote_explanation,
     no_repository_explanation,
     terminal_explanation,
 )
+from coretools.tools.hidden_file_explanations import HiddenFileExplanations
+from coretools.tools.network_policy import NetworkPolicy
 from coretools.tools.tier_restrictions import TierRestrictions
 from coretools.tools.toolchain_explanations import ToolchainExplanations
 

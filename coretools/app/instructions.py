@@ -11,7 +11,7 @@ from coretools.config.operator_policy import CommandPolicy, OperatorPolicy, Verd
 from coretools.config.remote_policy import described
 from coretools.roots.path_text import printable
 from coretools.roots.root_set import Roots
-from coretools.tools.failure_explanations import NetworkPolicy
+from coretools.tools.network_policy import NetworkPolicy
 from coretools.tools.tier_restrictions import TierRestrictions
 from coretools.truncation import and_more
 

@@ -22,7 +22,9 @@ from coretools.roots.read import open_directory
 from coretools.roots.root import Root
 from coretools.roots.root_set import Roots
 from coretools.tools.execution_result import plain
-from coretools.tools.failure_explanations import MAX_LISTED, NetworkPolicy, hidden_file_text
+from coretools.tools.failure_explanations import MAX_LISTED
+from coretools.tools.hidden_file_explanations import hidden_file_text
+from coretools.tools.network_policy import NetworkPolicy
 from coretools.tools.tier_restrictions import TierRestrictions
 
 PACKAGES = ("mcp", "pydantic", "anyio")

@@ -16,7 +16,7 @@ from coretools.roots.linked_repository import GIT, WORKTREES
 from coretools.roots.own_state import exposed
 from coretools.roots.path_text import printable
 from coretools.roots.root_set import Roots
-from coretools.tools.failure_explanations import CommandOutcome, Explanation
+from coretools.tools.failure_explanations import MAX_LISTED, CommandOutcome, Explanation
 from coretools.truncation import and_more
 
 OPTION = (
@@ -24,9 +24,6 @@ OPTION = (
     " own_container = true in [confinement] of the policy file)"
 )
 """How to allow these places."""
-
-MAX_LISTED = 5
-"""Most directories listed; the rest is counted."""
 
 _DENIED = r"(?:Permission denied|EACCES|Errno 13)"
 _ON_THE_LINE = r"[^\n]{0,160}"

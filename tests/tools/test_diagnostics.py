@@ -15,7 +15,8 @@ from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 from coretools.roots.root import RootSpec
 from coretools.roots.root_set import Roots
 from coretools.tools.diagnostics import Diagnostics, DiagnosticsReport
-from coretools.tools.failure_explanations import CommandOutcome, NetworkPolicy
+from coretools.tools.failure_explanations import CommandOutcome
+from coretools.tools.network_policy import NetworkPolicy
 from coretools.tools.tier_restrictions import TierRestrictions
 from tests.variables import variables
 

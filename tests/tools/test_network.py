@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from coretools.tools.failure_explanations import CommandOutcome, NetworkPolicy
+from coretools.tools.failure_explanations import CommandOutcome
+from coretools.tools.network_policy import NetworkPolicy
 from tests.docker_profile import under_profile
 from tests.protocol.peer import HANDSHAKE, Peer, peer
 

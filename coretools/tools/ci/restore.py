@@ -11,15 +11,8 @@ RESTORE_ENVIRONMENT = {"NODE_ENV": "development", "npm_config_include": "dev"}
 _FOLDERS = (".venv", "node_modules")
 
 _FILES = (
-    *(
-        "package.json",
-        "package-lock.json",
-        "npm-shrinkwrap.json",
-        "yarn.lock",
-        "pnpm-lock.yaml",
-        "bun.lock",
-        "bun.lockb",
-    ),
+    *("package.json", "package-lock.json", "npm-shrinkwrap.json", "yarn.lock", "pnpm-lock.yaml"),
+    *("bun.lock", "bun.lockb"),
     *("uv.lock", "poetry.lock", "pdm.lock", "Cargo.lock", "go.mod", "go.sum", "packages.lock.json"),
 )
 """Manifests and lock files that an installation may modify."""

@@ -12,7 +12,8 @@ from coretools.process.runner import Runner
 from coretools.roots.root import Directory
 from coretools.tools.ci.build_system import Argv, Steps
 from coretools.tools.ci.restore import is_new_environment
-from coretools.tools.failure_explanations import Explanations, NetworkPolicy
+from coretools.tools.failure_explanations import Explanations
+from coretools.tools.network_policy import NetworkPolicy
 
 
 class StepRunner:

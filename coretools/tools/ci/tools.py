@@ -39,7 +39,8 @@ from coretools.tools.commands.parameters import WaitSeconds
 from coretools.tools.commands.prepare import StartedCommand, prepare_command, require_syntax
 from coretools.tools.commands.results import RunReport
 from coretools.tools.execution_result import timeout
-from coretools.tools.failure_explanations import NONE, Explanations, NetworkPolicy
+from coretools.tools.failure_explanations import NONE, Explanations
+from coretools.tools.network_policy import NetworkPolicy
 
 ENVIRONMENT = {"CI": "true"}
 """Set for builds, tests and restores, as every CI service does: no watch mode, no prompts, unchanged lock files."""

@@ -19,30 +19,10 @@ _SIGNS = re.compile(
 """What the lines of a failure contain, in the output of compilers, test runners, package managers and shells."""
 
 _KEYWORDS = (
-    *(
-        "error",
-        "fail",
-        "fatal",
-        "panic",
-        "exception",
-        "traceback",
-        "assert",
-        "undefined ",
-        "unresolved",
-        "cannot",
-        "can't",
-    ),
-    *("could not", "unable to", "not found", "no such file", "denied", "rejected", "conflict", "timed out", "*** "),
-    *(
-        "no space left",
-        "unbound variable",
-        "segmentation fault",
-        "core dumped",
-        "out of memory",
-        "killed",
-        "not ok",
-        "err!",
-    ),
+    *("error", "fail", "fatal", "panic", "exception", "traceback", "assert", "undefined ", "unresolved"),
+    *("cannot", "can't", "could not", "unable to", "not found", "no such file", "denied", "rejected", "conflict"),
+    *("timed out", "*** ", "no space left", "unbound variable", "segmentation fault", "core dumped", "out of memory"),
+    *("killed", "not ok", "err!"),
     *("\u2717", "\u2718", "\u2715", "\u274c", "\ne  ", "_test.go:", "nonzero", "non-zero", "exited with "),
 )
 """What is searched first, in lower case: much faster than the expression, and on few lines of a long output."""
