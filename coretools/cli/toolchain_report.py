@@ -22,7 +22,7 @@ from coretools.process.login_shell import LoginShell
 from coretools.process.run import RunOptions
 from coretools.roots.read import open_directory
 from coretools.roots.root_set import Roots
-from coretools.tools.execution_result import plain
+from coretools.tools.output_text import plain
 
 PROGRAMS = (
     *("python", "python3", "pip", "uv", "poetry", "node", "npm", "pnpm", "yarn", "bun", "deno", "cargo", "rustc"),

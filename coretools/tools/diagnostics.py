@@ -21,10 +21,10 @@ from coretools.process.runner import Runner
 from coretools.roots.read import open_directory
 from coretools.roots.root import Root
 from coretools.roots.root_set import Roots
-from coretools.tools.execution_result import plain
 from coretools.tools.failure_explanations import MAX_LISTED
 from coretools.tools.hidden_file_explanations import hidden_file_text
 from coretools.tools.network_policy import NetworkPolicy
+from coretools.tools.output_text import plain
 from coretools.tools.tier_restrictions import TierRestrictions
 
 PACKAGES = ("mcp", "pydantic", "anyio")

@@ -1,82 +1,16 @@
-"""What the ci and command tools share: where and how long a program runs, how it ended, how its output is shown."""
+"""How a command of the ci and command tools ended."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Self
 
-from coretools.config.settings import Limits
-from coretools.errors import InvalidArguments
 from coretools.process.run import Completed
-from coretools.redaction.redactor import Redactor, drop_partial_lines
 from coretools.tools.answer_budget import cut_line
 from coretools.tools.failure_explanations import NONE, Explanations, changed_files_text, lines_of
-from coretools.truncation import Excerpt
-
-ESCAPES = re.compile(
-    r"(?:\x1b\[|\x9b)[0-?]*[ -/]*[@-~]"  # CSI: colours, cursor, clearing
-    r"|(?:\x1b\]|\x9d)[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c)"  # OSC: titles, links, the clipboard
-    r"|(?:\x1b[PX^_]|[\x90\x98\x9e\x9f])[^\x07\x1b\x9c\n]*(?:\x1b\\|\x07|\x9c)"  # DCS, SOS, PM, APC
-    r"|\x1b[ -/]+[0-~]|\x1b[0-OQ-WYZ\\`-~]"  # charset choices, and what stands alone after ESC
-)
-"""Complete escape sequences (ECMA-48, 5.3 to 5.6). No part can match across another ESC, so matching is linear.
-
-An OSC without its terminator does not match: it would hide the rest of the output. Its ESC is made visible instead.
-"""
 
 COMMAND_CHARACTERS = 1_000
 """Characters shown of the command lines of a build or test run."""
-
-_VISIBLE = {code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\t\n"}
-_VISIBLE |= {0x7F: "\u2421"} | {code: f"\\x{code:02x}" for code in range(0x80, 0xA0)}
-"""C0 as control pictures (U+2400 to U+241F), DEL as U+2421, C1 as `\\x9b`."""
-
-
-def plain(text: str) -> str:
-    """Remove escape sequences; convert line ends to LF and make control characters visible."""
-    return visible(without_escapes(text))
-
-
-def printed(excerpt: Excerpt, redactor: Redactor | None) -> str:
-    """Return the kept output as `plain` text. A redactor removes credentials, also truncated ones."""
-    if redactor is None:
-        return plain(excerpt.text())
-    # Redact after escape sequences are removed: a colour within a token would hide it from the redactor.
-    return redactor.text(plain(drop_partial_lines(excerpt).text()))
-
-
-def visible(text: str) -> str:
-    """Make escape sequences readable instead of effective; convert line ends to LF."""
-    return text.replace("\r\n", "\n").translate(_VISIBLE)
-
-
-def without_escapes(text: str) -> str:
-    """Remove complete escape sequences."""
-    if "\x1b" not in text and not any(mark in text for mark in "\x90\x98\x9b\x9d\x9e\x9f"):
-        return text
-    return ESCAPES.sub("", text)
-
-
-def shortened(text: str, most: int) -> str:
-    """Shorten a text over `most` bytes to its start (a quarter) and its end, in whole lines if possible."""
-    data = text.encode("utf-8", "replace")
-    if len(data) <= most:
-        return text
-    head = data[: most // 4].decode("utf-8", "ignore")
-    tail = data[-(most - most // 4) :].decode("utf-8", "ignore")
-    head = head[: head.rfind("\n") + 1] or head
-    tail = tail[tail.find("\n") + 1 :] or tail
-    return f"{head.rstrip()}\n[... {len(text) - len(head) - len(tail)} characters left out ...]\n{tail}"
-
-
-def streams(stdout: str, stderr: str) -> str:
-    """Join both streams of a child; standard error is marked."""
-    out, err = stdout.rstrip("\n"), stderr.rstrip("\n")
-    if not err:
-        return out
-    return f"{out}\n[stderr]\n{err}" if out else f"[stderr]\n{err}"
-
 
 SIGNAL_REASONS = {"SIGXFSZ": ": a file grew over the limit (file_bytes in the policy file)"}
 """Explanation of signals that our own limits cause."""
@@ -154,8 +88,8 @@ class ExecutionSummary:
             return f"ended by {self.signal}{SIGNAL_REASONS.get(self.signal, '')}"
         return "ok" if self.exit_code == 0 else f"exit code {self.exit_code}"
 
-    def facts(self) -> dict[str, object]:
-        """Machine-readable facts besides the text."""
+    def facts(self, run: str = "") -> dict[str, object]:
+        """Machine-readable facts besides the text; `run` is the id of the run that has the complete output."""
         facts: dict[str, object] = {
             "exit_code": self.exit_code,
             "signal": self.signal,
@@ -166,22 +100,11 @@ class ExecutionSummary:
             "tier": self.tier,
         }
         facts |= {"made": list(self.changed_control_files)} if self.changed_control_files else {}
-        return facts | ({"notes": list(self.notes)} if self.notes else {})
+        facts |= {"notes": list(self.notes)} if self.notes else {}
+        return facts | ({"run": run, "running": False} if run else {})
 
     def remarks(self) -> list[str]:
         """Lines between the first line and the output."""
         return lines_of(
             [*self.notes, *([changed_files_text(self.changed_control_files)] if self.changed_control_files else [])]
         )
-
-
-def timeout(given: float | None, default: float, limits: Limits, *, name: str = "timeout_seconds") -> float:
-    """Return the seconds that a call requested, or the default.
-
-    Raises:
-        InvalidArguments: more than the limit.
-    """
-    most = limits.run_seconds_most
-    if given is not None and given > most:
-        raise InvalidArguments(f"{name}: at most {most:g} here, got {given:g}")
-    return min(default, most) if given is None else float(given)

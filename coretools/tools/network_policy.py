@@ -45,22 +45,8 @@ _FETCHING = frozenset(
     {
         *("npm", "npx", "pnpm", "yarn", "bun", "node-gyp", "pip", "pip3", "uv", "uvx", "poetry", "pdm", "conda", "go"),
         *("cargo", "rustup", "mvn", "mvnw", "gradle", "gradlew", "dotnet", "nuget", "gem", "bundle"),
-        *(
-            "deno",
-            "apt",
-            "apt-get",
-            "apk",
-            "dnf",
-            "yum",
-            "brew",
-            "curl",
-            "wget",
-            "git",
-            "ssh",
-            "scp",
-            "rsync",
-            "docker",
-        ),
+        *("composer", "deno", "apt", "apt-get", "apk", "dnf", "yum", "brew"),
+        *("curl", "wget", "git", "ssh", "scp", "rsync", "docker"),
     }
 )
 """Programs that fetch something, and try again silently for minutes: `npm install | tail` prints nothing until then."""

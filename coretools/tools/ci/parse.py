@@ -15,7 +15,7 @@ from coretools.tools.ci.read_go import read_go
 from coretools.tools.ci.read_javascript import read_bun, read_jest, read_mocha, read_node_spec, read_vitest
 from coretools.tools.ci.read_python import read_pytest, read_unittest
 from coretools.tools.ci.read_tap import read_tap
-from coretools.tools.execution_result import without_escapes
+from coretools.tools.output_text import without_escapes
 
 Reader = Callable[[Sequence[str]], ParsedReport | None]
 

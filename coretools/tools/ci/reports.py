@@ -29,8 +29,9 @@ from coretools.tools.ci.results import (
 )
 from coretools.tools.commands.results import RunReport, examined_text, notes_of
 from coretools.tools.commands.run_output import OutputPart, digest, new_output, ways_to_read
-from coretools.tools.execution_result import ExecutionSummary, plain, printed, shortened, streams, without_escapes
+from coretools.tools.execution_result import ExecutionSummary
 from coretools.tools.failure_explanations import Explanations
+from coretools.tools.output_text import plain, printed, shortened, streams, without_escapes
 from coretools.truncation import Excerpt
 
 Value = TypeVar("Value")

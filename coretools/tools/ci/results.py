@@ -9,7 +9,8 @@ from coretools.tools.answer_budget import fitting_values
 from coretools.tools.ci.parsed_report import Failure, ParsedReport
 from coretools.tools.commands.results import RunReport
 from coretools.tools.commands.run_output import OutputPart
-from coretools.tools.execution_result import ExecutionSummary, plain
+from coretools.tools.execution_result import ExecutionSummary
+from coretools.tools.output_text import plain
 
 SHOWN_IF_OK = 2_000
 """Bytes shown of the output of a successful build."""
@@ -43,7 +44,7 @@ class StepsResult(Result):
 
     def facts(self) -> dict[str, object]:
         """How it ended, and the id of the run if there is one."""
-        return self.summary.facts() | ({"run": self.run, "running": False} if self.run else {})
+        return self.summary.facts(self.run)
 
     def text(self) -> str:
         """Verdict and command, what was detected, the output or a digest of it, and a note on what was cut."""
@@ -112,7 +113,7 @@ class SuiteReport(Result):
         """How it ended, or the facts of a run that goes on."""
         if self.summary is None:
             return {} if self.state is None else self.state.facts()
-        return self.summary.facts() | ({"run": self.run, "running": False} if self.run else {})
+        return self.summary.facts(self.run)
 
     @classmethod
     def unfinished(cls, state: RunReport) -> Self:

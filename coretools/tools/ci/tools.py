@@ -35,10 +35,9 @@ from coretools.tools.ci.restore import ALL_ENTRIES, RESTORE_ENVIRONMENT, entries
 from coretools.tools.ci.results import CiResult, StepsResult, SuiteReport
 from coretools.tools.ci.steps import StepRunner
 from coretools.tools.commands.job_calls import run_to_end, start_and_wait
-from coretools.tools.commands.parameters import WaitSeconds
+from coretools.tools.commands.parameters import WaitSeconds, timeout
 from coretools.tools.commands.prepare import StartedCommand, prepare_command, require_syntax
 from coretools.tools.commands.results import RunReport
-from coretools.tools.execution_result import timeout
 from coretools.tools.failure_explanations import NONE, Explanations
 from coretools.tools.network_policy import NetworkPolicy
 

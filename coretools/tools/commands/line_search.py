@@ -13,7 +13,7 @@ from anyio import CapacityLimiter
 
 from coretools.errors import InvalidArguments
 from coretools.process.jobs.output_store import OutputStore
-from coretools.tools.execution_result import plain
+from coretools.tools.output_text import plain
 from coretools.tools.search.pattern import parse_pattern
 
 BLOCK_BYTES = 1024 * 1024

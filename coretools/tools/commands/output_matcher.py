@@ -13,7 +13,7 @@ from anyio import CapacityLimiter
 from coretools.errors import InvalidArguments
 from coretools.process.jobs.job import Job
 from coretools.tools.answer_budget import cut_line
-from coretools.tools.execution_result import plain
+from coretools.tools.output_text import plain
 from coretools.tools.search.pattern import parse_pattern
 
 PIECE_BYTES = 64 * 1024

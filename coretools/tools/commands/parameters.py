@@ -4,6 +4,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from coretools.config.settings import Limits
+from coretools.errors import InvalidArguments
 from coretools.operations.declare import Aliases
 
 _TIMEOUT = "timeout"
@@ -149,3 +151,15 @@ AnswerSilence = Annotated[
         description="The reply is complete after so many seconds without output: by default 0.5; with `pattern`, never"
     ),
 ]
+
+
+def timeout(given: float | None, default: float, limits: Limits, *, name: str = "timeout_seconds") -> float:
+    """Return the seconds that a call requested, or the default.
+
+    Raises:
+        InvalidArguments: more than the limit.
+    """
+    most = limits.run_seconds_most
+    if given is not None and given > most:
+        raise InvalidArguments(f"{name}: at most {most:g} here, got {given:g}")
+    return min(default, most) if given is None else float(given)

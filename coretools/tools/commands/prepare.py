@@ -22,7 +22,7 @@ from coretools.process.shell import shell_argv
 from coretools.questions.kinds import CONFIRM, AskConfirmation
 from coretools.roots.root import Directory
 from coretools.shell_words import split, words
-from coretools.tools.execution_result import plain
+from coretools.tools.output_text import plain
 
 MOST_CHARACTERS = 8_000
 """Longest question. A person can't confirm what is too long to read."""

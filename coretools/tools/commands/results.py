@@ -10,8 +10,9 @@ from coretools.operations.content import Result
 from coretools.process.jobs.job import Job
 from coretools.shell_words import join
 from coretools.tools.commands.run_output import OutputPart
-from coretools.tools.execution_result import ExecutionSummary, plain, without_escapes
+from coretools.tools.execution_result import ExecutionSummary
 from coretools.tools.failure_explanations import EXAMINED_CHARACTERS, Explanations, changed_files_text, lines_of
+from coretools.tools.output_text import plain, without_escapes
 
 ARGV_CHARACTERS = 80
 """Characters shown of a command line in a list."""
@@ -192,7 +193,7 @@ class CommandResult(Result):
 
     def facts(self) -> dict[str, object]:
         """How it ended, and the id of the run if there is one."""
-        return self.summary.facts() | ({"run": self.run, "running": False} if self.run else {})
+        return self.summary.facts(self.run)
 
     def text(self) -> str:
         """How the command ended (unless with exit code 0), its output, and a note on what was cut."""

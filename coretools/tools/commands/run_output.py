@@ -20,7 +20,7 @@ from coretools.tools.commands.line_search import (
     groups_of,
     pattern_finder,
 )
-from coretools.tools.execution_result import plain, printed, streams, visible
+from coretools.tools.output_text import plain, printed, streams, visible
 
 HEAD_BYTES = 600
 FAILURE_BYTES = 4_000

@@ -57,9 +57,10 @@ from coretools.tools.commands.run_output import (
     screen_changes,
 )
 from coretools.tools.commands.wait import PortWatch, ProgressReporter, WaitConditions, wait
-from coretools.tools.execution_result import ExecutionSummary, plain, timeout
+from coretools.tools.execution_result import ExecutionSummary
 from coretools.tools.failure_explanations import NONE, Explanations
 from coretools.tools.filesystem.seek_window import Cursor
+from coretools.tools.output_text import plain
 
 if TYPE_CHECKING:
     from coretools.egress.approvals import HostApprovals
@@ -122,11 +123,11 @@ class CommandTools:
         """
         wants_run = wait_seconds is not None
         default = self._limits.run_seconds_most if wants_run else self._limits.run_seconds
-        waited = timeout(wait_seconds, 0, self._limits, name="wait_seconds")
+        waited = parameters.timeout(wait_seconds, 0, self._limits, name="wait_seconds")
         prepared = await prepare_command(command, env=env or {}, terminal=terminal, runner=self._runs.runner)
         options = replace(
             prepared.options,
-            timeout_seconds=timeout(timeout_seconds, default, self._limits),
+            timeout_seconds=parameters.timeout(timeout_seconds, default, self._limits),
             input=feed_of(stdin, is_open=wants_run, is_terminal=prepared.options.terminal is not None),
         )
         runner = self._runs.runner
@@ -161,7 +162,7 @@ class CommandTools:
         to look without waiting, write_run to give input and wait for what it causes.
         """
         job = self._runs.get(run, call.principal)
-        timeout(seconds, 0, self._limits, name="seconds")
+        parameters.timeout(seconds, 0, self._limits, name="seconds")
         matcher = OutputMatcher(pattern, job, self._limiter, since=since) if pattern else None
         watch = None if port is None else PortWatch(job, port, self._limiter)
         until = WaitConditions(seconds=seconds, quiet_seconds=quiet_seconds, matcher=matcher, port=watch)
@@ -223,7 +224,7 @@ class CommandTools:
         \u0003 is Ctrl-C, \u001b[A arrow up. To end a run: stop_run.
         """
         job = self._runs.get(run, call.principal)
-        timeout(seconds, 0, self._limits, name="seconds")
+        parameters.timeout(seconds, 0, self._limits, name="seconds")
         # Neither what was printed before the input nor the silence before the reply ends the wait.
         before = job.output.end
         matcher = OutputMatcher(pattern, job, self._limiter, since=before) if pattern else None

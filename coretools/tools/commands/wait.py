@@ -13,7 +13,7 @@ from coretools.operations.call import Call
 from coretools.process.fork_server.tcp_listeners import is_listening
 from coretools.process.jobs.job import Job
 from coretools.tools.commands.output_matcher import OutputMatcher
-from coretools.tools.execution_result import plain
+from coretools.tools.output_text import plain
 
 WaitOutcome = Literal["exit", "pattern", "port", "quiet", "time"]
 """The event that ended the wait."""

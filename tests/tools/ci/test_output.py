@@ -11,7 +11,7 @@ from coretools.tools.ci.parsed_report import (
     message,
     split_lines,
 )
-from coretools.tools.execution_result import plain, shortened, streams
+from coretools.tools.output_text import plain, shortened, streams
 
 
 @pytest.mark.parametrize(

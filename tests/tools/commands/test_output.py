@@ -15,7 +15,7 @@ from coretools.tools.answer_budget import cut_line
 from coretools.tools.commands import line_search
 from coretools.tools.commands.failure_lines import find_failures
 from coretools.tools.commands.results import RunReport
-from coretools.tools.execution_result import plain
+from coretools.tools.output_text import plain
 from tests.tools.commands.world import commands_in, world_in
 
 BUILD = """
