@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from coretools.tools.ci.build_system import Action, Argv, BuildSystem, Project, Steps, first_of, matching_names
-from coretools.tools.ci.detect_python import STRONG, WEAK, detect_python, detect_weak
+from coretools.tools.ci.detect_python import STRONG, detect_python, detect_weak
+from coretools.tools.ci.python_dependencies import WEAK
 
 _DOTNET = ("*.sln", "*.slnx", "*.csproj", "*.fsproj", "*.vbproj")
 _GRADLE = ("build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts")

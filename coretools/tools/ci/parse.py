@@ -10,9 +10,10 @@ from coretools.tools.ci.parsed_report import ParsedReport, split_lines
 from coretools.tools.ci.read_ava import read_ava
 from coretools.tools.ci.read_cargo import read_cargo, read_nextest
 from coretools.tools.ci.read_ctest import read_ctest
-from coretools.tools.ci.read_dotnet_jvm import read_dotnet, read_gradle, read_maven
+from coretools.tools.ci.read_dotnet import read_dotnet
 from coretools.tools.ci.read_go import read_go
 from coretools.tools.ci.read_javascript import read_bun, read_jest, read_mocha, read_node_spec, read_vitest
+from coretools.tools.ci.read_jvm import read_gradle, read_maven
 from coretools.tools.ci.read_python import read_pytest, read_unittest
 from coretools.tools.ci.read_tap import read_tap
 from coretools.tools.output_text import without_escapes
