@@ -24,7 +24,7 @@ from coretools.process.run import Completed, RunOptions
 from coretools.roots.read import open_directory
 from coretools.roots.root import Directory
 from coretools.roots.root_set import Roots
-from coretools.tools.search.file_matches import Findings, Query
+from coretools.tools.search.findings import Findings, Query
 from coretools.tools.search.globs import expand_braces
 from coretools.tools.search.ignore import IgnoreRules, beneath, entries_beneath, ignore_rules
 

@@ -226,15 +226,6 @@ def _all_but_repositories(_: str, entries: list[WalkEntry]) -> list[WalkEntry]:
     return [entry for entry in entries if entry[0] != REPOSITORY]
 
 
-def is_text_path(path: str) -> bool:
-    """Whether a name from the file system can be encoded, so that a caller can use it."""
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def beneath(top: RootedPath, relative: str) -> str:
     """Convert a path relative to `top` to one relative to its root."""
     return join_path(top.relative, relative)

@@ -6,13 +6,12 @@ from typing import Annotated
 
 import anyio.to_thread
 from anyio import CapacityLimiter
-from pydantic import BaseModel, Field
+from pydantic import Field
 
 from coretools.config.settings import Limits
 from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.errors import CannotStart
 from coretools.escapes import escape_controls
-from coretools.operations.content import Result
 from coretools.operations.declare import Aliases, Effect, Rare, tool
 from coretools.process.confined_runner import ConfinedRunner
 from coretools.process.runner import Runner
@@ -22,10 +21,11 @@ from coretools.roots.root import RootedPath
 from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import content_bytes, fitting
 from coretools.tools.search.engines import RipgrepEngine, SearchEngine, WalkEngine
-from coretools.tools.search.file_matches import Findings, MatchedLine, Output, Query
+from coretools.tools.search.findings import Findings, Query
 from coretools.tools.search.globs import glob_matcher, name_matcher
 from coretools.tools.search.ignore import beneath, runs_beneath
 from coretools.tools.search.pattern import parse_pattern
+from coretools.tools.search.results import FoundNames, FoundText, Output
 
 _PLACES = Aliases("directory", "dir_path", "search_path", "target_directory", "cwd", ignored=("explanation",))
 _LIMITS = Aliases("head_limit", "max_results", "total_max_matches")
@@ -76,74 +76,6 @@ _Output = Annotated[
         },
     ),
 ]
-
-
-class FoundLine(BaseModel):
-    """A line of a result; `match` is False for a line of context."""
-
-    number: int
-    text: str
-    match: bool
-
-
-class FoundFile(BaseModel):
-    """The lines of one file, in groups of adjacent lines; none if only files or counts are wanted."""
-
-    path: str
-    groups: list[list[FoundLine]]
-    matches: int
-    """Matching lines; 1 if only files are wanted."""
-
-
-class FoundText(Result):
-    """Result of `search_text`."""
-
-    files: list[FoundFile]
-    matches: int
-    notes: list[str]
-    engine: str
-    output: Output = "matches"
-
-    def text(self) -> str:
-        """`path:line:text` for a match, `path-line-text` for a line of context, `--` between groups.
-
-        Or a path per line, with its count.
-        """
-        if self.output != "matches":
-            ends = [f":{file.matches}" if self.output == "counts" else "" for file in self.files]
-            lines = [f"{escape_controls(file.path)}{end}" for file, end in zip(self.files, ends, strict=True)]
-            return "\n".join([*lines, *(f"[{note}]" for note in self.notes)])
-        groups = [self._group(file.path, group) for file in self.files for group in file.groups]
-        around = any(not line.match for file in self.files for group in file.groups for line in group)
-        body = ("\n--\n" if around else "\n").join(groups)
-        return "\n".join([*([body] if body else []), *(f"[{note}]" for note in self.notes)])
-
-    def facts(self) -> dict[str, object]:
-        """Counts, and the engine that listed the files (none if the caller named a file)."""
-        counts: dict[str, object] = {"matches": self.matches, "files": len(self.files)}
-        return counts | ({"engine": self.engine} if self.engine else {})
-
-    def _group(self, path: str, group: list[FoundLine]) -> str:
-        name = escape_controls(path)
-        return "\n".join(
-            f"{name}:{line.number}:{line.text}" if line.match else f"{name}-{line.number}-{line.text}" for line in group
-        )
-
-
-class FoundNames(Result):
-    """Result of `search_files`."""
-
-    paths: list[str]
-    total: int
-    notes: list[str]
-
-    def text(self) -> str:
-        """One path per line."""
-        return "\n".join([*map(escape_controls, self.paths), *(f"[{note}]" for note in self.notes)])
-
-    def facts(self) -> dict[str, object]:
-        """Number of paths shown, and the total."""
-        return {"paths": len(self.paths), "total": self.total}
 
 
 class SearchTools:
@@ -288,11 +220,7 @@ class SearchTools:
             notes.append("no line matches")
         if output == "counts" and findings.files and not findings.more:
             notes.append(f"{findings.matches} matching lines in all")
-        files = [
-            FoundFile(path=file.path, groups=[_lines(group) for group in file.groups], matches=file.matches)
-            for file in findings.files
-        ]
-        return FoundText(files=files, matches=findings.matches, notes=notes, engine=engine, output=output)
+        return FoundText(files=findings.files, matches=findings.matches, notes=notes, engine=engine, output=output)
 
 
 def _wanted(glob: str) -> Callable[[str, list[WalkEntry]], list[WalkEntry]]:
@@ -308,7 +236,3 @@ def _wanted(glob: str) -> Callable[[str, list[WalkEntry]], list[WalkEntry]]:
     return lambda above, run: [
         (name, kind) for name, kind in run if matches(f"{above}{name}/" if kind == "directory" else above + name)
     ]
-
-
-def _lines(group: list[MatchedLine]) -> list[FoundLine]:
-    return [FoundLine(number=line.number, text=line.text, match=line.column is not None) for line in group]

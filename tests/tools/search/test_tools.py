@@ -20,7 +20,7 @@ from coretools.roots.hidden_files import DenyRules
 from coretools.roots.root import RootSpec
 from coretools.roots.root_set import Roots
 from coretools.tools.search.engines import WalkEngine
-from coretools.tools.search.file_matches import Findings, Query
+from coretools.tools.search.findings import Findings, Query
 from coretools.tools.search.pattern import parse_pattern
 from coretools.tools.search.tools import SearchTools
 from tests.tools.search.world import ENGINES, LIMITS, needs_ripgrep, planted, searching
