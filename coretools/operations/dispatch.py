@@ -31,7 +31,7 @@ from coretools.operations.completion import complete_parameter
 from coretools.operations.content import Blocks, Content, Embedded, Message, Result, Text, joined_text
 from coretools.operations.in_memory_services import MemoryServices
 from coretools.operations.services import Services
-from coretools.questions.kinds import call_confirmation
+from coretools.questions.confirmation import call_confirmation
 
 Defaults = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 """Values for arguments that the caller left out, by the arguments that are given."""

@@ -27,7 +27,7 @@ from coretools.operations.declare import (
     tool,
 )
 from coretools.operations.route import Context, check_route, name_of_route, route_in
-from coretools.questions.kinds import CONFIRM
+from coretools.questions.confirmation import CONFIRM
 
 NO_POLICY = ToolPolicy()
 

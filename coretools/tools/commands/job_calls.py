@@ -6,7 +6,8 @@ from coretools.operations.call import Call
 from coretools.process.jobs.job import Job
 from coretools.process.jobs.job_table import JobTable
 from coretools.tools.commands.prepare import StartedCommand
-from coretools.tools.commands.wait import ProgressReporter, WaitConditions, WaitOutcome, wait
+from coretools.tools.commands.progress import ProgressReporter
+from coretools.tools.commands.wait import WaitConditions, WaitOutcome, wait
 
 
 async def run_to_end(runs: JobTable, started: StartedCommand, call: Call) -> Job:

@@ -19,7 +19,8 @@ from coretools.process.policy_check import judge
 from coretools.process.run import RunOptions
 from coretools.process.runner import Runner
 from coretools.process.shell import shell_argv
-from coretools.questions.kinds import CONFIRM, AskConfirmation
+from coretools.questions.confirmation import CONFIRM
+from coretools.questions.kinds import AskConfirmation
 from coretools.roots.root import Directory
 from coretools.shell_words import split, words
 from coretools.tools.output_text import plain

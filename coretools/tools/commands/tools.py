@@ -18,7 +18,7 @@ from coretools.process.children.streams import INPUT_BUFFER_BYTES
 from coretools.process.jobs.job import Job
 from coretools.process.jobs.job_table import JobTable
 from coretools.process.jobs.terminal_screen import MAX_REDRAWN_BYTES, TerminalScreen
-from coretools.questions.kinds import CONFIRM
+from coretools.questions.confirmation import CONFIRM
 from coretools.redaction.redactor import Redactor
 from coretools.roots.read import open_directory
 from coretools.roots.root import Directory
@@ -36,6 +36,7 @@ from coretools.tools.commands.prepare import (
     prepare_command,
     require_syntax,
 )
+from coretools.tools.commands.progress import ProgressReporter
 from coretools.tools.commands.results import (
     CommandResult,
     RunList,
@@ -56,7 +57,7 @@ from coretools.tools.commands.run_output import (
     of_screen,
     screen_changes,
 )
-from coretools.tools.commands.wait import PortWatch, ProgressReporter, WaitConditions, wait
+from coretools.tools.commands.wait import PortWatch, WaitConditions, wait
 from coretools.tools.execution_result import ExecutionSummary
 from coretools.tools.failure_explanations import NONE, Explanations
 from coretools.tools.filesystem.seek_window import Cursor

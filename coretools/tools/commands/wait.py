@@ -1,6 +1,5 @@
-"""Wait until a run ends, prints a match, listens on a port, falls silent, or time is up; report progress meanwhile."""
+"""Wait until a run ends, prints a match, listens on a port, falls silent, or time is up."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -9,23 +8,16 @@ import anyio
 import anyio.to_thread
 from anyio import CapacityLimiter
 
-from coretools.operations.call import Call
 from coretools.process.fork_server.tcp_listeners import is_listening
 from coretools.process.jobs.job import Job
 from coretools.tools.commands.output_matcher import OutputMatcher
-from coretools.tools.output_text import plain
+from coretools.tools.commands.progress import ProgressReporter
 
 WaitOutcome = Literal["exit", "pattern", "port", "quiet", "time"]
 """The event that ended the wait."""
 
-PROGRESS_SECONDS = 1.0
-"""Interval of progress notifications."""
-
 PORT_SECONDS = 0.1
 """Interval of checks for a listening port; each reads the environment of every process of the machine."""
-
-LINE_CHARACTERS = 200
-"""Characters shown of the last line."""
 
 
 class PortWatch:
@@ -78,37 +70,6 @@ class WaitConditions:
         return events.get(outcome, "")
 
 
-class ProgressReporter:
-    """Reports the progress of a run to its caller (seconds, bytes, last line), at most once per second."""
-
-    def __init__(
-        self, job: Job, call: Call, *, total: float | None, clock: Callable[[], float] = anyio.current_time
-    ) -> None:
-        self._job = job
-        self._call = call
-        self._total = total
-        self._clock = clock
-        self._began = clock()
-        self.next = self._began + PROGRESS_SECONDS
-        """When to report next."""
-
-    async def report(self) -> None:
-        """Report unless it is too early."""
-        now = self._clock()
-        if now < self.next:
-            return
-        self.next = now + PROGRESS_SECONDS
-        state = f"{self._job.seconds:.0f} s, {self._job.output.end} bytes"
-        line = last_line(self._job)
-        await self._call.progress(now - self._began, self._total, f"{state}: {line}" if line else state)
-
-    async def report_forever(self) -> None:
-        """Report until cancelled."""
-        while True:
-            await anyio.sleep(max(0.0, self.next - self._clock()))
-            await self.report()
-
-
 async def wait(job: Job, until: WaitConditions, progress: ProgressReporter) -> WaitOutcome:
     """Wait for the first event of `until`.
 
@@ -152,11 +113,3 @@ async def _check(job: Job, until: WaitConditions, began: float) -> tuple[WaitOut
             return "quiet", 0.0
         next_check = min(next_check, quiet_at)
     return ("time", 0.0) if now >= deadline else (None, next_check)
-
-
-def last_line(job: Job) -> str:
-    """Return the last line that is not blank, shortened."""
-    output = job.output
-    text = plain(output.read(output.end - 4 * LINE_CHARACTERS, 4 * LINE_CHARACTERS).decode("utf-8", "replace"))
-    lines = [line for line in text.split("\n") if line.strip()]
-    return lines[-1].strip()[-LINE_CHARACTERS:] if lines else ""

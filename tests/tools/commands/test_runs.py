@@ -15,9 +15,9 @@ from coretools.config.settings import Limits
 from coretools.errors import Busy, CannotStart, Conflict, InvalidArguments, NotFound, Unsupported
 from coretools.operations.call import SilentCall
 from coretools.process.children.streams import INPUT_BUFFER_BYTES
+from coretools.tools.commands.progress import ProgressReporter
 from coretools.tools.commands.results import RunReport
 from coretools.tools.commands.tools import CommandTools
-from coretools.tools.commands.wait import ProgressReporter
 from tests.process.tree import PATIENCE_SECONDS, is_alive, until, until_exists
 from tests.tools.commands.world import commands_in, world_in
 
