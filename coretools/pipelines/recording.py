@@ -1,7 +1,7 @@
 """Recordings of runs: the calls, what came back, and the declarations of the tools, in a form that is stable."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import mcp_types as types
@@ -34,8 +34,20 @@ class RecordedCall(_Table):
     error: str | None = None
 
     def comparable(self) -> dict[str, Any]:
-        """Return what a replay compares."""
-        return comparable(self.arguments, self.result, self.error)
+        """Return what a replay compares; a text that is JSON becomes its value, so that paths reach into it."""
+        result = self.result or {}
+        content = [
+            block | {"text": _value_of(block["text"])} if isinstance(block.get("text"), str) else block
+            for block in result.get("content", [])
+            if isinstance(block, dict)
+        ]
+        return {
+            "arguments": dict(self.arguments),
+            "ok": self.result is not None and not result.get("isError", False),
+            "content": content,
+            "structuredContent": result.get("structuredContent"),
+            "error": self.error,
+        }
 
 
 class Recording(_Table):
@@ -79,23 +91,6 @@ def recorded_call(outcome: Outcome, redactor: Redactor) -> RecordedCall:
         result=without_secrets(shape, redactor),
         error=outcome.error.kind if result is None and outcome.error is not None else None,
     )
-
-
-def comparable(arguments: Mapping[str, Any], result: Mapping[str, Any] | None, error: str | None) -> dict[str, Any]:
-    """Return a call as a replay compares it; a text that is JSON becomes its value, so that paths reach into it."""
-    given = result or {}
-    content = [
-        block | {"text": _value_of(block["text"])} if isinstance(block.get("text"), str) else block
-        for block in given.get("content", [])
-        if isinstance(block, dict)
-    ]
-    return {
-        "arguments": dict(arguments),
-        "ok": result is not None and not given.get("isError", False),
-        "content": content,
-        "structuredContent": given.get("structuredContent"),
-        "error": error,
-    }
 
 
 def _value_of(text: str) -> Any:
@@ -148,7 +143,7 @@ def read_recording(path: str) -> Recording:
     return recording
 
 
-def declared_tools(recording: Recording, server: str) -> Iterable[types.Tool]:
+def declared_tools(recording: Recording, server: str) -> list[types.Tool]:
     """Return the tools of a server as they were declared when the recording was made.
 
     Raises:

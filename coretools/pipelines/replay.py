@@ -126,7 +126,7 @@ class RecordedServers:
         """
         if name not in self._recording.tools:
             raise Unreachable(f"server {name!r}: the recording has no call of it")
-        return _RecordedServer(name, list(declared_tools(self._recording, name)), self._take)
+        return _RecordedServer(name, declared_tools(self._recording, name), self._take)
 
     def _take(self, server: str, tool: str, arguments: dict[str, Any]) -> RecordedCall:
         """Return the next recorded call with these arguments, each once."""

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, Protocol
 
@@ -104,7 +105,7 @@ class StepRunner:
         outcome = Outcome(step=step)
         begun = time.monotonic()
         try:
-            outcome.result = await self._called(step, outcome)
+            outcome.result = await self._called(outcome)
             await self._check(step, outcome.result)
         except CoreError as error:
             outcome.status, outcome.error = "failed", error
@@ -117,11 +118,11 @@ class StepRunner:
         await self._observer.on_end(outcome)
         return outcome
 
-    async def _called(self, step: Step, outcome: Outcome) -> types.CallToolResult:
-        pause = FIRST_PAUSE
+    async def _called(self, outcome: Outcome) -> types.CallToolResult:
+        step, pause = outcome.step, FIRST_PAUSE
         while True:
             outcome.attempts += 1
-            attempt = _Attempt(step, outcome)
+            attempt = _Attempt(outcome)
             await self._observer.on_start(step, outcome.attempts)
             try:
                 return await self._call(attempt)
@@ -133,7 +134,7 @@ class StepRunner:
             pause = min(2 * pause, LONGEST_PAUSE)
 
     async def _call(self, attempt: "_Attempt") -> types.CallToolResult:
-        step = attempt.step
+        step = attempt.outcome.step
         server = await self._servers.connected(step.server)
         tool = find_tool(await server.tools(), step.server, step.tool)
         arguments = step.arguments if step.make_arguments is None else step.make_arguments(tool)
@@ -177,19 +178,18 @@ class StepRunner:
             raise ToolFailed(f"{where}: the tool reported an error: {_quoted(result)}")
 
 
+@dataclass(slots=True)
 class _Attempt:
-    """One attempt, and how far it got."""
+    """One attempt at a step, and how far it got."""
 
-    def __init__(self, step: Step, outcome: Outcome) -> None:
-        self.step = step
-        self.outcome = outcome
-        self.sent: types.Tool | None = None
-        """The tool, once its call may have reached the server."""
+    outcome: Outcome
+    sent: types.Tool | None = None
+    """The tool, once its call may have reached the server."""
 
     @property
     def may_be_repeated(self) -> bool:
         """Whether another attempt can't repeat an effect, or the user accepts that."""
-        if self.sent is None or self.step.retries_any:
+        if self.sent is None or self.outcome.step.retries_any:
             return True
         hints = self.sent.annotations
         return hints is not None and bool(hints.read_only_hint or hints.idempotent_hint)

@@ -12,6 +12,14 @@ from coretools.pipelines.script import LoadedScript, ScriptStep
 from coretools.pipelines.templates import filled, filled_expression
 
 
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """Repetitions that the command line asks for; a step may ask for more."""
+
+    count: int = 0
+    is_any: bool = False
+
+
 class ScriptRunner:
     """Runs one script."""
 
@@ -23,7 +31,7 @@ class ScriptRunner:
         self.outcomes: list[Outcome] = []
         """Of the steps so far."""
 
-    async def run(self, variables: Mapping[str, Any], environment: Mapping[str, str], retries: "Retries") -> None:
+    async def run(self, variables: Mapping[str, Any], environment: Mapping[str, str], retries: Retries) -> None:
         """Run all steps; what fails is in the outcomes."""
         names = self._loaded.environment_names()
         known = {"vars": dict(variables), "env": {name: environment[name] for name in names if name in environment}}
@@ -33,7 +41,7 @@ class ScriptRunner:
             self.outcomes.append(outcome)
             await self._expressions.put(("steps", outcome.step.id), _document(outcome))
 
-    async def _outcome(self, index: int, given: ScriptStep, retries: "Retries") -> Outcome:
+    async def _outcome(self, index: int, given: ScriptStep, retries: Retries) -> Outcome:
         step = self._step(index, given, retries)
         has_failed = any(earlier.is_failure for earlier in self.outcomes)
         reason = ""
@@ -55,7 +63,7 @@ class ScriptRunner:
             return condition
         return (await self._expressions.check(await filled_expression(condition, self._expressions))).holds
 
-    def _step(self, index: int, given: ScriptStep, retries: "Retries") -> Step:
+    def _step(self, index: int, given: ScriptStep, retries: Retries) -> Step:
         script = self._loaded.script
         is_any = script.retry_any if given.retry_any is None else given.retry_any
         return Step(
@@ -77,14 +85,6 @@ class ScriptRunner:
         arguments = await filled(given.arguments, self._expressions)
         assertions = [await filled_expression(text, self._expressions) for text in given.expressions]
         return replace(step, arguments=arguments, assertions=assertions)
-
-
-@dataclass(frozen=True, slots=True)
-class Retries:
-    """What the line says about repetition; a step may ask for more."""
-
-    count: int = 0
-    is_any: bool = False
 
 
 def variables_of(loaded: LoadedScript, words: Sequence[str]) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from coretools.errors import TooLarge
@@ -54,7 +54,7 @@ async def filled_expression(text: str, expressions: Expressions) -> str:
     return await _replaced(text, expressions, _literal) if "${{" in text else text
 
 
-async def _replaced(text: str, expressions: Expressions, shown: Any) -> str:
+async def _replaced(text: str, expressions: Expressions, shown: Callable[[Any], str]) -> str:
     parts: list[str] = []
     end = 0
     for template in _TEMPLATE.finditer(text):

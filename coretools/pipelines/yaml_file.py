@@ -122,9 +122,6 @@ class _Builder:
     def _open(self, value: Any, anchor: str | None, line: int) -> None:
         if len(self._stack) >= MAX_DEPTH:
             raise self.refused(line, f"nested more than {MAX_DEPTH} levels deep")
-        is_key = bool(self._stack) and isinstance(self._stack[-1].value, dict) and self._stack[-1].key is None
-        if is_key:
-            raise self.refused(line, "a key must be text")
         path = self._stack[-1].next_path() if self._stack else ()
         self._add(value, 1, line)
         self._stack.append(_Open(value, path, anchor))

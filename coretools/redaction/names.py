@@ -174,12 +174,11 @@ def _is_secret(candidate: _CandidateValue) -> bool:
         return False
     if candidate.strong.lower() == "pwd" and _pattern(_PATH).fullmatch(value):
         return False
-    if candidate.is_quoted:
-        return _is_quoted_secret(candidate, value)
-    return _is_bare_secret(candidate, value)
+    return _is_quoted_secret(candidate) if candidate.is_quoted else _is_bare_secret(candidate)
 
 
-def _is_quoted_secret(candidate: _CandidateValue, value: str) -> bool:
+def _is_quoted_secret(candidate: _CandidateValue) -> bool:
+    value = candidate.value
     if candidate.strong:
         return True
     if " " in value or len(value) < 8 or _is_path(value) or _pattern(_NUMBER).fullmatch(value):
@@ -187,9 +186,10 @@ def _is_quoted_secret(candidate: _CandidateValue, value: str) -> bool:
     return not (_pattern(_LETTERS).fullmatch(value) and len(value) < 20)
 
 
-def _is_bare_secret(candidate: _CandidateValue, value: str) -> bool:
+def _is_bare_secret(candidate: _CandidateValue) -> bool:
+    value = candidate.value
     if candidate.is_upper and candidate.is_tight:
-        return _is_variable_secret(candidate, value)
+        return _is_variable_secret(candidate)
     if candidate.behind in ("(", "{", "<") or _is_code(value):
         return False
     is_argument = candidate.behind in (",", ")")
@@ -214,8 +214,9 @@ def _is_word(value: str, *, is_argument: bool, is_tight: bool) -> bool:
     return not is_tight and _pattern(_LETTERS).fullmatch(value) is not None
 
 
-def _is_variable_secret(candidate: _CandidateValue, value: str) -> bool:
+def _is_variable_secret(candidate: _CandidateValue) -> bool:
     """For `NAME=value`: output of `env`, a line of a `.env` file, a shell assignment."""
+    value = candidate.value
     if candidate.strong:
         return len(value) >= 3 and not (_is_placeholder(value) and value.isupper())
     return len(value) >= 6 and not (_pattern(_NUMBER).fullmatch(value) or _is_path(value) or _is_placeholder(value))

@@ -8,7 +8,7 @@ group keeps what its last, failed iteration matched (gh-106052).
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from typing import NamedTuple
 
@@ -177,7 +177,7 @@ def find_credentials(text: str) -> list[Span]:
     if any(hint in small for hint in _TOKEN_HINTS):
         spans += _beginning_words(text)
         if glued:  # a token that another is appended to ends where that begins
-            spans += _beginning_words(_masked(text, glued))
+            spans += _beginning_words(overwritten(text, merge_overlapping(glued), "]"))
     spans += glued
     for hints, expression, kind in _INNER:
         if any(hint in small for hint in hints):
@@ -188,16 +188,6 @@ def find_credentials(text: str) -> list[Span]:
 def _beginning_words(text: str) -> Iterator[Span]:
     for match in _tokens().finditer(text):
         yield Span(*match.span(), match.lastgroup or "token")
-
-
-def _masked(text: str, spans: list[Span]) -> str:
-    """The text with each span replaced by characters that belong to no word."""
-    pieces: list[str] = []
-    at = 0
-    for start, end, _ in merge_overlapping(spans):
-        pieces += text[at:start], "]" * (end - start)
-        at = end
-    return "".join((*pieces, text[at:]))
 
 
 def _embedded_tokens(text: str) -> Iterator[Span]:
@@ -223,6 +213,20 @@ def merge_overlapping(spans: list[Span]) -> list[Span]:
         else:
             merged.append(span)
     return merged
+
+
+def overwritten(text: str, spans: Iterable[Span], character: str) -> str:
+    """The text with every character of the spans replaced; the spans are sorted and disjoint, and offsets stay."""
+    return replaced(text, spans, lambda span: character * (span.end - span.start))
+
+
+def replaced(text: str, spans: Iterable[Span], replacement: Callable[[Span], str]) -> str:
+    """The text with each span replaced; the spans are sorted and disjoint."""
+    pieces, at = [], 0
+    for span in spans:
+        pieces += [text[at : span.start], replacement(span)]
+        at = span.end
+    return "".join([*pieces, text[at:]])
 
 
 def find_private_keys(text: str) -> Iterator[Span]:

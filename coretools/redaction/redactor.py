@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import quote, quote_plus, unquote
 
 from coretools.redaction.names import find_assignments, is_credential_name
-from coretools.redaction.patterns import Span, compiled, find_credentials, merge_overlapping
+from coretools.redaction.patterns import Span, compiled, find_credentials, merge_overlapping, overwritten, replaced
 from coretools.truncation import Excerpt
 
 MIN_VALUE_CHARACTERS = 8
@@ -82,22 +82,18 @@ class Redactor:
             bare, cuts = _without_escapes(text)
             return [_restore_offsets(span, cuts) for span in self.spans(bare, spellings)]
         marked = [Span(*match.span(), "") for match in compiled(_MARK).finditer(text)] if "[redacted:" in text else []
-        text = _blank_out(text, marked)
+        text = overwritten(text, marked, _FILLER)
         values = merge_overlapping(list(_occurrences(text, spellings)))
         # Blanked out before the next pass, so that no two spans overlap; offsets stay.
-        text = _blank_out(text, values)
+        text = overwritten(text, values, _FILLER)
         known = find_credentials(text)
-        named = find_assignments(_blank_out(text, known))
+        named = find_assignments(overwritten(text, known, _FILLER))
         return sorted([*values, *known, *named])
 
 
 def replace_spans(text: str, spans: Iterable[Span]) -> str:
     """The text with each span replaced by a marker."""
-    pieces, at = [], 0
-    for start, end, kind in spans:
-        pieces += [text[at:start], f"[redacted:{kind}]"]
-        at = end
-    return "".join([*pieces, text[at:]])
+    return replaced(text, spans, lambda span: f"[redacted:{span.kind}]")
 
 
 def secret_values(environment: Mapping[str, str]) -> list[str]:
@@ -122,15 +118,6 @@ def drop_partial_lines(excerpt: Excerpt) -> Excerpt:
     tail = excerpt.tail[first + 1 if first >= 0 else MAX_TRIMMED :]
     dropped = excerpt.total_bytes - len(head) - len(tail)
     return Excerpt(head, tail, dropped)
-
-
-def _blank_out(text: str, spans: Iterable[Span]) -> str:
-    """The text with its spans overwritten, all other characters unchanged."""
-    pieces, at = [], 0
-    for start, end, _ in spans:
-        pieces += [text[at:start], _FILLER * (end - start)]
-        at = end
-    return "".join([*pieces, text[at:]]) if at else text
 
 
 def _without_escapes(text: str) -> tuple[str, list[tuple[int, int]]]:

@@ -7,7 +7,7 @@ from typing import Self
 
 from coretools.process.run import Completed
 from coretools.tools.answer_budget import cut_line
-from coretools.tools.failure_explanations import NONE, Explanations, changed_files_text, lines_of
+from coretools.tools.failure_explanations import Explanations, changed_files_text, lines_of
 
 COMMAND_CHARACTERS = 1_000
 """Characters shown of the command lines of a build or test run."""
@@ -46,15 +46,14 @@ class ExecutionSummary:
         cls,
         runs: Sequence[Completed],
         output: str,
-        explanations: Explanations = NONE,
+        explanations: Explanations,
         *,
-        examined: str | None = None,
+        examined: str,
     ) -> Self:
         """Summarise a sequence of runs; the last one decides. `examined`: more of the output, for the explanations."""
         last = runs[-1]
-        shown = examined or output
         notes = explanations.of(
-            argv=last.argv, tier=last.tier, failed=not last.ok, output=shown, timed_out=last.timed_out
+            argv=last.argv, tier=last.tier, failed=not last.ok, output=examined, timed_out=last.timed_out
         )
         return cls(
             command=cut_line("; ".join(run.command_line for run in runs), longest=COMMAND_CHARACTERS),

@@ -46,5 +46,5 @@ def _suite(head: str) -> ParsedReport:
     element = _SUITE.search(head)
     counts = {name: int(number) for name, number in _COUNT.findall(element[1])} if element else {}
     skipped, failed, errors = counts.get("skipped", 0), counts.get("failures", 0), counts.get("errors", 0)
-    passed = max(0, counts.get("tests", 0) - skipped - failed - errors)
+    passed = counts.get("tests", 0) - skipped - failed - errors
     return ParsedReport(passed=passed, failed=failed, skipped=skipped, errors=errors)

@@ -50,7 +50,7 @@ class ParsedReport:
     failures: tuple[Failure, ...] = ()
 
     def __post_init__(self) -> None:
-        """Clamp the counts to what programs can read: a program may print a number of 2,000 digits."""
+        """Clamp the counts: a program may print a number of 2,000 digits, or ones of which a difference is negative."""
         for name in ("passed", "failed", "skipped", "errors"):
             object.__setattr__(self, name, min(max(0, getattr(self, name)), MOST_COUNTED))
 

@@ -4,6 +4,7 @@ If a test failed, AVA does not print how many passed: they are counted by their 
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from coretools.tools.ci.parsed_report import Failure, ParsedReport, block, first_unique, message, place
@@ -35,20 +36,20 @@ def read_ava(lines: Sequence[str]) -> ParsedReport | None:
     """Read AVA, all runs summed."""
     if _END not in lines:
         return None
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for line in lines[lines.index(_END) :]:
         if match := _AVA_COUNT.match(line):
             kind = " ".join(word.rstrip("s") for word in match[2].split()[:2])
-            counts[kind] = counts.get(kind, 0) + int(match[1])
+            counts[kind] += int(match[1])
     broken = [Failure(match[1]) for line in lines if (match := _BROKEN.match(line))]
     if not counts and not broken:
         return None
-    failed = counts.get("test failed", 0) + counts.get("hook failed", 0) + counts.get("test remained", 0)
+    failed = counts["test failed"] + counts["hook failed"] + counts["test remained"]
     return ParsedReport(
         passed=sum(bool(_PASSED.match(line)) for line in lines),
         failed=failed,
-        skipped=counts.get("known failure", 0) + counts.get("test skipped", 0) + counts.get("test todo", 0),
-        errors=counts.get("uncaught exception", 0) + counts.get("unhandled rejection", 0) + len(broken),
+        skipped=counts["known failure"] + counts["test skipped"] + counts["test todo"],
+        errors=counts["uncaught exception"] + counts["unhandled rejection"] + len(broken),
         failures=first_unique([*_ava_failures(lines), *broken]),
     )
 

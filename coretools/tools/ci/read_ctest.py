@@ -36,7 +36,7 @@ def read_ctest(lines: Sequence[str]) -> ParsedReport | None:
         for position, name, status in results
         if status != "Passed" and status not in _CTEST_SKIPPED
     )
-    return ParsedReport(passed=max(0, passed), failed=failed, skipped=skipped, failures=failures)
+    return ParsedReport(passed=passed, failed=failed, skipped=skipped, failures=failures)
 
 
 def _ctest_result(text: str) -> tuple[str, str]:

@@ -4,6 +4,7 @@ Each reader looks for the line of counts that only its runner prints, and return
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from coretools.tools.ci.parsed_report import Failure, ParsedReport, block, first_unique, message, place
@@ -115,16 +116,16 @@ _SUITE_ONLY = re.compile(r"'?\d+ subtests? failed'?$")
 
 def read_node_spec(lines: Sequence[str]) -> ParsedReport | None:
     """Read node's runner when it prints for people."""
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for line in lines:
         if match := _SPEC_COUNT.match(line):
-            counts[match[1]] = counts.get(match[1], 0) + int(match[2])
+            counts[match[1]] += int(match[2])
     if "tests" not in counts:
         return None
     return ParsedReport(
-        passed=counts.get("pass", 0),
-        failed=counts.get("fail", 0) + counts.get("cancelled", 0),
-        skipped=counts.get("skipped", 0) + counts.get("todo", 0),
+        passed=counts["pass"],
+        failed=counts["fail"] + counts["cancelled"],
+        skipped=counts["skipped"] + counts["todo"],
         failures=first_unique(_spec_failures(lines)),
     )
 
@@ -148,23 +149,23 @@ def read_bun(lines: Sequence[str]) -> ParsedReport | None:
     """Read bun's own runner. A file that could not be loaded is in its counts both as failed and as error."""
     if not any(_BUN_RAN.match(line) for line in lines):
         return None
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     failures: list[Failure] = []
     start = 0
     for position, line in enumerate(lines):
         if match := _BUN_COUNT.match(line):
-            counts[match[2]] = counts.get(match[2], 0) + int(match[1])
+            counts[match[2]] += int(match[1])
         elif match := _BUN_FAIL.match(line):
             before = lines[max(start, position - 60) : position]
             error = next((at for at, text in enumerate(before) if text.startswith("error: ")), 0)
             failures.append(Failure(match[1], *(_own_place(before) or ("", 0)), message(_before_stack(before[error:]))))
             start = position + 1
-    errors = counts.get("error", 0)
+    errors = counts["error"]
     return ParsedReport(
-        passed=counts.get("pass", 0),
+        passed=counts["pass"],
         # A file that could not be loaded counts once, as an error.
-        failed=max(0, counts.get("fail", 0) - errors),
-        skipped=counts.get("skip", 0) + counts.get("todo", 0),
+        failed=counts["fail"] - errors,
+        skipped=counts["skip"] + counts["todo"],
         errors=errors,
         failures=first_unique(failures),
     )

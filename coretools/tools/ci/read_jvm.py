@@ -20,7 +20,7 @@ def read_maven(lines: Sequence[str]) -> ParsedReport | None:
     if not counts:
         return None
     ran, failed, errors, skipped = (sum(int(match[column]) for match in counts) for column in range(1, 5))
-    passed = max(0, ran - failed - errors - skipped)
+    passed = ran - failed - errors - skipped
     failures = first_unique(_maven_failures(lines, _stacks(lines)))
     return ParsedReport(passed=passed, failed=failed, errors=errors, skipped=skipped, failures=failures)
 
@@ -67,7 +67,7 @@ def read_gradle(lines: Sequence[str]) -> ParsedReport | None:
         return None
     ran, failed, skipped = (sum(int(match[column] or 0) for match in counts) for column in range(1, 4))
     return ParsedReport(
-        passed=max(0, ran - failed - skipped),
+        passed=ran - failed - skipped,
         failed=failed,
         skipped=skipped,
         failures=first_unique(_gradle_failures(lines)),

@@ -204,7 +204,7 @@ def read_unittest(lines: Sequence[str]) -> ParsedReport | None:
     others = failed + skipped + counts["errors"] - _beside_tests(failures)
     return ParsedReport(
         # unittest prints no count of passed tests.
-        passed=max(0, ran - others),
+        passed=ran - others,
         failed=failed,
         skipped=skipped,
         errors=counts["errors"],

@@ -1,6 +1,7 @@
 """Read the Test Anything Protocol, version 12 to 14, with the trailer that node's runner and tape add."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from coretools.tools.ci.parsed_report import Failure, ParsedReport, block, first_unique, message, place
@@ -34,18 +35,18 @@ def read_tap(lines: Sequence[str]) -> ParsedReport | None:
 
 def _by_trailer(lines: Sequence[str], failures: tuple[Failure, ...]) -> ParsedReport | None:
     """Read the counts that node and tape print: tests without their suites."""
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for line in lines:
         if match := _TRAILER.match(line):
-            counts[match[1]] = counts.get(match[1], 0) + int(match[2])
+            counts[match[1]] += int(match[2])
     if "tests" not in counts or "pass" not in counts:
         return None
     if "todo" not in counts and any(line.startswith("not ok") and _DIRECTIVE.search(line) for line in lines):
         return None  # AVA counts what is still to be written as failed
     return ParsedReport(
         passed=counts["pass"],
-        failed=counts.get("fail", 0) + counts.get("cancelled", 0),
-        skipped=counts.get("skipped", 0) + counts.get("todo", 0),
+        failed=counts["fail"] + counts["cancelled"],
+        skipped=counts["skipped"] + counts["todo"],
         failures=failures,
     )
 
@@ -62,7 +63,7 @@ def _by_points(
         passed=len(outer) - skipped - failed,
         failed=failed,
         skipped=skipped,
-        errors=max(0, planned - len(outer)),
+        errors=planned - len(outer),
         failures=failures,
     )
 

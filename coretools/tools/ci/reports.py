@@ -1,9 +1,8 @@
 """Build the answers of the ci tools from what the programs printed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import anyio
 import anyio.to_thread
@@ -33,8 +32,6 @@ from coretools.tools.execution_result import ExecutionSummary
 from coretools.tools.failure_explanations import Explanations
 from coretools.tools.output_text import plain, printed, shortened, streams, without_escapes
 from coretools.truncation import Excerpt
-
-Value = TypeVar("Value")
 
 
 class Execution(NamedTuple):
@@ -68,7 +65,7 @@ class ReportBuilder:
 
     async def steps_result(self, execution: Execution) -> StepsResult:
         """Report on a build or a restore."""
-        text = await self._in_thread(partial(self._printed_by_all, execution.completed))
+        text = await anyio.to_thread.run_sync(self._printed_by_all, execution.completed, limiter=self._limiter)
         part = await self._part(execution, text, SHOWN_IF_OK if execution.completed[-1].ok else SHOWN_IF_FAILED)
         return StepsResult(
             summary=self._summary(execution, part),
@@ -79,7 +76,7 @@ class ReportBuilder:
 
     async def suite_report(self, execution: Execution) -> SuiteReport:
         """Report on a test run: the counts and failures of the last step."""
-        report, text, is_events = await self._in_thread(partial(self._parsed, execution))
+        report, text, is_events = await anyio.to_thread.run_sync(self._parsed, execution, limiter=self._limiter)
         has_failures = report is not None and bool(report.failures)
         budget = SHOWN_WITH_REPORT if has_failures else SHOWN_IF_FAILED
         part = await self._part(execution, text, budget, is_raw=not is_events)
@@ -131,9 +128,6 @@ class ReportBuilder:
 
     def _redacted(self, text: str) -> str:
         return text if self._redactor is None else self._redactor.text(text)
-
-    async def _in_thread(self, work: Callable[[], Value]) -> Value:
-        return await anyio.to_thread.run_sync(work, limiter=self._limiter)
 
 
 def _is_gradle(run: Completed) -> bool:

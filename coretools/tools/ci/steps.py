@@ -19,7 +19,7 @@ from coretools.tools.network_policy import NetworkPolicy
 class StepRunner:
     """Runs the steps of an action."""
 
-    def __init__(self, runner: Runner, explanations: Explanations, network: NetworkPolicy | None) -> None:
+    def __init__(self, runner: Runner, explanations: Explanations, network: NetworkPolicy) -> None:
         """`network` decides whether the tools are told to work offline."""
         self._runner = runner
         self._explanations = explanations
@@ -34,7 +34,7 @@ class StepRunner:
 
     @property
     def _is_offline(self) -> bool:
-        return self._network is not None and self._network.is_denied(self._runner.tier)
+        return self._network.is_denied(self._runner.tier)
 
     async def run_first(
         self, alternatives: Sequence[Steps], directory: Directory, *, options: RunOptions, probe: Argv = ()

@@ -7,8 +7,7 @@ output. A job that its call does not wait for is a run like one of `run_command`
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Annotated, NamedTuple, TypeVar
+from typing import Annotated, NamedTuple
 
 import anyio
 import anyio.to_thread
@@ -49,6 +48,8 @@ _THREADS = 4
 
 _NO_CALL = SilentCall()
 
+_ANY_NETWORK = NetworkPolicy("allow")
+
 Timeout = Annotated[
     int | None,
     Field(ge=1, description="Seconds after which it is stopped: by default 600, with wait_seconds 3600"),
@@ -64,7 +65,6 @@ ProjectCommand = Annotated[
     Field(description="Bash line to run in place of the detected one, for a part of the project or other options"),
     Aliases("cmd"),
 ]
-Value = TypeVar("Value")
 
 
 class _Request(NamedTuple):
@@ -112,7 +112,7 @@ class CiTools:
         *,
         redactor: Redactor | None = None,
         explanations: Explanations = NONE,
-        network: NetworkPolicy | None = None,
+        network: NetworkPolicy = _ANY_NETWORK,
     ) -> None:
         """`network` decides whether a restore runs offline."""
         self._roots = roots
@@ -183,10 +183,10 @@ class CiTools:
 
     async def _act(self, request: _Request, report: Report[CiResult]) -> CiResult | RunReport:
         """Run an action to its end, or for `wait_seconds`; then it goes on as a run."""
-        directory, named = await self._in_thread(partial(self._opened, request.project))
+        directory, named = await anyio.to_thread.run_sync(self._opened, request.project, limiter=self._limiter)
         with ExitStack() as undo:
             undo.callback(directory.close)
-            await self._in_thread(partial(Undo.recover, self._roots, directory, ALL_ENTRIES))
+            await anyio.to_thread.run_sync(Undo.recover, self._roots, directory, ALL_ENTRIES, limiter=self._limiter)
             action = _Action(directory, await self._plan(request, directory, named))
             undo.pop_all()
         path = directory.path
@@ -231,12 +231,12 @@ class CiTools:
         async def work(options: RunOptions) -> Completed:
             is_done = False
             try:
-                await self._in_thread(undo.begin)
+                await anyio.to_thread.run_sync(undo.begin, limiter=self._limiter)
                 done = await self._working(action)(options)
                 is_done = done.ok
             finally:
                 with anyio.CancelScope(shield=True):
-                    await self._in_thread(undo.commit if is_done else undo.roll_back)
+                    await anyio.to_thread.run_sync(undo.commit if is_done else undo.roll_back, limiter=self._limiter)
             return done
 
         return work
@@ -263,7 +263,9 @@ class CiTools:
             await require_syntax(prepared, directory, runner)
             plan = _ActionPlan("", [(tuple(prepared.argv),)], prepared.options)
         else:
-            plan = await self._in_thread(partial(self._detected, request.action, directory, named))
+            plan = await anyio.to_thread.run_sync(
+                self._detected, request.action, directory, named, limiter=self._limiter
+            )
         options = await self._options(plan.options, request)
         return plan._replace(options=options)
 
@@ -299,6 +301,3 @@ class CiTools:
             keep_bytes=limits.report_bytes,
         )
         return options if request.action == "test" else await self._steps.offline(options)
-
-    async def _in_thread(self, work: Callable[[], Value]) -> Value:
-        return await anyio.to_thread.run_sync(work, limiter=self._limiter)

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import NamedTuple
 
 import anyio.to_thread
@@ -136,7 +135,7 @@ async def approved(
 
 
 def confirmation_question(
-    decision: Decision, directory: str, stdin: str | None, variables: Mapping[str, str] = MappingProxyType({})
+    decision: Decision, directory: str, stdin: str | None, variables: Mapping[str, str]
 ) -> AskConfirmation:
     """Build the question: every argument and variable of the command, unabridged, and why it is asked.
 

@@ -101,13 +101,12 @@ class RunReport(Result):
         cls,
         job: Job,
         *,
+        excerpt: OutputPart,
         event: str = "",
-        excerpt: OutputPart | None = None,
         kind: str = "",
         notes: tuple[str, ...] = (),
     ) -> "RunReport":
         """Build the report and mark the excerpt as reported. `kind` is the event that ended a wait."""
-        excerpt = excerpt or OutputPart("")
         job.reported_end = max(job.reported_end, excerpt.stop)
         failed = kind == "exit" and not (job.completed is not None and job.completed.ok)
         return cls(

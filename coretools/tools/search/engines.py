@@ -8,7 +8,6 @@ import re
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Protocol
 
 import anyio
@@ -144,11 +143,6 @@ class RipgrepEngine:
     async def _list_files(self, query: Query, names: "_FileNames", *order_words: str) -> None:
         """Run ripgrep; it adds file names to `names` as it finds them."""
         share = 1.0 if order_words else UNSORTED_SHARE
-        options = RunOptions(
-            timeout_seconds=max(0.0, share * (query.deadline - time.monotonic())),
-            keep_bytes=STDERR_BYTES,
-            on_stdout=names.feed,
-        )
         ignored = ("--no-ignore",) if query.include_ignored else ()
         size = f"--max-filesize={self._limits.file_bytes}"
         pattern = f"--regexp={query.pattern.ripgrep}"
@@ -159,9 +153,13 @@ class RipgrepEngine:
                 directory, confined_thread = await anyio.to_thread.run_sync(
                     self._opened, path, stack, limiter=self._limiter
                 )
-                names.completed = await self._confined.run(
-                    argv, cwd=directory, options=replace(options, confined_thread=confined_thread)
+                options = RunOptions(
+                    timeout_seconds=max(0.0, share * (query.deadline - time.monotonic())),
+                    keep_bytes=STDERR_BYTES,
+                    on_stdout=names.feed,
+                    confined_thread=confined_thread,
                 )
+                names.completed = await self._confined.run(argv, cwd=directory, options=options)
         except CannotStart:
             pass  # not installed: `completed` stays None
         except CoreError as error:
