@@ -28,13 +28,9 @@ class ConnectedServer:
 
     def __init__(self, connection: Connection, environment: Mapping[str, str]) -> None:
         self.connection = connection
+        self.name = connection.name
         self.identity = server_digest(connection.entry, environment)
         self._tools: Sequence[types.Tool] | None = None
-
-    @property
-    def name(self) -> str:
-        """The name of its entry."""
-        return self.connection.name
 
     async def tools(self) -> Sequence[types.Tool]:
         """Return its tools."""

@@ -7,7 +7,7 @@ up-to-date task would yield the same. Only the head of each file is read; no XML
 import re
 
 from coretools.tools.ci.build_system import Project, matching_names
-from coretools.tools.ci.parsed_report import ParsedReport
+from coretools.tools.ci.parsed_report import ParsedReport, summed
 
 MOST_FILES = 2_000
 """Most result files read; there is one for each test class."""
@@ -25,8 +25,7 @@ _HEAD = 4_096
 
 def gradle_results(project: Project) -> ParsedReport | None:
     """Add up the result files of a project and its subprojects; None if there are none."""
-    reports = [_suite(project.read(path)[:_HEAD]) for path in _files(project)]
-    return sum(reports[1:], start=reports[0]) if reports else None
+    return summed([_suite(project.read(path)[:_HEAD]) for path in _files(project)])
 
 
 def _files(project: Project) -> list[str]:

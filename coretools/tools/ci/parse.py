@@ -6,7 +6,7 @@ command does not contain (ADR 0014).
 
 from collections.abc import Callable, Sequence
 
-from coretools.tools.ci.parsed_report import ParsedReport, split_lines
+from coretools.tools.ci.parsed_report import ParsedReport, split_lines, summed
 from coretools.tools.ci.read_ava import read_ava
 from coretools.tools.ci.read_cargo import read_cargo, read_nextest
 from coretools.tools.ci.read_ctest import read_ctest
@@ -46,4 +46,4 @@ def parse(output: str) -> ParsedReport | None:
         first = next((report for reader in group if (report := reader(lines)) is not None), None)
         if first is not None:
             reports.append(first)
-    return sum(reports[1:], start=reports[0]) if reports else None
+    return summed(reports)

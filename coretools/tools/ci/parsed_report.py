@@ -70,6 +70,11 @@ class ParsedReport:
         )
 
 
+def summed(reports: Sequence[ParsedReport]) -> ParsedReport | None:
+    """Add up reports; None if there are none."""
+    return sum(reports[1:], start=reports[0]) if reports else None
+
+
 def first_unique(failures: Iterable[Failure]) -> tuple[Failure, ...]:
     """Return the first failures without duplicates: several runners repeat theirs at the end."""
     unique: dict[tuple[str, str], Failure] = {}

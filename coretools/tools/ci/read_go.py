@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from coretools.tools.ci.parsed_report import Failure, ParsedReport, first_unique, message
+from coretools.tools.ci.parsed_report import Failure, ParsedReport, first_unique, message, summed
 
 _RUN = re.compile(r"=== (?:RUN|CONT|NAME|PAUSE) +(\S+)")
 
@@ -76,15 +76,14 @@ class _Tests:
 
 def read_go(lines: Sequence[str]) -> ParsedReport | None:
     """Read go test. Without -v a passed package lists no tests and counts as one."""
-    report: ParsedReport | None = None
+    packages: list[ParsedReport] = []
     tests, current = _Tests(), ""
     broken: dict[str, Failure] = {}
     building = ""
     for line in lines:
         if match := _PACKAGE.match(line):
             building = ""
-            package = _package(tests, match, broken=broken)
-            report = package if report is None else report + package
+            packages.append(_package(tests, match, broken=broken))
             tests, current = _Tests(), ""
         elif match := _RUN.match(line):
             current = match[1]
@@ -97,7 +96,7 @@ def read_go(lines: Sequence[str]) -> ParsedReport | None:
             broken.setdefault(building, Failure(building, match[1].removeprefix("./"), int(match[2][:9]), match[3]))
         else:
             _note(tests, line, current=current)
-    return report
+    return summed(packages)
 
 
 def _note(tests: _Tests, line: str, *, current: str) -> None:

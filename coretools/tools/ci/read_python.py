@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
-from coretools.tools.ci.parsed_report import MOST_FAILURES, Failure, ParsedReport, block, first_unique, message
+from coretools.tools.ci.parsed_report import MOST_FAILURES, Failure, ParsedReport, block, first_unique, message, summed
 
 _HEADER = re.compile(r"=+ test session starts(?: \(.*\))? =+$")
 _SUMMARY = re.compile(r"(?:=+ )?(no tests ran|\d+ [a-z]+[a-z0-9, ]*) in [\d.]+(?:s| seconds)(?: \([\d:]+\))?(?: =+)?$")
@@ -41,7 +41,7 @@ def read_pytest(lines: Sequence[str]) -> tuple[ParsedReport | None, Sequence[str
     A session within another (a test that runs pytest) is not counted: headers and summaries nest like brackets, and
     only the outermost count.
     """
-    report: ParsedReport | None = None
+    sessions: list[ParsedReport] = []
     rest: list[str] = []
     depth, start = 0, 0
     for position, line in enumerate(lines):
@@ -53,12 +53,11 @@ def read_pytest(lines: Sequence[str]) -> tuple[ParsedReport | None, Sequence[str
         elif _is_summary(line):
             # Also at depth 0: a summary whose header was cut off ends a session that began at `start`.
             if depth <= 1:
-                session = _session(lines[start : position + 1])
-                report = session if report is None else report + session
+                sessions.append(_session(lines[start : position + 1]))
                 start = position + 1
             depth = max(0, depth - 1)
     rest += lines[start:]
-    return report, rest
+    return summed(sessions), rest
 
 
 def _is_summary(line: str) -> bool:

@@ -143,13 +143,11 @@ def examined_text(job: Job) -> str:
 
 def notes_of(job: Job, explanations: Explanations) -> tuple[str, ...]:
     """Return the explanations for a failed run, or for what a running one has met so far."""
-    text = examined_text(job)
-    is_well = job.completed is not None and job.completed.ok
-    tier = job.tier if job.completed is None else job.completed.tier
-    remarks = () if job.completed is None else job.completed.remarks
-    timed_out = job.completed is not None and job.completed.timed_out
-    notes = explanations.of(argv=job.argv, tier=tier, failed=not is_well, output=text, timed_out=timed_out)
-    return (*notes, *remarks)
+    text, done = examined_text(job), job.completed
+    if done is None:
+        return explanations.of(argv=job.argv, tier=job.tier, failed=True, output=text)
+    notes = explanations.of(argv=job.argv, tier=done.tier, failed=not done.ok, output=text, timed_out=done.timed_out)
+    return (*notes, *done.remarks)
 
 
 class RunList(Result):

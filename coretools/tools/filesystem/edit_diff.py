@@ -61,8 +61,6 @@ def unified_diff(
     Line endings are shown unchanged.
     """
     most_lines, most_characters = most
-    if not hunks:
-        return ""
     # Both texts are equal outside of this window, and only the window is split into lines.
     start = line_start(before, hunks[0].a0, CONTEXT_LINES)
     stop = after_lines(before, hunks[-1].a1, CONTEXT_LINES + 1)

@@ -63,7 +63,7 @@ class LineRange:
         is_from_start = self.head is not None or self.offset is not None or self.limit is not None
         return self.line_numbers and not is_from_start and self.cursor is None
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         """Refuse contradictory requests.
 
         Raises:
@@ -94,9 +94,8 @@ def window(
     """Return the requested lines, at most `budget_bytes` of UTF-8. `first_byte`: where the text of a UTF-8 file starts.
 
     Raises:
-        InvalidArguments: `lines` is contradictory, or `offset` is past the end.
+        InvalidArguments: `offset` is past the end.
     """
-    lines.check()
     if lines.tail is not None:
         return _last(text, lines.tail, budget_bytes)
     if lines.offset is None and lines.limit is None and lines.head is None:

@@ -399,9 +399,7 @@ def _lines(
     if isinstance(offset, str) and _NUMBER.fullmatch(offset):  # written as text, as on a command line
         offset = int(offset)
     line, cursor = (None, offset) if isinstance(offset, str) else (offset, None)
-    lines = LineRange(offset=line, limit=limit, head=head, tail=tail, cursor=cursor, line_numbers=line_numbers)
-    lines.check()
-    return lines
+    return LineRange(offset=line, limit=limit, head=head, tail=tail, cursor=cursor, line_numbers=line_numbers)
 
 
 @contextmanager

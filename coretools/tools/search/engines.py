@@ -70,14 +70,11 @@ class SearchEngine(Protocol):
 class WalkEngine:
     """Walks the tree itself and searches every file that is not ignored."""
 
+    name = "walk"
+
     def __init__(self, roots: Roots, limiter: CapacityLimiter) -> None:
         self._roots = roots
         self._limiter = limiter
-
-    @property
-    def name(self) -> str:
-        """For the caller."""
-        return "walk"
 
     async def search(self, findings: Findings) -> bool:
         """Fill `findings` in the order of the paths. Always possible."""
@@ -97,16 +94,13 @@ class WalkEngine:
 class RipgrepEngine:
     """Lets ripgrep list the matching files. It may list files without a match of ours, but never misses one."""
 
+    name = "ripgrep"
+
     def __init__(self, roots: Roots, confined: ConfinedRunner, *, limits: Limits, limiter: CapacityLimiter) -> None:
         self._roots = roots
         self._confined = confined
         self._limits = limits
         self._limiter = limiter
-
-    @property
-    def name(self) -> str:
-        """For the caller."""
-        return "ripgrep"
 
     async def search(self, findings: Findings) -> bool:
         """Fill `findings` in the order of the paths. False if ripgrep is missing or failed."""
