@@ -41,7 +41,7 @@ class _Environment(JSONPathEnvironment):
         """Compare two values.
 
         Raises:
-            ValueError: the right side of `=~` is no pattern. re.error: it is a wrong one.
+            ValueError: the right side of `=~` is not a pattern. re.error: the pattern is not valid.
         """
         if operator == "=~" and not isinstance(right, re.Pattern):
             if not isinstance(right, str):

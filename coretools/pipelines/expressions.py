@@ -33,7 +33,7 @@ MAX_ANSWER = 256 * 1024 * 1024
 """Bytes of an answer: a document whose characters are all escaped."""
 
 Part = tuple[str, ...]
-"""Where in the document a part is."""
+"""The path of a part in the document."""
 
 
 class BadExpression(InvalidArguments):
@@ -43,7 +43,7 @@ class BadExpression(InvalidArguments):
 
 
 class AssertionFailed(CoreError):
-    """A result is not as an assertion wants it; the sentence shows the values that it names."""
+    """A result does not satisfy an assertion; the message shows the values of its queries."""
 
     kind = "assertion-failed"
     exit_code = 3

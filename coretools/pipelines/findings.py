@@ -11,10 +11,10 @@ from coretools.pipelines.outcome import Outcome, result_document
 Level = Literal["error", "warning", "note"]
 
 MAX_FINDINGS = 1_000
-"""Of one result."""
+"""Most findings of one result."""
 
 MAX_VISITED = 200_000
-"""Values of a result that are looked at."""
+"""Most values of a result that are examined."""
 
 MAX_MESSAGE = 2_000
 """Characters of a message."""

@@ -1,4 +1,4 @@
-"""What a step asks for, and what became of it: the data of every report."""
+"""Steps and their outcomes: the data of every report."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ MAX_PARSED = 16 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """One call with all that is wanted of it."""
+    """One call, and what is expected of it."""
 
     id: str
     server: str
@@ -59,7 +59,7 @@ class Step:
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """What became of a step."""
+    """The outcome of a step."""
 
     step: Step
     status: Status = "passed"
@@ -77,7 +77,7 @@ class Outcome:
 
     @property
     def is_failure(self) -> bool:
-        """Whether the run fails with it."""
+        """Whether it makes the run fail."""
         return self.status == "failed" and not self.step.is_optional
 
 
@@ -138,7 +138,7 @@ def error_document(error: CoreError) -> dict[str, Any]:
 
 
 def parsed_json(text: str) -> Any:
-    """Return the value of a text that is a JSON object or list; None if it is none, or nested too deeply."""
+    """Return the value of a text that is a JSON object or list; None if it is neither, or nested too deeply."""
     if not text.lstrip().startswith(("{", "[")) or len(text) > MAX_PARSED:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Recordings of runs: the calls, what came back, and the declarations of the tools, in a form that is stable."""
+"""Recordings of runs: calls, results and declarations of tools, in a stable form."""
 
 import json
 from collections.abc import Sequence
@@ -51,7 +51,7 @@ class RecordedCall(_Table):
 
 
 class Recording(_Table):
-    """A whole file."""
+    """A recording file."""
 
     format: Literal["coretools-recording-1"]
     name: str
@@ -130,7 +130,7 @@ def read_recording(path: str) -> Recording:
     """Read a recording.
 
     Raises:
-        BadSetting: it is none.
+        BadSetting: it is not a valid recording.
     """
     try:
         recording = Recording.model_validate_json(read_bounded(path, MAX_BYTES))
@@ -147,7 +147,7 @@ def declared_tools(recording: Recording, server: str) -> list[types.Tool]:
     """Return the tools of a server as they were declared when the recording was made.
 
     Raises:
-        BadSetting: a declaration is none.
+        BadSetting: a declaration is not valid.
     """
     try:
         return [types.Tool.model_validate(shape) for shape in recording.tools.get(server, {}).values()]

@@ -48,7 +48,7 @@ class Comparison:
         self._seen: set[str] = set()
 
     async def verify(self, outcome: Outcome) -> None:
-        """Let an outcome fail if it differs; an error that was recorded is none.
+        """Fail an outcome that differs from the recording; an error that was recorded is not a failure.
 
         Raises:
             BadExpression: a path of what to ignore is wrong.

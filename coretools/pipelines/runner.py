@@ -159,10 +159,10 @@ class StepRunner:
         raise DeadlinePassed(f"server {step.server!r}: call {step.tool}: no answer within {step.seconds:g} s")
 
     async def _check(self, step: Step, result: types.CallToolResult) -> None:
-        """Check what the step wants of its result.
+        """Check what the step expects of its result.
 
         Raises:
-            ToolFailed, AssertionFailed: it is not so.
+            ToolFailed, AssertionFailed: the result is different.
         """
         where = f"server {step.server!r}: tool {step.tool!r}"
         if step.expects_error and not result.is_error:

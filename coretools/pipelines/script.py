@@ -32,7 +32,7 @@ class _Table(BaseModel):
 
 
 class ScriptStep(_Table):
-    """One step as the file has it."""
+    """One step of a script file."""
 
     server: str
     tool: str
@@ -70,7 +70,7 @@ class ScriptStep(_Table):
 
 
 class Script(_Table):
-    """A whole file."""
+    """A script file."""
 
     steps: Annotated[list[ScriptStep], Field(min_length=1, max_length=MAX_STEPS)]
     name: str = ""
@@ -111,7 +111,7 @@ def load_script(data: bytes, file: str) -> LoadedScript:
     """Read a script.
 
     Raises:
-        BadSetting: not YAML, or not as the schema wants it; each fault with its line.
+        BadSetting: not YAML, or not valid by the schema; names each fault with its line.
     """
     document = parse_yaml(data, file)
     if not isinstance(document.value, dict):
@@ -149,7 +149,7 @@ _LIMITS = {
 
 
 def _problems(loaded: LoadedScript) -> Iterator[str]:
-    """Find ids that are there twice, and templates about what is not known when their step runs."""
+    """Find duplicate ids, and templates that refer to what is unknown when their step runs."""
     known: set[str] = set()
     for index, step in enumerate(loaded.script.steps):
         where = f"{loaded.file}:{loaded.line_of(index)}: steps[{index + 1}]"

@@ -76,7 +76,7 @@ class _Open:
 
 @dataclass(slots=True)
 class _Builder:
-    """Makes values from events."""
+    """Builds values from events."""
 
     file: str
     value: Any = None

@@ -1,4 +1,4 @@
-"""How a Python project is installed, built and tested.
+"""Detect how a Python project is installed, built and tested.
 
 The project's own virtual environment wins, then the tool whose lock file is there, then the `python3` of PATH.
 """
@@ -123,7 +123,7 @@ def _restore(project: Project, dependencies: Dependencies, *, packaged: bool, ne
     words += ["-e", f".[{','.join(extras)}]" if extras else "."] if packaged else []
     if not words:
         return tuple(by_lock)
-    if needs_pytest and not dependencies.name("pytest", project):
+    if needs_pytest and not dependencies.mention("pytest", project):
         words.append("pytest")
     own = _environment(project)
     install = (own or ".venv/bin/python", "-m", "pip", "install", *words)
@@ -135,7 +135,7 @@ _SYSTEM = ("python3", "python")
 
 
 def _probe(settings: dict[str, Any], dependencies: Dependencies, *, packaged: bool) -> Argv:
-    """What pip itself finds of what will be installed and of what the project is built with.
+    """Return a pip command that resolves what will be installed and the build requirements, and installs nothing.
 
     With a target, because the interpreter's own environment may be one that pip must not touch (PEP 668).
     """

@@ -38,7 +38,7 @@ class Dependencies:
     refused: str = ""
     """Why the groups can't be read."""
 
-    def name(self, package: str, project: Project) -> bool:
+    def mention(self, package: str, project: Project) -> bool:
         """Whether a package is named anywhere in the lists and packages, or in the metadata of the extras."""
         texts = [*self.packages, *(project.read(name) for name in self.lists)]
         if self.extras:
@@ -47,7 +47,7 @@ class Dependencies:
 
 
 def dependencies_of(project: Project, settings: dict[str, Any]) -> Dependencies:
-    """The dependencies of a project, `settings` being its pyproject.toml."""
+    """Return the test dependencies of a project; `settings` is its pyproject.toml."""
     declared = _table(settings, "dependency-groups")
     groups = tuple(name for name in declared if _normal(name) in _NAMES)
     try:
@@ -68,12 +68,12 @@ def _table(above: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _normal(name: str) -> str:
-    """PEP 503."""
+    """Normalise a name (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _expanded(groups: dict[str, Any], name: str, above: tuple[str, ...]) -> Iterable[str]:
-    """The requirements of a group, included groups too.
+    """Return the requirements of a group and of the groups that it includes.
 
     Raises:
         Unsupported: groups that include each other, or one that is not there.
@@ -94,7 +94,7 @@ def _expanded(groups: dict[str, Any], name: str, above: tuple[str, ...]) -> Iter
 
 
 def is_requirement(text: str) -> bool:
-    """Whether the text is no option and short enough to be a requirement."""
+    """Whether the text is not an option and short enough to be a requirement."""
     return bool(text) and not text.startswith("-") and len(text) < 1_000
 
 

@@ -55,7 +55,7 @@ def read_ava(lines: Sequence[str]) -> ParsedReport | None:
 
 
 def _ava_failures(lines: Sequence[str]) -> Iterator[Failure]:
-    """Failed tests by their details, which begin with the title alone; and what nothing caught."""
+    """Yield failed tests by their details, which begin with the title alone, and uncaught errors."""
     titles = [match[1] for line in lines if (match := _FAILED.match(line))]
     for position in range(1, len(lines)):
         line = lines[position]
@@ -82,7 +82,7 @@ def _ava_failure(name: str, lines: Sequence[str], *, file: str = "") -> Failure:
 
 
 def _details(lines: Sequence[str]) -> Sequence[str]:
-    """What stands before the counts."""
+    """Return the lines before the counts."""
     stop = next((at for at, line in enumerate(lines) if line == _END or _AVA_COUNT.match(line)), len(lines))
     return lines[:stop]
 

@@ -27,7 +27,7 @@ _COMPILE = re.compile(r"(\S+\.go):(\d+):(?:\d+:)? (.*)$")
 
 
 def go_text(text: str) -> str:
-    """The events of `go test -json` as what they carry, package by package; any other text as it is."""
+    """Return the output in the events of `go test -json`, package by package; any other text unchanged."""
     if not text.lstrip().startswith('{"'):
         return text
     packages: dict[str, list[str]] = {}
@@ -42,7 +42,7 @@ def go_text(text: str) -> str:
 
 
 def _event(line: str) -> tuple[str, str]:
-    """Package and output of one event; a line that is no event is output of its own."""
+    """Package and output of one event; a line that is not an event is output itself."""
     if not line.startswith('{"'):
         return "", f"{line}\n" if line else ""
     try:
@@ -69,7 +69,7 @@ class _Tests:
     printed_lines: dict[str, list[str]] = field(default_factory=dict)
 
     def leaves(self, result: str) -> list[str]:
-        """Tests of this result that are no parents: a parent only repeats what its sub-tests say."""
+        """Tests with this result and no sub-tests: a parent only repeats the results of its sub-tests."""
         parents = {name.rpartition("/")[0] for name in self.results if "/" in name}
         return [name for name, outcome in self.results.items() if outcome == result and name not in parents]
 

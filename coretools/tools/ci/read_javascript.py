@@ -11,7 +11,7 @@ from coretools.tools.ci.parsed_report import Failure, ParsedReport, block, first
 
 _COUNT = re.compile(r"(\d+) ([a-z]+)")
 _NOT_OURS = ("node_modules", "node:")
-"""Parts of a path that tell the runner's own stack lines."""
+"""Parts of a path by which stack lines of the runner are recognised."""
 
 _JEST_COUNTS = re.compile(r"Tests: +(\d.* total)$")
 _JEST_FILE = re.compile(r" ?FAIL +(\S+)")
@@ -23,7 +23,7 @@ _NEVER_RAN = "Test suite failed to run"
 
 def read_jest(lines: Sequence[str]) -> ParsedReport | None:
     """Read jest, all runs summed."""
-    report = _summed(lines, _JEST_COUNTS)
+    report = _counted(lines, _JEST_COUNTS)
     if report is None:
         return None
     failures = first_unique(_jest_failures(lines))
@@ -51,7 +51,7 @@ _VITEST_PLACE = re.compile(r" \u276f (?:\S+ )?(\S+:\d+:\d+)$")
 
 def read_vitest(lines: Sequence[str]) -> ParsedReport | None:
     """Read vitest, all runs summed."""
-    report = _summed(lines, _VITEST_COUNTS)
+    report = _counted(lines, _VITEST_COUNTS)
     if report is None:
         return None
     failures = first_unique(_vitest_failures(lines))
@@ -174,8 +174,8 @@ def read_bun(lines: Sequence[str]) -> ParsedReport | None:
 _WORDS = {"passed": "passed", "failed": "failed", "skipped": "skipped", "todo": "skipped", "pending": "skipped"}
 
 
-def _summed(lines: Iterable[str], counts: re.Pattern[str]) -> ParsedReport | None:
-    """All lines of counts of one runner, in which a number stands before each word."""
+def _counted(lines: Iterable[str], counts: re.Pattern[str]) -> ParsedReport | None:
+    """Add up the lines of counts of one runner, with a number before each word."""
     summaries = [match[1] for line in lines if (match := counts.match(line))]
     if not summaries:
         return None
@@ -188,7 +188,7 @@ def _summed(lines: Iterable[str], counts: re.Pattern[str]) -> ParsedReport | Non
 
 
 def _until(lines: Sequence[str], end: re.Pattern[str]) -> Sequence[str]:
-    """The lines before the first that begins something else."""
+    """Return the lines before the first that matches `end`."""
     stop = next((position for position, line in enumerate(lines) if end.match(line)), len(lines))
     return lines[:stop]
 

@@ -91,7 +91,7 @@ class ReportBuilder:
         return RunReport.of(job, event=event, excerpt=part, kind="time", notes=notes_of(job, self._explanations))
 
     async def _part(self, execution: Execution, text: str, budget: int, *, is_raw: bool = True) -> OutputPart:
-        """Return the whole text, or a digest of the output. `is_raw`: the text is what was printed, not made of it."""
+        """Return the whole text, or a digest of the output. `is_raw`: the text is the output itself."""
         cut, job = cut_lines(text), execution.job
         dropped = sum(run.stdout.dropped_bytes + run.stderr.dropped_bytes for run in execution.completed)
         if not dropped and len(text.encode("utf-8", "replace")) <= budget:

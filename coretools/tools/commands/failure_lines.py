@@ -25,7 +25,7 @@ _KEYWORDS = (
     *("killed", "not ok", "err!"),
     *("\u2717", "\u2718", "\u2715", "\u274c", "\ne  ", "_test.go:", "nonzero", "non-zero", "exited with "),
 )
-"""What is searched first, in lower case: much faster than the expression, and on few lines of a long output."""
+"""Searched first, in lower case: much faster than the expression, and found on few lines of a long output."""
 
 _PLACE = re.compile(r":\d+:\d")
 

@@ -12,7 +12,7 @@ _TIMEOUT = "timeout"
 """Not an alias: milliseconds in some tools, seconds in others."""
 
 _REMARKS = ("description", "explanation", "justification")
-"""What other tools take to show it to the user."""
+"""Parameters of other tools that only inform the user."""
 
 _RUN_NAMES = Aliases("run_id", "session_id", "bash_id", "shell_id", "task_id", "id")
 

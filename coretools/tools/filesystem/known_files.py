@@ -89,19 +89,19 @@ class KnownFiles:
         return foreign_diff(before, after, display_path=content.display_path)
 
     def record(self, call: Call, place: RootedPath, data: bytes) -> None:
-        """This client now knows this content, which it read or wrote."""
+        """Record the content that this client read or wrote."""
         is_copied = len(data) <= MAX_COPY_BYTES
         known = KnownFile(content=data) if is_copied else KnownFile(digest=_digest(data))
         with self._lock:
             self._put(_key(call, place), known)
 
     def record_part(self, call: Call, place: RootedPath, version: Version) -> None:
-        """This client has read a part of a file with this version."""
+        """Record the version of a file of which this client read a part."""
         with self._lock:
             self._put(_key(call, place), KnownFile(version=version))
 
     def forget(self, call: Call, place: RootedPath) -> None:
-        """This client deleted a file, or a directory with all files in it."""
+        """Forget a file that this client deleted, or a directory with all files in it."""
         principal, session, path = _key(call, place)
         beneath = f"{path}/"
         with self._lock:
@@ -110,7 +110,7 @@ class KnownFiles:
                     self._take(key)
 
     def rename(self, call: Call, old: RootedPath, new: RootedPath) -> None:
-        """This client moved a file."""
+        """Rename a file that this client moved."""
         with self._lock:
             known = self._take(_key(call, old))
             self._take(_key(call, new))

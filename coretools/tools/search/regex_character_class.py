@@ -14,7 +14,7 @@ Refuse = Callable[[int, str], NoReturn]
 """Raises the error for what stands at a position of the pattern."""
 
 _SPECIAL = frozenset(r"\.+*?()|[]{}^$#&-~")
-"""What both engines take after a backslash as the character itself."""
+"""Characters that both engines take literally after a backslash."""
 
 _CONTROLS = {"t": "\t", "r": "\r", "f": "\f", "v": "\v", "a": "\a"}
 
@@ -23,23 +23,23 @@ _NUMBER = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8}
 _POSIX_CLASS = re.compile(r"\[:(\^?)(\w+):\]")
 
 FOUR_I = "iI\u0130\u0131"
-"""With and without dot. In two cases `regex` takes all four as one letter; Unicode's simple folding, and so ripgrep,
-takes the first two as one and each other by itself."""
+"""`i` with and without a dot. Ignoring case, `regex` takes all four as one letter; ripgrep, by Unicode's simple case
+folding, takes the first two as one and each of the others by itself."""
 
 NOT_TEXT = r"\udc80-\udcff"
-"""What bytes that are no UTF-8 stand as."""
+"""The lone surrogates that stand for bytes that are not UTF-8."""
 
 
 @dataclass(frozen=True, slots=True)
 class CharacterClass:
-    """A set of characters. Never matches LF, nor (in `strict`) bytes that are no UTF-8."""
+    """A set of characters. Never matches LF, nor (in `strict`) bytes that are not UTF-8."""
 
     members: str
     negated: bool = False
     wide: bool = False
-    """Holds characters that are not listed (`\\W`, a long range): LF and bytes may be among them."""
+    """Contains characters that are not listed (`\\W`, a long range): LF and bytes may be among them."""
     properties: bool = False
-    """Holds `\\p{...}`, for which the engines fold cases differently."""
+    """Contains `\\p{...}`, for which the engines fold cases differently."""
 
     @property
     def own(self) -> str:
@@ -48,11 +48,11 @@ class CharacterClass:
 
     @property
     def strict(self) -> str:
-        """For `regex` and a text with bytes that are no UTF-8."""
+        """For `regex` and a text with bytes that are not UTF-8."""
         return self._without(r"\n" + NOT_TEXT)
 
     def ripgrep(self, *, loose: bool) -> str:
-        """For ripgrep; `loose` where letters match in both cases: then at least what `regex` takes."""
+        """For ripgrep. `loose`: letters match in both cases, and the set has at least what `regex` matches."""
         if loose and self.properties:
             return "."
         if self.negated:
@@ -68,7 +68,7 @@ class CharacterClass:
 _SETS = {
     "d": CharacterClass(r"\d"),
     "w": CharacterClass(r"\w"),
-    # Sets without bounds, as what they leave out: so LF can be left out too, without looking ahead.
+    # Unbounded sets are written as complements, so that LF can be excluded without a look-ahead.
     "D": CharacterClass(r"\d", negated=True),
     "W": CharacterClass(r"\w", negated=True),
     "s": CharacterClass(r"\S", negated=True),
@@ -82,7 +82,7 @@ def escaped(character: str) -> str:
 
 
 def read_escape(text: str, at: int, refuse: Refuse) -> tuple[str | CharacterClass, int]:
-    """What a backslash and the characters after it stand for, and where they end."""
+    """Return what an escape stands for, and where it ends."""
     character = text[at + 1 : at + 2]
     if character in _SETS:
         return _SETS[character], at + 2
