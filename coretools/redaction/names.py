@@ -7,10 +7,9 @@ characters of a name are examined, and 80 of a value unless it is redacted.
 """
 
 import re
-from functools import cache
 from typing import NamedTuple
 
-from coretools.redaction.patterns import Span
+from coretools.redaction.spans import Span, compiled
 
 _KEYWORDS = (
     r"(?P<strong>pass(?:word|wd|phrase|code)|sshpass|pwd)"
@@ -84,18 +83,12 @@ class _CandidateValue(NamedTuple):
     """The character after the value."""
 
 
-@cache
-def _pattern(expression: str) -> re.Pattern[str]:
-    """Compiled on first use, to keep the start fast."""
-    return re.compile(expression, re.ASCII)
-
-
 def is_credential_name(name: str) -> bool:
     """Whether a variable, option or field of this name holds a credential."""
     # `PWD` is the directory of a shell; `DB_PWD` and the `Pwd` of a connection string are passwords.
     if name in ("PWD", "OLDPWD") or not any(hint in name.lower() for hint in _HINTS):
         return False
-    return any(map(_names_the_secret, _pattern(rf"(?i:{_KEYWORDS}){_REST}").finditer(name[:200])))
+    return any(map(_names_the_secret, compiled(rf"(?i:{_KEYWORDS}){_REST}").finditer(name[:200])))
 
 
 def credential_kind(name: str) -> str:
@@ -116,7 +109,7 @@ def _names_the_secret(match: re.Match[str]) -> bool:
     follows = rest[1:2] if rest[0] in "sS" and same_case(rest[0]) else rest[0]
     if same_case(follows):
         return False
-    return not any(part.lower() in _NOT_THE_SECRET for part in _pattern(_PARTS).findall(rest)[-1:])
+    return not any(part.lower() in _NOT_THE_SECRET for part in compiled(_PARTS).findall(rest)[-1:])
 
 
 def find_assignments(text: str) -> list[Span]:
@@ -124,7 +117,7 @@ def find_assignments(text: str) -> list[Span]:
     small = text.lower()
     if not any(hint in small for hint in _HINTS):
         return []
-    spans, at, pattern = [], 0, _pattern(_ASSIGNMENT)
+    spans, at, pattern = [], 0, compiled(_ASSIGNMENT)
     while match := pattern.search(text, at):
         at = match.end()
         is_assigned = match["sign"] or _is_option(text, match)
@@ -162,7 +155,7 @@ def _value(text: str, match: re.Match[str]) -> Span | None:
 
 
 def _end(expression: str, text: str, start: int) -> int:
-    match = _pattern(expression).match(text, start)
+    match = compiled(expression).match(text, start)
     return match.end() if match else start
 
 
@@ -170,9 +163,9 @@ def _is_secret(candidate: _CandidateValue) -> bool:
     value = candidate.value
     if not value or value[0] in "<{[(%" or set(value) <= set("*xX.-_#\u2022"):
         return False
-    if value.lower() in _WORDS or _pattern(_REFERENCE).fullmatch(value):
+    if value.lower() in _WORDS or compiled(_REFERENCE).fullmatch(value):
         return False
-    if candidate.strong.lower() == "pwd" and _pattern(_PATH).fullmatch(value):
+    if candidate.strong.lower() == "pwd" and compiled(_PATH).fullmatch(value):
         return False
     return _is_quoted_secret(candidate) if candidate.is_quoted else _is_bare_secret(candidate)
 
@@ -181,9 +174,9 @@ def _is_quoted_secret(candidate: _CandidateValue) -> bool:
     value = candidate.value
     if candidate.strong:
         return True
-    if " " in value or len(value) < 8 or _is_path(value) or _pattern(_NUMBER).fullmatch(value):
+    if " " in value or len(value) < 8 or _is_path(value) or compiled(_NUMBER).fullmatch(value):
         return False
-    return not (_pattern(_LETTERS).fullmatch(value) and len(value) < 20)
+    return not (compiled(_LETTERS).fullmatch(value) and len(value) < 20)
 
 
 def _is_bare_secret(candidate: _CandidateValue) -> bool:
@@ -195,23 +188,23 @@ def _is_bare_secret(candidate: _CandidateValue) -> bool:
     is_argument = candidate.behind in (",", ")")
     if candidate.strong:
         return len(value) >= 4 and not _is_word(value, is_argument=is_argument, is_tight=candidate.is_tight)
-    if _pattern(_NUMBER).fullmatch(value) or _is_path(value) or _pattern(_LETTERS).fullmatch(value):
+    if compiled(_NUMBER).fullmatch(value) or _is_path(value) or compiled(_LETTERS).fullmatch(value):
         return False
     if candidate.is_tight:
-        return len(value) >= 6 and not (is_argument and _pattern(_IDENTIFIER).fullmatch(value) and len(value) < 16)
+        return len(value) >= 6 and not (is_argument and compiled(_IDENTIFIER).fullmatch(value) and len(value) < 16)
     return len(value) >= 10
 
 
 def _is_code(value: str) -> bool:
-    is_chain = _pattern(_CHAIN).fullmatch(value) is not None and len(value) < 32
-    return is_chain or _pattern(_CODE).match(value) is not None or _is_placeholder(value)
+    is_chain = compiled(_CHAIN).fullmatch(value) is not None and len(value) < 32
+    return is_chain or compiled(_CODE).match(value) is not None or _is_placeholder(value)
 
 
 def _is_word(value: str, *, is_argument: bool, is_tight: bool) -> bool:
     """Whether a value after the name of a password reads like a variable: `password = prompt`, `f(password=given2)`."""
     if is_argument:
-        return _pattern(_IDENTIFIER).fullmatch(value) is not None
-    return not is_tight and _pattern(_LETTERS).fullmatch(value) is not None
+        return compiled(_IDENTIFIER).fullmatch(value) is not None
+    return not is_tight and compiled(_LETTERS).fullmatch(value) is not None
 
 
 def _is_variable_secret(candidate: _CandidateValue) -> bool:
@@ -219,13 +212,13 @@ def _is_variable_secret(candidate: _CandidateValue) -> bool:
     value = candidate.value
     if candidate.strong:
         return len(value) >= 3 and not (_is_placeholder(value) and value.isupper())
-    return len(value) >= 6 and not (_pattern(_NUMBER).fullmatch(value) or _is_path(value) or _is_placeholder(value))
+    return len(value) >= 6 and not (compiled(_NUMBER).fullmatch(value) or _is_path(value) or _is_placeholder(value))
 
 
 def _is_placeholder(value: str) -> bool:
     """Whether it is a variable or a placeholder, such as `args.token` or `your-api-key`: without a digit."""
-    return _pattern(f"(?i:{_KEYWORDS})").search(value) is not None and not _pattern(_DIGIT).search(value)
+    return compiled(f"(?i:{_KEYWORDS})").search(value) is not None and not compiled(_DIGIT).search(value)
 
 
 def _is_path(value: str) -> bool:
-    return _pattern(_PATH).fullmatch(value) is not None and len(value) != _AWS_SECRET_LENGTH
+    return compiled(_PATH).fullmatch(value) is not None and len(value) != _AWS_SECRET_LENGTH

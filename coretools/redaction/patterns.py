@@ -1,4 +1,4 @@
-"""Find credentials by their format alone: issued tokens, keys in PEM, HTTP headers, URLs.
+"""Find credentials by their format alone: issued tokens, private keys, HTTP headers, URLs.
 
 Sources of the formats: the issuers' own documentation and the rules of gitleaks (config/gitleaks.toml), read
 2026-11-22; the expressions are our own. Every expression begins with a literal or at the start of a run, repeats are
@@ -8,18 +8,11 @@ group keeps what its last, failed iteration matched (gh-106052).
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterator
 from functools import cache
-from typing import NamedTuple
 
-
-class Span(NamedTuple):
-    """A range of a text to redact, and its kind."""
-
-    start: int
-    end: int
-    kind: str
-
+from coretools.redaction.private_keys import find_private_keys
+from coretools.redaction.spans import Span, compiled, merge_overlapping, overwritten
 
 _WORD = "[A-Za-z0-9_-]"
 _START = r"(?:(?<![A-Za-z0-9_])|(?<=\\[nrt])|(?<=%[0-9A-Fa-f][0-9A-Fa-f]))"
@@ -132,36 +125,6 @@ _INNER = (
 )
 """Text that must occur, the expression, whose one group or whole match is the credential, and its kind."""
 
-_BASE64 = "[A-Za-z0-9+/=]"
-_EDGE = r"[ \t>|\"'+#*]{0,20}+"
-_TAIL = r"(?>(?:\\[nr]|[\\\"',;+ \t]){0,12})\r?"
-_NAME = r"[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-_LINE = rf"{_EDGE}{_BASE64}{{16,}}+{_TAIL}(?:\n|\Z)"
-_KEY = (
-    rf"(?P<begin>-----BEGIN {_NAME})"
-    rf"(?:(?P<inline>(?>(?:\\[nrt]|{_BASE64}++)+))"
-    rf"|{_TAIL}\n(?>(?:[A-Za-z]{{1,12}}(?:-[A-Za-z]{{1,12}})?: [^\n]{{0,200}}\n)*)(?:[ \t]*+\r?\n)?"
-    rf"(?P<first>{_LINE})?(?>(?:{_LINE})*)"
-    rf"(?P<short>{_EDGE}{_BASE64}{{1,80}}+{_TAIL}\n?(?={_EDGE}-----END|\Z))?)?"
-    rf"(?P<end>{_EDGE}-----END {_NAME})?"
-)
-"""A private key in PEM (RFC 7468) or OpenPGP armor, complete or without its end, also as a literal in code or JSON."""
-
-_LONG_LINE = rf"{_EDGE}{_BASE64}{{60,}}+{_TAIL}\n"
-_ANY_LINE = rf"{_EDGE}{_BASE64}{{1,}}+{_TAIL}\n"
-_END = rf"-----END {_NAME}"
-_EDGES = " \t>|\"'+#*"
-_BODY = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=\\"
-
-MAX_BEFORE_END = 16 * 1024
-"""Characters examined before the end of a private key whose beginning is missing."""
-
-
-@cache
-def compiled(expression: str) -> re.Pattern[str]:
-    """Compile an expression on first use, to keep the start fast."""
-    return re.compile(expression, re.ASCII)
-
 
 @cache
 def _tokens() -> re.Pattern[str]:
@@ -173,7 +136,12 @@ def find_credentials(text: str) -> list[Span]:
     """Every credential in the text that its format reveals; sorted and disjoint."""
     small = text.lower()
     spans = [*find_private_keys(text)] if " private key" in small else []
-    glued = [*_embedded_tokens(text)]
+    glued = [
+        span
+        for beginnings, expression, kind in _EMBEDDED_TOKENS
+        if any(beginning in text for beginning in beginnings)
+        for span in _inner(text, expression, kind)
+    ]
     if any(hint in small for hint in _TOKEN_HINTS):
         spans += _beginning_words(text)
         if glued:  # a token that another is appended to ends where that begins
@@ -190,102 +158,7 @@ def _beginning_words(text: str) -> Iterator[Span]:
         yield Span(*match.span(), match.lastgroup or "token")
 
 
-def _embedded_tokens(text: str) -> Iterator[Span]:
-    """Tokens with a rare prefix, also inside a word."""
-    for beginnings, expression, kind in _EMBEDDED_TOKENS:
-        if any(beginning in text for beginning in beginnings):
-            for match in compiled(expression).finditer(text):
-                yield Span(*match.span(), kind)
-
-
 def _inner(text: str, expression: str, kind: str) -> Iterator[Span]:
     """The one participating group, or the whole, of every match."""
     for match in compiled(expression).finditer(text):
         yield Span(*match.span(match.lastgroup or 0), kind)
-
-
-def merge_overlapping(spans: list[Span]) -> list[Span]:
-    """Sort the spans; overlapping ones become one span of the first one's kind."""
-    merged: list[Span] = []
-    for span in sorted(spans):
-        if merged and span.start < merged[-1].end:
-            merged[-1] = merged[-1]._replace(end=max(merged[-1].end, span.end))
-        else:
-            merged.append(span)
-    return merged
-
-
-def overwritten(text: str, spans: Iterable[Span], character: str) -> str:
-    """The text with every character of the spans replaced; the spans are sorted and disjoint, and offsets stay."""
-    return replaced(text, spans, lambda span: character * (span.end - span.start))
-
-
-def replaced(text: str, spans: Iterable[Span], replacement: Callable[[Span], str]) -> str:
-    """The text with each span replaced; the spans are sorted and disjoint."""
-    pieces, at = [], 0
-    for span in spans:
-        pieces += [text[at : span.start], replacement(span)]
-        at = span.end
-    return "".join([*pieces, text[at:]])
-
-
-def find_private_keys(text: str) -> Iterator[Span]:
-    """Every private key in the text, in PEM or OpenPGP armor."""
-    floor = 0
-    for match in compiled(rf"{_KEY}|(?P<lone>{_END})").finditer(text):
-        if match["lone"]:
-            start = _body_before(text, match.start(), max(floor, match.start() - MAX_BEFORE_END))
-            if start < match.start():
-                yield Span(start, match.end(), "private-key")
-        elif match["first"] or match["end"] or len(match["inline"] or "") >= 16:
-            end = match.end()
-            while text[end - 1] in "\r\n":  # keep the line break after it
-                end -= 1
-            yield Span(match.start(), end, "private-key")
-        # The body before a lone end never reaches into the key before it.
-        floor = match.end()
-
-
-def _body_before(text: str, at: int, floor: int) -> int:
-    """Where the body of a key begins whose end marker is at `at`, or `at`."""
-    line = text.rfind("\n", floor, at) + 1 or floor
-    before = text[line:at].rstrip(_BODY)
-    if before.strip(_EDGES):
-        inline = line + len(before)
-        return inline if at - inline >= 16 else at
-    start = _long_lines_before(text, line, floor)
-    return start + len(text[start:at]) - len(text[start:at].lstrip(_EDGES)) if start < line else at
-
-
-def _long_lines_before(text: str, end: int, floor: int) -> int:
-    """Where a run of long base64 lines begins that ends at `end`, the last line possibly short; or `end`."""
-    start = line = end
-    while line > floor:
-        above = text.rfind("\n", floor, line - 1) + 1 or floor
-        if compiled(_LONG_LINE).fullmatch(text, above, line):
-            start = above
-        elif line != end or not compiled(_ANY_LINE).fullmatch(text, above, line):
-            break
-        line = above
-    return start
-
-
-class OpenKey(NamedTuple):
-    """A private key that may continue after the end of a text: where it begins, and the part that must be kept."""
-
-    start: int
-    kept: str
-
-
-def find_open_key(lines: str) -> OpenKey | None:
-    """A possible private key that the next lines may continue; `lines` ends with a line break."""
-    last = None
-    at = lines.rfind("-----BEGIN ")
-    if at >= 0:
-        last = compiled(_KEY).match(lines, at)
-    if last and last.end() == len(lines) and not last["end"]:
-        # Without a first line of base64 it may still turn out not to be a key; then all of it is shown.
-        kept = f"{last['begin']}\n{last['first']}{last['short'] or ''}" if last["first"] else lines[at:]
-        return OpenKey(at, kept)
-    start = _long_lines_before(lines, len(lines), max(0, len(lines) - MAX_BEFORE_END))
-    return OpenKey(start, lines[start:]) if start < len(lines) else None

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from urllib.parse import quote, quote_plus, unquote
 
 from coretools.redaction.names import find_assignments, is_credential_name
-from coretools.redaction.patterns import Span, compiled, find_credentials, merge_overlapping, overwritten, replaced
+from coretools.redaction.patterns import find_credentials
+from coretools.redaction.spans import Span, compiled, merge_overlapping, overwritten, replaced
 from coretools.truncation import Excerpt
 
 MIN_VALUE_CHARACTERS = 8

@@ -5,8 +5,9 @@ Held back are an unfinished word, a line that may belong to a private key, and a
 
 import re
 
-from coretools.redaction.patterns import Span, find_open_key
+from coretools.redaction.private_keys import find_open_key
 from coretools.redaction.redactor import BREAKS, Redactor, replace_spans
+from coretools.redaction.spans import Span
 
 MAX_HELD_BYTES = 16 * 1024
 """Bytes held back at most; a longer line is passed on in parts, a longer credential is dropped up to its line's end."""

@@ -9,7 +9,9 @@ import json
 from collections.abc import Callable, Iterator
 
 from coretools.redaction.names import is_credential_name
-from coretools.redaction.patterns import compiled, find_credentials, find_private_keys
+from coretools.redaction.patterns import find_credentials
+from coretools.redaction.private_keys import find_private_keys
+from coretools.redaction.spans import compiled
 from coretools.roots.git_credentials import GIT_CREDENTIAL, credentials_in, is_configuration_with_credential
 from coretools.roots.secret_names import ANY_CONFIGURATION, GIT_FORMAT
 

@@ -107,7 +107,10 @@ def apply_edits(text: str, edits: Sequence[Edit], *, display_path: str, most_cha
 
 
 def _changes(text: str, edit: Edit, label: str, most_characters: int) -> list[TextChange]:
-    _check_meaning(edit, label)
+    if not edit.old:
+        raise EditRefused(f"{label}: old is empty; name the text to replace, or use write_file")
+    if edit.old == edit.new:
+        raise EditRefused(f"{label}: old and new are the same; nothing would change")
     spans = _spans(text, edit.old, every=edit.all)
     if not spans and "\r\n" in edit.old:
         # The caller wrote CRLF where the file has LF: the file's own ending is used on both sides.
@@ -122,13 +125,6 @@ def _changes(text: str, edit: Edit, label: str, most_characters: int) -> list[Te
     if len(text) + len(spans) * len(edit.new) > most_characters:
         raise TooLarge(f"{label}: the result could pass {most_characters} characters; edit in smaller steps")
     return [TextChange(start, end, _replacement(text, start, end, edit)) for start, end in spans]
-
-
-def _check_meaning(edit: Edit, label: str) -> None:
-    if not edit.old:
-        raise EditRefused(f"{label}: old is empty; name the text to replace, or use write_file")
-    if edit.old == edit.new:
-        raise EditRefused(f"{label}: old and new are the same; nothing would change")
 
 
 def _ambiguous(text: str, spans: list[tuple[int, int]], label: str) -> EditRefused:
