@@ -16,6 +16,7 @@ from coretools.operations.declare import Effect, asks, tool
 from coretools.operations.dispatch import Dispatcher, Outcome
 from coretools.operations.registry import Registry
 from coretools.questions.answer_resolution import AnswerResolution, AskChannel, ResolvedAnswer, channels_for, example
+from coretools.questions.confirmation import call_confirmation
 from coretools.questions.kinds import (
     AskChoice,
     AskChoices,
@@ -26,7 +27,6 @@ from coretools.questions.kinds import (
     AskSecret,
     AskText,
     Question,
-    call_confirmation,
 )
 
 
