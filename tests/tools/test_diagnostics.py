@@ -20,25 +20,27 @@ from coretools.tools.network_policy import NetworkPolicy
 from coretools.tools.tier_restrictions import TierRestrictions
 from tests.variables import variables
 
-CLOSED = TierRestrictions(ConfinementPolicy())
-
 
 async def diagnosed(*specs: RootSpec, resolver: str | None = None, environment: dict[str, str]) -> DiagnosticsReport:
-    limits = Limits()
     with Roots(specs, deny=DenyRules(DEFAULT_DENY), resolver=resolver) as roots:
-        runner = Runner(limits, environment)
-        try:
-            with closing(ConfinedThreadPool()) as confined_threads:
-                return await Diagnostics(
-                    roots,
-                    runner,
-                    limits,
-                    confined_threads=confined_threads,
-                    network=NetworkPolicy("deny"),
-                    tier_restrictions=CLOSED,
-                ).get_diagnostics()
-        finally:
-            await runner.close()
+        return await diagnosed_roots(roots, environment)
+
+
+async def diagnosed_roots(roots: Roots, environment: dict[str, str]) -> DiagnosticsReport:
+    limits = Limits()
+    runner = Runner(limits, environment)
+    try:
+        with closing(ConfinedThreadPool()) as confined_threads:
+            return await Diagnostics(
+                roots,
+                runner,
+                limits,
+                confined_threads=confined_threads,
+                network=NetworkPolicy("deny"),
+                tier_restrictions=TierRestrictions(ConfinementPolicy()),
+            ).get_diagnostics()
+    finally:
+        await runner.close()
 
 
 def environment() -> dict[str, str]:
@@ -83,22 +85,9 @@ async def test_a_program_that_is_not_installed_is_missing_not_an_error(tmp_path:
 async def test_a_root_that_is_gone_does_not_stop_diagnostics(tmp_path: Path) -> None:
     """ci-18: diagnostics are needed when something is wrong."""
     (tmp_path / "root").mkdir()
-    limits = Limits()
     with Roots([RootSpec(str(tmp_path / "root"))], deny=DenyRules(DEFAULT_DENY)) as roots:
         (tmp_path / "root").rmdir()
-        runner = Runner(limits, environment())
-        try:
-            with closing(ConfinedThreadPool()) as confined_threads:
-                report = await Diagnostics(
-                    roots,
-                    runner,
-                    limits,
-                    confined_threads=confined_threads,
-                    network=NetworkPolicy("deny"),
-                    tier_restrictions=CLOSED,
-                ).get_diagnostics()
-        finally:
-            await runner.close()
+        report = await diagnosed_roots(roots, environment())
     assert report.versions["git"] == "unknown (root-gone)"
     assert report.roots
 

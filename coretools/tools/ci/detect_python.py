@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from coretools.tools.ci.build_system import Argv, BuildSystem, Project, Steps, matching_names
-from coretools.tools.ci.python_dependencies import WEAK, Dependencies, dependencies_of, is_requirement
+from coretools.tools.ci.python_dependencies import WEAK, Dependencies, dependencies_of, is_requirement, table_at
 
 STRONG = ("pyproject.toml", "setup.py", "setup.cfg", "tox.ini", "pytest.ini", "manage.py")
 """Files that make a directory a Python project by themselves; the first and third only with one of `_SIGNS`."""
@@ -139,8 +139,7 @@ def _probe(settings: dict[str, Any], dependencies: Dependencies, *, packaged: bo
 
     With a target, because the interpreter's own environment may be one that pip must not touch (PEP 668).
     """
-    table = settings.get("build-system", {})
-    backend = table.get("requires") if isinstance(table, dict) else None
+    backend = table_at(settings, "build-system").get("requires")
     named = [word for word in backend if isinstance(word, str)] if isinstance(backend, list) else ["setuptools"]
     words = (
         *_each("-r", dependencies.lists),

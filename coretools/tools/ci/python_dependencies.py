@@ -48,7 +48,7 @@ class Dependencies:
 
 def dependencies_of(project: Project, settings: dict[str, Any]) -> Dependencies:
     """Return the test dependencies of a project; `settings` is its pyproject.toml."""
-    declared = _table(settings, "dependency-groups")
+    declared = table_at(settings, "dependency-groups")
     groups = tuple(name for name in declared if _normal(name) in _NAMES)
     try:
         packages = [package for name in groups for package in _expanded(declared, name, ())]
@@ -62,9 +62,12 @@ def dependencies_of(project: Project, settings: dict[str, Any]) -> Dependencies:
     return Dependencies(extras=extras, groups=groups, lists=tuple(lists), packages=wanted)
 
 
-def _table(above: dict[str, Any], name: str) -> dict[str, Any]:
-    table = above.get(name)
-    return table if isinstance(table, dict) else {}
+def table_at(settings: dict[str, Any], *path: str) -> dict[str, Any]:
+    """Return a table of the settings; an empty one if there is none."""
+    for name in path:
+        table = settings.get(name)
+        settings = table if isinstance(table, dict) else {}
+    return settings
 
 
 def _normal(name: str) -> str:
@@ -99,8 +102,7 @@ def is_requirement(text: str) -> bool:
 
 
 def _extras(project: Project, settings: dict[str, Any]) -> tuple[str, ...]:
-    names = [*_table(_table(settings, "project"), "optional-dependencies")]
-    names += [*_table(_table(_table(settings, "tool"), "poetry"), "extras")]
+    names = [*table_at(settings, "project", "optional-dependencies"), *table_at(settings, "tool", "poetry", "extras")]
     setup = _ini(project.read("setup.cfg"))
     names += setup.options("options.extras_require") if setup.has_section("options.extras_require") else []
     return tuple(dict.fromkeys(name for wanted in _NAMES for name in names if _normal(name) == wanted))
@@ -119,11 +121,10 @@ def _lists_in_folder(project: Project) -> list[str]:
 
 
 def _of_hatch(settings: dict[str, Any]) -> list[str]:
-    environments = _table(_table(_table(settings, "tool"), "hatch"), "envs")
     packages: list[str] = []
     for name in _HATCH:
         for key in ("dependencies", "extra-dependencies"):
-            listed = _table(environments, name).get(key)
+            listed = table_at(settings, "tool", "hatch", "envs", name).get(key)
             packages += [entry for entry in listed if isinstance(entry, str)] if isinstance(listed, list) else []
     return packages
 

@@ -139,7 +139,15 @@ class SearchTools:
             include_ignored=include_ignored,
             deadline=time.monotonic() + self._limits.search_seconds,
         )
-        return await self._searched(query, path if top is None else None)
+        if top is None:
+            findings = Findings(self._roots, self._limits, query)
+            await anyio.to_thread.run_sync(findings.search_named_file, path, limiter=self._limiter)
+            return self._found(findings, "")
+        for engine in self._engines:
+            findings = Findings(self._roots, self._limits, query)
+            if await engine.search(findings):
+                return self._found(findings, engine.name)
+        raise CannotStart("no engine for text searches works here; install ripgrep (rg)")
 
     @tool(Effect.READ, title="Search files")
     def search_files(
@@ -193,17 +201,6 @@ class SearchTools:
             return None
         with open_directory(self._roots, path) as directory:
             return directory.place
-
-    async def _searched(self, query: Query, file: str | None) -> FoundText:
-        if file is not None:
-            findings = Findings(self._roots, self._limits, query)
-            await anyio.to_thread.run_sync(findings.search_named_file, file, limiter=self._limiter)
-            return self._found(findings, "")
-        for engine in self._engines:
-            findings = Findings(self._roots, self._limits, query)
-            if await engine.search(findings):
-                return self._found(findings, engine.name)
-        raise CannotStart("no engine for text searches works here; install ripgrep (rg)")
 
     def _found(self, findings: Findings, engine: str) -> FoundText:
         notes = []
