@@ -197,11 +197,11 @@ class CommandTools:
         if pattern:
             part = await matching_lines(job, pattern, context, most, self._limiter)
         elif offset is not None or limit is not None:
-            part = _from(job, offset or 1, limit, most)
+            part = _lines_from(job, offset or 1, limit, most)
         elif tail is not None:
             part = last_lines(job, tail, most)
         else:
-            part = await self._news(job, has_whole_screen=True)
+            part = await self._unreported(job, has_whole_screen=True)
         return self._report(job, excerpt=part)
 
     @tool(Effect.CHANGE, open_world=True, title="Write to run")
@@ -246,7 +246,7 @@ class CommandTools:
         job = self._runs.get(run, call.principal)
         job.stop("stop_run was called")
         await job.ended.wait()
-        return self._report(job, excerpt=await self._news(job))
+        return self._report(job, excerpt=await self._unreported(job))
 
     @tool(Effect.READ, profiles=("dev",), title="List runs")
     async def list_runs(self, *, call: Call = _NO_CALL) -> RunList:
@@ -261,7 +261,7 @@ class CommandTools:
         outcome = await wait(job, until, ProgressReporter(job, call, total=until.seconds))
         self._runs.mark_used(job)
         event = ", ".join(part for part in (given, until.event(outcome)) if part)
-        excerpt = await self._news(job)
+        excerpt = await self._unreported(job)
         return self._report(job, event=event, excerpt=excerpt, kind=outcome, can_match_again=bool(given))
 
     async def _opened(self, directory: str) -> Directory:
@@ -272,10 +272,10 @@ class CommandTools:
         """Start a run and wait for its end for a while."""
         job, outcome = await start_and_wait(self._runs, started, waited, call)
         if outcome == "exit":
-            return self._result(job, await self._news(job))
+            return self._result(job, await self._unreported(job))
         event = "still running: wait_run, read_run, stop_run"
         # Without a wait no output is shown, so that all of it is new to a wait_run that follows.
-        excerpt = await self._news(job) if waited else OutputPart("")
+        excerpt = await self._unreported(job) if waited else OutputPart("")
         return self._report(job, event=event, excerpt=excerpt, kind=outcome)
 
     async def _run_to_end(self, started: StartedCommand, call: Call) -> CommandResult:
@@ -316,7 +316,7 @@ class CommandTools:
             skip_shown(job, excerpt.stop)
         return RunReport.of(job, event=event, excerpt=excerpt, kind=kind, notes=notes_of(job, self._explanations))
 
-    async def _news(self, job: Job, *, has_whole_screen: bool = False) -> OutputPart:
+    async def _unreported(self, job: Job, *, has_whole_screen: bool = False) -> OutputPart:
         if job.report is not None and job.completed is not None:
             return OutputPart((await job.report()).text(), stop=job.output.end)
         if job.screen is not None:
@@ -359,7 +359,7 @@ def _give_input(job: Job, text: str, *, end: bool) -> str:
     return f"{len(data)} bytes given" + (", end of input" if end else "")
 
 
-def _from(job: Job, offset: int | str, limit: int | None, most: int) -> OutputPart:
+def _lines_from(job: Job, offset: int | str, limit: int | None, most: int) -> OutputPart:
     """Return lines from a number on, or the output from a byte on that an answer named.
 
     Raises:

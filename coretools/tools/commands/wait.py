@@ -81,12 +81,12 @@ async def wait(job: Job, until: WaitConditions, progress: ProgressReporter) -> W
     try:
         while True:
             # Taken before the check, so that output arriving meanwhile is not missed.
-            news = job.changed
+            changed = job.changed
             outcome, next_check = await _check(job, until, began)
             if outcome is not None:
                 return outcome
             with anyio.move_on_after(max(0.0, min(next_check, progress.next) - anyio.current_time())):
-                await news.wait()
+                await changed.wait()
             await progress.report()
     finally:
         job.waiting_calls -= 1

@@ -200,7 +200,7 @@ def _succeeded(completed: Completed, names: "_FileNames") -> bool:
         return False
     # 2 with names: some file could not be read. 2 without names: ripgrep refused the pattern, or every file was ignored
     # (13.0.0 treats that as an error); our own walk decides.
-    return completed.exit_code in (0, 1) or (completed.exit_code == 2 and names.seen > 0)
+    return completed.exit_code in (0, 1) or (completed.exit_code == 2 and names.total > 0)
 
 
 def _type_options(glob: str) -> list[str]:
@@ -219,33 +219,33 @@ class _FileNames:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self.seen = 0
+        self.total = 0
         self.too_many = False
         self.completed: Completed | None = None
         self.failure: CoreError | None = None
         self._rest = b""
         self._waiting: list[bytes] = []
         self._ended = False
-        self._news = anyio.Event()
+        self._changed = anyio.Event()
 
     def feed(self, piece: bytes) -> bool:
         """Add a piece of output; True if no more is wanted."""
         *whole, self._rest = (self._rest + piece).split(b"\0")
-        self.seen += len(whole)
+        self.total += len(whole)
         self._waiting += whole
         self.too_many = self.too_many or len(self._waiting) > self._most
-        self._news.set()
+        self._changed.set()
         return self.too_many
 
     def end(self) -> None:
         """Mark the end of the output."""
         self._ended = True
-        self._news.set()
+        self._changed.set()
 
     async def following(self) -> list[bytes]:
         """Return the next names; none at the end."""
         while not self._waiting and not self._ended:
-            await self._news.wait()
-            self._news = anyio.Event()
+            await self._changed.wait()
+            self._changed = anyio.Event()
         batch, self._waiting = self._waiting, []
         return batch
