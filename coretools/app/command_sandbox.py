@@ -10,7 +10,7 @@ from functools import partial
 from coretools.app.root_specs import open_roots
 from coretools.command_policy.verdict import safe_variables
 from coretools.config.agent_reach import reach_of_change
-from coretools.config.operator_policy import CONTAINER_DIRECTORIES, ConfinementPolicy
+from coretools.config.operator_policy import CONTAINER_DIRECTORIES
 from coretools.config.settings import Settings
 from coretools.confinement.caches import DEFAULT_CACHE_BYTES, CommandCaches
 from coretools.confinement.command_confinement import command_confinement
@@ -81,7 +81,7 @@ def sandbox_pool_for(
     caches = CommandCaches(
         policy.caches,
         roots=roots,
-        writable=_writable_besides(policy),
+        writable=(*policy.writable, *(CONTAINER_DIRECTORIES if policy.own_container else ())),
         base=cache_directory(inherited, home_of(inherited)),
         limit_bytes=policy.cache_bytes or DEFAULT_CACHE_BYTES,
     )
@@ -116,10 +116,6 @@ def inherited_environment(settings: Settings, environment: Mapping[str, str]) ->
     author = {} if settings.author is None else settings.author.variables
     judged = safe_variables(settings.policy.commands)  # what the operator passes wins over these
     return {**login_variables(), **judged, **child_environment(environment, passed=passed), **author}
-
-
-def _writable_besides(policy: ConfinementPolicy) -> tuple[str, ...]:
-    return (*policy.writable, *(CONTAINER_DIRECTORIES if policy.own_container else ()))
 
 
 def explanations_of(

@@ -4,7 +4,7 @@ Generated from the settings in force, and bounded: they are part of every conver
 """
 
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from coretools.config.operator_policy import CommandPolicy, OperatorPolicy, Verdict
@@ -113,11 +113,8 @@ def _remotes_line(policy: OperatorPolicy) -> str:
 def _commands_with(policy: CommandPolicy, verdict: Verdict) -> list[str]:
     general = ["programs without a rule"] if policy.default == verdict else []
     general += ["code that a command line does not show (scripts, interpreters)"] if policy.opaque == verdict else []
-    return general + [_rule_text(rule.program, rule.arguments) for rule in policy.rule if rule.verdict == verdict]
-
-
-def _rule_text(program: str, arguments: Sequence[str] | None) -> str:
-    return " ".join((program, *(arguments or ())))
+    rules = (rule for rule in policy.rule if rule.verdict == verdict)
+    return general + [" ".join((rule.program, *(rule.arguments or ()))) for rule in rules]
 
 
 def _shown(path: str) -> str:

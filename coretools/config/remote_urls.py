@@ -186,11 +186,7 @@ def _checked_path(path: str, *, is_pattern: bool) -> str:
         raise InvalidUrl("a path has no backslash, no `?` and no `#`, and does not begin with a hyphen")
     if "*" in path and not is_pattern:
         raise InvalidUrl("a path has no `*`, except in the policy file")
-    for found in _ESCAPE.finditer(path):
-        _check_escape(found[1])
+    for digits in _ESCAPE.findall(path):
+        if not _PLAIN_ESCAPE.fullmatch(digits) or int(digits, 16) in _NEVER_ESCAPED or int(digits, 16) < 0x20:
+            raise InvalidUrl(f"a path has no escape %{digits}")
     return path
-
-
-def _check_escape(digits: str) -> None:
-    if not _PLAIN_ESCAPE.fullmatch(digits) or int(digits, 16) in _NEVER_ESCAPED or int(digits, 16) < 0x20:
-        raise InvalidUrl(f"a path has no escape %{digits}")

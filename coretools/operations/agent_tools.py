@@ -101,13 +101,17 @@ def agent_tool(
         raise BadSetting(
             f"agent {name}: must be async; declare a plain function with coretools.operations.declare.tool"
         )
-    takes = takes or Takes(model=_agent_hints(agent).get(_first_parameter(agent)))
-    made = _with_schema(agent, takes.schema) if takes.schema is not None else _with_model(agent, name, takes.model)
-    made.__name__, made.__qualname__ = name, name
-    made.__module__ = getattr(agent, "__module__", __name__)
-    made.__doc__ = description
-    made.__annotations__ = _with_return_type(agent, made.__annotations__)
-    return tool(effect, long_running=True, open_world=True)(made)
+    hints = _agent_hints(agent)
+    if takes is None:
+        takes = Takes(model=hints.get(next(iter(inspect.signature(agent).parameters), "")))
+    run = _with_schema(agent, takes.schema) if takes.schema is not None else _with_model(agent, name, takes.model)
+    run.__name__, run.__qualname__ = name, name
+    run.__module__ = getattr(agent, "__module__", __name__)
+    run.__doc__ = description
+    # An agent without a return annotation is refused when it is registered.
+    returned = {RETURN: hints[RETURN]} if RETURN in hints else {}
+    run.__annotations__ = {key: hint for key, hint in run.__annotations__.items() if key != RETURN} | returned
+    return tool(effect, long_running=True, open_world=True)(run)
 
 
 def _with_schema(agent: Agent, schema: Mapping[str, Any]) -> Callable[..., Awaitable[Any]]:
@@ -174,16 +178,6 @@ def _build_input(model: Any, name: str, given: dict[str, Any]) -> Any:
         raise InvalidArguments(f"{name}: {error}") from None
 
 
-def _first_parameter(agent: Agent) -> str:
-    return next(iter(inspect.signature(agent).parameters), "")
-
-
 def _agent_hints(agent: Agent) -> dict[str, Any]:
     """The annotations of a function, or of an object's `__call__`."""
     return resolve_hints(agent if inspect.isroutine(agent) else type(agent).__call__)
-
-
-def _with_return_type(agent: Agent, hints: Mapping[str, Any]) -> dict[str, Any]:
-    """The annotations with the agent's return annotation; an agent without one is refused later."""
-    returned = {name: hint for name, hint in _agent_hints(agent).items() if name == RETURN}
-    return {**{name: hint for name, hint in hints.items() if name != RETURN}, **returned}

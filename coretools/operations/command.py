@@ -110,15 +110,10 @@ class Command:
         Raises:
             InvalidArguments: the arguments don't match the schema.
         """
-        version = self._method_or_function(self.declaration.version)
+        version = self.declaration.version
+        if isinstance(version, str):  # the name of a method of the same object
+            version = getattr(getattr(self.function, "__self__", None), version)
         return None if version is None else partial(version, **self.arguments.accept(given))
-
-    def _method_or_function(self, declared: Callable[..., Any] | str | None) -> Callable[..., Any] | None:
-        """The declared function, or the method of the same object that the declaration names."""
-        if isinstance(declared, str):
-            found: Callable[..., Any] = getattr(getattr(self.function, "__self__", None), declared)
-            return found
-        return declared
 
     def validate(self) -> None:
         """Build everything that listing the command, calling it and sending its result need.
@@ -130,7 +125,9 @@ class Command:
         try:
             if declared.input_schema is not None:
                 json_schema.check_input_schema(self.source, declared.input_schema)
-            listed = self._listed_values()
+            self.return_type.validate()
+            texts = [self.description, declared.title, declared.uri, declared.mime_type, declared.metadata]
+            listed = [*texts, self.arguments.schema(), self.arguments.answers, self.return_type.schema]
             check_function(self.function, declared, self.route)
         except BadSetting as error:
             text = str(error)
@@ -147,13 +144,6 @@ class Command:
             json.dumps(listed, ensure_ascii=False, allow_nan=False).encode()
         except (TypeError, ValueError) as error:
             raise BadSetting(f"{self.source}: its listing can't be written as JSON in UTF-8: {error}") from error
-
-    def _listed_values(self) -> list[Any]:
-        """Every value that a list of commands sends."""
-        self.return_type.validate()
-        declared, arguments = self.declaration, self.arguments
-        texts = [self.description, declared.title, declared.uri, declared.mime_type, declared.metadata]
-        return [*texts, arguments.schema(), arguments.answers, self.return_type.schema]
 
     def is_a(self, surface: Surface) -> bool:
         """Whether the declaration includes the surface."""

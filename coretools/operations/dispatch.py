@@ -257,15 +257,11 @@ def _outcome_of(command: Command, result: object) -> Outcome:
     return _content_outcome(command, result)
 
 
-def _is_plain(fact: object) -> bool:
-    return type(fact) in _PLAIN
-
-
 def _result_outcome(result: Result, data: dict[str, Any] | None) -> Outcome:
     text, facts = result.text(), result.facts()
     if not isinstance(text, str):
         raise TypeError(f"{type(result).__qualname__}.text() returned {type(text).__name__}")
-    if not all(map(_is_plain, facts.values())):
+    if not all(type(fact) in _PLAIN for fact in facts.values()):
         # Raises for what is no JSON, here where it becomes the error of this call.
         json.dumps(facts, allow_nan=False)
     return Outcome(text=text, data=data, facts=facts, failed=result.failed)

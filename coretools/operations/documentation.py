@@ -258,9 +258,9 @@ def tool_table(documentation: Documentation) -> str:
     """A table with the tools of each set in a row."""
     lines = ["| set | tools |", "|---|---|"]
     for tool_set, commands in documentation.tool_sets.items():
-        names = " ".join(f"`{command.name}`" for command in commands if _is_tool(command))
+        names = [f"`{command.name}`" for command in commands if command.for_agents and "tool" in command.surfaces]
         if names:
-            lines.append(f"| {cell(tool_set)} | {names} |")
+            lines.append(f"| {cell(tool_set)} | {' '.join(names)} |")
     return "\n".join(lines)
 
 
@@ -365,10 +365,6 @@ def _rows(parameters: Iterable[ParameterPage], prefix: str) -> list[str]:
         )
         rows += _rows(one.fields, f"{prefix}{one.name}{'[]' if one.type.startswith('list') else ''}.")
     return rows
-
-
-def _is_tool(command: CommandPage) -> bool:
-    return command.for_agents and "tool" in command.surfaces
 
 
 def _sentence(text: str) -> str:

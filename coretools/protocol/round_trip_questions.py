@@ -30,7 +30,6 @@ from coretools.protocol.live_questions import (
     supported_channels,
 )
 from coretools.questions.answer_resolution import (
-    AnswerResolution,
     AskChannel,
     ResolvedAnswer,
     answer_resolution,
@@ -142,7 +141,7 @@ class RoundTripQuestions:
     ) -> None:
         self._session = context.session
         self._asking = asking
-        self._prefilled: tuple[Mapping[str, Any], Sequence[str] | None] = ({}, None)
+        self._resolution = answer_resolution(asking)
         self._used_states = used_states
         self._state = RequestState.read(params.request_state)
         self._is_used = False
@@ -158,14 +157,7 @@ class RoundTripQuestions:
 
     def prefill(self, answers: Mapping[str, Any], asks: Sequence[str] | None = None) -> None:
         """Keep these answers for the questions of this call."""
-        self._prefilled = (answers, asks)
-
-    @property
-    def _resolution(self) -> AnswerResolution:
-        """Answer resolution with the prefilled answers."""
-        resolution = answer_resolution(self._asking)
-        resolution.prefill(*self._prefilled)
-        return resolution
+        self._resolution.prefill(answers, asks)
 
     async def ask_all(self, *questions: Question[Any]) -> tuple[Any, ...]:
         """Return the answers in the order of the questions.
@@ -244,19 +236,16 @@ class RoundTripQuestions:
             raise CapabilityMissing(missing[0], str(needed), hint=needed.hint) from error
 
     async def _read_response(self, question: Question[Any], channel: AskChannel, response: Any) -> Any:
-        if question.is_permission:
-            await self._use_confirmation()
-        return answer_in(question, channel, _RESPONSE.validate_python(response, by_name=False))
-
-    async def _use_confirmation(self) -> None:
-        """Use the confirmation in this state; it is valid once.
+        """Return the answer in a response.
 
         Raises:
-            Conflict: it was used before.
+            Conflict: the confirmation in this state, which is valid once, was used before.
         """
-        if not self._is_used and not await self._used_states.take(self._state.nonce, self._state.minted):
-            raise Conflict("this confirmation was already used; call again without requestState to be asked again")
-        self._is_used = True
+        if question.is_permission and not self._is_used:
+            if not await self._used_states.take(self._state.nonce, self._state.minted):
+                raise Conflict("this confirmation was already used; call again without requestState to be asked again")
+            self._is_used = True
+        return answer_in(question, channel, _RESPONSE.validate_python(response, by_name=False))
 
 
 class QuestionFactory:

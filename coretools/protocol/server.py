@@ -187,7 +187,10 @@ def build_server(
     )
     if not options.is_traced:
         server.middleware.clear()  # holds only the SDK's OpenTelemetry middleware
-    server.middleware.append(RequestStateBoundary(_request_state_security(options), default_audience=info.name))
+    keys = options.request_state_keys or (secrets.token_bytes(32),)
+    # Bound to the authenticated principal, under the name used everywhere else.
+    sealing = RequestStateSecurity(keys=keys, ttl=STATE_TTL_SECONDS, bind_principal=principal_of)
+    server.middleware.append(RequestStateBoundary(sealing, default_audience=info.name))
     discovery = Discovery(server)
     server.middleware.append(HandshakeRules(discovery))
     server.middleware.extend(options.middleware)
@@ -199,13 +202,6 @@ def build_server(
     )
     attach_extensions(server, options.extensions)
     return server
-
-
-def _request_state_security(options: ServerOptions) -> RequestStateSecurity:
-    # Bound to the authenticated principal, under the name used everywhere else.
-    if not options.request_state_keys:
-        options = replace(options, request_state_keys=(secrets.token_bytes(32),))
-    return RequestStateSecurity(keys=options.request_state_keys, ttl=STATE_TTL_SECONDS, bind_principal=principal_of)
 
 
 class _ListChangedServer(Server[Any]):
@@ -326,8 +322,8 @@ class _Handlers:
     ) -> types.GetPromptResult | types.InputRequiredResult:
         call = self._call(context, params)
         try:
-            command = self._catalog.require_registered(self._catalog.for_principal(call.principal).prompt(params.name))
-        except (UnknownPrompt, UnknownTool) as error:
+            command = self._catalog.for_principal(call.principal).prompt(params.name)
+        except UnknownPrompt as error:
             raise _request_error(error) from error
         outcome = await self._dispatch_or_raise(command, command.arguments.from_text(params.arguments or {}), call)
         if isinstance(outcome.error, InputNeeded):
@@ -349,7 +345,11 @@ class _Handlers:
         self, command: Command, arguments: dict[str, Any], call: ClientCall, *, uri: str = ""
     ) -> Outcome:
         """Run a command that is not a tool; an error becomes a protocol error, unless it is a question."""
-        outcome = await self._dispatch(self._present(command), arguments, call)
+        try:
+            self._catalog.require_registered(command)
+        except UnknownTool as error:
+            raise _request_error(error) from error
+        outcome = await self._dispatch(command, arguments, call)
         if outcome.error is not None and not isinstance(outcome.error, InputNeeded):
             raise _request_error(outcome.error, uri)
         return outcome
@@ -359,12 +359,6 @@ class _Handlers:
             return await self._dispatcher.dispatch(command, arguments, call)
         finally:
             await call.end()
-
-    def _present(self, command: Command) -> Command:
-        try:
-            return self._catalog.require_registered(command)
-        except UnknownTool as error:
-            raise _request_error(error) from error
 
 
 def _with_note(outcome: Outcome, catalog: Catalog) -> Outcome:

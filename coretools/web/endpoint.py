@@ -19,6 +19,7 @@ from coretools.errors import Conflict, Unreachable
 from coretools.protocol.call_adapter import SESSION_KEY
 from coretools.protocol.process_exit import Draining
 from coretools.web.common.error_response import error_response
+from coretools.web.common.events import ResponseState
 from coretools.web.common.headers import HANDSHAKE_REVISIONS, LAST_EVENT_HEADER, REVISION_HEADER, SESSION_HEADER
 from coretools.web.common.principals import principal_name
 from coretools.web.replicas.stores import MissedEvents, Stores
@@ -178,31 +179,30 @@ class Endpoint:
 
     async def _stream(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a stream until the client or the server ends it."""
-        has_begun = is_over = False
 
-        async def noting(message: Message) -> None:
-            nonlocal has_begun, is_over
-            has_begun = True
-            is_over = message["type"] == "http.response.body" and not message.get("more_body", False)
+        async def sending(message: Message) -> None:
             await send(without_cancelled(message))
 
+        response = ResponseState(sending)
         with anyio.CancelScope() as streaming:
             stop = self._draining.add_listener(streaming.cancel)
             try:
-                await self._handshake(scope, receive, noting)
+                await self._handshake(scope, receive, response.send)
             finally:
                 stop()
         # The end of the body; without it the client would see a broken connection.
-        if streaming.cancelled_caught and has_begun and not is_over:
+        if streaming.cancelled_caught and response.is_begun and not response.is_over:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _open(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request without a session: only `initialize` can succeed."""
-        if scope.get(MESSAGE_KEY, {}).get("method") != "initialize":
+        message = scope.get(MESSAGE_KEY, {})
+        if message.get("method") != "initialize":
             reason = "send the id of a session (Mcp-Session-Id); initialize opens one"
             await error_response(400, reason, kind="no-session")(scope, receive, send)
             return
-        opening = _SessionOpening(self, principal_name(scope), send, _proposed(scope))
+        revision = str((message.get("params") or {}).get("protocolVersion", ""))
+        opening = _SessionOpening(self, principal_name(scope), send, revision)
         try:
             await self._handshake(scope, receive, opening.send)
         except NoRoom:
@@ -338,11 +338,6 @@ class _SessionOpening:
         except (Conflict, Unreachable):
             self.has_failed = True
             await self._endpoint.manager.end(session)
-
-
-def _proposed(scope: Scope) -> str:
-    message = scope.get(MESSAGE_KEY) or {}
-    return str((message.get("params") or {}).get("protocolVersion", ""))
 
 
 def _refused(status: int, reason: str) -> Response:

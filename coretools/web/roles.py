@@ -2,9 +2,8 @@
 
 import argparse
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from functools import partial
 
 from coretools.config.agent_reach import OperatorFile, files_of_installation, files_of_policy, require_out_of_reach
 from coretools.config.commit_author import read_author
@@ -30,11 +29,15 @@ def build_roles(
     sections = config.roles or {DEFAULT_ROLE: RoleSection()}
     base = settings_from(options, options.root or (), environment, None if config.roles else directory)
     base = with_upstreams(base, environment, options)
-    roots = {name: section.roots or base.roots for name, section in sections.items()}
     base = replace(base, git_config_digest=user_configuration_digest(environment))
-    built = _build_each(
-        {name: partial(_role, name, section, roots[name], base, config) for name, section in sections.items()}
-    )
+    built, wrong = dict[str, Role](), list[str]()
+    for name, section in sections.items():
+        try:
+            built[name] = _role(name, section, base, config)
+        except BadSetting as error:
+            wrong.append(str(error))
+    if wrong:
+        raise BadSetting("; ".join(wrong))
     # The operator's files must be where no role can write.
     files = [*files_of_installation(), *files_of_policy(base.policy), *_operator_files(config, options, environment)]
     require_out_of_reach(files, [role.settings for role in built.values()])
@@ -44,23 +47,6 @@ def build_roles(
                 f"{file.what}: {file.path}: commands may read this path; move the file, for instance to /etc/coretools"
             )
     return built
-
-
-def _build_each(made: Mapping[str, Callable[[], Role]]) -> dict[str, Role]:
-    """Build all roles.
-
-    Raises:
-        BadSetting: names the fault of each role that can't be built.
-    """
-    found, wrong = {}, []
-    for name, make in made.items():
-        try:
-            found[name] = make()
-        except BadSetting as error:
-            wrong.append(str(error))
-    if wrong:
-        raise BadSetting("; ".join(wrong))
-    return found
 
 
 def _operator_files(config: Config, options: argparse.Namespace, environment: Mapping[str, str]) -> list[OperatorFile]:
@@ -77,7 +63,8 @@ def _operator_files(config: Config, options: argparse.Namespace, environment: Ma
     return [OperatorFile(what, path, is_secret) for what, path, is_secret in named if path and os.path.lexists(path)]
 
 
-def _role(name: str, section: RoleSection, roots: tuple[str, ...], base: Settings, config: Config) -> Role:
+def _role(name: str, section: RoleSection, base: Settings, config: Config) -> Role:
+    roots = section.roots or base.roots
     if not roots:
         raise BadSetting(f"role {name}: no root; name one in [roles.{name}] roots, or with --root")
     try:

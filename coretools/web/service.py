@@ -21,7 +21,7 @@ from coretools.web.app import PATH, AppComponents, HttpApp
 from coretools.web.auth.exposure_checks import require_safe
 from coretools.web.auth.jwt_tokens import AcceptedClaims
 from coretools.web.auth.local_caller import anonymous_callers
-from coretools.web.auth.verifiers import create_verifier, replaceable
+from coretools.web.auth.verifiers import ReplaceableVerifier, create_verifier
 from coretools.web.common.config import Config, LimitsSection, RedisSection
 from coretools.web.common.principals import DEFAULT_ROLE, Role
 from coretools.web.connection.connection_slots import accept_backlog, usable_slots
@@ -169,7 +169,8 @@ async def running_app(server_config: ServerConfig, port: int, draining: Draining
     """
     config = server_config.config
     accepted = AcceptedClaims()
-    verifier = replaceable(create_verifier(config, accepted))
+    configured = create_verifier(config, accepted)
+    verifier = None if configured is None else ReplaceableVerifier(configured)
     require_safe(config, has_auth=verifier is not None)
     require_shared_services(server_config)
     stores = create_stores(config.redis, config.limits)

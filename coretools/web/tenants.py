@@ -35,7 +35,6 @@ from coretools.protocol.process_exit import Draining
 from coretools.protocol.round_trip_questions import QuestionFactory
 from coretools.protocol.server import ServerOptions, build_server
 from coretools.replica_ids import ReplicaScopedIds
-from coretools.roots.root import Root
 from coretools.tools.filesystem.tools import large_read_slots
 from coretools.web.common.principals import Role, Verifier
 from coretools.web.config_changes import pluralized
@@ -95,7 +94,13 @@ class Tenant:
     @property
     def is_ready(self) -> bool:
         """Whether calls can be served: every root is where it was opened."""
-        return all(self._holds(root) for root in self.assembly.roots)
+        roots = self.assembly.roots
+        try:
+            for root in roots:
+                roots.require_present(root)
+        except CoreError:
+            return False
+        return True
 
     def use(self, role: Role, assembly: Assembly) -> frozenset[Surface]:
         """Serve later calls with these rights; return the lists that changed."""
@@ -128,13 +133,6 @@ class Tenant:
                 f"{pluralized(runs.stop_principal(name), 'run')}, {pluralized(tasks.end_for_principal(name), 'task')}"
             )
             logger.warning("access of %s as %s was revoked; stopped: %s", name, self.role.name, stopped)
-
-    def _holds(self, root: Root) -> bool:
-        try:
-            self.assembly.roots.require_present(root)
-        except CoreError:
-            return False
-        return True
 
 
 class Tenants:

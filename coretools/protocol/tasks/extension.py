@@ -265,7 +265,9 @@ class TaskExtension(Extension):
             return {"resultType": "task", **escape_surrogates(self._status(task))}
         # Its result is the response, not a task: no `tasks/get` will come for it.
         self._tasks.forget(task)
-        return _result_of(task.answer)
+        if task.answer.error is not None:
+            raise MCPError(**task.answer.error)
+        return dict(task.answer.result or {})
 
     def _task_command(self, name: str, principal: str) -> Command | None:
         """Return the command if a call of it may become a task."""
@@ -348,9 +350,3 @@ def run_defaults(command: Command, limits: Limits, arguments: Mapping[str, Any])
         return {}
     seconds = max(1, math.floor(limits.run_seconds_most * RUN_TIMEOUT_SHARE))
     return {"timeout_seconds": seconds, "wait_seconds": limits.run_seconds_most}
-
-
-def _result_of(answer: TaskAnswer) -> dict[str, Any]:
-    if answer.error is not None:
-        raise MCPError(**answer.error)
-    return dict(answer.result or {})

@@ -93,23 +93,14 @@ def find_record(entries: Sequence[TokenRecord], token: str) -> TokenRecord | Non
     return found
 
 
-def require_token_file(path: str) -> None:
-    """Refuse a missing token file and name the command that creates it.
-
-    Raises:
-        BadSetting: the file does not exist.
-    """
-    if not os.path.lexists(path):
-        raise BadSetting(f"{path}: there is no token file; coretools token create --file {path} --name NAME makes it")
-
-
 def read_tokens(path: str) -> tuple[tuple[TokenRecord, ...], Version]:
     """Read the records of a file and its version.
 
     Raises:
         BadSetting: it can't be read, other users could have written it, or it is not a token file.
     """
-    require_token_file(path)
+    if not os.path.lexists(path):
+        raise BadSetting(f"{path}: there is no token file; coretools token create --file {path} --name NAME makes it")
     _require_own_directories(path)
     try:
         data, found = read_regular(path, LONGEST, follow=True)

@@ -154,11 +154,6 @@ class ReplaceableVerifier:
         self._verifier = verifier
 
 
-def replaceable(verifier: Verifier | None) -> ReplaceableVerifier | None:
-    """Wrap a verifier for replacement; None if no tokens are required."""
-    return None if verifier is None else ReplaceableVerifier(verifier)
-
-
 def create_verifier(config: Config, accepted: AcceptedClaims | None = None) -> Verifier | None:
     """Create the configured verifier; None if no tokens are required. `accepted` are claims from the previous verifier.
 

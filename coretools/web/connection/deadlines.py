@@ -50,13 +50,9 @@ _FULL = (
 )
 
 
-def _is_fault(record: logging.LogRecord) -> bool:
-    return record.levelno >= logging.ERROR
-
-
 _logger = logging.getLogger("uvicorn.error.connections")
 # A filter, not a level: uvicorn's own log configuration, if used, would set the level again.
-_logger.addFilter(_is_fault)
+_logger.addFilter(lambda record: record.levelno >= logging.ERROR)
 """uvicorn warns about every invalid request and every upgrade: strangers could fill the disk of the log. Faults of the
 application are errors, which pass."""
 

@@ -103,7 +103,7 @@ class WriteBuffer(asyncio.Transport):
     def lost(self) -> None:
         """Release everything of a closed connection."""
         self._transport = _LOST  # that of TLS holds a buffer of 256 KiB (asyncio.sslproto)
-        self._closing = _nothing
+        self._closing = lambda: None
         self._is_closing = True
         self._gathered.clear()
         if self._timer is not None:
@@ -163,7 +163,3 @@ class WriteBuffer(asyncio.Transport):
         if connection is not None and connection.family != getattr(socket, "AF_UNIX", None):
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
         self.abort()
-
-
-def _nothing() -> None:
-    """Does nothing."""

@@ -274,7 +274,7 @@ class SessionManager(StreamableHTTPSessionManager):
         self.sessions: dict[str, OpenSession] = {}
         self.is_closing = False
         """The server is ending: stored events are left for the other replicas."""
-        self.session_ended: Callable[[str], None] = _ignore
+        self.session_ended: Callable[[str], object] = lambda _: None
         """Called with the id of a session that ended before the server. Must be fast and must not raise."""
         self._stores = stores
         self._session_limiter = session_limiter
@@ -387,10 +387,6 @@ class SessionManager(StreamableHTTPSessionManager):
             await self._stores.sessions.release(session.id)
         except Unreachable:
             logger.warning("the end of a session could not be recorded: the shared store can't be reached")
-
-
-def _ignore(_: str) -> None:
-    pass
 
 
 def _reason(transport: StreamableHTTPServerTransport) -> str:
