@@ -78,10 +78,10 @@ def check(server_config: "ServerConfig", faults: Sequence[str] = ()) -> None:
     report = anyio.run(check_config, server_config)
     for line in report.lines:
         print(line)
-    found = [*faults, *report.faults]
-    for fault in found:
+    all_faults = [*faults, *report.faults]
+    for fault in all_faults:
         print(f"coretools-http: {fault}", file=sys.stderr)
-    if found:
+    if all_faults:
         sys.exit(BadSetting.exit_code)
 
 

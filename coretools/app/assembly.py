@@ -327,7 +327,7 @@ def log_start(assembly: Assembly, settings: Settings, name: str = "") -> None:
     """Log what is served and which protections are missing. `name` is the role, if there are several."""
     roots = ", ".join(f"{root.path} ({'rw' if root.writable else 'ro'})" for root in assembly.roots)
     protections = {**assembly.runner.protections, "git-confinement": assembly.confined_threads.is_possible}
-    missing = ", ".join(name for name, there in protections.items() if not there) or "none"
+    missing = ", ".join(name for name, is_active in protections.items() if not is_active) or "none"
     logger.info(
         "serving %s%s; profile %s%s; path resolver %s; missing protections, except those of commands: %s",
         f"{name}: " if name else "",

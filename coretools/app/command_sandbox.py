@@ -45,12 +45,12 @@ def open_user_git(
 ) -> UserGit:
     """Read the user's git configuration, and write what is taken from it for git; removed when the stack closes."""
     has_identity = settings.has_git_identity and settings.policy.git.identity != "caller"
-    found = read_user_configuration(inherited, reach, has_identity=has_identity)
+    configuration = read_user_configuration(inherited, reach, has_identity=has_identity)
     directory = f"{scratch}{GIT_SUFFIX}"
     try:
         os.mkdir(directory, 0o700)
         exit_stack.callback(remove, directory)
-        user_git = found.written(directory)
+        user_git = configuration.written(directory)
     except OSError as error:
         logger.warning("git runs without the user's configuration: %s: %s", directory, error.strerror)
         return NO_USER_GIT

@@ -93,9 +93,9 @@ def _roots_line(roots: Roots) -> str:
 
 
 def _toolchains_line(path: str | None) -> str:
-    found = [name for name in TOOLCHAINS if shutil.which(name, path=path or "")]
-    missing = "" if found else "none of the usual ones"
-    return f"Toolchains on PATH: {', '.join(found) or missing}."
+    installed = [name for name in TOOLCHAINS if shutil.which(name, path=path or "")]
+    missing = "" if installed else "none of the usual ones"
+    return f"Toolchains on PATH: {', '.join(installed) or missing}."
 
 
 def _approval_line(policy: OperatorPolicy) -> str:

@@ -1,4 +1,4 @@
-"""The roots that the operator gives, as text, and what is closed beneath them."""
+"""The roots that the operator names, and which files beneath them are denied."""
 
 from collections.abc import Mapping
 
@@ -22,7 +22,7 @@ def open_roots(settings: Settings, environment: Mapping[str, str]) -> Roots:
     """Open the roots, with the operator's rules about files in them and without our own state.
 
     Raises:
-        BadSetting: a root can't be used, or our own state can't be closed.
+        BadSetting: a root can't be used, or contains our own state that can't be denied.
     """
     default = DEFAULT_DENY if settings.default_deny else ()
     deny = DenyRules([*default, *settings.deny], by_content=settings.default_deny)

@@ -35,14 +35,14 @@ def trust_report(
     """
     reach = reach_of_change(servers)
     listed = [*_files(servers, files), *_of_the_user(environment)]
-    found = [f"{one.what}: {reason}; {one.effect}" for one in listed if (reason := reach.reason(one.path))]
+    lines = [f"{one.what}: {reason}; {one.effect}" for one in listed if (reason := reach.reason(one.path))]
     programs = dict(_programs(environment, reach))
-    found += filter(None, programs.values())
-    found += [
+    lines += filter(None, programs.values())
+    lines += [
         f"git configuration, not used: {what}" for what in read_user_configuration(environment, reach).within_reach
     ]
     count = sum(not reach.reason(one.path) for one in listed) + sum(not fault for fault in programs.values())
-    return [*found, f"{count} other programs and files are trusted; tools and commands can change none of them"]
+    return [*lines, f"{count} other programs and files are trusted; tools and commands can change none of them"]
 
 
 def _files(servers: Sequence[Settings], files: Iterable[OperatorFile]) -> Iterator[_Trusted]:

@@ -88,15 +88,15 @@ def containment_of(settings: Settings, environment: Mapping[str, str], roles: Se
 
 def own_names() -> set[str]:
     """Return the names of all built-in tools, from the classes in the modules that the assembly loads."""
-    found = set()
+    names = set()
     for holder in _tool_classes():
         context = tuple(word for word in CONTEXTS if holder.__module__.split(".")[2] == word)
         for name, function in vars(holder).items():
             declared = declaration_of(function)
             if declared is not None:
                 words = (*context, *declared.route) if declared.route else route_in(context, name)
-                found.add(name_of_route(words))
-    return found
+                names.add(name_of_route(words))
+    return names
 
 
 def _tool_classes() -> list[type]:

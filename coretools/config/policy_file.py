@@ -71,11 +71,11 @@ def _places(path: str) -> list[str]:
 
 def _require_own_directory(path: str, directory: str) -> None:
     """Refuse a directory in which another user could replace the policy file."""
-    found = os.stat(directory)
-    is_sticky = bool(found.st_mode & stat.S_ISVTX)  # like /tmp: only its owner may rename a file (inode(7))
-    if found.st_mode & 0o022 and not is_sticky:
+    status = os.stat(directory)
+    is_sticky = bool(status.st_mode & stat.S_ISVTX)  # like /tmp: only its owner may rename a file (inode(7))
+    if status.st_mode & 0o022 and not is_sticky:
         raise BadSetting(f"{path}: others may change its directory {directory}; run chmod go-w {directory}")
-    if found.st_uid not in (0, os.geteuid()):
+    if status.st_uid not in (0, os.geteuid()):
         raise BadSetting(f"{path}: its directory {directory} belongs to another user; move the file to one of your own")
 
 
@@ -84,11 +84,11 @@ def _content(path: str, place: str) -> bytes:
     from coretools.config.toml_file import LONGEST  # imported here, as above
 
     try:
-        data, found = read_regular(place, LONGEST)
+        data, status = read_regular(place, LONGEST)
     except OSError as error:
         raise BadSetting(f"{path}: cannot be read: {error.strerror}") from error
-    if found.st_mode & 0o022:
+    if status.st_mode & 0o022:
         raise BadSetting(f"{path}: others may write the policy file; run chmod go-w {path}")
-    if found.st_uid not in (0, os.geteuid()):
+    if status.st_uid not in (0, os.geteuid()):
         raise BadSetting(f"{path}: the policy file belongs to another user; copy it to a file of your own")
     return data

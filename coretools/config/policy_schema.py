@@ -69,10 +69,10 @@ def parse_policy(data: bytes, path: str, environment: Mapping[str, str]) -> Oper
     Raises:
         BadSetting: not TOML, an unknown key, or an unusable value; names each.
     """
-    found = parse_toml(data, path)
+    tables = parse_toml(data, path)
     try:
         # Via JSON, where strict models accept a list for a tuple. A date becomes a table, which no key accepts.
-        file = PolicyFile.model_validate_json(json.dumps(found, default=lambda date: {"date": str(date)}))
+        file = PolicyFile.model_validate_json(json.dumps(tables, default=lambda date: {"date": str(date)}))
     except ValidationError as error:
         problems = problems_of(error, _problem)
         raise BadSetting(f"{path}: {problems}") from error
@@ -97,8 +97,8 @@ def parse_policy(data: bytes, path: str, environment: Mapping[str, str]) -> Oper
 
 
 def _grants(roots: Mapping[str, _Root], path: str, environment: Mapping[str, str]) -> dict[str, GitGrants]:
-    found = {_absolute([root], f'{path}: roots."{root}"', environment)[0]: one.git for root, one in roots.items()}
-    return {os.path.realpath(root): grants for root, grants in found.items()}
+    by_path = {_absolute([root], f'{path}: roots."{root}"', environment)[0]: one.git for root, one in roots.items()}
+    return {os.path.realpath(root): grants for root, grants in by_path.items()}
 
 
 def _problem(fault: ErrorDetails) -> str:
@@ -122,8 +122,8 @@ def _located(rule: RemoteRule, path: str, environment: Mapping[str, str]) -> Rem
 
 
 def _absolute(paths: Sequence[str], key: str, environment: Mapping[str, str]) -> tuple[str, ...]:
-    found = [expand_home(path, environment) for path in paths]
-    for path in found:
+    expanded = [expand_home(path, environment) for path in paths]
+    for path in expanded:
         if not os.path.isabs(path):
             raise BadSetting(f"{key}: {path!r}: write absolute paths, or ~/ for the home directory")
-    return tuple(map(os.path.normpath, found))
+    return tuple(map(os.path.normpath, expanded))

@@ -167,14 +167,14 @@ def _check_user(user: str, *, is_named: bool) -> None:
 def _host(name: str, *, is_pattern: bool) -> str | IPv4Address | IPv6Address:
     is_wildcard = is_pattern and name.startswith("*.")
     try:
-        found = f"*.{host_name(name[2:])}" if is_wildcard else host(name)
+        parsed = f"*.{host_name(name[2:])}" if is_wildcard else host(name)
     except InvalidHost as error:
         raise InvalidUrl(f"{name[:80]!r}: {error}") from error
-    if found == "localhost":
+    if parsed == "localhost":
         raise InvalidUrl("localhost: write its address, 127.0.0.1")
     if is_wildcard and name.count(".") == 1:
         raise InvalidUrl(f"{name[:80]!r}: a wildcard needs two labels after it")
-    return found
+    return parsed
 
 
 def _checked_path(path: str, *, is_pattern: bool) -> str:

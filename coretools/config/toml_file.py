@@ -57,13 +57,13 @@ def parse_toml(data: bytes, path: str) -> dict[str, Any]:
     if len(data) > LONGEST:
         raise BadSetting(f"{path}: larger than {LONGEST} bytes, the most that a configuration file may have")
     try:
-        found = tomllib.loads(data.decode("utf-8"))
+        tables = tomllib.loads(data.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise BadSetting(f"{path}: not UTF-8 text, at byte {error.start}") from error
     except (ValueError, RecursionError) as error:  # a plain ValueError for a number with thousands of digits
         raise BadSetting(f"{path}: not valid TOML: {error or 'nested too deeply'}") from error
-    _require_plain(found, (), path)
-    return found
+    _require_plain(tables, (), path)
+    return tables
 
 
 def problems_of(error: ValidationError, sentence: Callable[[ErrorDetails], str]) -> str:

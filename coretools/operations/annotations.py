@@ -139,9 +139,9 @@ def _as_extensions_typeddict(hint: Any) -> Any:
         name: _with_required(field, is_required=name in hint.__required_keys__)
         for name, field in get_type_hints(hint, include_extras=True).items()
     }
-    made = typing_extensions.TypedDict(hint.__name__, fields)  # type: ignore[misc]  # a type made at run time
-    made.__doc__ = hint.__doc__
-    return made
+    replacement = typing_extensions.TypedDict(hint.__name__, fields)  # type: ignore[misc]  # a type made at run time
+    replacement.__doc__ = hint.__doc__
+    return replacement
 
 
 def _with_required(hint: Any, *, is_required: bool) -> Any:
@@ -358,11 +358,11 @@ def _kind_of(arm: Any) -> str:
 
 
 def _kind_of_items(items: tuple[Any, ...]) -> str:
-    found = [arm for item in items if item is not ... for arm in _union_members(item)]
-    content, messages = (any(_is_a(arm, kinds) for arm in found) for kinds in (_CONTENT, (Message,)))
+    arms = [arm for item in items if item is not ... for arm in _union_members(item)]
+    content, messages = (any(_is_a(arm, kinds) for arm in arms) for kinds in (_CONTENT, (Message,)))
     if not (content or messages):
         return "json"
-    return "content" if all(_is_a(arm, (Message,) if messages else _CONTENT) for arm in found) else "mixed"
+    return "content" if all(_is_a(arm, (Message,) if messages else _CONTENT) for arm in arms) else "mixed"
 
 
 def _is_a(arm: Any, kinds: tuple[type, ...]) -> bool:

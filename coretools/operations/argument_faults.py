@@ -56,11 +56,11 @@ def fault_sentences(
             parts.update(place[:length] for length in range(1, len(place)))
     # Of a list that a union accepts, a wrong item is named, and not that it is no text.
     named = [
-        (place, found)
-        for place, found in faults.items()
-        if place not in parts or any(fault["type"] not in _TYPES for fault in found)
+        (place, at_place)
+        for place, at_place in faults.items()
+        if place not in parts or any(fault["type"] not in _TYPES for fault in at_place)
     ]
-    sentences = [_sentence(model, schema, place, found) for place, found in named[:MAX_FAULTS]]
+    sentences = [_sentence(model, schema, place, at_place) for place, at_place in named[:MAX_FAULTS]]
     more = len(named) - len(sentences) + max(0, total - min(error.error_count(), _EXAMINED))
     return [*sentences, f"and {more} more"] if more else sentences
 
@@ -82,12 +82,12 @@ def _place(given: Any, fault: Any) -> Path:
     rest: Path = ()
     if fault["type"] in ("missing", "extra_forbidden"):
         location, rest = location[:-1], (location[-1],)
-    node, found = given, list[str | int]()
+    node, path = given, list[str | int]()
     for step in location:
         if _has(node, step):
             node = node[step]
-            found.append(step)
-    return (*found, *rest)
+            path.append(step)
+    return (*path, *rest)
 
 
 def _has(node: Any, step: str | int) -> bool:
@@ -96,12 +96,12 @@ def _has(node: Any, step: str | int) -> bool:
     return isinstance(node, dict) and step in node
 
 
-def _sentence(model: type[BaseModel], schema: Mapping[str, Any], place: Path, found: Sequence[Any]) -> str:
+def _sentence(model: type[BaseModel], schema: Mapping[str, Any], place: Path, faults: Sequence[Any]) -> str:
     where = ".".join(map(str, place))[:MAX_QUOTED_NAME] or "arguments"
-    fault = next((one for one in found if one["type"] not in _TYPES), None)
+    fault = next((one for one in faults if one["type"] not in _TYPES), None)
     if fault is None:
-        expected = " or ".join(dict.fromkeys(_TYPES[one["type"]] for one in found))
-        return f"{where}: must be {expected}, got {describe_value(found[0]['input'])}"
+        expected = " or ".join(dict.fromkeys(_TYPES[one["type"]] for one in faults))
+        return f"{where}: must be {expected}, got {describe_value(faults[0]['input'])}"
     kind, context = fault["type"], fault.get("ctx", {})
     if kind == "extra_forbidden":
         return _unknown_name(model, schema, place[:-1], str(place[-1]))

@@ -88,9 +88,9 @@ def repaired(model: type[BaseModel], given: Mapping[str, Any], error: Validation
     """
     if error.error_count() > MANY_FAULTS:
         return None
-    found: dict[str, Any] = dict(given)
-    repair = _Repair(model, found)
-    for where, kinds in _faults_by_place(found, error).items():
+    arguments: dict[str, Any] = dict(given)
+    repair = _Repair(model, arguments)
+    for where, kinds in _faults_by_place(arguments, error).items():
         if kinds == {"extra_forbidden"}:
             repair.rename(where)
         elif kinds == {"missing"}:
@@ -99,7 +99,7 @@ def repaired(model: type[BaseModel], given: Mapping[str, Any], error: Validation
             repair.omit(where)
         elif kinds <= _CONTAINER_FAULTS:
             repair.parse(where)
-    return found if repair.count else None
+    return arguments if repair.count else None
 
 
 class _Repair:
@@ -203,16 +203,16 @@ def _given_twice(first: str, second: str) -> InvalidArguments:
 
 def _faults_by_place(given: Mapping[str, Any], error: ValidationError) -> dict[Path, set[str]]:
     """The kinds of the faults, by the innermost value that they are about."""
-    found: dict[Path, set[str]] = {}
+    kinds_at: dict[Path, set[str]] = {}
     for fault in error.errors(include_url=False, include_context=False, include_input=False):
-        found.setdefault(_place(given, fault["loc"]), set()).add(fault["type"])
-    return {where: kinds for where, kinds in found.items() if where}
+        kinds_at.setdefault(_place(given, fault["loc"]), set()).add(fault["type"])
+    return {where: kinds for where, kinds in kinds_at.items() if where}
 
 
 def _place(given: Any, location: Sequence[str | int]) -> Path:
     """The part of a fault's location that leads to a value: pydantic appends the names of a union's members."""
     node: Any = given
-    found: list[str | int] = []
+    path: list[str | int] = []
     step: Any
     for step in location:
         try:
@@ -221,8 +221,8 @@ def _place(given: Any, location: Sequence[str | int]) -> Path:
             node = _NOTHING
         if node is _NOTHING:
             break
-        found.append(step)
-    return tuple(found)
+        path.append(step)
+    return tuple(path)
 
 
 _NOTHING = object()

@@ -323,8 +323,8 @@ def _json_or_text(text: str) -> Any:
 
 
 def _parsed_object(text: str) -> Any:
-    found = _json_or_text(text)
-    return found if isinstance(found, dict) else text
+    value = _json_or_text(text)
+    return value if isinstance(value, dict) else text
 
 
 def _json(name: str, given: Mapping[str, Any]) -> str:

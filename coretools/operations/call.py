@@ -145,10 +145,10 @@ class SilentCall:
 
     async def ask(self, question: Question[T]) -> T:
         """Return the prefilled answer, or the default."""
-        found = self._resolution.resolve(question, ())
-        if isinstance(found, AskChannel):
+        resolved = self._resolution.resolve(question, ())
+        if isinstance(resolved, AskChannel):
             raise self._resolution.answer_needed(question)
-        return found.answer
+        return resolved.answer
 
     async def ask_all(self, *questions: Question[Any]) -> tuple[Any, ...]:
         """Return the prefilled answers, or the defaults."""

@@ -250,40 +250,40 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
 
 def _tools(commands: Iterable[Command], surfaces: Surfaces, prompts: Mapping[str, Command]) -> dict[str, Command]:
     wanted = {Surface.TOOL, Surface.RESOURCE} if surfaces.resources_as_tools else {Surface.TOOL}
-    found: dict[str, Command] = {}
+    tools: dict[str, Command] = {}
     for command in commands:
         if command.declaration.surfaces & wanted and not command.overrides:
-            _add_unique(found, command.name, command)
+            _add_unique(tools, command.name, command)
     for name, command in prompts.items() if surfaces.prompts_as_tools else ():
         # An overriding prompt replaces a prompt; a tool of that name stays.
-        if not (command.overrides and name in found):
-            _add_unique(found, name, command)
-    return found
+        if not (command.overrides and name in tools):
+            _add_unique(tools, name, command)
+    return tools
 
 
 def _prompts(commands: Iterable[Command]) -> dict[str, Command]:
-    found: dict[str, Command] = {}
+    implied: dict[str, Command] = {}
     explicit = {}
     for command in commands:
         if command.overrides:
             explicit[command.name] = command
         elif command.is_a(Surface.PROMPT):
-            _add_unique(found, command.name, command)
-    return {**found, **explicit}
+            _add_unique(implied, command.name, command)
+    return {**implied, **explicit}
 
 
 def _resources(commands: Iterable[Command], surfaces: Surfaces) -> dict[str, Resource]:
-    found: dict[str, Resource] = {}
+    by_shape: dict[str, Resource] = {}
     for command in commands:
         uri = command.declaration.uri or (_promoted(command, surfaces.scheme) if surfaces.promote_read_only else "")
         if not uri:
             continue
         # Two templates that differ only in the names of variables match the same URIs.
-        taken = found.get(template_shape(uri))
+        taken = by_shape.get(template_shape(uri))
         if taken is not None:
             raise duplicate_name(taken.command, replace(command, name=uri))
-        found[template_shape(uri)] = Resource(uri, command)
-    return {resource.uri: resource for resource in found.values()}
+        by_shape[template_shape(uri)] = Resource(uri, command)
+    return {resource.uri: resource for resource in by_shape.values()}
 
 
 def _promoted(command: Command, scheme: str) -> str:
@@ -298,7 +298,7 @@ def _promoted(command: Command, scheme: str) -> str:
     return default_template(command.route, scheme, required=arguments.required, optional=optional)
 
 
-def _add_unique(found: dict[str, Command], name: str, command: Command) -> None:
-    if found.get(name, command) is not command:
-        raise duplicate_name(found[name], command)
-    found[name] = command
+def _add_unique(commands: dict[str, Command], name: str, command: Command) -> None:
+    if commands.get(name, command) is not command:
+        raise duplicate_name(commands[name], command)
+    commands[name] = command

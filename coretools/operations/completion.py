@@ -42,8 +42,8 @@ async def complete_parameter(
         Whatever the source raises.
     """
     source = _source(command, parameter)
-    found = _choices(command, parameter) if source is None else await _values_from(source, text, given, limiter)
-    return with_prefix(text, found)
+    values = _choices(command, parameter) if source is None else await _values_from(source, text, given, limiter)
+    return with_prefix(text, values)
 
 
 def with_prefix(text: str, values: Iterable[str]) -> list[str]:
@@ -62,14 +62,14 @@ async def _values_from(source: Source, text: str, given: Given, limiter: Capacit
     if inspect.iscoroutinefunction(source):
         values: Iterable[str] = await source(text, given)
         return values
-    found = await anyio.to_thread.run_sync(partial(_listed, source, text, given), limiter=limiter)
-    return await found if isinstance(found, Awaitable) else found
+    listed = await anyio.to_thread.run_sync(partial(_listed, source, text, given), limiter=limiter)
+    return await listed if isinstance(listed, Awaitable) else listed
 
 
 def _listed(source: Source, text: str, given: Given) -> list[str] | Awaitable[Iterable[str]]:
     """The values of a source as a list, built in the thread: a generator does its work there."""
-    found = source(text, given)
-    return found if isinstance(found, Awaitable) else list(found)
+    values = source(text, given)
+    return values if isinstance(values, Awaitable) else list(values)
 
 
 def require_sources(commands: Iterable[Command]) -> None:

@@ -339,8 +339,8 @@ def hidden(function: Function) -> Function:
 
 def declaration_of(function: object) -> Declaration | None:
     """The declaration of a function or bound method; None if it declares no surface."""
-    found = getattr(function, _ATTRIBUTE, None)
-    return found if isinstance(found, Declaration) and found.surfaces else None
+    declaration = getattr(function, _ATTRIBUTE, None)
+    return declaration if isinstance(declaration, Declaration) and declaration.surfaces else None
 
 
 def source_of(function: Callable[..., Any]) -> str:

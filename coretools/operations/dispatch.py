@@ -235,10 +235,10 @@ def _expected_error(error: BaseException) -> CoreError | None:
         return error
     if not isinstance(error, ExceptionGroup):
         return None
-    found = [_expected_error(inner) for inner in error.exceptions]
-    expected = [inner for inner in found if inner is not None]
+    inner_errors = [_expected_error(inner) for inner in error.exceptions]
+    expected = [inner for inner in inner_errors if inner is not None]
     # One unexpected exception makes the whole group a bug.
-    if len(expected) < len(found):
+    if len(expected) < len(inner_errors):
         return None
     # An answer would not help a call in which something else failed.
     return next((inner for inner in expected if not isinstance(inner, InputNeeded)), expected[0])

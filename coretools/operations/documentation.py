@@ -183,8 +183,8 @@ def _parameters(command: Command) -> tuple[ParameterPage, ...]:
     schema = command.arguments.schema()
     # A schema of somebody else may be anything that JSON Schema allows.
     shown = schema if command.declaration.input_schema is None else understood(schema, _BOUNDS)
-    found = _fields(shown, _defaults(command))
-    return tuple(one for one in found if not (one.name == ANSWERS and command.declaration.asks))
+    fields = _fields(shown, _defaults(command))
+    return tuple(one for one in fields if not (one.name == ANSWERS and command.declaration.asks))
 
 
 def _fields(schema: Mapping[str, Any], defaults: Mapping[str, Any]) -> tuple[ParameterPage, ...]:
@@ -209,11 +209,11 @@ def _defaults(command: Command) -> dict[str, Any]:
     """Defaults from the signature, because the schema leaves out redundant ones."""
     if command.declaration.input_schema is not None:
         return {}
-    found = {}
+    defaults = {}
     for name, parameter in inspect.signature(command.function).parameters.items():
         if parameter.default is not parameter.empty:
-            found[name] = _as_json(parameter.default)
-    return found
+            defaults[name] = _as_json(parameter.default)
+    return defaults
 
 
 def _as_json(value: object) -> Any:
@@ -243,10 +243,10 @@ WRITTEN_BY = "<!-- Written by `coretools docs --write` from the declarations; ed
 def pages(documentation: Documentation) -> dict[str, str]:
     """All pages by file name: an index, and one for each tool set."""
     sets = documentation.tool_sets
-    found = {INDEX: _index(documentation)}
+    texts = {INDEX: _index(documentation)}
     for tool_set, commands in sets.items():
-        found[page_name(tool_set)] = _set_page(tool_set, commands)
-    return found
+        texts[page_name(tool_set)] = _set_page(tool_set, commands)
+    return texts
 
 
 def page_name(tool_set: str) -> str:

@@ -118,9 +118,9 @@ class MemoryValues:
         self._bytes += size
 
     def _fits(self, key: str, size: int) -> bool:
-        there = self._entries.get(key)
-        count = len(self._entries) + (there is None)
-        size_after = self._bytes - (there.size if there else 0) + size
+        existing = self._entries.get(key)
+        count = len(self._entries) + (existing is None)
+        size_after = self._bytes - (existing.size if existing else 0) + size
         return count <= self._limits.keys and size_after <= self._limits.kept_bytes
 
     def _drop(self, key: str) -> None:
@@ -185,10 +185,10 @@ class MemoryTopics:
     async def publish(self, topic: str, message: bytes) -> int:
         """Send a message to every subscriber. Returns their number."""
         self._limits.check(topic, message)
-        there = tuple(self._subscribers.get(topic, ()))
-        for subscriber in there:
+        subscribers = tuple(self._subscribers.get(topic, ()))
+        for subscriber in subscribers:
             subscriber.give(bytes(message))
-        return len(there)
+        return len(subscribers)
 
     @asynccontextmanager
     async def subscribe(self, topic: str) -> AsyncIterator[MemorySubscription]:
@@ -239,30 +239,30 @@ class MemoryQueues:
         if self._count >= self._limits.work_items or self._bytes + len(data) > self._limits.kept_bytes:
             limit = f"{self._limits.work_items} work items and {self._limits.kept_bytes} bytes"
             raise Busy(f"{queue}: no room for another item; at most {limit}")
-        found = self._queues.setdefault(queue, _Queue())
-        found.waiting.append(WorkItem(id="", queue=queue, data=bytes(data), attempt=0))
+        state = self._queues.setdefault(queue, _Queue())
+        state.waiting.append(WorkItem(id="", queue=queue, data=bytes(data), attempt=0))
         self._count += 1
         self._bytes += len(data)
-        found.notify()
+        state.notify()
 
     async def get(self, queue: str, *, lease_seconds: float = 60.0) -> WorkItem:
         """Lease the first item, waiting for one if the queue is empty."""
         self._limits.check(queue, b"")
-        found = self._queues.setdefault(queue, _Queue())
-        found.getters += 1
+        state = self._queues.setdefault(queue, _Queue())
+        state.getters += 1
         try:
-            while not found.waiting:
-                self._return_expired(found)
-                if not found.waiting:
+            while not state.waiting:
+                self._return_expired(state)
+                if not state.waiting:
                     # The end of a lease is announced by nothing, so every getter wakes at the first one.
-                    with anyio.move_on_after(self._seconds_to_expiry(found)):
-                        await found.changed.wait()
-            waiting = found.waiting.popleft()
+                    with anyio.move_on_after(self._seconds_to_expiry(state)):
+                        await state.changed.wait()
+            waiting = state.waiting.popleft()
             item = replace(waiting, id=uuid.uuid4().hex, attempt=waiting.attempt + 1)
-            found.leased[item.id] = (item, self._clock() + lease_seconds)
+            state.leased[item.id] = (item, self._clock() + lease_seconds)
             return item
         finally:
-            found.getters -= 1
+            state.getters -= 1
             self._drop_if_idle(queue)
 
     async def acknowledge(self, item: WorkItem) -> bool:
@@ -278,30 +278,30 @@ class MemoryQueues:
         """Return an item to the front of the queue."""
         if not self._end_lease(item):
             return False
-        found = self._queues[item.queue]
-        found.waiting.appendleft(item)
-        found.notify()
+        state = self._queues[item.queue]
+        state.waiting.appendleft(item)
+        state.notify()
         return True
 
     def _end_lease(self, item: WorkItem) -> bool:
-        found = self._queues.get(item.queue)
-        if found is None:
+        state = self._queues.get(item.queue)
+        if state is None:
             return False
-        self._return_expired(found)
-        return found.leased.pop(item.id, None) is not None
+        self._return_expired(state)
+        return state.leased.pop(item.id, None) is not None
 
-    def _return_expired(self, found: _Queue) -> None:
+    def _return_expired(self, queue: _Queue) -> None:
         """Return items with an expired lease to the front of the queue, in their order."""
         now = self._clock()
-        expired = [item for item, until in found.leased.values() if until <= now]
+        expired = [item for item, until in queue.leased.values() if until <= now]
         for item in reversed(expired):
-            del found.leased[item.id]
-            found.waiting.appendleft(item)
+            del queue.leased[item.id]
+            queue.waiting.appendleft(item)
         if expired:
-            found.notify()
+            queue.notify()
 
-    def _seconds_to_expiry(self, found: _Queue) -> float | None:
-        ends = [until for _, until in found.leased.values()]
+    def _seconds_to_expiry(self, queue: _Queue) -> float | None:
+        ends = [until for _, until in queue.leased.values()]
         return max(0.0, min(ends) - self._clock()) if ends else None
 
     def _drop_if_idle(self, queue: str) -> None:

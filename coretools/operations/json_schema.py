@@ -48,9 +48,9 @@ def check_input_schema(source: str, schema: Mapping[str, Any]) -> None:
 def _references(node: Any) -> Iterator[str]:
     """Every `$ref` in a schema."""
     if isinstance(node, dict):
-        found = node.get("$ref")
-        if isinstance(found, str):
-            yield found
+        reference = node.get("$ref")
+        if isinstance(reference, str):
+            yield reference
     children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
     for child in children:
         yield from _references(child)
@@ -66,18 +66,18 @@ def validate_arguments(name: str, schema: Mapping[str, Any], given: Mapping[str,
 
     from coretools.operations.schema_patterns import PATTERN_FAULTS, limited_validator
 
-    found = []
+    faults = []
     try:
         validator = limited_validator(Draft202012Validator, schema)
         for fault in validator.iter_errors(dict(given)):
             where = ".".join(map(str, fault.absolute_path)) or "arguments"
-            found.append(f"{where[:MAX_QUOTED]}: {fault.message[:MAX_QUOTED]}")
-            if len(found) == MAX_FAULTS:
+            faults.append(f"{where[:MAX_QUOTED]}: {fault.message[:MAX_QUOTED]}")
+            if len(faults) == MAX_FAULTS:
                 break
     except PATTERN_FAULTS as error:
         raise InvalidArguments(f"{name}: a regular expression of its schema can't be used: {error}") from error
-    if found:
-        raise InvalidArguments(f"{name}: " + "; ".join(found))
+    if faults:
+        raise InvalidArguments(f"{name}: " + "; ".join(faults))
     return dict(given)
 
 
@@ -99,16 +99,16 @@ def understood(schema: Any, bounds: Iterable[str], depth: int = 0) -> dict[str, 
     if not isinstance(schema, dict) or depth > MAX_NESTED:
         return {}
     kinds = {**_KEYWORD_TYPES, **dict.fromkeys(bounds, (int, float))}
-    found = {key: schema[key] for key in schema.keys() & kinds.keys() if isinstance(schema[key], kinds[key])}
+    known = {key: schema[key] for key in schema.keys() & kinds.keys() if isinstance(schema[key], kinds[key])}
     shown = partial(understood, bounds=bounds, depth=depth + 1)
     if isinstance(schema.get("properties"), dict):
-        found["properties"] = {name: shown(shape) for name, shape in schema["properties"].items()}
+        known["properties"] = {name: shown(shape) for name, shape in schema["properties"].items()}
     if isinstance(schema.get("items"), dict):
-        found["items"] = shown(schema["items"])
+        known["items"] = shown(schema["items"])
     for key in ("anyOf", "oneOf"):
         if isinstance(schema.get(key), list):
-            found[key] = list(map(shown, schema[key]))
-    return found
+            known[key] = list(map(shown, schema[key]))
+    return known
 
 
 _HEADER_KEY = "x-mcp-header"

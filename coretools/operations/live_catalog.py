@@ -86,12 +86,12 @@ class LiveCatalog:
             BadSetting: on first use only: two commands with one name, or an unknown profile.
         """
         selection = self.selection_of(principal)
-        found = self._catalogs.get(selection)
-        if found is None:
+        catalog = self._catalogs.get(selection)
+        if catalog is None:
             # The older one, so that `follow` rebuilds all if any was built before a change.
             self._version = min(self._version, self.registry.version) if self._catalogs else self.registry.version
-            found = self._catalogs[selection] = self._build(selection)
-        return found
+            catalog = self._catalogs[selection] = self._build(selection)
+        return catalog
 
     def command(self, principal: str, name: str) -> Command:
         """The tool of this name.

@@ -35,22 +35,22 @@ def load(text: str) -> "Registry":
     except (*AUTHOR_FAULTS, SystemExit) as error:
         why = f"{place} can't be imported: {type(error).__name__}: {error}{_hint(error, place, name)}"
         raise BadSetting(f"--with {text}: {why}") from error
-    found: Any = module
+    value: Any = module
     for part in name.split("."):
-        found = getattr(found, part, None)
-    if isinstance(found, Registry):
-        return _validated(found, text)
-    there = [name for name, value in vars(module).items() if isinstance(value, Registry)]
-    what = f"there is no {name}" if found is None else f"{name} is a {type(found).__name__}, not a coretools Registry"
-    raise BadSetting(f"--with {text}: {what}; registries of {place}: {', '.join(there) or 'none'}")
+        value = getattr(value, part, None)
+    if isinstance(value, Registry):
+        return _validated(value, text)
+    registries = [name for name, one in vars(module).items() if isinstance(one, Registry)]
+    what = f"there is no {name}" if value is None else f"{name} is a {type(value).__name__}, not a coretools Registry"
+    raise BadSetting(f"--with {text}: {what}; registries of {place}: {', '.join(registries) or 'none'}")
 
 
-def _validated(found: "Registry", text: str) -> "Registry":
+def _validated(registry: "Registry", text: str) -> "Registry":
     try:
-        found.validate()
+        registry.validate()
     except BadSetting as error:
         raise BadSetting(f"--with {text}: {error}") from error
-    return found
+    return registry
 
 
 def _module(place: str) -> ModuleType:

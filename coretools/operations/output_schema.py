@@ -43,8 +43,8 @@ class _SerializationSchema(GenerateJsonSchema):
     """A serializer without a return annotation may write anything; pydantic would state the type of the field."""
 
     def ser_schema(self, schema: Any) -> JsonSchemaValue | None:
-        found = super().ser_schema(schema)
-        return {} if found is None and _is_authors_serializer(schema) else found
+        stated = super().ser_schema(schema)
+        return {} if stated is None and _is_authors_serializer(schema) else stated
 
 
 def _is_customized(node: Any) -> bool:

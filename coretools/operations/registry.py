@@ -154,10 +154,10 @@ class Registry:
             KeyError: no command has this route.
         """
         with self._lock:
-            found = [key for key in self._commands if key[0] == route and overrides in (None, key[1])]
-            if not found:
+            keys = [key for key in self._commands if key[0] == route and overrides in (None, key[1])]
+            if not keys:
                 raise KeyError(" ".join(route))
-            for key in found:
+            for key in keys:
                 del self._commands[key]
             self.version += 1
         self._notify()

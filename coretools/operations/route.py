@@ -55,4 +55,4 @@ def name_of_route(route: Sequence[str]) -> str:
 
 def route_parameters(route: Sequence[str]) -> tuple[str, ...]:
     """Names of the parameters in a route, in their order."""
-    return tuple(found[1] for word in route if (found := VARIABLE.fullmatch(word)))
+    return tuple(match[1] for word in route if (match := VARIABLE.fullmatch(word)))

@@ -40,22 +40,22 @@ def limited_validator(kind: type[Validator], schema: Mapping[str, Any]) -> Valid
         },
     )
     limited.evolve = attrs.evolve  # its own would follow `$schema` within the schema to a validator without limits
-    found: Validator = limited(schema, registry=Registry())
-    return found
+    validator: Validator = limited(schema, registry=Registry())
+    return validator
 
 
 def _keys(schema: Any) -> set[str]:
     """Return all keys in a schema, names of properties included."""
-    found: set[str] = set()
+    keys: set[str] = set()
     waiting = [schema]
     while waiting:
         node = waiting.pop()
         if isinstance(node, Mapping):
-            found.update(node)
+            keys.update(node)
             waiting.extend(node.values())
         elif isinstance(node, list):
             waiting.extend(node)
-    return found
+    return keys
 
 
 class _Keywords:

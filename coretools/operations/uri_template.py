@@ -22,8 +22,8 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*")
 
 def template_variables(template: str) -> tuple[str, ...]:
     """Names of the variables, in their order; empty for a fixed URI."""
-    found = [_NAME.fullmatch(part) for _, inside in _EXPRESSION.findall(template) for part in inside.split(",")]
-    return tuple(name[1] if name else "" for name in found)
+    names = [_NAME.fullmatch(part) for _, inside in _EXPRESSION.findall(template) for part in inside.split(",")]
+    return tuple(name[1] if name else "" for name in names)
 
 
 def query_keys(template: str) -> tuple[str, ...]:
@@ -66,7 +66,7 @@ def check_template(template: str, *, required: Iterable[str], known: Iterable[st
 
 def default_template(route: Sequence[str], scheme: str, *, required: Sequence[str], optional: Sequence[str]) -> str:
     """The URI template of a command without one: the route and required parameters as path, optional ones as query."""
-    in_route = {found[1] for word in route if (found := VARIABLE.fullmatch(word))}
+    in_route = {match[1] for word in route if (match := VARIABLE.fullmatch(word))}
     path = "/".join([*route, *(f"{{{name}}}" for name in required if name not in in_route)])
     rest = [name for name in optional if name not in in_route]
     return f"{scheme}://{path}" + (f"{{?{','.join(rest)}}}" if rest else "")

@@ -226,7 +226,8 @@ class ChangeNotifications:
         if isinstance(event, ResourceUpdated):
             self.handshakes.resource_updated(event.uri)
         else:
-            self.handshakes.lists_changed(frozenset(kind for kind, made in _EVENTS.items() if isinstance(event, made)))
+            kinds = frozenset(kind for kind, event_type in _EVENTS.items() if isinstance(event, event_type))
+            self.handshakes.lists_changed(kinds)
 
     async def _watch(self, uri: str, principal: str) -> Unsubscribe:
         """Watch a resource that this principal may read, until the returned function is called.

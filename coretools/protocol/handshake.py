@@ -180,8 +180,8 @@ class HandshakeRules:
                 message = "this connection is already initialized; open another one to negotiate again"
                 raise MCPError(code=types.INVALID_REQUEST, message=message)
             if ctx.method == "server/discover":
-                found = await self._discovery.answer(ctx, None)
-                return found.model_dump(by_alias=True, mode="json", exclude_none=True)
+                discovered = await self._discovery.answer(ctx, None)
+                return discovered.model_dump(by_alias=True, mode="json", exclude_none=True)
         try:
             result = await call_next(ctx)
         except NoResource as error:

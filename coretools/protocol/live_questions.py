@@ -97,15 +97,15 @@ class LiveQuestions:
     async def _ask_until_answered(self, question: Question[Any]) -> Any:
         possible, problem, attempts = set(self._possible_channels), "", 0
         while True:
-            found = self._resolution.resolve(question, possible)
-            if isinstance(found, ResolvedAnswer):
-                return found.answer
+            resolved = self._resolution.resolve(question, possible)
+            if isinstance(resolved, ResolvedAnswer):
+                return resolved.answer
             try:
-                return question.accept(answer_in(question, found, await self._send(question, found, problem)))
+                return question.accept(answer_in(question, resolved, await self._send(question, resolved, problem)))
             except MCPError as error:
                 if error.code == REJECTED:
                     raise declined_error(question, "it was rejected") from error
-                possible.discard(found)  # the client can't do what it declared
+                possible.discard(resolved)  # the client can't do what it declared
             except (InvalidArguments, ValidationError) as error:
                 attempts += 1
                 if attempts == MAX_ATTEMPTS:
@@ -131,16 +131,16 @@ def supported_channels(session: ServerSession) -> frozenset[AskChannel]:
     declared = session.client_capabilities
     if declared is None:
         return frozenset()
-    found = set()
+    channels = set()
     elicitation = declared.elicitation
     # Before 2025-11-25 there were only forms, declared by an empty object.
     if elicitation is not None and (elicitation.form is not None or elicitation.url is None):
-        found.add(AskChannel.FORM)
+        channels.add(AskChannel.FORM)
     if declared.sampling is not None:
-        found.add(AskChannel.MODEL)
+        channels.add(AskChannel.MODEL)
     if declared.roots is not None:
-        found.add(AskChannel.ROOTS)
-    return frozenset(found)
+        channels.add(AskChannel.ROOTS)
+    return frozenset(channels)
 
 
 def request_of(question: Question[Any], channel: AskChannel, *, problem: str, revision: str) -> types.InputRequest:
@@ -216,10 +216,10 @@ def _parse_model_answer(text: str) -> Any:
     """Return the JSON that a model was asked for, or else its text."""
     stripped = text.strip().removeprefix("```json").removeprefix("```").removesuffix("```").strip()
     try:
-        found = json.loads(stripped)
+        value = json.loads(stripped)
     except ValueError:
         return stripped
-    return found if isinstance(found, dict | list) else stripped
+    return value if isinstance(value, dict | list) else stripped
 
 
 def _reason(error: Exception) -> str:

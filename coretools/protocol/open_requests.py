@@ -96,11 +96,11 @@ class OpenRequests:
         # bool is an int in Python: `true` would cancel request 1.
         if isinstance(request_id, bool) or not isinstance(request_id, str | int):
             return False
-        found = self._open.get(coerce_request_id(request_id))
+        request = self._open.get(coerce_request_id(request_id))
         # The table takes 73 and "73" for one id, as the SDK does; a cancellation has to name the id as it was sent.
-        if found is None or type(found.id) is not type(request_id) or found.id != request_id:
+        if request is None or type(request.id) is not type(request_id) or request.id != request_id:
             return False
-        self._remove(found.id)
+        self._remove(request.id)
         return True
 
     def answer(self, request_id: types.RequestId | None) -> bool:

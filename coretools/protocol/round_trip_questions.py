@@ -106,9 +106,9 @@ class RequestState:
         if text is None:
             return cls()
         try:
-            found = json.loads(text)
-            asked = {key: (str(digest), str(channel)) for key, (digest, channel) in found["asked"].items()}
-            return cls(int(found["round"]), str(found["nonce"]), float(found["minted"]), asked, dict(found["answers"]))
+            state = json.loads(text)
+            asked = {key: (str(digest), str(channel)) for key, (digest, channel) in state["asked"].items()}
+            return cls(int(state["round"]), str(state["nonce"]), float(state["minted"]), asked, dict(state["answers"]))
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise MCPError(code=types.INVALID_PARAMS, message="Invalid or expired requestState") from error
 
@@ -166,7 +166,7 @@ class RoundTripQuestions:
             InputNeeded: answers are missing. CapabilityMissing: the client can't be asked.
         """
         known = await self.known(*questions)
-        answers = tuple(found.answer for found, _ in known if isinstance(found, ResolvedAnswer))
+        answers = tuple(resolved.answer for resolved, _ in known if isinstance(resolved, ResolvedAnswer))
         if len(answers) < len(questions):
             raise self.needed(questions, known)
         return answers
@@ -187,15 +187,15 @@ class RoundTripQuestions:
             AnswerNeeded: the call has asked too often.
         """
         requests, asked = {}, {}
-        for question, (found, problem) in zip(questions, known, strict=True):
-            if isinstance(found, ResolvedAnswer):
+        for question, (resolved, problem) in zip(questions, known, strict=True):
+            if isinstance(resolved, ResolvedAnswer):
                 continue
             if self._state.round >= MAX_ROUND_TRIPS:
                 raise self._resolution.answer_needed(question, f"asked {MAX_ROUND_TRIPS} times without an answer")
             requests[question.key] = request_of(
-                question, found, problem=problem, revision=self._session.protocol_version
+                question, resolved, problem=problem, revision=self._session.protocol_version
             )
-            asked[question.key] = (digest_of(question), found.value)
+            asked[question.key] = (digest_of(question), resolved.value)
         following = RequestState(self._state.round + 1, secrets.token_hex(16), time.time(), asked, self._answers)
         return InputNeeded(requests, following.to_text())
 
@@ -204,12 +204,12 @@ class RoundTripQuestions:
         digest = digest_of(question)
         # Earlier answers come first: a client with fewer capabilities now must not turn a no into the default.
         if digest not in self._answers:
-            found = self._settle(question)
-            if isinstance(found, ResolvedAnswer) or question.key not in self._unsolicited or question.is_permission:
-                return found, ""
+            resolved = self._settle(question)
+            if isinstance(resolved, ResolvedAnswer) or question.key not in self._unsolicited or question.is_permission:
+                return resolved, ""
             # Without a state the response is not tied to a question: it counts like an answer given in advance, but
             # not as a confirmation.
-            self._answers[digest] = [found.value, self._unsolicited.pop(question.key)]
+            self._answers[digest] = [resolved.value, self._unsolicited.pop(question.key)]
         channel, response = self._answers[digest]
         try:
             return ResolvedAnswer(

@@ -94,8 +94,8 @@ def pluralized(number: int, noun: str) -> str:
 
 
 def _changes(before: Mapping[str, object], after: Mapping[str, object]) -> list[ConfigChange]:
-    found = [ConfigChange(key, before.get(key), after.get(key)) for key in dict.fromkeys((*before, *after))]
-    return [one for one in found if one.before != one.after]
+    changes = [ConfigChange(key, before.get(key), after.get(key)) for key in dict.fromkeys((*before, *after))]
+    return [one for one in changes if one.before != one.after]
 
 
 def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, object]]:
@@ -109,11 +109,11 @@ def _flat(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, ob
 def _policy_of(roles: Mapping[str, Role]) -> dict[str, object]:
     """The keys of the policy file. The network of a role may come from its own section and is reported there."""
     policy = next(iter(roles.values())).settings.policy
-    found = {f"policy.{_POLICY_NAMES.get(key, key)}": value for key, value in _flat(asdict(policy))}
+    values = {f"policy.{_POLICY_NAMES.get(key, key)}": value for key, value in _flat(asdict(policy))}
     for key in ("policy.confinement.network", "policy.source"):
-        found.pop(key, None)
+        values.pop(key, None)
     networks = {network_text(role.settings.policy.confinement.network) for role in roles.values()}
-    return {**found, "policy.confinement.network": ", ".join(sorted(networks))}
+    return {**values, "policy.confinement.network": ", ".join(sorted(networks))}
 
 
 def _shown(value: object) -> str | None:

@@ -115,7 +115,7 @@ class Endpoint:
             await self._elsewhere(session, headers.get(LAST_EVENT_HEADER), scope, receive, send)
             return
         if not self._stores.sessions.holds(known.id):
-            # Other replicas took this one for gone and may have told the client to initialize a new session.
+            # Other replicas considered this one gone and may have told the client to initialize a new session.
             await self._elsewhere(session, headers.get(LAST_EVENT_HEADER), scope, receive, send)
             await self.manager.end(known.id)
             return
@@ -254,8 +254,8 @@ class Endpoint:
     async def _missed(self, session: bytes, last_event: bytes | None, scope: Scope) -> MissedEvents | None:
         if scope["method"] != "GET" or last_event is None or max(len(session), len(last_event)) > LONGEST_ID:
             return None
-        found = session.decode("latin-1")
-        owner = await self._stores.sessions.owner(found)
+        session_id = session.decode("latin-1")
+        owner = await self._stores.sessions.owner(session_id)
         while owner is not None:
             if (owner.principal, owner.role) != (principal_name(scope), self._role):
                 return None
@@ -263,13 +263,13 @@ class Endpoint:
                 break
             # A killed replica seems alive until its lease expires; a live one renews it meanwhile.
             await anyio.sleep(min(POLL_SECONDS, owner.alive_seconds))
-            again = await self._stores.sessions.owner(found)
+            again = await self._stores.sessions.owner(session_id)
             if again is not None and again.alive_seconds >= owner.alive_seconds:
                 return None
             owner = again
         if owner is None:
             return None
-        return await self._stores.events(found).after(last_event.decode("latin-1"))
+        return await self._stores.events(session_id).after(last_event.decode("latin-1"))
 
 
 class _DisconnectWatcher:

@@ -50,7 +50,7 @@ class ServerState:
 
     def sessions(self) -> Sequence[SessionSnapshot]:
         """Return the open sessions, oldest first."""
-        found = [
+        snapshots = [
             SessionSnapshot(
                 id=session.id,
                 principal=session.principal,
@@ -61,7 +61,7 @@ class ServerState:
             for role, tenant in self.opened.items()
             for session in tenant.endpoint.manager.sessions.values()
         ]
-        return sorted(found, key=lambda one: -one.age_seconds)
+        return sorted(snapshots, key=lambda one: -one.age_seconds)
 
     def tenants(self) -> Sequence[TenantSnapshot]:
         """Return a snapshot of each tenant."""
@@ -136,13 +136,13 @@ class ObservabilityWiring:
             BadSetting: a token file can't be used.
         """
         health = Health(self._checks(), lambda: self._state.draining.is_announced)
-        found = health.routes()
+        routes = health.routes()
         page = self._metrics_page()
         if page is not None:
-            found.append(Route(METRICS_PATH, endpoint=page))
+            routes.append(Route(METRICS_PATH, endpoint=page))
         if self._config.console.tokens:
-            found += self._console().routes()
-        return found
+            routes += self._console().routes()
+        return routes
 
     def _checks(self) -> dict[str, Check]:
         opened: Collection[Tenant] = self._state.opened.values()

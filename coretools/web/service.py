@@ -327,22 +327,22 @@ def bind_sockets(config: Config, sockets: ExitStack, *, does_listen: bool = True
     """
     host, port = config.server.host, config.server.port
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        made: list[socket.socket] = []
-        for family, _, _, _, address in dict.fromkeys(found):
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        bound: list[socket.socket] = []
+        for family, _, _, _, address in dict.fromkeys(addresses):
             # With the protocol number: asyncio sets TCP_NODELAY only if it is given. Without TCP_NODELAY an answer in
             # two parts waits 40 ms for the client's acknowledgement of the first.
             one = sockets.enter_context(socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP))
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 one.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)  # IPv4 has its own socket
-            one.bind((address[0], made[0].getsockname()[1] if made else port))
+            one.bind((address[0], bound[0].getsockname()[1] if bound else port))
             if does_listen:
                 one.listen(BACKLOG)
-            made.append(one)
+            bound.append(one)
     except OSError as error:
         raise BadSetting(f"server.host {host}, port {port}: can't listen there: {error.strerror or error}") from error
-    return made
+    return bound
 
 
 def _warn_of_anonymous(server_config: ServerConfig) -> None:

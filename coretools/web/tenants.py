@@ -229,16 +229,16 @@ async def open_tenants(roles: Mapping[str, Role], context: ServerContext) -> Asy
     failure: CoreError | None = None
     async with anyio.create_task_group() as hosts:
         async with anyio.create_task_group() as background:
-            found = Tenants(hosts, background, context)
+            tenants = Tenants(hosts, background, context)
             try:
                 for role in roles.values():
-                    found.serve(await found.open(role))
-                yield found
+                    tenants.serve(await tenants.open(role))
+                yield tenants
             except CoreError as error:  # raised without an exception group: it ends the start
                 failure = error
             background.cancel_scope.cancel()
         # After `_retire` in the background: a replaced assembly is closed before the first one of its tenant ends.
-        found.close()
+        tenants.close()
     if failure is not None:
         raise failure
 

@@ -58,8 +58,8 @@ class OversizedLine:
     @property
     def request_id(self) -> str | int | None:
         """The id, if it is the first member except for the version, or the last; then it is the message's own."""
-        found = _ID_FIRST.match(self.head) or _ID_LAST.search(self.tail)
-        return _valid_id(json.loads(found[1])) if found else None
+        match = _ID_FIRST.match(self.head) or _ID_LAST.search(self.tail)
+        return _valid_id(json.loads(match[1])) if match else None
 
 
 class LineReader:
@@ -216,10 +216,10 @@ class LineMessageReader(MessageReader):
 
 def _batch_in(line: bytes) -> list[Any] | None:
     try:
-        found = json.loads(line)
+        value = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    return found if isinstance(found, list) else None
+    return value if isinstance(value, list) else None
 
 
 def _diagnose(line: bytes) -> tuple[str, str | int | None]:

@@ -127,8 +127,8 @@ class TaskCall:
             InputNeeded: the client has no task yet; it repeats the call with the answers.
         """
         known = await self._client.questions.known(*questions)
-        if all(isinstance(found, ResolvedAnswer) for found, _ in known):
-            return tuple(found.answer for found, _ in known if isinstance(found, ResolvedAnswer))
+        if all(isinstance(resolved, ResolvedAnswer) for resolved, _ in known):
+            return tuple(resolved.answer for resolved, _ in known if isinstance(resolved, ResolvedAnswer))
         if self._task.claim_result():
             # The client has no task id yet: the questions are the result of its call, and it repeats the call with the
             # answers.

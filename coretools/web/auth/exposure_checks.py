@@ -152,8 +152,8 @@ def _is_on_loopback(host: str) -> bool:
     """Whether a host name resolves to loopback addresses only; False if it does not resolve."""
     if not is_address(host):
         try:
-            found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+            addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
         except (OSError, UnicodeError):
             return False
-        return bool(found) and all(is_loopback(str(one[4][0])) for one in found)
+        return bool(addresses) and all(is_loopback(str(one[4][0])) for one in addresses)
     return is_loopback(host)

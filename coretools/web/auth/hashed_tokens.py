@@ -86,11 +86,11 @@ def token_digest(token: str) -> str:
 def find_record(entries: Sequence[TokenRecord], token: str) -> TokenRecord | None:
     """Find the record of a token. Compares with every record, each in constant time."""
     digest = token_digest(token)
-    found = None
+    record = None
     for entry in entries:
         if hmac.compare_digest(entry.sha256, digest):
-            found = entry
-    return found
+            record = entry
+    return record
 
 
 def read_tokens(path: str) -> tuple[tuple[TokenRecord, ...], Version]:
@@ -103,11 +103,11 @@ def read_tokens(path: str) -> tuple[tuple[TokenRecord, ...], Version]:
         raise BadSetting(f"{path}: there is no token file; coretools token create --file {path} --name NAME makes it")
     _require_own_directories(path)
     try:
-        data, found = read_regular(path, LONGEST, follow=True)
+        data, status = read_regular(path, LONGEST, follow=True)
     except OSError as error:
         raise BadSetting(f"{path}: the token file can't be read: {error.strerror}") from error
-    _require_own(path, found, is_editing=False)
-    return _parsed(path, data), version_of(found)
+    _require_own(path, status, is_editing=False)
+    return _parsed(path, data), version_of(status)
 
 
 def create_token(
@@ -122,7 +122,7 @@ def create_token(
     token = PREFIX + secrets.token_urlsafe(TOKEN_BYTES)
     entry = _new_record(token, name=name, role=role, expires=expires)
     entry = entry.model_copy(update={"author": str(author) if author else None})
-    made: list[TokenRecord] = []
+    added: list[TokenRecord] = []
 
     def add(entries: tuple[TokenRecord, ...]) -> tuple[TokenRecord, ...]:
         others = {one.role for one in entries if one.name == name} - {role}
@@ -131,11 +131,11 @@ def create_token(
                 f"{name} has the role {others.pop()} already; revoke its tokens first, or take another name"
             )
         taken = {one.id for one in entries}
-        made.append(entry.model_copy(update={"id": next(one for one in _ids() if one not in taken)}))
-        return (*entries, *made)
+        added.append(entry.model_copy(update={"id": next(one for one in _ids() if one not in taken)}))
+        return (*entries, *added)
 
     _change(path, add, flags=os.O_RDWR | os.O_CREAT)
-    return made[0], token
+    return added[0], token
 
 
 def revoke_tokens(path: str, which: str) -> tuple[TokenRecord, ...]:
@@ -214,12 +214,12 @@ def _change(path: str, change: Callable[[tuple[TokenRecord, ...]], tuple[TokenRe
     _require_own_directories(path)
     try:
         with _locked(path, flags) as descriptor:
-            found = os.fstat(descriptor)
-            _require_own(path, found, is_editing=True)
+            status = os.fstat(descriptor)
+            _require_own(path, status, is_editing=True)
             with os.fdopen(os.dup(descriptor), "rb") as file:
                 entries = change(_parsed(path, file.read(LONGEST + 1)))
             text = _TokenFileContent(tokens=entries).model_dump_json(indent=2, exclude_none=True)
-            _replace(path, f"{text}\n".encode(), found)
+            _replace(path, f"{text}\n".encode(), status)
     except OSError as error:
         raise BadSetting(f"{path}: the token file can't be written: {error.strerror}") from error
 
@@ -254,15 +254,15 @@ def _replace(path: str, data: bytes, before: os.stat_result) -> None:
         os.fchmod(descriptor, stat.S_IMODE(before.st_mode))
 
 
-def _require_own(path: str, found: os.stat_result, *, is_editing: bool) -> None:
-    if not stat.S_ISREG(found.st_mode):
+def _require_own(path: str, status: os.stat_result, *, is_editing: bool) -> None:
+    if not stat.S_ISREG(status.st_mode):
         raise BadSetting(f"{path}: the token file is no regular file")
     # root may edit the file of the server's user; a server that runs as root does not trust that user's file.
-    if found.st_uid not in (0, os.geteuid()) and not (is_editing and os.geteuid() == 0):
+    if status.st_uid not in (0, os.geteuid()) and not (is_editing and os.geteuid() == 0):
         raise BadSetting(f"{path}: the token file belongs to another user")
     # Containers get secrets as files of root that the group of their user may read.
-    readable = READ_BY_OTHERS & (0o007 if found.st_uid == 0 else 0o077)
-    if found.st_mode & (WRITE_BY_OTHERS | readable):
+    readable = READ_BY_OTHERS & (0o007 if status.st_uid == 0 else 0o077)
+    if status.st_mode & (WRITE_BY_OTHERS | readable):
         raise BadSetting(f"{path}: others may read or write the token file; run chmod 600 {path}")
 
 
@@ -270,9 +270,9 @@ def _require_own_directories(path: str) -> None:
     """Refuse a directory in which another user could replace this file."""
     for directory in {os.path.dirname(os.path.abspath(path)), os.path.dirname(os.path.realpath(path))}:
         try:
-            found = os.stat(directory)
+            status = os.stat(directory)
         except OSError as error:
             raise BadSetting(f"{path}: its directory can't be read: {error.strerror}") from error
-        is_sticky = bool(found.st_mode & stat.S_ISVTX)  # sticky, like /tmp: only the owner may rename a file (inode(7))
-        if found.st_mode & WRITE_BY_OTHERS and not is_sticky:
+        is_sticky = bool(status.st_mode & stat.S_ISVTX)  # like /tmp: only its owner may rename a file (inode(7))
+        if status.st_mode & WRITE_BY_OTHERS and not is_sticky:
             raise BadSetting(f"{path}: others may change its directory; run chmod go-w {directory}")

@@ -45,13 +45,13 @@ async def find_jwks_url(issuer: str) -> str:
         KeysUnavailable: there are no metadata, or they are of another issuer.
     """
     for url in metadata_urls(issuer):
-        found = await fetch_json(url)
-        if found is None:
+        metadata = await fetch_json(url)
+        if metadata is None:
             continue
         # RFC 8414, 3.3: identical, character by character.
-        if found.get("issuer") != issuer:
+        if metadata.get("issuer") != issuer:
             raise KeysUnavailable(f"{url}: metadata of another issuer")
-        keys_url = found.get("jwks_uri")
+        keys_url = metadata.get("jwks_uri")
         if not isinstance(keys_url, str):
             raise KeysUnavailable(f"{url}: no jwks_uri")
         # A remote issuer must not make the server request something of its own machine.
@@ -83,16 +83,16 @@ async def fetch_json(url: str) -> dict[str, Any] | None:
         is_near = is_loopback(parts.hostname or "")
         async with httpx2.AsyncClient(trust_env=not is_near, verify=_tls_context()) as client:
             data = await _fetch(client, url)
-        found = None if data is None else json.loads(data)
+        document = None if data is None else json.loads(data)
     except BadSetting as error:
         raise KeysUnavailable(str(error)) from error
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
         raise KeysUnavailable(f"{url}: {type(error).__name__}") from error
     except (ValueError, RecursionError) as error:
         raise KeysUnavailable(f"{url}: no JSON") from error
-    if found is not None and not isinstance(found, dict):
+    if document is not None and not isinstance(document, dict):
         raise KeysUnavailable(f"{url}: no JSON object")
-    return found
+    return document
 
 
 @cache
@@ -215,8 +215,8 @@ class IssuerKeys:
 
     async def _read(self) -> Keys:
         url = self._url or await find_jwks_url(self._issuer)
-        found = await fetch_json(url)
-        listed = found.get("keys") if found else None
+        document = await fetch_json(url)
+        listed = document.get("keys") if document else None
         if not isinstance(listed, list):
             raise KeysUnavailable(f"{url}: no key set")
         keys = {
@@ -230,17 +230,17 @@ class IssuerKeys:
         return keys
 
 
-def usable_key(found: Any, algorithm: str) -> jwt.PyJWK | None:
+def usable_key(entry: Any, algorithm: str) -> jwt.PyJWK | None:
     """Return a key of a key set (RFC 7517) for an algorithm; None if it is for another use or not a public key."""
     # `d` is the private part of a key (RFC 7518, 6.2.2 and 6.3.2): what is published can sign for anybody.
-    if not isinstance(found, dict) or not isinstance(found.get("kid"), str) or "d" in found:
+    if not isinstance(entry, dict) or not isinstance(entry.get("kid"), str) or "d" in entry:
         return None
-    if found.get("use", "sig") != "sig" or found.get("alg", algorithm) != algorithm or algorithm not in ASYMMETRIC:
+    if entry.get("use", "sig") != "sig" or entry.get("alg", algorithm) != algorithm or algorithm not in ASYMMETRIC:
         return None
-    operations = found.get("key_ops", ["verify"])
+    operations = entry.get("key_ops", ["verify"])
     if not isinstance(operations, list) or "verify" not in operations:
         return None
     try:
-        return jwt.PyJWK(found, algorithm)
+        return jwt.PyJWK(entry, algorithm)
     except (jwt.PyJWTError, ValueError, TypeError):
         return None

@@ -221,12 +221,12 @@ class JwtVerifier:
         if claim:
             value = claims.get(claim)
             values = value if isinstance(value, list) else [value]
-            found = next((role for wanted, role in roles.items() if wanted in values), None)
+            role = next((role for wanted, role in roles.items() if wanted in values), None)
         else:
-            found = DEFAULT_ROLE
-        if found is None or found not in self._roles:
+            role = DEFAULT_ROLE
+        if role is None or role not in self._roles:
             raise NotEntitled("no role here goes with this token; ask the operator")
-        return found
+        return role
 
 
 def _reason(error: Exception) -> str:

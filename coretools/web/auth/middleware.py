@@ -64,13 +64,13 @@ class AuthMiddleware:
         elif scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
         else:
-            found = await self._judged(scope, self._verifier)
-            if not isinstance(found, Principal):
-                await found(scope, receive, send)
+            judged = await self._judged(scope, self._verifier)
+            if not isinstance(judged, Principal):
+                await judged(scope, receive, send)
                 return
-            set_principal(scope, found)
+            set_principal(scope, judged)
             if _is_long_lived(scope):
-                await self._while_good(found, self._verifier, scope, receive, send)
+                await self._while_good(judged, self._verifier, scope, receive, send)
             else:
                 await self._app(scope, receive, send)
 
@@ -143,10 +143,10 @@ class AuthMiddleware:
         while (left := ends_at - time.time()) > 0:
             await anyio.sleep(min(left, self._recheck_seconds))
             try:
-                found = await verifier.verify(token)
+                current = await verifier.verify(token)
             except CoreError:  # unknown: the token may be revoked
                 break
-            if found is None or (found.name, found.role) != (principal.name, principal.role):
+            if current is None or (current.name, current.role) != (principal.name, principal.role):
                 break
         limited.cancel()
 

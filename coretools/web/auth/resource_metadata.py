@@ -37,7 +37,7 @@ def metadata_routes(config: Config) -> list[Route]:
         return []
     parts = parsed_url(config.server.public_url, is_plain_allowed=config.server.allow_plain_http)
     # As configured: clients compare both URLs character by character.
-    found = {
+    metadata = {
         "resource": config.server.public_url,
         "authorization_servers": [jwt.issuer],
         "bearer_methods_supported": ["header"],
@@ -47,7 +47,7 @@ def metadata_routes(config: Config) -> list[Route]:
     headers = {"Cache-Control": f"public, max-age={MAX_AGE_SECONDS}"}
 
     async def answer(_: Request) -> Response:
-        return Response(json.dumps(found), media_type="application/json", headers=headers)
+        return Response(json.dumps(metadata), media_type="application/json", headers=headers)
 
     paths = dict.fromkeys((_inserted(parts.path), WELL_KNOWN))
     return [Route(path, answer, methods=["GET"]) for path in paths]

@@ -248,20 +248,20 @@ def read_config(path: str | None, environment: Mapping[str, str], flags: Mapping
         BadSetting: a missing file, invalid TOML, unknown keys or invalid values; names each fault.
     """
     path = path or environment.get(CONFIG_VARIABLE) or None
-    found: dict[str, Any] = _parsed(path) if path else {}
+    tables: dict[str, Any] = _parsed(path) if path else {}
     variables: dict[str, str] = {}
     for name, text in sorted(environment.items()):
         if name.startswith(VARIABLES) and name != CONFIG_VARIABLE:
             keys = name.removeprefix(VARIABLES).lower().split("__")
-            _put(found, keys, text, name)
+            _put(tables, keys, text, name)
             variables[".".join(keys)] = name
     if not path and {*variables, *flags} <= {*_WITHOUT_CONFIG}:
-        _put(found, ["auth", "anonymous"], "user", "auth.anonymous")
+        _put(tables, ["auth", "anonymous"], "user", "auth.anonymous")
     for key, value in flags.items():
-        _put(found, key.split("."), value, key)
+        _put(tables, key.split("."), value, key)
         variables.pop(key, None)
     try:
-        return Config.model_validate(found)
+        return Config.model_validate(tables)
     except ValidationError as error:
         raise BadSetting(problems_of(error, lambda fault: _sentence(fault, path, variables))) from error
 
@@ -275,8 +275,8 @@ def _parsed(path: str) -> dict[str, Any]:
     return parse_toml(data, path)
 
 
-def _put(found: dict[str, Any], keys: list[str], value: Any, name: str) -> None:
-    at: Any = found
+def _put(tables: dict[str, Any], keys: list[str], value: Any, name: str) -> None:
+    at: Any = tables
     for key in keys[:-1]:
         at = at.setdefault(key, {})
         if not isinstance(at, dict):

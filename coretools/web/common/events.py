@@ -93,8 +93,8 @@ class Exchange:
     @property
     def host(self) -> str:
         """The Host header as sent; empty if there is none."""
-        found = (value for name, value in self.scope["headers"] if name == b"host")
-        return next(found, b"").decode("latin-1")
+        hosts = (value for name, value in self.scope["headers"] if name == b"host")
+        return next(hosts, b"").decode("latin-1")
 
     @property
     def seconds(self) -> float:

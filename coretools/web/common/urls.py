@@ -39,7 +39,7 @@ def parsed_url(url: str, *, is_plain_allowed: bool = False) -> SplitResult:
     """
     try:
         parts = urlsplit(url)
-        is_whole = bool(parts.hostname) and parts.port != 0  # `port` raises for one that is none
+        is_whole = bool(parts.hostname) and parts.port != 0  # `port` raises if it is not a number
     except ValueError:
         is_whole = False
     if not is_whole or not _WRITTEN.fullmatch(url):
@@ -54,10 +54,10 @@ def parsed_url(url: str, *, is_plain_allowed: bool = False) -> SplitResult:
 
 def is_host(text: str) -> bool:
     """Whether a text is a value of the Host header, or one for any port (`NAME:*`)."""
-    found = HOST.fullmatch(text)
-    if found is None:
+    match = HOST.fullmatch(text)
+    if match is None:
         return False
-    host, port = found["host"], found["port"]
+    host, port = match["host"], match["port"]
     is_port = port in (None, "*") or 0 < int(port) <= 65535  # the largest there is
     return is_port and (not host.startswith("[") or is_address(host[1:-1]))
 
@@ -65,10 +65,10 @@ def is_host(text: str) -> bool:
 def is_origin(text: str) -> bool:
     """Whether a text is an origin as browsers send it (RFC 6454, 6.2): scheme, host, and a non-default port."""
     scheme, _, rest = text.partition("://")
-    found = HOST.fullmatch(rest)
-    if scheme not in DEFAULT_PORTS or found is None or not is_host(rest) or rest != rest.lower():
+    match = HOST.fullmatch(rest)
+    if scheme not in DEFAULT_PORTS or match is None or not is_host(rest) or rest != rest.lower():
         return False
-    return found["port"] not in ("*", str(DEFAULT_PORTS[scheme]))
+    return match["port"] not in ("*", str(DEFAULT_PORTS[scheme]))
 
 
 def is_address(text: str) -> bool:

@@ -98,7 +98,7 @@ def roots_check(all_roots: Callable[[], list[Roots]]) -> Check:
 
 
 def commands_check(assemblies: Callable[[], list[Assembly]]) -> Check:
-    """Create the check that commands can be confined as the operator requires, where he requires it."""
+    """Create the check that commands can be confined as the operator requires, for roles where that is required."""
 
     async def check() -> bool:
         return all([(await assembly.runner.prepare()).is_permitted for assembly in assemblies()])

@@ -36,33 +36,32 @@ class Metrics:
     """Counts requests and sessions; `calls` creates the observer that counts the calls of one role."""
 
     def __init__(self, *, replica: str = "") -> None:
-        self.registry = CollectorRegistry()
-        made = self.registry
-        ProcessCollector(registry=made)
-        GCCollector(registry=made)
-        self._calls = Counter("coretools_calls", "Calls that ended.", ("tool", "role", "outcome"), registry=made)
+        registry = self.registry = CollectorRegistry()
+        ProcessCollector(registry=registry)
+        GCCollector(registry=registry)
+        self._calls = Counter("coretools_calls", "Calls that ended.", ("tool", "role", "outcome"), registry=registry)
         self._call_seconds = Histogram(
-            "coretools_call_seconds", "How long calls took.", ("tool",), registry=made, buckets=SECONDS
+            "coretools_call_seconds", "How long calls took.", ("tool",), registry=registry, buckets=SECONDS
         )
-        self._in_flight = Gauge("coretools_calls_in_flight", "Calls under way.", ("role",), registry=made)
+        self._in_flight = Gauge("coretools_calls_in_flight", "Calls under way.", ("role",), registry=registry)
         self._requests = Counter(
-            "coretools_http_requests", "HTTP requests that ended.", ("method", "status", "era"), registry=made
+            "coretools_http_requests", "HTTP requests that ended.", ("method", "status", "era"), registry=registry
         )
         self._request_seconds = Histogram(
             "coretools_http_request_seconds",
             "How long HTTP requests took whose answer is no stream of events.",
             ("era",),
-            registry=made,
+            registry=registry,
             buckets=SECONDS,
         )
-        self._open_requests = Gauge("coretools_http_requests_in_flight", "HTTP requests under way.", registry=made)
-        self._streams = Gauge("coretools_http_streams_open", "Streams of events that are open.", registry=made)
-        self._received = Counter("coretools_http_received_bytes", "Bytes of bodies of requests.", registry=made)
-        self._sent = Counter("coretools_http_sent_bytes", "Bytes of bodies of answers.", registry=made)
-        self._refusals = Counter("coretools_refusals", "Requests that were refused.", ("reason",), registry=made)
-        self._opened = Counter("coretools_sessions_opened", "Sessions that were opened.", ("role",), registry=made)
-        self._ended = Counter("coretools_sessions_ended", "Sessions that ended.", ("role", "reason"), registry=made)
-        build = Gauge("coretools_build_info", "What runs here.", ("version", "python", "replica"), registry=made)
+        self._open_requests = Gauge("coretools_http_requests_in_flight", "HTTP requests under way.", registry=registry)
+        self._streams = Gauge("coretools_http_streams_open", "Streams of events that are open.", registry=registry)
+        self._received = Counter("coretools_http_received_bytes", "Bytes of bodies of requests.", registry=registry)
+        self._sent = Counter("coretools_http_sent_bytes", "Bytes of bodies of answers.", registry=registry)
+        self._refusals = Counter("coretools_refusals", "Requests that were refused.", ("reason",), registry=registry)
+        self._opened = Counter("coretools_sessions_opened", "Sessions that were opened.", ("role",), registry=registry)
+        self._ended = Counter("coretools_sessions_ended", "Sessions that ended.", ("role", "reason"), registry=registry)
+        build = Gauge("coretools_build_info", "What runs here.", ("version", "python", "replica"), registry=registry)
         build.labels(__version__, platform.python_version(), replica).set(1)
         self._reasons = _BoundedLabels()
         self._by_request: dict[tuple[str, int, str], Counter] = {}

@@ -106,13 +106,13 @@ class Tracing:
         return CallSpans(self._tracer)
 
     def _parent(self, exchange: Exchange) -> Context:
-        found: dict[str, str] = {}
+        carrier: dict[str, str] = {}
         for name, value in exchange.scope["headers"]:
             text = name.decode("latin-1")
             if text in _HEADERS:
-                found[text] = value.decode("latin-1")
+                carrier[text] = value.decode("latin-1")
         # From an empty context: the current span of the server's own task is not the parent of a request.
-        return self._propagator.extract(found, Context())
+        return self._propagator.extract(carrier, Context())
 
 
 class CallSpans:

@@ -105,13 +105,13 @@ class MemoryEvents:
         if not 0 <= position < len(self._kept):
             return None
         stream = self._kept[position].stream
-        found = [
+        events = [
             EventMessage(event.message, f"{prefix}-{int(text) + offset}")
             for offset, event in enumerate(list(self._kept)[position:])
             if event.stream == stream and event.message is not None
         ]
-        is_all = any(isinstance(event.message, JSONRPCResponse | JSONRPCError) for event in found)
-        return MissedEvents(stream=stream, events=[one for one in found if one.event_id != event_id], is_all=is_all)
+        is_all = any(isinstance(event.message, JSONRPCResponse | JSONRPCError) for event in events)
+        return MissedEvents(stream=stream, events=[one for one in events if one.event_id != event_id], is_all=is_all)
 
     async def clear(self) -> None:
         """Forget all events; their ids become invalid."""
@@ -142,8 +142,8 @@ class MemorySessions:
 
     async def owner(self, session: str) -> Ownership | None:
         """Return the owner of a session."""
-        found = self._known.get(session)
-        return None if found is None else replace(found)
+        owner = self._known.get(session)
+        return None if owner is None else replace(owner)
 
     async def release(self, session: str) -> None:
         """Forget a session."""
@@ -156,7 +156,7 @@ class MemoryStores:
     def __init__(self, *, most_events: int = MOST_EVENTS, most_bytes: int = MOST_BYTES) -> None:
         self._bounds = (most_events, most_bytes)
         self.replica = ""
-        """Return an empty name: there is no other replica."""
+        """Empty: there is no other replica."""
         self.sessions = MemorySessions(self.replica)
         self.rates = MemoryRateLimiter()
         self.used_states = InMemoryUsedStates()

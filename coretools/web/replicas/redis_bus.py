@@ -56,66 +56,66 @@ class Channel:
         self._quiet_seconds = quiet_seconds
         self._name = engine.key("changes")
         self._buses: dict[str, RedisBus] = {}
-        self._owed: set[str] = set()
+        self._pending: set[str] = set()
         """Roles with notifications that could not be published."""
         self.is_open = asyncio.Event()
         """Set while the subscription works."""
         self.is_over = False
-        """Set before `hear` is cancelled: redis-py swallows a cancellation while it connects."""
+        """Set before `receive` is cancelled: redis-py swallows a cancellation while it connects."""
 
     def bus(self, role: str) -> "RedisBus":
         """Return the bus of one role."""
         return self._buses.setdefault(role, RedisBus(self, role))
 
-    async def tell(self, role: str, event: ServerEvent) -> None:
+    async def publish(self, role: str, event: ServerEvent) -> None:
         """Publish a change; if that fails, publish later that every list changed."""
-        if not await self._sent(role, *_written(event)):
-            self._owed.add(role)
+        if not await self._send(role, *_written(event)):
+            self._pending.add(role)
 
-    async def make_up(self) -> None:
+    async def publish_pending(self) -> None:
         """Publish pending notifications."""
-        # A copy: `tell` may add a role while this waits for Redis.
-        for role in tuple(self._owed):
-            if await self._sent(role, EVERYTHING, ""):
-                self._owed.discard(role)
+        # A copy: `publish` may add a role while this waits for Redis.
+        for role in tuple(self._pending):
+            if await self._send(role, EVERYTHING, ""):
+                self._pending.discard(role)
 
-    async def hear(self) -> None:
+    async def receive(self) -> None:
         """Pass messages of other replicas on, until cancelled."""
-        was_away = False
+        has_gap = False
         while not self.is_over:
             pubsub = self._engine.client.pubsub()
             try:
                 await pubsub.subscribe(self._name)
-                await self._hear(pubsub, was_away=was_away)
+                await self._receive(pubsub, has_gap=has_gap)
             except (RedisError, OSError, TimeoutError, Unreachable) as error:
                 logger.warning("notifications of other replicas are not received now: %s", type(error).__name__)
             finally:
                 self.is_open.clear()
                 await _closed(pubsub)
-            was_away = True
+            has_gap = True
             if not self.is_over:
                 await asyncio.sleep(AGAIN_SECONDS)
 
-    async def _hear(self, pubsub: PubSub, *, was_away: bool) -> None:
-        is_asked = False
+    async def _receive(self, pubsub: PubSub, *, has_gap: bool) -> None:
+        was_pinged = False
         while not self.is_over:
             message: dict[str, Any] | None = await pubsub.get_message(timeout=self._quiet_seconds)
             if message is None:
-                if is_asked:
+                if was_pinged:
                     raise Unreachable("no word from Redis")
                 # A silent connection may be dead.
                 await pubsub.ping()
-                is_asked = True
+                was_pinged = True
                 continue
-            is_asked = False
+            was_pinged = False
             if message["type"] == "subscribe":
                 self.is_open.set()
-                if was_away:
-                    await self._everything(self._buses.values())
+                if has_gap:
+                    await self._publish_everything(self._buses.values())
             elif message["type"] == "message":
-                await self._pass_on(message["data"])
+                await self._deliver(message["data"])
 
-    async def _pass_on(self, data: bytes) -> None:
+    async def _deliver(self, data: bytes) -> None:
         try:
             sent = json.loads(data)
             sender, role, kind, uri = (str(sent[name]) for name in ("from", "role", "kind", "uri"))
@@ -126,18 +126,18 @@ class Channel:
         if bus is None or sender == self._own:
             return
         if kind == EVERYTHING:
-            await self._everything([bus])
+            await self._publish_everything([bus])
         elif kind in _LISTS:
             await bus.here.publish(_LISTS[kind]())
         else:
             await bus.here.publish(ResourceUpdated(uri=uri))
 
-    async def _everything(self, buses: "Iterable[RedisBus]") -> None:
+    async def _publish_everything(self, buses: "Iterable[RedisBus]") -> None:
         for bus in tuple(buses):
-            for made in _LISTS.values():
-                await bus.here.publish(made())
+            for event_type in _LISTS.values():
+                await bus.here.publish(event_type())
 
-    async def _sent(self, role: str, kind: str, uri: str) -> bool:
+    async def _send(self, role: str, kind: str, uri: str) -> bool:
         try:
             text = json.dumps({"from": self._own, "role": role, "kind": kind, "uri": uri})
             await self._engine.ask("PUBLISH", self._name, text)
@@ -158,7 +158,7 @@ class RedisBus:
     async def publish(self, event: ServerEvent) -> None:
         """Notify every listener; those on other replicas later if Redis can't be reached."""
         await self.here.publish(event)
-        await self._channel.tell(self._role, event)
+        await self._channel.publish(self._role, event)
 
     def subscribe(self, listener: Callable[[ServerEvent], None]) -> Callable[[], None]:
         """Add a listener; the returned function removes it."""
@@ -175,4 +175,4 @@ async def _closed(pubsub: Any) -> None:
 def _written(event: ServerEvent) -> tuple[str, str]:
     if isinstance(event, ResourceUpdated):
         return "resource", event.uri
-    return next(kind for kind, made in _LISTS.items() if made is type(event)), ""
+    return next(kind for kind, event_type in _LISTS.items() if event_type is type(event)), ""

@@ -120,14 +120,14 @@ class RedisEngine:
             BadSetting: Redis does not answer, or is a cluster.
         """
         try:
-            found = await self.ask("INFO", "server")
+            server = await self.ask("INFO", "server")
             await self.ask("PING")
         except Unreachable as error:
             cause = type(error.__cause__).__name__
             raise BadSetting(f"redis.url: no Redis answers there, or it refuses us ({cause})") from None
-        if found["redis_mode"] == "cluster":
+        if server["redis_mode"] == "cluster":
             raise BadSetting("redis.url: must lead to a single Redis, not to a cluster")
-        return str(found["redis_version"])
+        return str(server["redis_version"])
 
     async def close(self) -> None:
         """Close every connection."""

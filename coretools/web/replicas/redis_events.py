@@ -122,19 +122,19 @@ class RedisEvents:
         answer = await self._engine.run(_AFTER, self._keys[1:], name, number)
         if answer is None:
             return None
-        found: list[EventMessage] = []
+        events: list[EventMessage] = []
         try:
             for position, entry in zip(answer[::2], answer[1::2], strict=True):
                 stream, _, text = entry.partition(b"\n")
                 if text:
-                    found.append(EventMessage(jsonrpc_message_adapter.validate_json(text), f"{name}-{position}"))
+                    events.append(EventMessage(jsonrpc_message_adapter.validate_json(text), f"{name}-{position}"))
             of: str = json.loads(stream)
         except (ValidationError, ValueError) as error:
             raise Unreachable("the events of this session can't be read; initialize a new one") from error
-        is_all = any(isinstance(event.message, JSONRPCResponse | JSONRPCError) for event in found)
+        is_all = any(isinstance(event.message, JSONRPCResponse | JSONRPCError) for event in events)
         # The entry of the id itself is among them; the client has that event. The id may have leading zeros.
         first = f"{name}-{int(number)}"
-        return MissedEvents(stream=of, events=[event for event in found if event.event_id != first], is_all=is_all)
+        return MissedEvents(stream=of, events=[event for event in events if event.event_id != first], is_all=is_all)
 
     async def clear(self) -> None:
         """Forget all events; their ids become invalid.

@@ -89,9 +89,9 @@ async def shared_keys(engine: RedisEngine, own: Sequence[bytes] = ()) -> tuple[b
         Unreachable: they can't be read. BadSetting: the stored value is malformed.
     """
     offered = [key.hex() for key in own or (secrets.token_bytes(KEY_BYTES),)]
-    found = await engine.run(_KEYS, (engine.key("sealing-keys"),), int(KEYS_SECONDS * 1000), *offered)
+    stored = await engine.run(_KEYS, (engine.key("sealing-keys"),), int(KEYS_SECONDS * 1000), *offered)
     try:
-        keys = tuple(bytes.fromhex(word.decode("ascii")) for word in found)
+        keys = tuple(bytes.fromhex(word.decode("ascii")) for word in stored)
     except ValueError:  # the text of the cause contains a part of the key
         keys = ()
     if not 0 < len(keys) <= MOST_KEYS or any(len(key) != KEY_BYTES for key in keys):

@@ -94,11 +94,11 @@ class RedisSessions:
 
     async def owner(self, session: str) -> Ownership | None:
         """Return the owner of a session; None if it is unknown."""
-        found = await self._engine.run(_OWNER, (self._keys(session)[0],), replica_key(self._engine, ""))
-        if found is None:
+        record = await self._engine.run(_OWNER, (self._keys(session)[0],), replica_key(self._engine, ""))
+        if record is None:
             return None
-        principal, role, replica = (word.decode() for word in found[:3])
-        seconds = found[3] / 1000
+        principal, role, replica = (word.decode() for word in record[:3])
+        seconds = record[3] / 1000
         return Ownership(principal=principal, role=role, replica=replica, is_alive=seconds > 0, alive_seconds=seconds)
 
     async def release(self, session: str) -> None:
@@ -118,7 +118,7 @@ class RedisSessions:
             keys = tuple(key for session in some for key in self._keys(session))
             for index in await self._engine.run(_RENEW, keys, self._lease.token, int(KEPT_SECONDS * 1000)):
                 self._mine.pop(some[index], None)
-        # The begin counts: of a long renewal the first records expire first.
+        # Its start counts: the records that a long renewal wrote first expire first.
         self._renewed = began
 
     def _keys(self, session: str) -> tuple[str, str, str]:

@@ -144,7 +144,7 @@ class RedisStores:
         await self.sessions.renew()
         await self.used_states.keep()
         await shared_keys(self._engine, self.sealing_keys)
-        await self._channel.make_up()
+        await self._channel.publish_pending()
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -157,7 +157,7 @@ class RedisStores:
         try:
             await self._open()
             # asyncio tasks, not a task group: a fault in one makes this replica unready and must not end the server.
-            tasks += [asyncio.create_task(self._keep_beating()), asyncio.create_task(self._channel.hear())]
+            tasks += [asyncio.create_task(self._keep_beating()), asyncio.create_task(self._channel.receive())]
             for task in tasks:
                 task.add_done_callback(_note_end)
             yield

@@ -159,7 +159,7 @@ class OpenSession:
         return time.monotonic() - self.used
 
     def begin(self) -> None:
-        """Note the begin of a request."""
+        """Note the start of a request."""
         self.under_way += 1
         self.used = time.monotonic()
         self.keep_calls()

@@ -177,18 +177,18 @@ def _check_word(word: Any) -> None:
 
 
 def _short_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    values = dict(pairs)
+    if len(values) != len(pairs):
         raise BadJson("an object has a duplicate key")
-    return found
+    return values
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = _short_object(pairs)
+    values = _short_object(pairs)
     # A body shorter than one key (`_SHORT_DECODER`) needs no such check.
-    if max(map(len, found), default=0) > LONGEST_KEY:
+    if max(map(len, values), default=0) > LONGEST_KEY:
         raise BadJson(f"a key is longer than {LONGEST_KEY} characters")
-    return found
+    return values
 
 
 def _whole(text: str) -> int:

@@ -33,11 +33,11 @@ class AllowedHosts:
         self._exact: set[bytes] = set()
         self._any_port: set[bytes] = set()
         for entry in entries:
-            found = HOST.fullmatch(entry.lower())
-            if found is None or not is_host(entry):
+            match = HOST.fullmatch(entry.lower())
+            if match is None or not is_host(entry):
                 raise BadSetting(f"server.hosts: {entry[:200]}: no host, such as 10.0.0.1:8765 or NAME:*")
-            if found["port"] == "*":
-                self._any_port.add(found["host"].encode("ascii"))
+            if match["port"] == "*":
+                self._any_port.add(match["host"].encode("ascii"))
             else:
                 self._exact.add(entry.lower().encode("ascii"))
 
@@ -46,8 +46,8 @@ class AllowedHosts:
         value = value.lower()
         if value in self._exact:
             return True
-        found = _HOST.fullmatch(value) if len(value) <= _LONGEST else None
-        return found is not None and found["port"] is not None and found["name"] in self._any_port
+        match = _HOST.fullmatch(value) if len(value) <= _LONGEST else None
+        return match is not None and match["port"] is not None and match["name"] in self._any_port
 
 
 class AllowedOrigins:
