@@ -173,7 +173,7 @@ def http_app(
     """
     # Imported late: a server on stdio needs none of it.
     from coretools.hosting.unauthenticated_app import UnauthenticatedOptions, unauthenticated_app
-    from coretools.web.sessions.session_manager import SessionLimits
+    from coretools.web.sessions.session_limiter import SessionLimits
 
     http = http or HttpOptions()
     limits = SessionLimits(

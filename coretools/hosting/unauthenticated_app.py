@@ -18,7 +18,7 @@ from coretools.web.endpoint import Endpoint
 from coretools.web.replicas.memory_stores import MemoryStores
 from coretools.web.sessions.batches import BatchMiddleware
 from coretools.web.sessions.request_ids import RequestIdMiddleware
-from coretools.web.sessions.session_manager import SessionLimiter, SessionLimits
+from coretools.web.sessions.session_limiter import SessionLimiter, SessionLimits
 from coretools.web.validation.request_body import BodyMiddleware
 
 

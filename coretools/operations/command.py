@@ -14,10 +14,11 @@ from typing import Any
 
 from coretools.errors import BadSetting
 from coretools.operations import json_schema
-from coretools.operations.annotations import ReturnType, first_sentence
+from coretools.operations.annotations import first_sentence
 from coretools.operations.arguments import ANSWERS, Arguments, parameters_of, require_named
 from coretools.operations.call import Call
 from coretools.operations.declare import Declaration, Surface, source_of
+from coretools.operations.return_type import ReturnType
 from coretools.operations.route import check_route, route_parameters
 from coretools.operations.services import Services
 from coretools.operations.uri_template import check_template

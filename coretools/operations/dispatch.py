@@ -24,12 +24,12 @@ from coretools.cancellation import check_cancelled
 from coretools.config.commit_author import acting_as
 from coretools.config.logs import logging_of_call
 from coretools.errors import CoreError, InputNeeded
-from coretools.operations.annotations import json_text
 from coretools.operations.call import Call, WouldBlock, require_confirmation, run_nonblocking
 from coretools.operations.command import Command
 from coretools.operations.completion import complete_parameter
 from coretools.operations.content import Blocks, Content, Embedded, Message, Result, Text, joined_text
 from coretools.operations.in_memory_services import MemoryServices
+from coretools.operations.return_type import json_text
 from coretools.operations.services import Services
 from coretools.questions.confirmation import call_confirmation
 

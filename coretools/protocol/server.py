@@ -25,95 +25,25 @@ from coretools.errors import CoreError, InputNeeded, NotFound, RequestError, Unk
 from coretools.operations.call import LOCAL
 from coretools.operations.catalog import Catalog
 from coretools.operations.command import Command
-from coretools.operations.completion import MAX_VALUES
 from coretools.operations.dispatch import Dispatcher, Outcome
 from coretools.operations.live_catalog import LiveCatalog
-from coretools.operations.uri_template import template_variables
 from coretools.protocol.call_adapter import ClientCall, principal_of
 from coretools.protocol.change_notifications import ChangeNotifications
+from coretools.protocol.completion_handler import CompletionHandler
+from coretools.protocol.draining import Draining
 from coretools.protocol.extensions import attach_extensions
 from coretools.protocol.handshake import Discovery, HandshakeConnections, HandshakeRules
 from coretools.protocol.listing import LIST_TTL_SECONDS, CatalogListing, CatalogListings, page, tools_for
-from coretools.protocol.process_exit import Draining
 from coretools.protocol.resource_addresses import MAX_SHOWN_URI, NoResource, find_resource, no_resource
-from coretools.protocol.resources import TEMPLATE, RunResources
+from coretools.protocol.resources import RunResources
 from coretools.protocol.results import as_contents, as_messages, as_result
 from coretools.protocol.round_trip_questions import STATE_TTL_SECONDS, QuestionFactory, as_input_required
-
-MAX_RETURNED = 100
-"""Values in one response, a limit of the protocol."""
-
 
 HINTING_SET = "git"
 """The tool set whose answers name further calls of other tools."""
 
 _HINTS = ("Undo", "Then", "[")
 """How the lines begin in which they do; errors do in any line."""
-
-
-class CompletionHandler:
-    """Completes arguments for a client."""
-
-    def __init__(self, catalog: LiveCatalog, dispatcher: Dispatcher, runs: RunResources | None) -> None:
-        self._catalog = catalog
-        self._dispatcher = dispatcher
-        self._runs = runs
-
-    async def complete(
-        self, context: ServerRequestContext[Any], params: types.CompleteRequestParams
-    ) -> types.CompleteResult:
-        """Return the first values and their total number.
-
-        Raises:
-            MCPError: no such prompt or template, or no such argument of it.
-        """
-        principal = principal_of(context)
-        name, typed = params.argument.name, params.argument.value
-        given = (params.context.arguments if params.context else None) or {}
-        if isinstance(params.ref, types.PromptReference):
-            command = self._prompt(params.ref.name, principal)
-            values = await self._values(command, name, typed, given, known=command.arguments.names)
-        elif self._runs is not None and params.ref.uri == TEMPLATE:
-            _require(name, template_variables(TEMPLATE))
-            values = self._runs.completed(name, typed, principal)
-        else:
-            uri = params.ref.uri
-            command = self._template(uri, principal)
-            values = await self._values(command, name, typed, given, known=template_variables(uri))
-        return _shown(values)
-
-    async def _values(
-        self, command: Command, name: str, typed: str, given: Mapping[str, str], *, known: tuple[str, ...]
-    ) -> list[str]:
-        _require(name, known)
-        return await self._dispatcher.complete(command, name, typed, given)
-
-    def _prompt(self, name: str, principal: str) -> Command:
-        try:
-            return self._catalog.require_registered(self._catalog.for_principal(principal).prompt(name))
-        except (UnknownPrompt, UnknownTool) as error:
-            raise MCPError(code=types.INVALID_PARAMS, message=str(error)) from error
-
-    def _template(self, uri: str, principal: str) -> Command:
-        resource = self._catalog.for_principal(principal).resources.get(uri)
-        if resource is None or not self._catalog.registry.contains(resource.command):
-            raise no_resource(uri)
-        return resource.command
-
-
-def _require(name: str, known: tuple[str, ...]) -> None:
-    if name not in known:
-        message = f"no argument {name[:MAX_SHOWN_URI]!r}; there are {', '.join(known) or 'none'}"
-        raise MCPError(code=types.INVALID_PARAMS, message=message)
-
-
-def _shown(values: list[str]) -> types.CompleteResult:
-    returned = values[:MAX_RETURNED]
-    # No more than MAX_VALUES values were collected, so the total is unknown.
-    total = len(values) if len(values) < MAX_VALUES else None
-    completion = types.Completion(values=returned, total=total, has_more=len(returned) < len(values))
-    return types.CompleteResult(completion=completion)
-
 
 SERVER_NAME = "coretools"
 

@@ -11,7 +11,7 @@ from functools import partial
 from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from coretools.protocol.process_exit import Draining
+from coretools.protocol.draining import Draining
 from coretools.web.auth.exposure_checks import allowed_hosts
 from coretools.web.auth.jwt_tokens import AcceptedClaims
 from coretools.web.auth.local_caller import LocalCallerMiddleware

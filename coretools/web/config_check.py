@@ -17,14 +17,15 @@ from coretools.app.root_specs import root_specs
 from coretools.app.trust_report import trust_report
 from coretools.config.operator_policy import network_text
 from coretools.errors import BadSetting, CoreError
-from coretools.protocol.process_exit import Draining
+from coretools.protocol.draining import Draining
 from coretools.roots.hidden_files import DenyRules
 from coretools.roots.root import RootSpec
 from coretools.roots.root_set import Roots
 from coretools.web.app import PATH
 from coretools.web.auth.exposure_checks import allowed_hosts, is_exposed, require_safe
 from coretools.web.auth.hashed_tokens import read_tokens
-from coretools.web.auth.issuer_keys import IssuerKeys, KeysUnavailable
+from coretools.web.auth.issuer_keys import IssuerKeys
+from coretools.web.auth.issuer_metadata import KeysUnavailable
 from coretools.web.auth.local_caller import anonymous_callers
 from coretools.web.common.config import AuthSection, Config
 from coretools.web.common.principals import DEFAULT_ROLE, Role

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coretools.errors import Conflict, Unreachable
 from coretools.protocol.call_adapter import SESSION_KEY
-from coretools.protocol.process_exit import Draining
+from coretools.protocol.draining import Draining
 from coretools.web.common.error_response import error_response
 from coretools.web.common.events import ResponseState
 from coretools.web.common.headers import HANDSHAKE_REVISIONS, LAST_EVENT_HEADER, REVISION_HEADER, SESSION_HEADER
@@ -25,20 +25,13 @@ from coretools.web.common.principals import principal_name
 from coretools.web.replicas.stores import MissedEvents, Stores
 from coretools.web.sessions.batches import header_mismatch, no_stream_here
 from coretools.web.sessions.response_format import (
-    JSON_RESPONSE_KEY,
-    MESSAGE_KEY,
     ResponseFormatMiddleware,
-    UsesJsonResponse,
     without_cancelled,
     without_cancelled_response,
 )
-from coretools.web.sessions.session_manager import (
-    NoRoom,
-    OpenSession,
-    SessionLimiter,
-    SessionManager,
-    authenticated_user,
-)
+from coretools.web.sessions.session_limiter import NoRoom, SessionLimiter
+from coretools.web.sessions.session_manager import OpenSession, SessionManager, authenticated_user
+from coretools.web.sessions.session_transport import JSON_RESPONSE_KEY, MESSAGE_KEY, UsesJsonResponse
 
 LONGEST_ID = 128
 """Largest session id or event id accepted, in bytes; ours have 32 and less than 40."""

@@ -10,26 +10,27 @@ from coretools.app.assembly import Assembly
 from coretools.errors import Unreachable
 from coretools.operations.dispatch import CallObserver
 from coretools.operations.live_catalog import LiveCatalog
-from coretools.protocol.process_exit import Draining
+from coretools.protocol.draining import Draining
 from coretools.redaction.redactor import Redactor, secret_values
 from coretools.web.auth.exposure_checks import is_exposed
 from coretools.web.auth.middleware import AuthMiddleware
 from coretools.web.auth.verifiers import FailureLimiter, TokenFileVerifier
 from coretools.web.common.config import Config
 from coretools.web.common.events import CallWatchers, RequestWatcher
-from coretools.web.observability.access_log import CallLog, ObservabilityMiddleware, RequestLog
+from coretools.web.observability.access_log import CallLog, RequestLog
 from coretools.web.observability.console_login import OperatorSessions
 from coretools.web.observability.console_page import Console
-from coretools.web.observability.console_state import (
-    ConsoleState,
+from coretools.web.observability.console_state import ConsoleState
+from coretools.web.observability.health import Check, Health, commands_check, roots_check
+from coretools.web.observability.metrics import METRICS_PATH, Metrics, MetricsPage
+from coretools.web.observability.middleware import ObservabilityMiddleware
+from coretools.web.observability.snapshots import (
     ReloadStatus,
     ServerSnapshot,
     SessionSnapshot,
     TenantSnapshot,
     tenant_snapshot,
 )
-from coretools.web.observability.health import Check, Health, commands_check, roots_check
-from coretools.web.observability.metrics import METRICS_PATH, Metrics, MetricsPage
 from coretools.web.observability.tracing import Tracing
 from coretools.web.replicas.stores import Stores
 from coretools.web.tenants import Tenant

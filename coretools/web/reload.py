@@ -20,7 +20,7 @@ from coretools.config.logs import configure_logging
 from coretools.errors import BadSetting, CoreError
 from coretools.operations.declare import Surface
 from coretools.operations.live_catalog import LiveCatalog
-from coretools.protocol.process_exit import Draining
+from coretools.protocol.draining import Draining
 from coretools.web.app import AppComponents, ReplaceableApp, configured_app
 from coretools.web.auth.exposure_checks import require_safe
 from coretools.web.auth.hashed_tokens import read_tokens
@@ -36,8 +36,8 @@ from coretools.web.config_changes import (
     pluralized,
 )
 from coretools.web.connection.tls import Certificate, certificate_of, now, tls_context, warn_of_key
-from coretools.web.observability.console_state import ReloadStatus
-from coretools.web.sessions.session_manager import SessionLimiter, session_limits
+from coretools.web.observability.snapshots import ReloadStatus
+from coretools.web.sessions.session_limiter import SessionLimiter, session_limits
 from coretools.web.tenants import Tenant, Tenants
 
 logger = logging.getLogger(__name__)

@@ -16,7 +16,8 @@ from starlette.types import ASGIApp
 from coretools.app.upstreams import loop_guard, with_upstreams
 from coretools.errors import BadSetting
 from coretools.operations.registry import Registry
-from coretools.protocol.process_exit import Draining, ProcessExit
+from coretools.protocol.draining import Draining
+from coretools.protocol.process_exit import ProcessExit
 from coretools.web.app import PATH, AppComponents, HttpApp
 from coretools.web.auth.exposure_checks import require_safe
 from coretools.web.auth.jwt_tokens import AcceptedClaims
@@ -24,8 +25,8 @@ from coretools.web.auth.local_caller import anonymous_callers
 from coretools.web.auth.verifiers import ReplaceableVerifier, create_verifier
 from coretools.web.common.config import Config, LimitsSection, RedisSection
 from coretools.web.common.principals import DEFAULT_ROLE, Role
-from coretools.web.connection.connection_slots import accept_backlog, usable_slots
 from coretools.web.connection.deadlines import RefusalListener, TimedProtocol, protocol_of
+from coretools.web.connection.descriptors import accept_backlog, usable_slots
 from coretools.web.connection.drain import DrainMiddleware
 from coretools.web.connection.tls import tls_context, warn_of_key, warn_of_time
 from coretools.web.observability.tracing import Tracing, exporting_traces
@@ -33,7 +34,7 @@ from coretools.web.observability_wiring import ObservabilityWiring, ServerState
 from coretools.web.reload import ConfigSource, Reloader, RunningServer
 from coretools.web.replicas.memory_stores import MemoryStores
 from coretools.web.replicas.stores import Stores
-from coretools.web.sessions.session_manager import SessionLimiter, session_limits
+from coretools.web.sessions.session_limiter import SessionLimiter, session_limits
 from coretools.web.tenants import ServerContext, Tenant, Tenants, open_tenants
 
 NO_PACKAGE = "redis.url: needs the package redis, which the extra `redis` of coretools installs"

@@ -31,7 +31,7 @@ from coretools.operations.declare import Surface
 from coretools.operations.dispatch import CallObserver
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
-from coretools.protocol.process_exit import Draining
+from coretools.protocol.draining import Draining
 from coretools.protocol.round_trip_questions import QuestionFactory
 from coretools.protocol.server import ServerOptions, build_server
 from coretools.replica_ids import ReplicaScopedIds
@@ -40,8 +40,8 @@ from coretools.web.common.principals import Role, Verifier
 from coretools.web.config_changes import pluralized
 from coretools.web.endpoint import Endpoint
 from coretools.web.replicas.stores import Stores
-from coretools.web.sessions.response_format import json_response_rule
-from coretools.web.sessions.session_manager import SessionLimiter
+from coretools.web.sessions.session_limiter import SessionLimiter
+from coretools.web.sessions.session_transport import json_response_rule
 
 POLL_SECONDS = 1.0
 """Interval of checks whether a replaced assembly is out of use. Watchers of resources poll at least as often, so the

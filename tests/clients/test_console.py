@@ -17,9 +17,9 @@ from starlette.routing import Route
 from coretools.web.auth.hashed_tokens import create_token, revoke_tokens
 from coretools.web.auth.verifiers import FailureLimiter, TokenFileVerifier
 from coretools.web.common.config import LimitsSection, ServerSection
-from coretools.web.observability.access_log import ObservabilityMiddleware
 from coretools.web.observability.console_login import COOKIE, OperatorSessions
 from coretools.web.observability.console_page import Console
+from coretools.web.observability.middleware import ObservabilityMiddleware
 from coretools.web.validation.request_validator import RequestValidator
 from tests.clients.conftest import NODE_FOLDER, without
 from tests.protocol.http_peer import listening

@@ -19,8 +19,9 @@ from coretools.operations.declare import Effect, automation_hidden, prompt, reso
 from coretools.operations.dispatch import Dispatcher
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
+from coretools.protocol.completion_handler import MAX_RETURNED
 from coretools.protocol.resources import TEMPLATE
-from coretools.protocol.server import MAX_RETURNED, ServerInfo, ServerOptions, build_server
+from coretools.protocol.server import ServerInfo, ServerOptions, build_server
 
 ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
 

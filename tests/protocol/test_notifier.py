@@ -24,7 +24,7 @@ from coretools.operations.declare import Effect, tool
 from coretools.operations.dispatch import Dispatcher
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
-from coretools.protocol.call_adapter import LOGGER, MAX_MESSAGES
+from coretools.protocol.notifier import LOGGER, MAX_MESSAGES
 from coretools.protocol.server import ServerInfo, build_server
 from tests.protocol.http_peer import listening
 from tests.protocol.peer import ENVELOPE, HANDSHAKE

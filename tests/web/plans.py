@@ -13,7 +13,7 @@ import uvicorn
 
 from coretools.config.options import add_options
 from coretools.operations.registry import Registry
-from coretools.protocol.process_exit import Draining
+from coretools.protocol.draining import Draining
 from coretools.web.common.config import read_config
 from coretools.web.reload import ConfigSource
 from coretools.web.roles import build_roles

@@ -18,7 +18,7 @@ from coretools.operations.call import Call
 from coretools.operations.declare import Effect, tool
 from coretools.operations.registry import Registry
 from coretools.web.replicas.memory_stores import MemoryStores
-from coretools.web.sessions.session_manager import SessionEventStore
+from coretools.web.sessions.event_store import SessionEventStore
 from tests.protocol.http_peer import listening
 
 SECONDS = 10

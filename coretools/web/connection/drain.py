@@ -12,12 +12,12 @@ import anyio
 from mcp_types import INTERNAL_ERROR
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from coretools.protocol.process_exit import Draining
+from coretools.protocol.draining import Draining
 from coretools.web.common.error_response import error_response
 from coretools.web.common.events import ResponseState
 from coretools.web.common.headers import RESPONSE_HEADERS
 from coretools.web.sessions.batches import IS_CALL_KEY
-from coretools.web.sessions.response_format import MESSAGE_KEY
+from coretools.web.sessions.session_transport import MESSAGE_KEY
 
 KIND = "ending"
 RETRY_SECONDS = "1"

@@ -19,7 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from coretools.errors import Unreachable
 from coretools.protocol.call_adapter import address_in
-from coretools.protocol.process_exit import Draining
+from coretools.protocol.draining import Draining
 from coretools.web.common.error_response import error_response
 from coretools.web.common.events import note_refusal
 from coretools.web.observability.console_login import (

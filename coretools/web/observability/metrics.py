@@ -18,7 +18,7 @@ from coretools.web.auth.local_caller import is_forwarded
 from coretools.web.common.error_response import error_response
 from coretools.web.common.events import Exchange, outcome_label
 from coretools.web.common.urls import is_loopback
-from coretools.web.observability.console_state import ReloadStatus, SnapshotSource
+from coretools.web.observability.snapshots import ReloadStatus, SnapshotSource
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 """Histogram buckets: from reading a file of 4 KB (under 1 ms) to a build."""

@@ -17,7 +17,7 @@ from coretools.protocol.stdio.lines import BATCH_REVISION
 from coretools.web.common.error_response import ID_KEY, error_response
 from coretools.web.common.headers import REVISION_HEADER, SESSION_HEADER
 from coretools.web.sessions.request_ids import REQUEST_ID_KEY
-from coretools.web.sessions.response_format import MESSAGE_KEY
+from coretools.web.sessions.session_transport import MESSAGE_KEY
 
 BATCH_KEY = "coretools.batch"
 """ASGI scope key: the messages of a batch."""

@@ -6,129 +6,33 @@ of its methods (docs/adr/0019); a test fails when it has them no more.
 
 import asyncio
 import logging
-import secrets
 import time
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any
 from uuid import uuid4
 
 from mcp.server.auth.middleware.bearer_auth import AuthenticatedUser, AuthorizationContext
 from mcp.server.auth.provider import AccessToken
 from mcp.server.lowlevel import Server
-from mcp.server.streamable_http import GET_STREAM_KEY, EventCallback, EventStore, StreamableHTTPServerTransport
+from mcp.server.streamable_http import StreamableHTTPServerTransport
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
-from mcp_types import JSONRPCMessage
 
 from coretools.errors import Unreachable
 from coretools.operations.call import LOCAL
-from coretools.web.common.config import LimitsSection
-from coretools.web.replicas.stores import EventLog, Stores
-from coretools.web.sessions.response_format import SessionTransport
-
-# The SDK's `EventStore` gets no session with an event, and names streams by the clients' request ids: one store for all
-# would deliver one session's responses to another. So each transport gets its own store.
-
-
-class SessionEventStore(EventStore):
-    """The SDK's event store for one session. Its log is opened once the session has an id."""
-
-    def __init__(self, stores: Stores) -> None:
-        self._stores = stores
-        self._log: EventLog | None = None
-        self._has_hole = False
-
-    def open(self, session: str) -> None:
-        """Open the log of the session."""
-        self._log = self._stores.events(session)
-
-    @property
-    def log(self) -> EventLog:
-        """The event log."""
-        if self._log is None:
-            raise RuntimeError("the session has no id yet")
-        return self._log
-
-    async def store_event(self, stream_id: str, message: JSONRPCMessage | None) -> str:
-        """Store an event. If that fails, it is still sent, with an id that no event has.
-
-        Earlier events are then forgotten rather than replayed with a gap. An exception would end the SDK's message
-        router, and with it every response of the session.
-        """
-        try:
-            if self._has_hole:
-                await self.log.clear()
-                self._has_hole = False
-            return await self.log.add(stream_id, message)
-        except Unreachable:
-            self._has_hole = True
-            return f"lost-{secrets.token_hex(8)}"
-
-    async def replay_events_after(self, last_event_id: str, send_callback: EventCallback) -> str | None:
-        """Send the events after one of the same stream, and new ones until the request is answered.
-
-        The SDK sends new events itself, but only from a moment after this returns: a response in between is stored
-        and not sent, and its client waits forever. Only the stream without a request is left to the SDK.
-        """
-        last = last_event_id
-        while True:
-            # Before the query: an event that is stored while it runs sets this one, and none is missed.
-            news = self.log.news
-            missed = await self.log.after(last)
-            if missed is None:
-                return None
-            for event in missed.events:
-                await send_callback(event)
-                last = event.event_id or last
-            if missed.stream == GET_STREAM_KEY:
-                return missed.stream
-            if missed.is_all:
-                return None
-            await news.wait()
-
+from coretools.web.replicas.stores import Stores
+from coretools.web.sessions.event_store import SessionEventStore
+from coretools.web.sessions.session_limiter import NoRoom, SessionLimiter
+from coretools.web.sessions.session_transport import SessionTransport
 
 RETRY_MILLISECONDS = 500
 """Reconnection delay sent to clients."""
-
-SHARE = 16
-"""One principal gets a sixteenth of all sessions, unless the operator sets a number."""
 
 MOST_REMEMBERED = 1_024
 """Cached users of the SDK: creating one takes 50 microseconds."""
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionLimits:
-    """Limits of sessions. Times in seconds, sizes in bytes."""
-
-    sessions: int = 64
-    per_principal: int = 0
-    """0 is a sixteenth of `sessions`, at least one."""
-    idle_seconds: float = 300.0
-    """0: no idle timeout."""
-    resume_seconds: float = 60.0
-    """Clients of the SDKs retry for some seconds; the rest is for a person whose network changes."""
-    body_bytes: int = 4 * 1024 * 1024
-
-    @property
-    def share(self) -> int:
-        """Largest number of sessions of one principal."""
-        return self.per_principal or max(1, self.sessions // SHARE)
-
-
-def session_limits(limits: LimitsSection) -> SessionLimits:
-    """Return the configured limits."""
-    return SessionLimits(
-        sessions=limits.sessions,
-        per_principal=limits.sessions_per_principal,
-        idle_seconds=limits.session_idle_seconds,
-        resume_seconds=limits.resume_seconds,
-        body_bytes=limits.body_bytes,
-    )
 
 
 @dataclass(slots=True, eq=False)
@@ -174,76 +78,6 @@ class OpenSession:
         if self.abandoned is not None:
             self.abandoned.cancel()
             self.abandoned = None
-
-
-class SessionWatcher(Protocol):
-    """Notified about sessions. Must be fast and must not raise."""
-
-    def session_opened(self, role: str) -> None:
-        """A session was opened."""
-        ...
-
-    def session_ended(self, role: str, reason: str) -> None:
-        """A session ended: `deleted`, `idle`, `evicted` for another of its principal, or `closed` by the server."""
-        ...
-
-
-class NullSessionWatcher:
-    """Ignores all notifications."""
-
-    def session_opened(self, role: str) -> None:
-        """A session was opened."""
-
-    def session_ended(self, role: str, reason: str) -> None:
-        """A session ended."""
-
-
-class NoRoom(Exception):
-    """No session can be opened: a limit is reached, and the principal has no idle session."""
-
-
-class SessionLimiter:
-    """Limits the open sessions, over all roles of a server."""
-
-    def __init__(self, limits: SessionLimits, watcher: SessionWatcher | None = None) -> None:
-        """`watcher` is notified about every session."""
-        self.limits = limits
-        self.watcher = watcher or NullSessionWatcher()
-        self._by_principal: Counter[str] = Counter()
-        self.opened = 0
-        """Sessions opened since the start."""
-
-    def use(self, limits: SessionLimits) -> None:
-        """Use these limits for later sessions; open ones stay."""
-        self.limits = limits
-
-    @property
-    def open(self) -> int:
-        """Number of open sessions."""
-        return self._by_principal.total()
-
-    @property
-    def is_full(self) -> bool:
-        """Whether the limit of all sessions is reached."""
-        return self.open >= self.limits.sessions
-
-    def has_room(self, principal: str) -> bool:
-        """Whether this principal may open a session."""
-        return not self.is_full and self._by_principal[principal] < self.limits.share
-
-    def enter(self, principal: str) -> bool:
-        """Count a new session; False if there is no room."""
-        if not self.has_room(principal):
-            return False
-        self._by_principal[principal] += 1
-        self.opened += 1
-        return True
-
-    def leave(self, principal: str) -> None:
-        """Count the end of a session."""
-        self._by_principal[principal] -= 1
-        if not self._by_principal[principal]:
-            del self._by_principal[principal]
 
 
 @lru_cache(MOST_REMEMBERED)

@@ -20,7 +20,7 @@ from starlette.routing import Router
 from starlette.testclient import TestClient
 
 from coretools.errors import BadSetting
-from coretools.protocol.process_exit import Draining
+from coretools.protocol.draining import Draining
 from coretools.web.auth.hashed_tokens import create_token, revoke_tokens
 from coretools.web.auth.jwt_tokens import JwtVerifier
 from coretools.web.auth.resource_metadata import WELL_KNOWN, metadata_routes, metadata_url

@@ -18,17 +18,8 @@ from starlette.routing import Route
 
 from coretools.config.commit_author import Author
 from coretools.errors import Unreachable
-from coretools.web.auth.issuer_keys import (
-    AGAIN_SECONDS,
-    FRESH_SECONDS,
-    MOST_BYTES,
-    STALE_SECONDS,
-    KeysUnavailable,
-    fetch_json,
-    find_jwks_url,
-    metadata_urls,
-    usable_key,
-)
+from coretools.web.auth.issuer_keys import AGAIN_SECONDS, FRESH_SECONDS, STALE_SECONDS, usable_key
+from coretools.web.auth.issuer_metadata import MOST_BYTES, KeysUnavailable, fetch_json, find_jwks_url, metadata_urls
 from coretools.web.auth.jwt_tokens import JwtVerifier
 from coretools.web.common.config import JwtSection
 from coretools.web.common.principals import NotEntitled, Principal

@@ -19,7 +19,7 @@ SCRIPT = """
 import resource, sys
 soft, hard, connections = map(int, sys.argv[1:])
 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-from coretools.web.connection.connection_slots import usable_slots, accept_backlog
+from coretools.web.connection.descriptors import usable_slots, accept_backlog
 slots = usable_slots(connections)
 print(slots, resource.getrlimit(resource.RLIMIT_NOFILE)[0], accept_backlog(slots))
 """

@@ -10,19 +10,19 @@ from coretools.operations.call import SilentCall
 from coretools.operations.declare import Effect
 from coretools.operations.dispatch import ActiveCall, Dispatcher, Outcome
 from coretools.operations.registry import Registry
-from coretools.protocol.process_exit import Draining
+from coretools.protocol.draining import Draining
 from coretools.redaction.redactor import Redactor
 from coretools.web.common.error_response import error_response
 from coretools.web.common.events import CallWatchers
-from coretools.web.observability.console_state import (
-    ConsoleState,
+from coretools.web.observability.console_state import ConsoleState
+from coretools.web.observability.metrics import Metrics
+from coretools.web.observability.snapshots import (
     ReloadStatus,
     RootSnapshot,
     ServerSnapshot,
     SessionSnapshot,
     TenantSnapshot,
 )
-from coretools.web.observability.metrics import Metrics
 
 MARKUP = "<img src=x onerror='window.canary=1'><script>window.canary=2</script>"
 SECRET = "ghp_" + "A1b2" * 9

@@ -17,7 +17,8 @@ from coretools.operations.dispatch import Dispatcher
 from coretools.protocol.call_adapter import PRINCIPAL_KEY
 from coretools.redaction.redactor import Redactor
 from coretools.web.common.events import CallWatchers, Exchange
-from coretools.web.observability.access_log import MOST_REFUSALS, CallLog, ObservabilityMiddleware, RequestLog
+from coretools.web.observability.access_log import MOST_REFUSALS, CallLog, RequestLog
+from coretools.web.observability.middleware import ObservabilityMiddleware
 from tests.checkout import TREE
 from tests.protocol.http_peer import listening
 from tests.web.http_server_peer import http_server

@@ -9,7 +9,7 @@ import pytest
 
 from coretools.errors import InputNeeded, NotFound
 from coretools.operations.dispatch import ActiveCall, Outcome
-from coretools.protocol.process_exit import Draining
+from coretools.protocol.draining import Draining
 from coretools.redaction.redactor import Redactor
 from coretools.web.common.events import Exchange
 from coretools.web.observability.console_state import (

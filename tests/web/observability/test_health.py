@@ -14,7 +14,7 @@ from coretools.app.assembly import open_assembly
 from coretools.config.operator_policy import ConfinementPolicy, OperatorPolicy
 from coretools.config.settings import Settings
 from coretools.errors import Unreachable
-from coretools.protocol.process_exit import Draining
+from coretools.protocol.draining import Draining
 from coretools.roots.hidden_files import DenyRules
 from coretools.roots.root import RootSpec
 from coretools.roots.root_set import Roots

@@ -20,8 +20,8 @@ from coretools.operations.dispatch import ActiveCall, Outcome
 from coretools.web.auth.hashed_tokens import create_token, revoke_tokens
 from coretools.web.auth.middleware import AuthMiddleware
 from coretools.web.auth.verifiers import FailureLimiter, TokenFileVerifier
-from coretools.web.observability.access_log import ObservabilityMiddleware
 from coretools.web.observability.metrics import MOST_WORDS, Metrics, MetricsPage
+from coretools.web.observability.middleware import ObservabilityMiddleware
 from tests.checkout import TREE
 from tests.protocol.http_peer import listening
 from tests.web.observability.operated import MARKUP, ObservedServer, router

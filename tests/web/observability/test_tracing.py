@@ -23,7 +23,7 @@ from coretools.operations.dispatch import Dispatcher
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
 from coretools.protocol.server import ServerInfo, ServerOptions, build_server
-from coretools.web.observability.access_log import ObservabilityMiddleware
+from coretools.web.observability.middleware import ObservabilityMiddleware
 from coretools.web.observability.tracing import Tracing, provider_of, scrubbing
 from tests.checkout import TREE
 from tests.protocol.http_peer import listening

@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from mcp import Client
 
-from coretools.protocol.process_exit import Draining
+from coretools.protocol.draining import Draining
 from coretools.web.auth.hashed_tokens import create_token
 from tests.web.plans import at_work, plan_of
 

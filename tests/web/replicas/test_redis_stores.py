@@ -29,7 +29,7 @@ from coretools.protocol.round_trip_questions import STATE_TTL_SECONDS
 from coretools.web.common.config import Config, LimitsSection, RedisSection
 from coretools.web.replicas.redis_lease import BEATS, RETRY_SECONDS, pause_seconds
 from coretools.web.replicas.redis_stores import RedisStores
-from coretools.web.sessions.session_manager import SessionEventStore
+from coretools.web.sessions.event_store import SessionEventStore
 from tests.checkout import TREE
 from tests.web.replicas.redis_server import RedisServer
 from tests.web.replicas.test_stores import SECONDS, data, message

@@ -19,7 +19,7 @@ from coretools.operations.catalog import Selection
 from coretools.operations.declare import Effect, tool
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry
-from coretools.web.sessions.response_format import JSON_RESPONSE_METHODS, json_response_rule
+from coretools.web.sessions.session_transport import JSON_RESPONSE_METHODS, json_response_rule
 from tests.process.tree import until
 from tests.web.http_mcp_client import ENVELOPE, STATELESS, HttpMcpClient, messages_in
 from tests.web.plans import at_work, plan_of

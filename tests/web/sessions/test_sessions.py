@@ -17,12 +17,12 @@ from coretools.hosting.serve import build, http_app
 from coretools.operations.call import Call
 from coretools.operations.declare import Effect, tool
 from coretools.operations.registry import Registry
-from coretools.protocol.process_exit import Draining
+from coretools.protocol.draining import Draining
 from coretools.web.common.config import LimitsSection
 from coretools.web.common.principals import Principal, set_principal
 from coretools.web.endpoint import Endpoint
 from coretools.web.replicas.memory_stores import MemorySessions, MemoryStores
-from coretools.web.sessions.session_manager import SessionLimiter, SessionLimits
+from coretools.web.sessions.session_limiter import SessionLimiter, SessionLimits
 from coretools.web.validation.request_body import BodyMiddleware
 from tests.process.tree import until
 from tests.protocol.http_peer import listening

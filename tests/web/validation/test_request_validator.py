@@ -5,8 +5,9 @@ from starlette.types import Receive, Scope, Send
 
 from coretools.errors import BadSetting
 from coretools.web.common.config import LimitsSection, ServerSection
+from coretools.web.validation.allowed_hosts import AllowedHosts, AllowedOrigins
 from coretools.web.validation.request_head import MOST_FIELDS
-from coretools.web.validation.request_validator import AllowedHosts, AllowedOrigins, RequestValidator
+from coretools.web.validation.request_validator import RequestValidator
 from tests.web.raw_peer import Answer, Recorder, connected, respond, served
 
 HOSTS = ("tools.example.com", "127.0.0.1:8765", "[::1]:*", "Any.example.com:*")

@@ -1,0 +1,124 @@
+"""What the running server reports to metrics and console: names and figures.
+
+A root is known by its name only: its path on the host stays in the operator's own files.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePath
+from typing import Protocol
+
+from coretools.app.assembly import Assembly
+from coretools.confinement.confined_thread import ConfinedThreadPool
+from coretools.errors import CoreError
+from coretools.roots.root import Root
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSnapshot:
+    """One session of the handshake era."""
+
+    id: str
+    principal: str
+    role: str
+    age_seconds: float
+    idle_seconds: float
+    """Seconds since its last request."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RootSnapshot:
+    """A root, without its path on the host."""
+
+    name: str
+    is_writable: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TenantSnapshot:
+    """Roots, protections and running children of a role."""
+
+    role: str
+    roots: tuple[RootSnapshot, ...]
+    resolver: str
+    tier: str
+    """Confinement tier of commands; empty until it was determined."""
+    missing: tuple[str, ...]
+    """Names of inactive protections."""
+    children: int
+    runs: int
+    """Background runs that have not ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSnapshot:
+    """The server as a whole."""
+
+    replica: str
+    stores: str
+    """Kind of the stores: `memory` or `redis`."""
+    are_stores_fine: bool = True
+    is_draining: bool = False
+    has_lease: bool = True
+    """Whether this replica could renew its lease in Redis in time."""
+    reload: "ReloadStatus | None" = None
+
+
+@dataclass(slots=True)
+class ReloadStatus:
+    """The last reload, or the start, and the certificate in use."""
+
+    at: float = field(default_factory=time.time)
+    """Seconds since the epoch."""
+    has_succeeded: bool = True
+    certificate_ends: float | None = None
+    """Seconds since the epoch; None without TLS."""
+
+
+class SnapshotSource(Protocol):
+    """Provides snapshots of the server. Must be fast: it runs in the event loop."""
+
+    def sessions(self) -> Sequence[SessionSnapshot]:
+        """Return the open sessions, oldest first."""
+        ...
+
+    def tenants(self) -> Sequence[TenantSnapshot]:
+        """Return a snapshot of each tenant."""
+        ...
+
+    def server(self) -> ServerSnapshot:
+        """The server as a whole."""
+        ...
+
+
+def tenant_snapshot(role: str, assembly: Assembly) -> TenantSnapshot:
+    """Return a snapshot of a role's tenant."""
+    protections = {**assembly.runner.protections, "git-confinement": _is_git_confined(assembly.confined_threads)}
+    return TenantSnapshot(
+        role=role,
+        roots=tuple(_roots(assembly.roots)),
+        resolver=assembly.roots.resolver_name,
+        tier=assembly.runner.tier or "",
+        missing=tuple(name for name, holds in protections.items() if not holds),
+        children=assembly.runner.running,
+        runs=assembly.runs.alive,
+    )
+
+
+def _roots(roots: Iterable[Root]) -> Iterator[RootSnapshot]:
+    """Name roots by the last part of their path; duplicates get a number."""
+    taken: Counter[str] = Counter()
+    for root in roots:
+        name = PurePath(root.path).name
+        taken[name] += 1
+        number = taken[name]
+        yield RootSnapshot(name=name if number == 1 else f"{name} ({number})", is_writable=root.writable)
+
+
+def _is_git_confined(confined_threads: ConfinedThreadPool) -> bool:
+    try:
+        return confined_threads.is_possible
+    except CoreError:  # unknown now
+        return False
