@@ -96,35 +96,16 @@ class Call(Protocol):
 class SilentCall:
     """A call without a user: it shows nothing, and answers only come prefilled or from defaults."""
 
+    channel: Channel = "none"
+    author: Author | None = None
+    session = ""
+    address = ""
+
     def __init__(self, principal: str = LOCAL, *, trusts_answers: bool = True) -> None:
         """`trusts_answers` as in `AnswerResolution`."""
-        self._principal = principal
-        self._resolution = AnswerResolution("defaults", trusts_answers=trusts_answers)
-
-    @property
-    def principal(self) -> str:
+        self.principal = principal
         """The identity of the caller."""
-        return self._principal
-
-    @property
-    def channel(self) -> Channel:
-        """No channel."""
-        return "none"
-
-    @property
-    def author(self) -> Author | None:
-        """None."""
-        return None
-
-    @property
-    def session(self) -> str:
-        """Empty."""
-        return ""
-
-    @property
-    def address(self) -> str:
-        """Empty."""
-        return ""
+        self._resolution = AnswerResolution("defaults", trusts_answers=trusts_answers)
 
     def prefill(self, answers: Mapping[str, Any], asks: Sequence[str] | None = None) -> None:
         """Store the answers."""

@@ -72,6 +72,8 @@ def address_of(context: ServerRequestContext[Any]) -> str:
 class ClientCall:
     """The `Call` of one request. Progress is sent only if the client gave a progress token."""
 
+    channel: Channel = "mcp"
+
     def __init__(
         self,
         context: ServerRequestContext[Any],
@@ -85,7 +87,8 @@ class ClientCall:
         self._notifier: Notifier | None = None
         self._is_closed = False
         self._close_stream = context.close_sse_stream
-        self._principal = principal_of(context)
+        self.principal = principal_of(context)
+        """The caller."""
         self.author = author_in(context)
         """Author of the caller's commits, if its token names one."""
         self.session = session_of(context)
@@ -93,16 +96,6 @@ class ClientCall:
         self.address = address_of(context)
         """Client address; empty on a pair of streams."""
         self._questions = questions or SilentCall(trusts_answers=False)
-
-    @property
-    def principal(self) -> str:
-        """The caller."""
-        return self._principal
-
-    @property
-    def channel(self) -> Channel:
-        """An MCP client."""
-        return "mcp"
 
     def prefill(self, answers: Mapping[str, Any], asks: Sequence[str] | None = None) -> None:
         """Keep these answers for the questions of this call."""

@@ -178,26 +178,23 @@ def as_tool(command: Command, catalog: Catalog) -> types.Tool:
 
 def _as_resource(resource: Resource) -> types.Resource:
     command = resource.command
-    return types.Resource(
-        uri=resource.uri,
-        name=command.name,
-        title=command.declaration.title or None,
-        description=command.description,
-        mime_type=command.mime_type,
-        _meta=dict(command.declaration.metadata) or None,
-    )
+    return types.Resource(uri=resource.uri, name=command.name, mime_type=command.mime_type, **_described(command))
 
 
 def _as_template(resource: Resource) -> types.ResourceTemplate:
     command = resource.command
     return types.ResourceTemplate(
-        uri_template=resource.uri,
-        name=command.name,
-        title=command.declaration.title or None,
-        description=command.description,
-        mime_type=command.mime_type,
-        _meta=dict(command.declaration.metadata) or None,
+        uri_template=resource.uri, name=command.name, mime_type=command.mime_type, **_described(command)
     )
+
+
+def _described(command: Command) -> dict[str, Any]:
+    declared = command.declaration
+    return {
+        "title": declared.title or None,
+        "description": command.description,
+        "_meta": dict(declared.metadata) or None,
+    }
 
 
 def _as_prompt(name: str, command: Command) -> types.Prompt:
@@ -216,10 +213,4 @@ def _as_prompt(name: str, command: Command) -> types.Prompt:
         shapes = json.dumps(arguments.answers)
         description = f"Answers given beforehand to what it may ask: a JSON object, as text, of {shapes}"
         listed.append(types.PromptArgument(name=ANSWERS, description=description, required=False))
-    return types.Prompt(
-        name=name,
-        title=command.declaration.title or None,
-        description=command.description,
-        arguments=listed,
-        _meta=dict(command.declaration.metadata) or None,
-    )
+    return types.Prompt(name=name, arguments=listed, **_described(command))

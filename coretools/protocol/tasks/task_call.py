@@ -8,7 +8,6 @@ import mcp_types as types
 from mcp.server.context import ServerRequestContext
 from pydantic import TypeAdapter, ValidationError
 
-from coretools.config.commit_author import Author
 from coretools.errors import InvalidArguments
 from coretools.operations.call import Capability, Channel, Level
 from coretools.protocol.call_adapter import address_of, author_in
@@ -43,34 +42,19 @@ class TaskClient:
 class TaskCall:
     """The `Call` of a task. Progress becomes the task's message; questions never use a stream."""
 
+    channel: Channel = "mcp"
+    session = ""
+    """A task outlives the session."""
+
     def __init__(self, task: Task, client: TaskClient) -> None:
+        self.principal = task.principal
+        """The caller."""
+        self.author = client.author
+        """Author of the commits of the principal that started the task."""
+        self.address = client.address
+        """Client address of the request that started the task."""
         self._task = task
         self._client = client
-
-    @property
-    def principal(self) -> str:
-        """The caller."""
-        return self._task.principal
-
-    @property
-    def channel(self) -> Channel:
-        """An MCP client."""
-        return "mcp"
-
-    @property
-    def address(self) -> str:
-        """Client address of the request that started the task."""
-        return self._client.address
-
-    @property
-    def author(self) -> Author | None:
-        """Author of the commits of the principal that started the task."""
-        return self._client.author
-
-    @property
-    def session(self) -> str:
-        """Empty: a task has no session."""
-        return ""
 
     def prefill(self, answers: Mapping[str, Any], asks: Sequence[str] | None = None) -> None:
         """Keep these answers for the questions of this call."""

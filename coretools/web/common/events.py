@@ -5,7 +5,7 @@ Observers must be fast and must not raise: they run within each request.
 
 import time
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Literal
 
 from starlette.types import Message, Receive, Scope, Send
 
@@ -120,20 +120,17 @@ class Exchange:
             self.bytes_out += len(message.get("body", b""))
 
 
-class RequestWatcher(Protocol):
-    """Observes every HTTP request. Must be fast and must not raise."""
+class RequestWatcher:
+    """Observes every HTTP request. Must be fast and must not raise. A subclass overrides what it needs."""
 
     def request_began(self, exchange: Exchange) -> None:
         """A request began."""
-        ...
 
     def answer_began(self, exchange: Exchange) -> None:
         """Status and headers are known."""
-        ...
 
     def request_ended(self, exchange: Exchange) -> None:
         """The request ended, in whatever way."""
-        ...
 
 
 def era_of(scope: Scope, endpoint: str) -> Era:

@@ -4,7 +4,7 @@ To send another header with every response, add it to `RESPONSE_HEADERS`. `Reque
 of the configured middleware, adds them; a handler that sets one of them itself keeps its own value (the console).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from mcp.server.streamable_http import LAST_EVENT_ID_HEADER, MCP_SESSION_ID_HEADER
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
@@ -50,6 +50,21 @@ def with_response_headers(send: Send, origin: bytes | None) -> Send:
     async def answer(message: Message) -> None:
         if message["type"] == "http.response.start":
             message = {**message, "headers": _completed(message.get("headers", ()), origin)}
+        await send(message)
+
+    return answer
+
+
+_CLOSE = (b"connection", b"close")
+
+
+def closing_connection(send: Send, is_last: Callable[[], bool]) -> Send:
+    """Return `send` whose response closes its connection if `is_last` is true when it begins (RFC 9112, 9.6)."""
+
+    async def answer(message: Message) -> None:
+        if message["type"] == "http.response.start" and is_last():
+            headers = [*message.get("headers", ())]
+            message = message if _CLOSE in headers else {**message, "headers": [*headers, _CLOSE]}
         await send(message)
 
     return answer

@@ -14,17 +14,17 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import h11
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 from uvicorn.config import Config
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from coretools.web.common.config import LimitsSection
 from coretools.web.common.error_response import error_response
-from coretools.web.common.headers import RESPONSE_HEADERS
+from coretools.web.common.headers import RESPONSE_HEADERS, closing_connection
 from coretools.web.connection.connection_slots import LOOPBACK, ConnectionSlots
 from coretools.web.connection.write_buffer import WriteBuffer
-from coretools.web.validation.request_head import Fault, fault_in
+from coretools.web.validation.request_head import TOO_LONG, Fault, fault_in
 
 LINGER_SECONDS = 2.0
 """Time to read and drop what still arrives after an early answer. Closing a socket with unread data resets it, and the
@@ -56,10 +56,8 @@ _logger.addFilter(lambda record: record.levelno >= logging.ERROR)
 """uvicorn warns about every invalid request and every upgrade: strangers could fill the disk of the log. Faults of the
 application are errors, which pass."""
 
-_LAST = (b"connection", b"close")
 _ENDLESS = sys.maxsize
 _CODING_FAULT = 501
-_HEADER_FAULT = 431
 
 
 RefusalListener = Callable[[str], None]
@@ -173,8 +171,8 @@ class TimedProtocol(H11Protocol):
         """Answer a request that h11 could not parse. Called while its error is handled."""
         error = sys.exception()
         hint = error.error_status_hint if isinstance(error, h11.RemoteProtocolError) else 0
-        if hint == _HEADER_FAULT:
-            self._refuse(Fault(hint, "header-too-long", "the header is too long: send fewer or shorter fields"))
+        if hint == TOO_LONG.status:
+            self._refuse(TOO_LONG)
         else:
             self._refuse(UNKNOWN_CODING if hint == _CODING_FAULT else MALFORMED)
 
@@ -198,14 +196,7 @@ class TimedProtocol(H11Protocol):
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request. The last answer of a connection says `Connection: close` (RFC 9112, 9.6)."""
-
-        async def answer(message: Message) -> None:
-            if message["type"] == "http.response.start" and self._ends_with_answer():
-                headers = [*message.get("headers", ())]
-                message = message if _LAST in headers else {**message, "headers": [*headers, _LAST]}
-            await send(message)
-
-        await self._served(scope, receive, answer)
+        await self._served(scope, receive, closing_connection(send, self._ends_with_answer))
 
     def _ends_with_answer(self) -> bool:
         if not self.cycle.keep_alive:

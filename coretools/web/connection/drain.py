@@ -10,12 +10,12 @@ from typing import Any
 
 import anyio
 from mcp_types import INTERNAL_ERROR
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from coretools.protocol.draining import Draining
 from coretools.web.common.error_response import error_response
 from coretools.web.common.events import ResponseState
-from coretools.web.common.headers import RESPONSE_HEADERS
+from coretools.web.common.headers import RESPONSE_HEADERS, closing_connection
 from coretools.web.sessions.batches import IS_CALL_KEY
 from coretools.web.sessions.session_transport import MESSAGE_KEY
 
@@ -26,8 +26,6 @@ ANSWER_SECONDS = 1.0
 
 CUT = "the server is ending and the call did not finish in time; call again"
 NOT_BEGUN = "the server is ending and accepts no new work; call again, on another replica if there is one"
-
-_CLOSE = (b"connection", b"close")
 
 
 class RefuseNewWork:
@@ -64,7 +62,8 @@ class DrainMiddleware:
         """Serve one request."""
         self._under_way += 1
         try:
-            await self._serve(scope, receive, ResponseState(_closing(send, self._draining)))
+            closing = closing_connection(send, lambda: self._draining.has_begun)
+            await self._serve(scope, receive, ResponseState(closing))
         finally:
             self._under_way -= 1
             if not self._under_way:
@@ -104,19 +103,6 @@ class DrainMiddleware:
             await error_response(503, CUT, kind=KIND, headers={"Retry-After": RETRY_SECONDS, **RESPONSE_HEADERS})(
                 scope, receive, answer.send
             )
-
-
-def _closing(send: Send, draining: Draining) -> Send:
-    """Return `send` for a response that closes its connection if it begins during the drain."""
-
-    async def closing(message: Message) -> None:
-        if message["type"] == "http.response.start" and draining.has_begun:
-            headers = [*message.get("headers", ())]
-            if _CLOSE not in headers:
-                message = {**message, "headers": [*headers, _CLOSE]}
-        await send(message)
-
-    return closing
 
 
 def _last_event(scope: Scope) -> bytes:

@@ -14,7 +14,7 @@ from opentelemetry.trace import get_current_span
 from coretools.config.logs import TrustedText, log_fields
 from coretools.operations.dispatch import ActiveCall, Outcome
 from coretools.protocol.call_adapter import PRINCIPAL_KEY, address_in
-from coretools.web.common.events import Exchange, outcome_label
+from coretools.web.common.events import Exchange, RequestWatcher, outcome_label
 
 calls = logging.getLogger("coretools.calls")
 requests = logging.getLogger("coretools.requests")
@@ -59,7 +59,7 @@ class CallLog:
         calls.info("call", extra=log_fields(facts | _trace()))
 
 
-class RequestLog:
+class RequestLog(RequestWatcher):
     """Logs HTTP requests: answered ones at `debug`, since their call has a line, refused ones at `info`."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -67,12 +67,6 @@ class RequestLog:
         self._second = 0
         self._written = 0
         self._left_out = 0
-
-    def request_began(self, exchange: Exchange) -> None:
-        """Do nothing yet."""
-
-    def answer_began(self, exchange: Exchange) -> None:
-        """Do nothing yet."""
 
     def request_ended(self, exchange: Exchange) -> None:
         """Log the request without its query, which may contain a token."""

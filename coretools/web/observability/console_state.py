@@ -12,7 +12,7 @@ from coretools import __version__
 from coretools.errors import InputNeeded
 from coretools.operations.dispatch import ActiveCall, Outcome
 from coretools.redaction.redactor import Redactor
-from coretools.web.common.events import Exchange, outcome_label
+from coretools.web.common.events import Exchange, RequestWatcher, outcome_label
 from coretools.web.observability.snapshots import SessionSnapshot, SnapshotSource, TenantSnapshot
 
 WINDOW_SECONDS = 300
@@ -68,7 +68,7 @@ class RateWindow:
         return self._counts[place] if self._seconds[place] == second else 0
 
 
-class ConsoleState:
+class ConsoleState(RequestWatcher):
     """The state of a server for the console. Observes requests; `calls` creates the observer of a role's calls."""
 
     def __init__(self, source: SnapshotSource, redactor: Redactor, clock: Callable[[], float] = time.monotonic) -> None:
@@ -98,12 +98,6 @@ class ConsoleState:
         self._failed.add()
         self._failures += 1
         self._errors.append(_FailedCall(self._failures, call, outcome_label(outcome), outcome.text))
-
-    def request_began(self, exchange: Exchange) -> None:
-        """Do nothing yet."""
-
-    def answer_began(self, exchange: Exchange) -> None:
-        """Do nothing yet."""
 
     def request_ended(self, exchange: Exchange) -> None:
         """Count a refusal; answered requests are counted as calls."""

@@ -16,9 +16,10 @@ from coretools.config.logs import LOST_RECORDS
 from coretools.operations.dispatch import ActiveCall, Outcome
 from coretools.web.auth.local_caller import is_forwarded
 from coretools.web.common.error_response import error_response
-from coretools.web.common.events import Exchange, outcome_label
+from coretools.web.common.events import Exchange, RequestWatcher, outcome_label
 from coretools.web.common.urls import is_loopback
 from coretools.web.observability.snapshots import ReloadStatus, SnapshotSource
+from coretools.web.sessions.session_limiter import SessionWatcher
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 """Histogram buckets: from reading a file of 4 KB (under 1 ms) to a build."""
@@ -32,7 +33,7 @@ UNKNOWN = "unknown"
 OTHER = "other"
 
 
-class Metrics:
+class Metrics(RequestWatcher, SessionWatcher):
     """Counts requests and sessions; `calls` creates the observer that counts the calls of one role."""
 
     def __init__(self, *, replica: str = "") -> None:

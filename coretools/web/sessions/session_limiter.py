@@ -2,7 +2,6 @@
 
 from collections import Counter
 from dataclasses import dataclass
-from typing import Protocol
 
 from coretools.web.common.config import LimitsSection
 
@@ -40,26 +39,14 @@ def session_limits(limits: LimitsSection) -> SessionLimits:
     )
 
 
-class SessionWatcher(Protocol):
-    """Notified about sessions. Must be fast and must not raise."""
+class SessionWatcher:
+    """Notified about sessions. Must be fast and must not raise. A subclass overrides what it needs."""
 
     def session_opened(self, role: str) -> None:
         """A session was opened."""
-        ...
 
     def session_ended(self, role: str, reason: str) -> None:
         """A session ended: `deleted`, `idle`, `evicted` for another of its principal, or `closed` by the server."""
-        ...
-
-
-class NullSessionWatcher:
-    """Ignores all notifications."""
-
-    def session_opened(self, role: str) -> None:
-        """A session was opened."""
-
-    def session_ended(self, role: str, reason: str) -> None:
-        """A session ended."""
 
 
 class NoRoom(Exception):
@@ -72,7 +59,7 @@ class SessionLimiter:
     def __init__(self, limits: SessionLimits, watcher: SessionWatcher | None = None) -> None:
         """`watcher` is notified about every session."""
         self.limits = limits
-        self.watcher = watcher or NullSessionWatcher()
+        self.watcher = watcher or SessionWatcher()
         self._by_principal: Counter[str] = Counter()
         self.opened = 0
         """Sessions opened since the start."""

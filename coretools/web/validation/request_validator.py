@@ -13,7 +13,7 @@ from coretools.web.common.config import LimitsSection, ServerSection
 from coretools.web.common.error_response import error_response
 from coretools.web.common.headers import CORS_ALLOWED_HEADERS, with_response_headers
 from coretools.web.validation.allowed_hosts import AllowedHosts, AllowedOrigins
-from coretools.web.validation.request_head import MOST_FIELDS, TOO_LONG, Fault
+from coretools.web.validation.request_head import MOST_FIELDS, TOO_LONG, VERSION, Fault
 
 METHODS = ("GET", "HEAD", "POST", "DELETE", "OPTIONS")
 
@@ -41,7 +41,6 @@ _WRONG_ORIGIN = Fault(403, "unknown-origin", "pages of this origin may not call;
 _WRONG_PATH = Fault(404, "unknown-path", "there is nothing here")
 _LONG_PATH = Fault(414, "unknown-path", "the path or the query is too long")
 _WRONG_METHOD = Fault(405, "unknown-method", "unsupported method; use GET, HEAD, POST, DELETE or OPTIONS")
-_WRONG_VERSION = Fault(505, "bad-request", "only versions 1.0 and 1.1 of HTTP are supported")
 _TWICE = Fault(400, "bad-request", "a header that must not be repeated occurs twice")
 _FRAMING = Fault(
     400, "bad-request", "send either Content-Length or, with HTTP/1.1, the chunked transfer coding; not both"
@@ -164,7 +163,7 @@ _PARAMETER = re.compile(r"mcp-param-[a-z0-9_.-]{1,128}")
 
 def _fault_in_line(scope: Scope) -> Fault | None:
     if scope["http_version"] not in ("1.1", "1.0"):
-        return _WRONG_VERSION
+        return VERSION
     if scope["method"] not in METHODS:
         return _WRONG_METHOD
     if len(scope["raw_path"]) > _LONGEST_PATH or len(scope["query_string"]) > _LONGEST_QUERY:
