@@ -5,7 +5,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from coretools.operations.argument_repair import MAX_QUOTED_NAME, Path, suggestion
+from coretools.operations.argument_repair import MAX_QUOTED_NAME, Path, has_step, suggestion
 from coretools.operations.json_schema import MAX_FAULTS
 
 _EXAMINED = 1_000
@@ -84,16 +84,10 @@ def _place(given: Any, fault: Any) -> Path:
         location, rest = location[:-1], (location[-1],)
     node, path = given, list[str | int]()
     for step in location:
-        if _has(node, step):
+        if has_step(node, step):
             node = node[step]
             path.append(step)
     return (*path, *rest)
-
-
-def _has(node: Any, step: str | int) -> bool:
-    if isinstance(node, list):
-        return isinstance(step, int) and step < len(node)
-    return isinstance(node, dict) and step in node
 
 
 def _sentence(model: type[BaseModel], schema: Mapping[str, Any], place: Path, faults: Sequence[Any]) -> str:

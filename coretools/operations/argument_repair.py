@@ -211,21 +211,20 @@ def _faults_by_place(given: Mapping[str, Any], error: ValidationError) -> dict[P
 
 def _place(given: Any, location: Sequence[str | int]) -> Path:
     """The part of a fault's location that leads to a value: pydantic appends the names of a union's members."""
-    node: Any = given
-    path: list[str | int] = []
-    step: Any
+    node, path = given, list[str | int]()
     for step in location:
-        try:
-            node = node[step] if isinstance(node, list | dict) else _NOTHING
-        except (LookupError, TypeError):
-            node = _NOTHING
-        if node is _NOTHING:
+        if not has_step(node, step):
             break
+        node = node[step]
         path.append(step)
     return tuple(path)
 
 
-_NOTHING = object()
+def has_step(node: Any, step: str | int) -> bool:
+    """Whether a step of a location leads on from a value."""
+    if isinstance(node, list):
+        return isinstance(step, int) and step < len(node)
+    return isinstance(node, dict) and step in node
 
 
 def suggestion(model: type[BaseModel], above: Sequence[str | int], name: str, names: Sequence[str]) -> str:

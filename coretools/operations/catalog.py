@@ -105,27 +105,19 @@ class Resource:
         return bool(template_variables(self.uri))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Catalog:
     """The commands of one selection. Lists and calls both use it, so what is not listed can't be called."""
 
-    def __init__(
-        self,
-        tools: Mapping[str, Command],
-        resources: Mapping[str, Resource],
-        prompts: Mapping[str, Command],
-        *,
-        withheld: Mapping[str, str],
-        contexts: tuple[Context, ...],
-        shows_rare: bool,
-    ) -> None:
-        self.tools = tools
-        self.resources = resources
-        """By URI or template."""
-        self.prompts = prompts
-        self.contexts = contexts
-        self._withheld = withheld
-        self.shows_rare = shows_rare
-        """Whether lists include parameters declared `Rare`."""
+    tools: Mapping[str, Command]
+    resources: Mapping[str, Resource]
+    """By URI or template."""
+    prompts: Mapping[str, Command]
+    withheld: Mapping[str, str]
+    """Why commands are left out, by name."""
+    contexts: tuple[Context, ...]
+    shows_rare: bool
+    """Whether lists include parameters declared `Rare`."""
 
     def __iter__(self) -> Iterator[Command]:
         """The tools, in listing order."""
@@ -161,8 +153,8 @@ class Catalog:
         """Which tools that hints name this catalog leaves out, and why; empty if there are none."""
         reasons: dict[str, list[str]] = {}
         for name in dict.fromkeys(_TOOL_NAME.findall(hints)):
-            if name in self._withheld:
-                reasons.setdefault(self._withheld[name], []).append(name)
+            if name in self.withheld:
+                reasons.setdefault(self.withheld[name], []).append(name)
         return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
 
     def _named(self, commands: Mapping[str, Command], name: str, kind: str) -> Command:
@@ -170,11 +162,11 @@ class Catalog:
         if command is not None:
             return command
         failure: type[UnknownPrompt | UnknownTool] = UnknownPrompt if kind == "prompt" else UnknownTool
-        if name in self._withheld:
-            raise failure(f"{name} is not offered here: {self._withheld[name]}")
-        close = next(iter(difflib.get_close_matches(name, [*commands, *self._withheld], n=1)), "")
+        if name in self.withheld:
+            raise failure(f"{name} is not offered here: {self.withheld[name]}")
+        close = next(iter(difflib.get_close_matches(name, [*commands, *self.withheld], n=1)), "")
         meant = f"; did you mean {close}?" if close else ""
-        why = f" It is not offered here: {self._withheld[close]}" if close in self._withheld else ""
+        why = f" It is not offered here: {self.withheld[close]}" if close in self.withheld else ""
         raise failure(f"unknown {kind}: {name[:80]!r}{meant}{why}")
 
 
@@ -204,9 +196,9 @@ def build_catalog(
             withheld[command.name] = reason
     prompts = _prompts(chosen)
     return Catalog(
-        _tools(chosen, surfaces, prompts),
-        _resources(chosen, surfaces),
-        prompts,
+        tools=_tools(chosen, surfaces, prompts),
+        resources=_resources(chosen, surfaces),
+        prompts=prompts,
         withheld=withheld,
         contexts=contexts,
         shows_rare=selection.profile == "all",

@@ -6,7 +6,7 @@ A removed command is refused from the moment it is removed.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 
 import anyio
 
@@ -64,20 +64,11 @@ class LiveCatalog:
         self.surfaces = surfaces or Surfaces()
         self.sleep = sleep
         """Waits between changes; replaceable in tests."""
-        self._catalogs: dict[Selection, Catalog] = {}
-        self._version = registry.version
+        self.catalogs: dict[Selection, Catalog] = {}
+        self.version = registry.version
+        """That of the registry when the oldest catalog was built."""
         self._listeners: list[Listener] = []
         self._subscriptions: list[_Subscription] = []
-
-    @property
-    def catalogs(self) -> Mapping[Selection, Catalog]:
-        """The catalogs that were requested so far, by selection."""
-        return self._catalogs
-
-    @property
-    def version(self) -> int:
-        """Version of the registry when the oldest catalog was built."""
-        return self._version
 
     def for_principal(self, principal: str) -> Catalog:
         """The catalog of this principal: what it may list and call.
@@ -86,11 +77,11 @@ class LiveCatalog:
             BadSetting: on first use only: two commands with one name, or an unknown profile.
         """
         selection = self.selection_of(principal)
-        catalog = self._catalogs.get(selection)
+        catalog = self.catalogs.get(selection)
         if catalog is None:
             # The older one, so that `follow` rebuilds all if any was built before a change.
-            self._version = min(self._version, self.registry.version) if self._catalogs else self.registry.version
-            catalog = self._catalogs[selection] = self._build(selection)
+            self.version = min(self.version, self.registry.version) if self.catalogs else self.registry.version
+            catalog = self.catalogs[selection] = self._build(selection)
         return catalog
 
     def command(self, principal: str, name: str) -> Command:
@@ -128,12 +119,12 @@ class LiveCatalog:
         Returns:
             The lists that changed; `notify` notifies the listeners.
         """
-        before, self._catalogs = self._catalogs, dict(other.catalogs)
-        self.registry, self._version = other.registry, other.version
+        before, self.catalogs = self.catalogs, dict(other.catalogs)
+        self.registry, self.version = other.registry, other.version
         self.selection_of, self.surfaces = other.selection_of, other.surfaces
         for subscription in self._subscriptions:
             subscription.move(self.registry)
-        pairs = [(old, new) for old in before.values() for new in self._catalogs.values()]
+        pairs = [(old, new) for old in before.values() for new in self.catalogs.values()]
         return frozenset(kind for kind in Surface for old, new in pairs if _lists_differ(kind, old, new))
 
     async def notify(self, kinds: frozenset[Surface]) -> None:
@@ -162,7 +153,7 @@ class LiveCatalog:
                 loop.call_soon_threadsafe(changed.set)
 
         stop = self._subscribed(lambda registry: registry.on_change(wake))
-        if self._version != self.registry.version:
+        if self.version != self.registry.version:
             changed.set()
         try:
             while True:
@@ -192,17 +183,17 @@ class LiveCatalog:
         if self.registry is not registry:  # another registry was adopted meanwhile, with its own catalogs
             return
         built = building.result()
-        self._version = version
+        self.version = version
         kinds = frozenset(
-            kind for kind in Surface for one in built if _lists_differ(kind, self._catalogs[one], built[one])
+            kind for kind in Surface for one in built if _lists_differ(kind, self.catalogs[one], built[one])
         )
-        self._catalogs |= built
+        self.catalogs |= built
         await self.notify(kinds)
 
     async def _rebuild(self) -> dict[Selection, Catalog]:
-        built = {selection: self._build(selection) for selection in self._catalogs}
+        built = {selection: self._build(selection) for selection in self.catalogs}
         for selection, catalog in built.items():
-            known = set(map(id, self._catalogs[selection].commands))
+            known = set(map(id, self.catalogs[selection].commands))
             for command in catalog.commands:
                 if id(command) not in known:
                     command.validate()

@@ -30,7 +30,7 @@ from coretools.web.auth.local_caller import anonymous_callers
 from coretools.web.common.config import AuthSection, Config
 from coretools.web.common.principals import DEFAULT_ROLE, Role
 from coretools.web.config_changes import pluralized
-from coretools.web.connection.tls import certificate_of, now, open_key, require_chain, tls_context
+from coretools.web.connection.tls import certificate_of, open_key, require_chain, tls_context
 from coretools.web.observability.tracing import collector_of
 from coretools.web.service import ServerConfig, bind_sockets, require_redis, require_shared_services, running_app
 
@@ -104,9 +104,9 @@ async def _check_tls(server_config: ServerConfig) -> list[str]:
     certificate = certificate_of(server)
     if certificate is None:
         return ["tls: none; a proxy has it" if server.proxies else "tls: none"]
-    certificate.require_valid(server.tls_certificate, now())
+    certificate.require_valid(server.tls_certificate)
     require_chain(server.tls_certificate)
-    left = certificate.days_left(now())
+    left = certificate.days_left
     days = pluralized(left, "day")
     reason = f"tls: {server.tls_certificate} and its key; {certificate.chain} in the chain; valid until "
     lines = [f"{reason}{certificate.ends:%Y-%m-%d}, {days} left"]
@@ -198,16 +198,10 @@ async def _check_root(_: ServerConfig, root: RootSpec) -> list[str]:
 
 async def _check_role(server_config: ServerConfig, role: Role) -> list[str]:
     """Start one role alone, with stores in memory: in Redis a running replica may have this name."""
-    settings, config = (
-        role.settings,
-        Config(
-            auth=AuthSection(anonymous="user"),
-            limits=server_config.config.limits,
-        ),
-    )
-    async with running_app(
-        replace(server_config, config=config, roles={role.name: role}), config.server.port, Draining()
-    ) as site:
+    settings = role.settings
+    config = Config(auth=AuthSection(anonymous="user"), limits=server_config.config.limits)
+    alone = replace(server_config, config=config, roles={role.name: role})
+    async with running_app(alone, config.server.port, Draining()) as site:
         status = await confinement_status(site.tenants[role.name].assembly)
     rights = ", read-only" if settings.read_only else ""
     access = settings.policy.confinement.network

@@ -22,7 +22,7 @@ from coretools.web.common.error_response import error_response
 from coretools.web.common.events import ResponseState
 from coretools.web.common.headers import HANDSHAKE_REVISIONS, LAST_EVENT_HEADER, REVISION_HEADER, SESSION_HEADER
 from coretools.web.common.principals import principal_name
-from coretools.web.replicas.stores import MissedEvents, Stores
+from coretools.web.replicas.stores import UNREACHABLE, MissedEvents, Stores
 from coretools.web.sessions.batches import header_mismatch, no_stream_here
 from coretools.web.sessions.response_format import (
     ResponseFormatMiddleware,
@@ -347,8 +347,7 @@ def _cancelled() -> Response:
 
 
 def _unreachable() -> Response:
-    reason = "the store that the replicas share can't be reached now; try again later"
-    return error_response(503, reason, kind="unreachable", headers={"Retry-After": RETRY_SECONDS})
+    return error_response(503, UNREACHABLE, kind="unreachable", headers={"Retry-After": RETRY_SECONDS})
 
 
 _STREAM_HEADERS = [

@@ -20,7 +20,6 @@ from coretools.config.logs import configure_logging
 from coretools.errors import BadSetting, CoreError
 from coretools.operations.declare import Surface
 from coretools.operations.live_catalog import LiveCatalog
-from coretools.protocol.draining import Draining
 from coretools.web.app import AppComponents, ReplaceableApp, configured_app
 from coretools.web.auth.exposure_checks import require_safe
 from coretools.web.auth.hashed_tokens import read_tokens
@@ -35,7 +34,7 @@ from coretools.web.config_changes import (
     needs_restart,
     pluralized,
 )
-from coretools.web.connection.tls import Certificate, certificate_of, now, tls_context, warn_of_key
+from coretools.web.connection.tls import Certificate, certificate_of, tls_context, warn_of_key
 from coretools.web.observability.snapshots import ReloadStatus
 from coretools.web.sessions.session_limiter import SessionLimiter, session_limits
 from coretools.web.tenants import Tenant, Tenants
@@ -59,7 +58,6 @@ class RunningServer:
     app: ReplaceableApp
     tenants: Tenants
     session_limiter: SessionLimiter
-    draining: Draining
     status: ReloadStatus
     environment: Mapping[str, str]
 
@@ -111,7 +109,7 @@ class Reloader:
 
     async def reload(self) -> None:
         """Read, verify, apply, and log in one line what changed or why nothing did. Raises nothing."""
-        if self._running.draining.has_begun:
+        if self._running.components.draining.has_begun:
             logger.info("not reloaded: the server is ending")
             return
         # In its own task: an error in it must not end the server.
@@ -160,7 +158,7 @@ class Reloader:
         certificate = certificate_of(config.server)
         warn_of_key(config.server)
         if certificate is not None and certificate != self._certificate:
-            certificate.require_valid(config.server.tls_certificate, now())
+            certificate.require_valid(config.server.tls_certificate)
             changes.append(ConfigChange(f"certificate, valid until {certificate.ends:%Y-%m-%d}", None, None))
         tokens = _tokens(config)
         for key, ids in tokens.items():

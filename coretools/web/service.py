@@ -224,7 +224,6 @@ def _served_app(
         app=http.configured,
         tenants=opened,
         session_limiter=context.session_limiter,
-        draining=context.draining,
         status=observability.reload_status,
         environment=server_config.environment,
     )
@@ -238,7 +237,7 @@ def _served_app(
 
 
 def _tracing(config: Config, replica: str, tools: set[str]) -> AbstractContextManager[Tracing | None]:
-    """`tools` are the names that spans may contain; filled once they are known."""
+    """Return what exports traces, if they are configured; `tools` is filled with the names that spans may contain."""
     return exporting_traces(replica, tools, (PATH,)) if config.telemetry.traces else nullcontext()
 
 

@@ -64,17 +64,17 @@ class AuthMiddleware:
         elif scope["type"] != "http":
             await send({"type": "websocket.close", "code": 1008})
         else:
-            judged = await self._judged(scope, self._verifier)
+            judged = await self._judged(scope)
             if not isinstance(judged, Principal):
                 await judged(scope, receive, send)
                 return
             set_principal(scope, judged)
             if _is_long_lived(scope):
-                await self._while_good(judged, self._verifier, scope, receive, send)
+                await self._while_good(judged, scope, receive, send)
             else:
                 await self._app(scope, receive, send)
 
-    async def _judged(self, scope: Scope, verifier: Verifier) -> Principal | ASGIApp:
+    async def _judged(self, scope: Scope) -> Principal | ASGIApp:
         """Return the principal of a request, or the refusal."""
         given = [value for name, value in scope["headers"] if name == b"authorization"]
         if len(given) > 1:
@@ -82,12 +82,12 @@ class AuthMiddleware:
         bearer = _BEARER.fullmatch(given[0].decode("latin-1")) if given else None
         if bearer is None:
             return self._unauthorized("send a bearer token in the Authorization header")
-        return await self._verified(bearer["token"], address_in(scope), verifier)
+        return await self._verified(bearer["token"], address_in(scope))
 
-    async def _verified(self, token: str, address: str, verifier: Verifier) -> Principal | ASGIApp:
+    async def _verified(self, token: str, address: str) -> Principal | ASGIApp:
         try:
             is_token = len(token) <= LONGEST_TOKEN and _TOKEN.fullmatch(token)
-            principal = await verifier.verify(token) if is_token else None
+            principal = await self._verifier.verify(token) if is_token else None
         except NotEntitled as error:
             return self._forbidden(error)
         except Unreachable as error:
@@ -121,13 +121,11 @@ class AuthMiddleware:
             headers["WWW-Authenticate"] = f'Bearer error="insufficient_scope", scope="{scopes}", {self._challenge}'
         return error_response(403, str(error), kind=error.kind, headers=headers)
 
-    async def _while_good(
-        self, principal: Principal, verifier: Verifier, scope: Scope, receive: Receive, send: Send
-    ) -> None:
+    async def _while_good(self, principal: Principal, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a stream until it ends or its token expires or is revoked."""
         answer = ResponseState(send)
         with anyio.CancelScope() as limited:
-            rechecking = asyncio.create_task(self._recheck(principal, verifier, _token_in(scope), limited))
+            rechecking = asyncio.create_task(self._recheck(principal, _token_in(scope), limited))
             try:
                 await self._app(scope, receive, answer.send)
             finally:
@@ -137,13 +135,13 @@ class AuthMiddleware:
         elif limited.cancelled_caught and not answer.is_over:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _recheck(self, principal: Principal, verifier: Verifier, token: str, limited: anyio.CancelScope) -> None:
+    async def _recheck(self, principal: Principal, token: str, limited: anyio.CancelScope) -> None:
         """Cancel the stream once its token is no longer valid, or belongs to another principal."""
         ends_at = math.inf if principal.expires_at is None else principal.expires_at
         while (left := ends_at - time.time()) > 0:
             await anyio.sleep(min(left, self._recheck_seconds))
             try:
-                current = await verifier.verify(token)
+                current = await self._verifier.verify(token)
             except CoreError:  # unknown: the token may be revoked
                 break
             if current is None or (current.name, current.role) != (principal.name, principal.role):

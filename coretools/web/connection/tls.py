@@ -32,20 +32,22 @@ class Certificate:
     chain: int
     """Number of certificates in the file, including the server's own."""
 
-    def require_valid(self, path: str, now: datetime) -> None:
+    def require_valid(self, path: str) -> None:
         """Refuse a certificate that clients would refuse now.
 
         Raises:
             BadSetting: it is expired, or not valid yet.
         """
+        now = datetime.now(UTC)
         if now >= self.ends:
             raise BadSetting(f"server.tls_certificate {path}: expired on {self.ends:%Y-%m-%d %H:%M} UTC; renew it")
         if now < self.begins:
             raise BadSetting(f"server.tls_certificate {path}: not valid before {self.begins:%Y-%m-%d %H:%M} UTC")
 
-    def days_left(self, now: datetime) -> int:
-        """Return the whole days until it expires."""
-        return (self.ends - now).days
+    @property
+    def days_left(self) -> int:
+        """The whole days until it expires."""
+        return (self.ends - datetime.now(UTC)).days
 
 
 def certificate_of(server: ServerSection) -> Certificate | None:
@@ -82,11 +84,6 @@ def require_chain(path: str) -> None:
                 f"server.tls_certificate {path}: certificate {number + 1} did not sign certificate {number}; put the "
                 "server's own first, then those that lead to the authority"
             ) from None
-
-
-def now() -> datetime:
-    """Return the current time, by which a certificate is judged."""
-    return datetime.now(UTC)
 
 
 def tls_context(server: ServerSection) -> ssl.SSLContext | None:
@@ -133,7 +130,7 @@ def warn_of_time(server: ServerSection) -> None:
     certificate = certificate_of(server)
     try:
         if certificate is not None:
-            certificate.require_valid(server.tls_certificate, now())
+            certificate.require_valid(server.tls_certificate)
     except BadSetting as error:
         _logger.warning("%s; clients refuse it", error)
 

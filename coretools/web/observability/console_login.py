@@ -87,7 +87,7 @@ class OperatorSessions:
         if operator is not None:
             operator.leave()
 
-    async def found(self, request: Request) -> OperatorSession | None:
+    async def session_of(self, request: Request) -> OperatorSession | None:
         """Return the login of a request, by its cookie or its Authorization header.
 
         Raises:

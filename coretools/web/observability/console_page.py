@@ -96,7 +96,7 @@ class Console:
 
     async def _page(self, request: Request) -> Response:
         try:
-            operator = await self._operators.found(request)
+            operator = await self._operators.session_of(request)
         except TooManyFailures as error:
             return _login(429, WAIT, retry=error.seconds)
         except Unreachable:
@@ -133,15 +133,15 @@ class Console:
         return answer
 
     async def _state(self, request: Request) -> Response:
-        found = await self._let_in(request)
-        if isinstance(found, Response):
-            return found
+        operator = await self._let_in(request)
+        if isinstance(operator, Response):
+            return operator
         return JSONResponse(self._console_state.snapshot(), headers=HEADERS)
 
     async def _events(self, request: Request) -> Response:
-        found = await self._let_in(request)
-        if isinstance(found, Response):
-            return found
+        operator = await self._let_in(request)
+        if isinstance(operator, Response):
+            return operator
         if self._draining.has_begun:
             return _refused(503, "the server is ending", "draining")
         if self._viewers >= MOST_VIEWERS:
@@ -149,14 +149,14 @@ class Console:
         # Starlette routes HEAD to GET: the stream would hold a viewer's place without ever sending anything.
         if request.method == "HEAD":
             return Response(media_type="text/event-stream", headers=HEADERS)
-        return _EventStream(self, found)
+        return _EventStream(self, operator)
 
     def enter(self) -> None:
         """Count a viewer."""
         self._viewers += 1
 
     def leave(self) -> None:
-        """Count a viewer less."""
+        """Count a viewer who left."""
         self._viewers -= 1
 
     async def snapshots(self, operator: OperatorSession) -> AsyncIterator[bytes]:
@@ -196,7 +196,7 @@ class Console:
 
     async def _let_in(self, request: Request) -> OperatorSession | Response:
         try:
-            operator = await self._operators.found(request)
+            operator = await self._operators.session_of(request)
         except TooManyFailures as error:
             return _refused(429, str(error), error.kind, {"Retry-After": str(error.seconds)})
         except Unreachable as error:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from mcp.server.streamable_http import EventMessage
 from mcp.server.subscriptions import InMemorySubscriptionBus, SubscriptionBus
-from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCResponse
+from mcp_types import JSONRPCMessage
 
 from coretools.protocol.round_trip_questions import InMemoryUsedStates
 from coretools.web.replicas.stores import MissedEvents, Ownership
@@ -110,8 +110,7 @@ class MemoryEvents:
             for offset, event in enumerate(list(self._kept)[position:])
             if event.stream == stream and event.message is not None
         ]
-        is_all = any(isinstance(event.message, JSONRPCResponse | JSONRPCError) for event in events)
-        return MissedEvents(stream=stream, events=[one for one in events if one.event_id != event_id], is_all=is_all)
+        return MissedEvents.following(event_id, stream, events)
 
     async def clear(self) -> None:
         """Forget all events; their ids become invalid."""

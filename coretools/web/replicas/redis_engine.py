@@ -18,13 +18,12 @@ from redis.exceptions import NoScriptError, RedisError
 
 from coretools.errors import BadSetting, Unreachable
 from coretools.web.common.config import RedisSection
+from coretools.web.replicas.stores import UNREACHABLE
 
 CONNECTIONS = 64
 """Connections at once; further callers wait for one within their timeout. With 2,000 callers that is milliseconds."""
 
 SCHEMES = ("redis://", "rediss://", "unix://")
-
-SAID = "the store that the replicas share can't be reached now; try again later"
 
 logger = logging.getLogger(__name__)
 
@@ -110,7 +109,7 @@ class RedisEngine:
                     answer = await asked()
         except (RedisError, OSError, TimeoutError) as error:
             logger.debug("redis: %s", type(error).__name__)
-            raise Unreachable(SAID) from error
+            raise Unreachable(UNREACHABLE) from error
         return answer
 
     async def require_usable(self) -> str:

@@ -11,7 +11,7 @@ import re
 import secrets
 
 from mcp.server.streamable_http import EventMessage
-from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCResponse, jsonrpc_message_adapter
+from mcp_types import JSONRPCMessage, jsonrpc_message_adapter
 from pydantic import ValidationError
 
 from coretools.errors import Unreachable
@@ -131,10 +131,8 @@ class RedisEvents:
             of: str = json.loads(stream)
         except (ValidationError, ValueError) as error:
             raise Unreachable("the events of this session can't be read; initialize a new one") from error
-        is_all = any(isinstance(event.message, JSONRPCResponse | JSONRPCError) for event in events)
-        # The entry of the id itself is among them; the client has that event. The id may have leading zeros.
-        first = f"{name}-{int(number)}"
-        return MissedEvents(stream=of, events=[event for event in events if event.event_id != first], is_all=is_all)
+        # The id that the client sent may have leading zeros.
+        return MissedEvents.following(f"{name}-{int(number)}", of, events)
 
     async def clear(self) -> None:
         """Forget all events; their ids become invalid.

@@ -12,9 +12,11 @@ from typing import Protocol
 
 from mcp.server.streamable_http import REQUEST_CANCELLED, EventMessage
 from mcp.server.subscriptions import SubscriptionBus
-from mcp_types import JSONRPCError, JSONRPCMessage
+from mcp_types import JSONRPCError, JSONRPCMessage, JSONRPCResponse
 
 from coretools.protocol.round_trip_questions import UsedStates
+
+UNREACHABLE = "the store that the replicas share can't be reached now; try again later"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +27,12 @@ class MissedEvents:
     events: Sequence[EventMessage]
     is_all: bool
     """Whether the request of that stream is answered, so no more events follow."""
+
+    @classmethod
+    def following(cls, event_id: str, stream: str, stored: Sequence[EventMessage]) -> "MissedEvents":
+        """The events after one, of those stored since and including it."""
+        is_all = any(isinstance(event.message, JSONRPCResponse | JSONRPCError) for event in stored)
+        return cls(stream=stream, events=[event for event in stored if event.event_id != event_id], is_all=is_all)
 
     @property
     def is_cancelled(self) -> bool:

@@ -11,7 +11,7 @@ from coretools.errors import Unreachable
 from coretools.web.common.error_response import error_response
 from coretools.web.common.headers import LAST_EVENT_HEADER
 from coretools.web.common.principals import Rates, principal_name, principal_role
-from coretools.web.replicas.stores import RateLimiter
+from coretools.web.replicas.stores import UNREACHABLE, RateLimiter
 from coretools.web.sessions.batches import IS_CALL_KEY
 
 RETRY_AFTER = "Retry-After"
@@ -46,8 +46,7 @@ class RequestCharge:
                     reason = f"{reason}; wait for {headers[RETRY_AFTER]} s"
                     return error_response(429, reason, kind="too-many-requests", headers=headers)
         except Unreachable:
-            reason = "the store that the replicas share can't be reached now; try again later"
-            return error_response(503, reason, kind=Unreachable.kind, headers=_after(SHORT_WAIT))
+            return error_response(503, UNREACHABLE, kind=Unreachable.kind, headers=_after(SHORT_WAIT))
         return None
 
 
