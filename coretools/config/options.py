@@ -53,16 +53,11 @@ def add_options(parser: argparse.ArgumentParser, *, profile: str, log_level: str
     parser.add_argument(
         "--profile", type=_profile, metavar=f"{{{','.join(PROFILES)}}}", help=f"which tools are served [{profile}]"
     )
-    parser.add_argument("--read-only", action="store_true", default=None, help="serve only tools that change nothing")
+    _add_switch(parser, "--read-only", "serve only tools that change nothing")
     parser.add_argument(
         "--deny", action="append", metavar="GLOB", help="hide paths that match; !GLOB shows them (repeatable)"
     )
-    parser.add_argument(
-        "--no-default-deny",
-        action="store_true",
-        default=None,
-        help="hide only what --deny names, no file by its content",
-    )
+    _add_switch(parser, "--no-default-deny", "hide only what --deny names, no file by its content")
     parser.add_argument(
         "--limit", action="append", metavar="NAME=VALUE", help="set a limit, such as run_seconds=600 (repeatable)"
     )
@@ -71,9 +66,7 @@ def add_options(parser: argparse.ArgumentParser, *, profile: str, log_level: str
     )
     parser.add_argument("--author", metavar="'NAME <ADDRESS>'", help="author of commits [from the git configuration]")
     parser.add_argument("--umask", metavar="MODE", help="umask of tools and commands, such as 002 [unchanged]")
-    parser.add_argument(
-        "--redact-output", action="store_true", default=None, help="redact credentials in the output of commands"
-    )
+    _add_switch(parser, "--redact-output", "redact credentials in the output of commands")
     parser.add_argument("--ask", choices=ASK_MODES, help="who may answer the questions of tools [elicitation]")
     add_policy_options(parser)
     parser.add_argument(
@@ -86,53 +79,42 @@ def add_options(parser: argparse.ArgumentParser, *, profile: str, log_level: str
     parser.set_defaults(default_profile=profile, default_log_level=log_level)
 
 
+def _add_switch(parser: argparse.ArgumentParser, name: str, text: str) -> None:
+    """Add an option without a value; where it is not given, its variable decides."""
+    parser.add_argument(name, action="store_true", default=None, help=text)
+
+
 def add_policy_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that name the policy file and override its values."""
     parser.add_argument("--policy", metavar="FILE", help="the policy file [~/.config/coretools/policy.toml]")
-    parser.add_argument(
-        "--own-container",
-        action="store_true",
-        default=None,
-        help="the server is alone in its container: commands get its /tmp, /dev/shm and terminals",
+    _add_switch(
+        parser, "--own-container", "the server is alone in its container: commands get its /tmp, /dev/shm and terminals"
     )
     parser.add_argument(
         "--network", metavar="ACCESS", help="network of commands: allow, deny, or hosts, such as pypi,github.com [deny]"
     )
     parser.add_argument("--require-tier", choices=TIERS, help="weakest confinement in which commands may run")
-    parser.add_argument(
-        "--allow-unconfined",
-        action="store_true",
-        default=None,
-        help="let commands run where they can't be confined",
-    )
-    parser.add_argument(
+    _add_switch(parser, "--allow-unconfined", "let commands run where they can't be confined")
+    _add_switch(
+        parser,
         "--allow-git-credentials",
-        action="store_true",
-        default=None,
-        help="let commands run where they can read git's credentials beneath the roots (tier landlock)",
+        "let commands run where they can read git's credentials beneath the roots (tier landlock)",
     )
-    parser.add_argument(
+    _add_switch(
+        parser,
         "--allow-editor-settings",
-        action="store_true",
-        default=None,
-        help="let tools and commands change existing settings of editors and agents, such as .vscode",
+        "let tools and commands change existing settings of editors and agents, such as .vscode",
     )
-    parser.add_argument(
+    _add_switch(
+        parser,
         "--git-above",
-        action="store_true",
-        default=None,
-        help="a root that is a folder of a repository has git; it reads the whole repository and changes the root only",
+        "a root that is a folder of a repository has git; it reads the whole repository and changes the root only",
     )
 
 
 def add_login_path_option(parser: argparse.ArgumentParser) -> None:
     """Add the option of servers that desktop clients start."""
-    parser.add_argument(
-        "--no-login-path",
-        action="store_true",
-        default=None,
-        help="don't add the PATH of your login shell to that of commands",
-    )
+    _add_switch(parser, "--no-login-path", "don't add the PATH of your login shell to that of commands")
 
 
 def add_upstream_option(parser: argparse.ArgumentParser) -> None:
@@ -245,40 +227,25 @@ def policy_from(options: argparse.Namespace, environment: Mapping[str, str]) -> 
     """
     path = policy_path(options.policy, environment)
     policy = OperatorPolicy() if path is None else read_policy(path, environment)
+
+    def switch(name: str, default: bool) -> bool:
+        return _switch(getattr(options, name), environment, f"CORETOOLS_{name.upper()}", default=default)
+
     confinement = policy.confinement
-    network = _network(options.network, environment)
-    tier = _one_of(TIERS, options.require_tier, environment, "CORETOOLS_REQUIRE_TIER")
-    unconfined, redacted = confinement.allow_unconfined, policy.redact_output
-    credentials = _switch(
-        options.allow_git_credentials,
-        environment,
-        "CORETOOLS_ALLOW_GIT_CREDENTIALS",
-        default=confinement.allow_git_credentials,
-    )
-    changes_settings = _switch(
-        options.allow_editor_settings,
-        environment,
-        "CORETOOLS_ALLOW_EDITOR_SETTINGS",
-        default=policy.files.changes_settings,
-    )
-    own = _switch(options.own_container, environment, "CORETOOLS_OWN_CONTAINER", default=confinement.own_container)
+    changes_settings = switch("allow_editor_settings", policy.files.changes_settings)
     return replace(
         policy,
         confinement=replace(
             confinement,
-            network=network or confinement.network,
-            require=tier or confinement.require,
-            allow_unconfined=_switch(
-                options.allow_unconfined, environment, "CORETOOLS_ALLOW_UNCONFINED", default=unconfined
-            ),
-            allow_git_credentials=credentials,
-            own_container=own,
+            network=_network(options.network, environment) or confinement.network,
+            require=_one_of(TIERS, options.require_tier, environment, "CORETOOLS_REQUIRE_TIER") or confinement.require,
+            allow_unconfined=switch("allow_unconfined", confinement.allow_unconfined),
+            allow_git_credentials=switch("allow_git_credentials", confinement.allow_git_credentials),
+            own_container=switch("own_container", confinement.own_container),
         ),
-        git=replace(
-            policy.git, above=_switch(options.git_above, environment, "CORETOOLS_GIT_ABOVE", default=policy.git.above)
-        ),
+        git=replace(policy.git, above=switch("git_above", policy.git.above)),
         files=FilePolicy(editor_settings="allow" if changes_settings else "deny"),
-        redact_output=_switch(options.redact_output, environment, "CORETOOLS_REDACT_OUTPUT", default=redacted),
+        redact_output=switch("redact_output", policy.redact_output),
     )
 
 

@@ -21,6 +21,7 @@ from coretools.web.auth.verifiers import FailureLimiter, ReplaceableVerifier
 from coretools.web.common.config import Config
 from coretools.web.common.error_response import error_response
 from coretools.web.common.principals import Rates, principal_role
+from coretools.web.common.urls import ENDPOINT
 from coretools.web.connection.drain import DrainMiddleware, RefuseNewWork
 from coretools.web.observability.metrics import METRICS_PATH
 from coretools.web.replicas.stores import Stores
@@ -30,8 +31,6 @@ from coretools.web.tenants import Tenant
 from coretools.web.validation.rate_limit import ConcurrencyMiddleware, RateLimitMiddleware, RequestCharge
 from coretools.web.validation.request_body import BodyMiddleware
 from coretools.web.validation.request_validator import RequestValidator
-
-PATH = "/mcp"
 
 Middleware = Callable[[ASGIApp], ASGIApp]
 """Wraps an application in another one."""
@@ -70,7 +69,6 @@ def configured_middleware(components: AppComponents) -> list[Middleware]:
             hosts=allowed_hosts(config, components.port),
             server=config.server,
             limits=limits,
-            endpoint=PATH,
             # Prometheus sends the address of its target as Host. A page that rebinds a name has no token.
             paths_of_any_host={METRICS_PATH} if config.metrics.tokens else (),
         ),
@@ -127,7 +125,7 @@ class PageRouter:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        await (self._app if scope["path"] == PATH else self._pages)(scope, receive, send)
+        await (self._app if scope["path"] == ENDPOINT else self._pages)(scope, receive, send)
 
 
 class TenantRouter:
@@ -177,4 +175,4 @@ def _pages(components: AppComponents) -> Router:
 
 
 async def _not_found(scope: Scope, receive: Receive, send: Send) -> None:
-    await error_response(404, f"nothing is here; the endpoint is {PATH}", kind="not-found")(scope, receive, send)
+    await error_response(404, f"nothing is here; the endpoint is {ENDPOINT}", kind="not-found")(scope, receive, send)

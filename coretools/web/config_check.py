@@ -21,7 +21,6 @@ from coretools.protocol.draining import Draining
 from coretools.roots.hidden_files import DenyRules
 from coretools.roots.root import RootSpec
 from coretools.roots.root_set import Roots
-from coretools.web.app import PATH
 from coretools.web.auth.exposure_checks import allowed_hosts, is_exposed, require_safe
 from coretools.web.auth.hashed_tokens import read_tokens
 from coretools.web.auth.issuer_keys import IssuerKeys
@@ -29,6 +28,7 @@ from coretools.web.auth.issuer_metadata import KeysUnavailable
 from coretools.web.auth.local_caller import anonymous_callers
 from coretools.web.common.config import AuthSection, Config
 from coretools.web.common.principals import DEFAULT_ROLE, Role
+from coretools.web.common.urls import ENDPOINT
 from coretools.web.config_changes import pluralized
 from coretools.web.connection.tls import certificate_of, open_key, require_chain, tls_context
 from coretools.web.observability.tracing import collector_of
@@ -86,7 +86,7 @@ async def _check_address(server_config: ServerConfig) -> list[str]:
     server = server_config.config.server
     reach = "other machines" if is_exposed(server_config.config) else "this machine only"
     hosts = ", ".join(allowed_hosts(server_config.config, server.port))
-    lines = [f"{server.host}:{server.port}{PATH}, for {reach}; hosts {hosts}"]
+    lines = [f"{server.host}:{server.port}{ENDPOINT}, for {reach}; hosts {hosts}"]
     try:
         with ExitStack() as sockets:
             bind_sockets(server_config.config, sockets, does_listen=False)

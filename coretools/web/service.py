@@ -18,13 +18,14 @@ from coretools.errors import BadSetting
 from coretools.operations.registry import Registry
 from coretools.protocol.draining import Draining
 from coretools.protocol.process_exit import ProcessExit
-from coretools.web.app import PATH, AppComponents, HttpApp
+from coretools.web.app import AppComponents, HttpApp
 from coretools.web.auth.exposure_checks import require_safe
 from coretools.web.auth.jwt_tokens import AcceptedClaims
 from coretools.web.auth.local_caller import anonymous_callers
 from coretools.web.auth.verifiers import ReplaceableVerifier, create_verifier
 from coretools.web.common.config import Config, LimitsSection, RedisSection
 from coretools.web.common.principals import DEFAULT_ROLE, Role
+from coretools.web.common.urls import ENDPOINT
 from coretools.web.connection.deadlines import RefusalListener, TimedProtocol, protocol_of
 from coretools.web.connection.descriptors import accept_backlog, usable_slots
 from coretools.web.connection.drain import DrainMiddleware
@@ -238,7 +239,7 @@ def _served_app(
 
 def _tracing(config: Config, replica: str, tools: set[str]) -> AbstractContextManager[Tracing | None]:
     """Return what exports traces, if they are configured; `tools` is filled with the names that spans may contain."""
-    return exporting_traces(replica, tools, (PATH,)) if config.telemetry.traces else nullcontext()
+    return exporting_traces(replica, tools) if config.telemetry.traces else nullcontext()
 
 
 class _Server(uvicorn.Server):
@@ -356,4 +357,4 @@ def _log_addresses(config: Config, listening: Sequence[socket.socket]) -> None:
     for one in listening:
         host, port = one.getsockname()[:2]
         display_host = f"[{host}]" if one.family == socket.AF_INET6 else host
-        logger.info("listening on %s://%s:%s%s", scheme, display_host, port, PATH)
+        logger.info("listening on %s://%s:%s%s", scheme, display_host, port, ENDPOINT)

@@ -11,6 +11,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from coretools.operations.dispatch import ActiveCall, CallObserver, Outcome
 from coretools.web.common.headers import HANDSHAKE_REVISIONS, REVISION_HEADER
+from coretools.web.common.urls import ENDPOINT
 
 Era = Literal["handshake", "stateless", "none"]
 """Protocol era of a request; `none` if it is not for the endpoint."""
@@ -67,10 +68,10 @@ class Exchange:
         "status",
     )
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, *, endpoint: str) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
         self.method: str = scope["method"] if scope["method"] in METHODS else "other"
-        self.era = era_of(scope, endpoint)
+        self.era = era_of(scope)
         self.began = time.monotonic()
         self.status = 0
         """Status of the response; 0 if none has begun."""
@@ -133,9 +134,9 @@ class RequestWatcher:
         """The request ended, in whatever way."""
 
 
-def era_of(scope: Scope, endpoint: str) -> Era:
+def era_of(scope: Scope) -> Era:
     """Return the era of a request by its header, as the endpoint decides."""
-    if scope["path"] != endpoint:
+    if scope["path"] != ENDPOINT:
         return "none"
     for name, value in scope["headers"]:
         if name == REVISION_HEADER:

@@ -7,6 +7,9 @@ from urllib.parse import SplitResult, urlsplit
 from coretools.egress.hosts import system_address
 from coretools.errors import BadSetting
 
+ENDPOINT = "/mcp"
+"""The path of the MCP endpoint."""
+
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 LOOPBACK_NAME = "localhost"

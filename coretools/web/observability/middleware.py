@@ -14,26 +14,14 @@ UNTRACED_PATHS = ("/healthz", "/readyz", "/metrics")
 class ObservabilityMiddleware:
     """Reports every request to the observers. The outermost middleware, so it sees refused requests too."""
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        watchers: Sequence[RequestWatcher],
-        *,
-        endpoint: str = "/mcp",
-        tracing: Tracing | None = None,
-    ) -> None:
-        """`endpoint` is the path of the MCP endpoint."""
+    def __init__(self, app: ASGIApp, watchers: Sequence[RequestWatcher], *, tracing: Tracing | None = None) -> None:
         self._app = app
         self._watchers = tuple(watchers)
-        self._endpoint = endpoint
         self._tracing = tracing
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        exchange = Exchange(scope, receive, send, endpoint=self._endpoint)
+        exchange = Exchange(scope, receive, send)
         # Middleware further in writes the reason of a refusal into it.
         scope[EXCHANGE_KEY] = exchange
         # Probes and scrapes come every few seconds and call nothing.

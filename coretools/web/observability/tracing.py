@@ -21,6 +21,7 @@ from coretools import __version__
 from coretools.errors import BadSetting
 from coretools.operations.dispatch import ActiveCall, Outcome
 from coretools.web.common.events import Exchange, outcome_label
+from coretools.web.common.urls import ENDPOINT
 
 if TYPE_CHECKING:
     from contextvars import Token
@@ -74,10 +75,8 @@ _HEADERS = ("traceparent", "tracestate")
 class Tracing:
     """Creates spans. The SDK creates its own with the same provider."""
 
-    def __init__(self, tracer: Tracer, routes: Collection[str] = ("/mcp",)) -> None:
-        """Paths other than `routes` are not recorded: clients choose them."""
+    def __init__(self, tracer: Tracer) -> None:
         self._tracer = tracer
-        self._routes = frozenset(routes)
         self._propagator = TraceContextTextMapPropagator()
 
     @contextmanager
@@ -85,7 +84,7 @@ class Tracing:
         """Open the span of an HTTP request, a child of the caller's span if the headers name one (Trace Context)."""
         attributes: dict[str, str] = {"http.request.method": exchange.method}
         name = exchange.method
-        if exchange.path in self._routes:
+        if exchange.path == ENDPOINT:  # clients choose any other
             attributes["http.route"] = exchange.path
             name = f"{exchange.method} {exchange.path}"
         with self._tracer.start_as_current_span(
@@ -145,7 +144,7 @@ class CallSpans:
 
 
 @contextmanager
-def exporting_traces(replica: str, tools: Collection[str], routes: Collection[str] = ("/mcp",)) -> Iterator[Tracing]:
+def exporting_traces(replica: str, tools: Collection[str]) -> Iterator[Tracing]:
     """Export spans as OpenTelemetry's variables configure (OTLP over HTTP), until the end of the block.
 
     At the end pending spans are sent, for `LAST_SECONDS` at most. This works once in a process, which has one provider.
@@ -161,7 +160,7 @@ def exporting_traces(replica: str, tools: Collection[str], routes: Collection[st
     except ImportError as error:
         raise BadSetting(NO_EXTRA) from error
     provider = provider_of(replica)
-    tracing = Tracing(provider.get_tracer(__name__, __version__), routes)
+    tracing = Tracing(provider.get_tracer(__name__, __version__))
     provider.add_span_processor(BatchSpanProcessor(scrubbing(OTLPSpanExporter(), tools)))
     trace.set_tracer_provider(provider)
     try:

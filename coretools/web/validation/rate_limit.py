@@ -60,7 +60,7 @@ class RateLimitMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
-        refused = None if scope["type"] != "http" else await self._charge(scope)
+        refused = await self._charge(scope)
         await (refused or self._app)(scope, receive, send)
 
 
@@ -105,8 +105,6 @@ class ConcurrencyMiddleware:
 
     def _slots_for(self, scope: Scope) -> Counter[str] | None:
         """Return the kind of slot that a request takes; None if it takes none."""
-        if scope["type"] != "http":
-            return None
         if scope["method"] == "GET" and any(name == LAST_EVENT_HEADER for name, _ in scope["headers"]):
             return self._resumed
         return self._taken if scope["method"] == "POST" and scope.get(IS_CALL_KEY, True) else None

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from coretools.web.common.config import LimitsSection, ServerSection
 from coretools.web.common.error_response import error_response
 from coretools.web.common.headers import CORS_ALLOWED_HEADERS, with_response_headers
+from coretools.web.common.urls import ENDPOINT
 from coretools.web.validation.allowed_hosts import AllowedHosts, AllowedOrigins
 from coretools.web.validation.request_head import MOST_FIELDS, TOO_LONG, VERSION, Fault
 
@@ -62,10 +63,9 @@ class RequestValidator:
         hosts: Sequence[str],
         server: ServerSection,
         limits: LimitsSection,
-        endpoint: str = "/mcp",
         paths_of_any_host: Collection[str] = (),
     ) -> None:
-        """`hosts` are the accepted Host values, `NAME:*` with any port; `endpoint` is the path for JSON.
+        """`hosts` are the accepted Host values, `NAME:*` with any port.
 
         Requests to `paths_of_any_host` need no accepted Host.
 
@@ -76,7 +76,6 @@ class RequestValidator:
         self._hosts = AllowedHosts(hosts)
         self._origins = AllowedOrigins(server.origins, public_url=server.public_url)
         self._limits = limits
-        self._endpoint = endpoint
         self._paths_of_any_host = frozenset(paths_of_any_host)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -88,7 +87,7 @@ class RequestValidator:
         headers = dict(scope["headers"])
         origin = headers.get(b"origin")
         fault = self._fault_in(scope, headers)
-        shared = origin if self._is_shared(scope["path"]) and self._origins.is_foreign(origin) else None
+        shared = origin if _is_shared(scope["path"]) and self._origins.is_foreign(origin) else None
         answering = with_response_headers(send, shared)
         if fault is not None:
             await _refused(fault)(scope, receive, answering)
@@ -133,12 +132,8 @@ class RequestValidator:
     def _fault_in_type(self, scope: Scope, headers: dict[bytes, bytes]) -> Fault | None:
         if headers.get(b"content-encoding", b"identity").lower() != b"identity":
             return _ENCODED
-        is_for_endpoint = scope["path"] == self._endpoint
+        is_for_endpoint = scope["path"] == ENDPOINT
         return _NO_JSON if is_for_endpoint and not JSON_TYPE.fullmatch(headers.get(b"content-type", b"")) else None
-
-    def _is_shared(self, path: str) -> bool:
-        """Whether pages of accepted origins may read this path."""
-        return path == self._endpoint or path.startswith("/.well-known/")
 
     def _options(self, headers: dict[bytes, bytes], shared: bytes | None) -> Response:
         """Answer a CORS preflight (Fetch, 4.8); any other OPTIONS request gets the list of methods."""
@@ -159,6 +154,11 @@ class RequestValidator:
 
 _PARAMETER = re.compile(r"mcp-param-[a-z0-9_.-]{1,128}")
 """Headers that repeat tool arguments for proxies (MCP 2026-07-28, Streamable HTTP)."""
+
+
+def _is_shared(path: str) -> bool:
+    """Whether pages of accepted origins may read this path."""
+    return path == ENDPOINT or path.startswith("/.well-known/")
 
 
 def _fault_in_line(scope: Scope) -> Fault | None:

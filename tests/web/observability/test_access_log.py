@@ -145,7 +145,7 @@ def test_the_filter_of_fail2ban_finds_wrong_tokens_and_no_line_is_forged(
     def line(address: str, status: int, refused: str, sent: str = "/mcp") -> str:
         headers = [(b"host", sent.encode())]
         scope = {"client": (address, 1), "method": "POST", "path": sent, "headers": headers}
-        exchange = Exchange(scope, _nothing, _nothing, endpoint="/mcp")
+        exchange = Exchange(scope, _nothing, _nothing)
         exchange.status, exchange.refused = status, refused
         with caplog.at_level(logging.INFO):
             journal.request_ended(exchange)
@@ -232,7 +232,7 @@ def test_refusals_logged_are_limited_in_rate(caplog: pytest.LogCaptureFixture) -
 
     def refuse() -> None:
         scope = {"type": "http", "method": "GET", "path": "/x", "headers": []}
-        exchange = Exchange(scope, nothing, nothing, endpoint="/mcp")  # type: ignore[arg-type]
+        exchange = Exchange(scope, nothing, nothing)  # type: ignore[arg-type]
         exchange.status = 401
         journal.request_ended(exchange)
 

@@ -164,7 +164,7 @@ def test_refusals_are_counted(refused: str, count: int) -> None:
         return None
 
     scope = {"type": "http", "method": "GET", "path": "/x", "headers": []}
-    exchange = Exchange(scope, nothing, nothing, endpoint="/mcp")  # type: ignore[arg-type]
+    exchange = Exchange(scope, nothing, nothing)  # type: ignore[arg-type]
     exchange.refused = refused
     console_state.request_began(exchange)
     console_state.answer_began(exchange)
