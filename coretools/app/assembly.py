@@ -323,7 +323,7 @@ def _own_registry(resources: Resources, runs: JobTable) -> Registry:
     return registry
 
 
-def log_start(assembly: Assembly, settings: Settings, name: str = "") -> None:
+def log_start(assembly: Assembly, name: str = "") -> None:
     """Log what is served and which protections are missing. `name` is the role, if there are several."""
     roots = ", ".join(f"{root.path} ({'rw' if root.writable else 'ro'})" for root in assembly.roots)
     protections = {**assembly.runner.protections, "git-confinement": assembly.confined_threads.is_possible}
@@ -332,8 +332,8 @@ def log_start(assembly: Assembly, settings: Settings, name: str = "") -> None:
         "serving %s%s; profile %s%s; path resolver %s; missing protections, except those of commands: %s",
         f"{name}: " if name else "",
         roots,
-        settings.profile,
-        ", read-only" if settings.read_only else "",
+        assembly.settings.profile,
+        ", read-only" if assembly.settings.read_only else "",
         assembly.roots.resolver_name,
         missing,
     )

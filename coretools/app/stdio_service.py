@@ -44,7 +44,7 @@ async def serve_stdio(settings: Settings, environment: Mapping[str, str], regist
                 middleware=loop_guard(settings),
             )
             server = build_server(assembly.catalog, assembly.dispatcher, assembly.identity, options)
-            log_start(assembly, settings)
+            log_start(assembly)
             if settings.policy.confinement.require is not None:
                 await require_tier(assembly)
             work = (partial(_prepare, assembly, server),)

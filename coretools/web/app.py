@@ -22,7 +22,7 @@ from coretools.web.common.config import Config
 from coretools.web.common.error_response import error_response
 from coretools.web.common.principals import Rates, principal_role
 from coretools.web.common.urls import ENDPOINT
-from coretools.web.connection.drain import DrainMiddleware, RefuseNewWork
+from coretools.web.connection.drain import RefuseNewWork
 from coretools.web.observability.metrics import METRICS_PATH
 from coretools.web.replicas.stores import Stores
 from coretools.web.sessions.batches import BatchMiddleware
@@ -50,8 +50,6 @@ class AppComponents:
     pages: Sequence[Route]
     """Routes beside the endpoint: health, metrics, console."""
     draining: Draining
-    observe: Middleware
-    """Counts, logs and traces every request."""
 
 
 def configured_middleware(components: AppComponents) -> list[Middleware]:
@@ -99,18 +97,6 @@ def _authentication(components: AppComponents) -> Middleware:
 def configured_app(components: AppComponents) -> ASGIApp:
     """Build the part of the application that a reload replaces."""
     return _wrapped(TenantRouter(components.tenants), configured_middleware(components))
-
-
-class HttpApp:
-    """The whole application, and the two parts of it that reload and shutdown use."""
-
-    def __init__(self, components: AppComponents) -> None:
-        seconds = components.config.server.drain_seconds
-        self.configured = ReplaceableApp(configured_app(components))
-        """Everything that a reload replaces."""
-        self.drain = DrainMiddleware(self.configured, components.draining, seconds=seconds)
-        """Knows which requests are under way."""
-        self.app = components.observe(self.drain)
 
 
 class PageRouter:

@@ -18,7 +18,7 @@ from coretools.errors import BadSetting
 from coretools.operations.registry import Registry
 from coretools.protocol.draining import Draining
 from coretools.protocol.process_exit import ProcessExit
-from coretools.web.app import AppComponents, HttpApp
+from coretools.web.app import AppComponents, ReplaceableApp, configured_app
 from coretools.web.auth.exposure_checks import require_safe
 from coretools.web.auth.jwt_tokens import AcceptedClaims
 from coretools.web.auth.local_caller import anonymous_callers
@@ -207,7 +207,6 @@ async def running_app(server_config: ServerConfig, port: int, draining: Draining
                     tenants=opened.opened,
                     pages=observability.routes(),
                     draining=draining,
-                    observe=observability.observed,
                 )
                 yield _served_app(server_config, components, context, opened, observability)
 
@@ -219,21 +218,23 @@ def _served_app(
     opened: Tenants,
     observability: ObservabilityWiring,
 ) -> ServedApp:
-    http = HttpApp(components)
+    config = server_config.config
+    replaceable = ReplaceableApp(configured_app(components))
+    drain = DrainMiddleware(replaceable, context.draining, seconds=config.server.drain_seconds)
     running = RunningServer(
         components=components,
-        app=http.configured,
+        app=replaceable,
         tenants=opened,
         session_limiter=context.session_limiter,
         status=observability.reload_status,
         environment=server_config.environment,
     )
     return ServedApp(
-        app=http.app,
-        drain=http.drain,
+        app=observability.observed(drain),
+        drain=drain,
         tenants=opened.opened,
         refused=observability.metrics.refused,
-        reloader=Reloader(server_config.config, server_config.roles, server_config.source, running),
+        reloader=Reloader(config, server_config.roles, server_config.source, running),
     )
 
 

@@ -71,11 +71,6 @@ class ServerContext:
     middleware: tuple[ServerMiddleware[Any], ...] = ()
     """Wraps the handling of each message."""
 
-    @property
-    def ids(self) -> ReplicaScopedIds:
-        """Names of runs and tasks, which say the replica."""
-        return ReplicaScopedIds(self.stores.replica, self.stores.is_alive)
-
 
 @dataclass(slots=True, kw_only=True, eq=False)
 class Tenant:
@@ -181,7 +176,7 @@ class Tenants:
         before = tenant.assembly
         changed = tenant.use(role, assembly)
         if before is not assembly:
-            log_start(assembly, role.settings, role.name)
+            log_start(assembly, role.name)
             self._background.start_soon(_retire, before)
             self._background.start_soon(tenant.prepare, assembly)
         return changed
@@ -277,18 +272,18 @@ async def _require(assembly: Assembly, role: Role) -> None:
 
 @asynccontextmanager
 async def _open_tenant(role: Role, context: ServerContext) -> AsyncIterator[Tenant]:
-    settings = role.settings
+    ids = ReplicaScopedIds(context.stores.replica, context.stores.is_alive)
     async with open_assembly(
-        settings,
+        role.settings,
         context.environment,
         context.others,
         make_watcher=partial(context.make_watcher, role.name),
         is_same_for_all=context.is_same_for_all,
-        shared=SharedResources(context.ids, context.large_reads),
+        shared=SharedResources(ids, context.large_reads),
     ) as assembly:
-        questions = QuestionFactory(settings.asking, context.stores.used_states)
+        questions = QuestionFactory(role.settings.asking, context.stores.used_states)
         server = _server(assembly, questions, role.name, context)
-        log_start(assembly, settings, role.name)
+        log_start(assembly, role.name)
         await _require(assembly, role)
         endpoint = Endpoint(
             server,

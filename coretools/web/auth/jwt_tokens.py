@@ -54,8 +54,7 @@ class AcceptedClaims:
     They outlive a verifier: its replacement decides with them who lost access.
     """
 
-    def __init__(self, most: int = MOST_KNOWN) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self._claims: OrderedDict[tuple[str, str], Mapping[str, Any]] = OrderedDict()
 
     def note(self, principal: Principal, claims: Mapping[str, Any]) -> None:
@@ -63,7 +62,7 @@ class AcceptedClaims:
         key = (principal.name, principal.role)
         self._claims[key] = claims
         self._claims.move_to_end(key)
-        while len(self._claims) > self._most:
+        while len(self._claims) > MOST_KNOWN:
             self._claims.popitem(last=False)
 
     def of(self, name: str, role: str) -> Mapping[str, Any] | None:

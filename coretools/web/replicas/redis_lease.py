@@ -88,7 +88,8 @@ class Lease:
             Unreachable: Redis could not be reached.
         """
         began = self._clock()
-        outcome, peers = await self._write_lease(self._mode)
+        mode = "first" if not self.token else "keep" if self.is_held else "again"
+        outcome, peers = await self._write_lease(mode)
         # Redis lost the key, or counts its time a little differently. Others may have answered for the sessions
         # meanwhile, so they end with the old token.
         if outcome == "gone":
@@ -108,12 +109,6 @@ class Lease:
             await self._engine.run(_DROP, self._keys, self.token, self.replica)
         except Unreachable:
             logger.info("the lease of %r could not be deleted; it expires by itself", self.replica)
-
-    @property
-    def _mode(self) -> str:
-        if not self.token:
-            return "first"
-        return "keep" if self.is_held else "again"
 
     async def _write_lease(self, mode: str) -> tuple[str, list[str]]:
         token = self.token if mode == "keep" else self._drawn
