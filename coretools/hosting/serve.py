@@ -173,15 +173,16 @@ def http_app(
     """
     # Imported late: a server on stdio needs none of it.
     from coretools.hosting.unauthenticated_app import UnauthenticatedOptions, unauthenticated_app
-    from coretools.web.sessions.session_limiter import SessionLimits
+    from coretools.web.common.config import LimitsSection
 
     http = http or HttpOptions()
-    limits = SessionLimits(
-        sessions=http.sessions,
-        per_principal=http.sessions,  # everybody is one
-        idle_seconds=http.idle_seconds,
-        body_bytes=http.body_bytes,
-    )
+    # Everybody is one principal. An author may want no sessions, which the configuration of a server does not allow.
+    own = {
+        "sessions": http.sessions,
+        "sessions_per_principal": http.sessions,
+        "session_idle_seconds": http.idle_seconds,
+    }
+    limits = LimitsSection(body_bytes=http.body_bytes).model_copy(update=own)
     shape = UnauthenticatedOptions(path=http.path, limits=limits, hosts=http.hosts, origins=http.origins)
     return unauthenticated_app(_server(served, options or ServeOptions()), shape)
 

@@ -18,7 +18,7 @@ from coretools.web.endpoint import Endpoint
 from coretools.web.replicas.memory_stores import MemoryStores
 from coretools.web.sessions.batches import BatchMiddleware
 from coretools.web.sessions.request_ids import RequestIdMiddleware
-from coretools.web.sessions.session_limiter import SessionLimiter, SessionLimits
+from coretools.web.sessions.session_limiter import SessionLimiter
 from coretools.web.validation.request_body import BodyMiddleware
 
 
@@ -27,7 +27,7 @@ class UnauthenticatedOptions:
     """Options of the application. `hosts` and `origins` are checked by the SDK."""
 
     path: str
-    limits: SessionLimits
+    limits: LimitsSection
     hosts: tuple[str, ...]
     origins: tuple[str, ...]
 
@@ -49,7 +49,7 @@ def unauthenticated_app(server: Server[Any], options: UnauthenticatedOptions) ->
             yield
 
     taken_apart = BatchMiddleware(RequestIdMiddleware(endpoint), revision_of=endpoint.revision_of, charge=_free)
-    bodies = BodyMiddleware(taken_apart, LimitsSection(body_bytes=options.limits.body_bytes))
+    bodies = BodyMiddleware(taken_apart, options.limits)
     app = Starlette(routes=[Route(options.path, endpoint=bodies)], lifespan=lifespan)
     app.state.endpoint = endpoint
     return app

@@ -39,18 +39,14 @@ def load(text: str) -> "Registry":
     for part in name.split("."):
         value = getattr(value, part, None)
     if isinstance(value, Registry):
-        return _validated(value, text)
+        try:
+            value.validate()
+        except BadSetting as error:
+            raise BadSetting(f"--with {text}: {error}") from error
+        return value
     registries = [name for name, one in vars(module).items() if isinstance(one, Registry)]
     what = f"there is no {name}" if value is None else f"{name} is a {type(value).__name__}, not a coretools Registry"
     raise BadSetting(f"--with {text}: {what}; registries of {place}: {', '.join(registries) or 'none'}")
-
-
-def _validated(registry: "Registry", text: str) -> "Registry":
-    try:
-        registry.validate()
-    except BadSetting as error:
-        raise BadSetting(f"--with {text}: {error}") from error
-    return registry
 
 
 def _module(place: str) -> ModuleType:

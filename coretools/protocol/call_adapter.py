@@ -28,27 +28,26 @@ SESSION_KEY = "coretools.session"
 """Key for the id of the request's session, once the session is known to belong to the principal."""
 
 
+def _scope_of(context: ServerRequestContext[Any]) -> Mapping[str, Any]:
+    """Return the ASGI scope of an HTTP request; empty on other transports."""
+    return {} if context.request is None else context.request.scope
+
+
 def principal_of(context: ServerRequestContext[Any]) -> str:
     """Return the caller: the principal of the HTTP request, or the user who started the server on other transports."""
-    if context.request is None:
-        return LOCAL
-    principal: str = context.request.scope.get(PRINCIPAL_KEY, LOCAL)
+    principal: str = _scope_of(context).get(PRINCIPAL_KEY, LOCAL)
     return principal
 
 
 def author_in(context: ServerRequestContext[Any]) -> Author | None:
     """Return the author of the caller's commits, as the HTTP request states it."""
-    if context.request is None:
-        return None
-    author: Author | None = context.request.scope.get(AUTHOR_KEY)
+    author: Author | None = _scope_of(context).get(AUTHOR_KEY)
     return author
 
 
 def session_of(context: ServerRequestContext[Any]) -> str:
     """Return the id of the request's HTTP session; empty in the stateless era and on a pair of streams."""
-    if context.request is None:
-        return ""
-    session: str = context.request.scope.get(SESSION_KEY, "")
+    session: str = _scope_of(context).get(SESSION_KEY, "")
     return session
 
 
@@ -66,7 +65,7 @@ def address_in(scope: Mapping[str, Any]) -> str:
 
 def address_of(context: ServerRequestContext[Any]) -> str:
     """Return the client address of a request; empty on a pair of streams."""
-    return "" if context.request is None else address_in(context.request.scope)
+    return address_in(_scope_of(context))
 
 
 class ClientCall:

@@ -210,7 +210,9 @@ class Endpoint:
         limits = self._session_limiter.limits
         if self._session_limiter.is_full:
             return _refused(503, f"{limits.sessions} sessions are open, which is the limit; try again later")
-        reason = f"you have {limits.share} sessions in use, which is your share; end one (DELETE) or try again later"
+        reason = (
+            f"you have {limits.session_share} sessions in use, which is your share; end one (DELETE) or try again later"
+        )
         return _refused(429, reason)
 
     async def claim(self, session: str, principal: str) -> None:

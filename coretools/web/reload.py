@@ -36,7 +36,7 @@ from coretools.web.config_changes import (
 )
 from coretools.web.connection.tls import Certificate, certificate_of, tls_context, warn_of_key
 from coretools.web.observability.snapshots import ReloadStatus
-from coretools.web.sessions.session_limiter import SessionLimiter, session_limits
+from coretools.web.sessions.session_limiter import SessionLimiter
 from coretools.web.tenants import Tenant, Tenants
 
 logger = logging.getLogger(__name__)
@@ -97,7 +97,7 @@ class Reloader:
         Raises:
             BadSetting: a token file or the certificate can't be read.
         """
-        self.connections: Callable[[LimitsSection, ssl.SSLContext | None], None] = _no_connections
+        self.connections: Callable[[LimitsSection, ssl.SSLContext | None], object] = lambda *_: None
         """Sets limits and certificate of later connections; assigned by the listener."""
         self._config = config
         self._roles = roles
@@ -213,7 +213,7 @@ class Reloader:
             running.tenants.serve(tenant)
         lists = [(one.catalog, running.tenants.replace(one, role, new)) for one, role, new in opened.successors]
         self._apply_to_middleware(candidate)
-        running.session_limiter.use(session_limits(config.limits))
+        running.session_limiter.use(config.limits)
         self.connections(config.limits, candidate.tls)
         if config.log.level != self._config.log.level:
             configure_logging(config.log.level, running.environment, config.log.format)
@@ -263,7 +263,3 @@ def _log_reload(candidate: _Candidate) -> None:
         logger.warning("reloaded: %s; needs a restart: %s", changes, keys)
     else:
         logger.info("reloaded: %s", changes)
-
-
-def _no_connections(limits: LimitsSection, tls: ssl.SSLContext | None) -> None:
-    """Stands in until a listener is assigned."""

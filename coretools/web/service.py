@@ -35,7 +35,7 @@ from coretools.web.observability_wiring import ObservabilityWiring, ServerState
 from coretools.web.reload import ConfigSource, Reloader, RunningServer
 from coretools.web.replicas.memory_stores import MemoryStores
 from coretools.web.replicas.stores import Stores
-from coretools.web.sessions.session_limiter import SessionLimiter, session_limits
+from coretools.web.sessions.session_limiter import SessionLimiter
 from coretools.web.tenants import ServerContext, Tenant, Tenants, open_tenants
 
 NO_PACKAGE = "redis.url: needs the package redis, which the extra `redis` of coretools installs"
@@ -189,7 +189,7 @@ async def running_app(server_config: ServerConfig, port: int, draining: Draining
                 others=others,
                 middleware=loop_guard(shared),
                 stores=stores,
-                session_limiter=SessionLimiter(session_limits(config.limits), observability.metrics),
+                session_limiter=SessionLimiter(config.limits, observability.metrics),
                 make_watcher=observability.watcher,
                 draining=draining,
                 is_same_for_all=len(server_config.roles) == 1 and verifier is None,

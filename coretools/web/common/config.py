@@ -109,6 +109,11 @@ class LimitsSection(_ConfigSection):
     failures_per_minute: Positive = 30
     """Wrong tokens from one address within a minute; further wrong ones are delayed, valid ones never are."""
 
+    @property
+    def session_share(self) -> int:
+        """Largest number of sessions of one principal."""
+        return self.sessions_per_principal or max(1, self.sessions // 16)
+
 
 class JwtSection(_ConfigSection):
     """Tokens of an authorization server."""

@@ -14,6 +14,7 @@ from opentelemetry.trace import get_current_span
 from coretools.config.logs import TrustedText, log_fields
 from coretools.operations.dispatch import ActiveCall, Outcome
 from coretools.protocol.call_adapter import PRINCIPAL_KEY, address_in
+from coretools.web.common.error_response import SERVER_FAULT
 from coretools.web.common.events import Exchange, RequestWatcher, outcome_label
 
 calls = logging.getLogger("coretools.calls")
@@ -35,7 +36,6 @@ MOST_REFUSALS = 50
 """Lines a second for refusals, so that refused clients can't fill the disk of the log."""
 
 REFUSED = 400
-FAILED = 500
 
 
 class CallLog:
@@ -102,7 +102,7 @@ class RequestLog(RequestWatcher):
 
 
 def _level(status: int) -> int:
-    if status >= FAILED:
+    if status >= SERVER_FAULT:
         return logging.WARNING
     return logging.INFO if status >= REFUSED else logging.DEBUG
 

@@ -20,6 +20,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from coretools import __version__
 from coretools.errors import BadSetting
 from coretools.operations.dispatch import ActiveCall, Outcome
+from coretools.web.common.error_response import SERVER_FAULT
 from coretools.web.common.events import Exchange, outcome_label
 from coretools.web.common.urls import ENDPOINT
 
@@ -60,7 +61,6 @@ LONGEST = 64
 LAST_SECONDS = 2.0
 """Timeout to send pending spans when the server ends."""
 
-FAULT = 500
 OTHER = "inner"
 """Name given to spans of other libraries, whose names may contain anything."""
 
@@ -258,6 +258,6 @@ def _name(span: "ReadableSpan", attributes: Mapping[str, str | int]) -> str:
 def _set_response_attributes(span: Span, exchange: Exchange) -> None:
     if exchange.status:
         span.set_attribute("http.response.status_code", exchange.status)
-    if exchange.status >= FAULT or not exchange.status:
+    if exchange.status >= SERVER_FAULT or not exchange.status:
         span.set_attribute("error.type", str(exchange.status) if exchange.status else "disconnected")
         span.set_status(Status(StatusCode.ERROR))

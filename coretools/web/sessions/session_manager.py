@@ -101,7 +101,7 @@ class SessionManager(StreamableHTTPSessionManager):
         super().__init__(
             server,
             retry_interval=RETRY_MILLISECONDS,
-            session_idle_timeout=limits.idle_seconds or None,
+            session_idle_timeout=limits.session_idle_seconds or None,
             max_request_body_size=limits.body_bytes,
             max_sessions=None,  # `session_limiter` counts over all roles
         )
@@ -132,7 +132,7 @@ class SessionManager(StreamableHTTPSessionManager):
             event_store=events,
             security_settings=self.security_settings,
             retry_interval=self.retry_interval,
-            idle_timeout=self._session_limiter.limits.idle_seconds or None,
+            idle_timeout=self._session_limiter.limits.session_idle_seconds or None,
         )
         if requestor is not None:
             self._session_owners[session] = requestor

@@ -41,9 +41,9 @@ class RequestCharge:
                     f"requests:{principal_name(scope)}", per_second=rates.requests_per_second, burst=rates.burst
                 )
                 if wait:
-                    reason = f"you may send {rates.requests_per_second:g} requests per second"
                     headers = _after(wait)
-                    reason = f"{reason}; wait for {headers[RETRY_AFTER]} s"
+                    limit = f"you may send {rates.requests_per_second:g} requests per second"
+                    reason = f"{limit}; wait for {headers[RETRY_AFTER]} s"
                     return error_response(429, reason, kind="too-many-requests", headers=headers)
         except Unreachable:
             return error_response(503, UNREACHABLE, kind=Unreachable.kind, headers=_after(SHORT_WAIT))

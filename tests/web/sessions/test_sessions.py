@@ -22,7 +22,7 @@ from coretools.web.common.config import LimitsSection
 from coretools.web.common.principals import Principal, set_principal
 from coretools.web.endpoint import Endpoint
 from coretools.web.replicas.memory_stores import MemorySessions, MemoryStores
-from coretools.web.sessions.session_limiter import SessionLimiter, SessionLimits
+from coretools.web.sessions.session_limiter import SessionLimiter
 from coretools.web.validation.request_body import BodyMiddleware
 from tests.process.tree import until
 from tests.protocol.http_peer import listening
@@ -102,7 +102,7 @@ def greet(name: str) -> str:
 
 @asynccontextmanager
 async def place(
-    limits: SessionLimits | None = None, stores: MemoryStores | None = None, watcher: SessionRecorder | None = None
+    limits: LimitsSection | None = None, stores: MemoryStores | None = None, watcher: SessionRecorder | None = None
 ) -> AsyncIterator[ServedEndpoint]:
     registry = Registry()
     registry.add(wait)
@@ -111,7 +111,7 @@ async def place(
         build(registry),
         role="dev",
         stores=stores or MemoryStores(),
-        session_limiter=SessionLimiter(limits or SessionLimits(), watcher),
+        session_limiter=SessionLimiter(limits or LimitsSection(sessions=64), watcher),
         draining=Draining(),
     )
 
@@ -136,7 +136,7 @@ async def listening_in(mcp_client: HttpMcpClient) -> AsyncIterator[None]:
 
 async def test_each_principal_has_a_share_and_all_together_have_a_limit() -> None:
     """http-6: a principal at its share takes nothing from others, and a session that ends makes room."""
-    async with place(SessionLimits(sessions=4, per_principal=2)) as here, AsyncExitStack() as streams:
+    async with place(LimitsSection(sessions=4, sessions_per_principal=2)) as here, AsyncExitStack() as streams:
         anns, bens = [here.mcp_client("ann") for _ in range(2)], [here.mcp_client("ben") for _ in range(2)]
         for one in (*anns, *bens):
             await streams.enter_async_context(listening_in(one))
@@ -153,7 +153,7 @@ async def test_each_principal_has_a_share_and_all_together_have_a_limit() -> Non
 async def test_abandoned_sessions_lock_nobody_out() -> None:
     """http-6: the least recently used session of the same principal without a stream is evicted."""
     watcher = SessionRecorder()
-    async with place(SessionLimits(sessions=4, per_principal=3), watcher=watcher) as here:
+    async with place(LimitsSection(sessions=4, sessions_per_principal=3), watcher=watcher) as here:
         other, live = here.mcp_client("ben"), here.mcp_client()
         await other.initialize()
         async with listening_in(live):
@@ -188,13 +188,13 @@ async def test_abandoned_sessions_lock_nobody_out() -> None:
 @pytest.mark.parametrize(("limits", "share"), [((1024, 0), 64), ((10, 0), 1), ((10, 3), 3)])
 def test_the_share_is_a_sixteenth_and_at_least_one(limits: tuple[int, int], share: int) -> None:
     """http-6: unless the operator sets another number."""
-    assert SessionLimits(sessions=limits[0], per_principal=limits[1]).share == share
+    assert LimitsSection(sessions=limits[0], sessions_per_principal=limits[1]).session_share == share
 
 
 async def test_a_request_that_opens_nothing_takes_no_slot() -> None:
     """http-6: only `initialize` opens a session, and no other response has a session id."""
     watcher = SessionRecorder()
-    async with place(SessionLimits(sessions=1, per_principal=1), watcher=watcher) as here:
+    async with place(LimitsSection(sessions=1, sessions_per_principal=1), watcher=watcher) as here:
         only, stranger = here.mcp_client(), here.mcp_client()
         broken = await stranger.http.post(stranger.url, json=HANDSHAKE, headers={**stranger.headers(), "Accept": "x/y"})
         assert (broken.status_code, "mcp-session-id" in broken.headers) == (406, False)
@@ -240,7 +240,9 @@ async def test_another_principal_s_session_is_unknown() -> None:
 async def test_an_idle_session_ends_and_releases_its_slot() -> None:
     """http-7: a client that comes back to it has to initialize again."""
     watcher = SessionRecorder()
-    async with place(SessionLimits(sessions=1, per_principal=1, idle_seconds=0.2), watcher=watcher) as here:
+    async with place(
+        LimitsSection(sessions=1, sessions_per_principal=1, session_idle_seconds=0.2), watcher=watcher
+    ) as here:
         mcp_client = here.mcp_client()
         await mcp_client.initialize()
         await until(lambda: not here.endpoint.manager.sessions)
@@ -285,7 +287,7 @@ async def test_a_session_that_cannot_be_registered_is_not_opened() -> None:
     """http-10: no client learns its id, its slot is free again, and the client may retry."""
     stores = MemoryStores()
     stores.sessions = UnreachableIndex("")
-    async with place(SessionLimits(sessions=1, per_principal=1), stores) as here:
+    async with place(LimitsSection(sessions=1, sessions_per_principal=1), stores) as here:
         for _ in range(3):
             answer = await here.mcp_client().initialize()
             assert (answer.status_code, "mcp-session-id" in answer.headers) == (503, False)
@@ -301,7 +303,7 @@ async def test_streams_without_an_end_end_with_the_server() -> None:
         build(registry),
         role="dev",
         stores=MemoryStores(),
-        session_limiter=SessionLimiter(SessionLimits()),
+        session_limiter=SessionLimiter(LimitsSection(sessions=64)),
         draining=draining,
     )
 
