@@ -16,7 +16,7 @@ LOCAL = "local"
 Level = Literal["debug", "info", "warning", "error"]
 
 Channel = Literal["mcp", "command-line", "repl", "none"]
-"""How a call came: from an MCP client (an agent), typed in a shell or in the REPL, or from code."""
+"""Where a call comes from: an MCP client (an agent), a shell, the REPL, or code."""
 
 Capability = str
 """A capability of the client: `elicitation` (asks its user), `sampling` (asks its model), `roots` (lists its
@@ -33,7 +33,7 @@ class Call(Protocol):
 
     @property
     def channel(self) -> Channel:
-        """How the call came. For the form of an answer only: who may call a command is decided by its declaration."""
+        """Where the call comes from. For the form of an answer only: a declaration decides who may call a command."""
         ...
 
     @property

@@ -16,7 +16,7 @@ from jsonschema.validators import extend
 from referencing import Registry
 
 PATTERN_SECONDS = 0.5
-"""For all regular expressions of one check together: those of a hostile server may take for ever."""
+"""For all regular expressions of one check together: those of a hostile server may never end."""
 
 PATTERN_FAULTS = (regex.error, TimeoutError)
 """What a check raises if a regular expression can't be used, or the time is up."""

@@ -270,10 +270,10 @@ class ChangeNotifications:
         Raises:
             MCPError: there is no such resource.
         """
-        at = find_resource(self._catalog.for_principal(principal).resources.values(), uri)
-        if at is None or not self._catalog.registry.contains(at[0]):
+        resource = find_resource(self._catalog.for_principal(principal).resources.values(), uri)
+        if resource is None or not self._catalog.registry.contains(resource[0]):
             raise no_resource(uri)
-        command, values = at
+        command, values = resource
         try:
             return command.version_of(command.arguments.from_text(values))
         except CoreError as error:

@@ -88,7 +88,7 @@ class CatalogListings:
         if cached is None:
             if len(self._cached) > MAX_LISTINGS:
                 self._cached.clear()
-            # With the catalog, which so lives as long as the entry: else its id could become that of another one.
+            # With the catalog, which lives as long as the entry: otherwise another one could get its id.
             cached = self._cached[id(catalog)] = (catalog, CatalogListing(catalog))
         return cached[1]
 

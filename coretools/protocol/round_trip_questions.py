@@ -196,8 +196,8 @@ class RoundTripQuestions:
                 question, resolved, problem=problem, revision=self._session.protocol_version
             )
             asked[question.key] = (digest_of(question), resolved.value)
-        following = RequestState(self._state.round + 1, secrets.token_hex(16), time.time(), asked, self._answers)
-        return InputNeeded(requests, following.to_text())
+        next_state = RequestState(self._state.round + 1, secrets.token_hex(16), time.time(), asked, self._answers)
+        return InputNeeded(requests, next_state.to_text())
 
     async def _resolve(self, question: Question[Any]) -> AnswerOrChannel:
         """Return the answer or the way to ask, and what was wrong with the answer received."""

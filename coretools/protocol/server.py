@@ -43,7 +43,7 @@ HINTING_SET = "git"
 """The tool set whose answers name further calls of other tools."""
 
 _HINTS = ("Undo", "Then", "[")
-"""How the lines begin in which they do; errors do in any line."""
+"""How lines begin that name further calls. In an error any line may."""
 
 SERVER_NAME = "coretools"
 
@@ -174,9 +174,9 @@ class _Handlers:
         self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
         listed = tools_for(self._listing(context).tools, context.protocol_version)
-        tools, following = page(listed, params.cursor if params else None)
+        tools, next_cursor = page(listed, params.cursor if params else None)
         return types.ListToolsResult(
-            tools=tools, next_cursor=following, ttl_ms=LIST_TTL_SECONDS * 1000, cache_scope=self._scope
+            tools=tools, next_cursor=next_cursor, ttl_ms=LIST_TTL_SECONDS * 1000, cache_scope=self._scope
         )
 
     async def call_tool(
@@ -202,11 +202,11 @@ class _Handlers:
     ) -> types.ListResourcesResult:
         principal = principal_of(context)
         runs = self._runs.listed(principal) if self._runs else []
-        resources, following = page([*self._listing(context).resources, *runs], params.cursor if params else None)
+        resources, next_cursor = page([*self._listing(context).resources, *runs], params.cursor if params else None)
         # The list of runs changes with every call, so it must not be cached.
         return types.ListResourcesResult(
             resources=resources,
-            next_cursor=following,
+            next_cursor=next_cursor,
             ttl_ms=0 if self._runs else LIST_TTL_SECONDS * 1000,
             cache_scope="private" if self._runs else self._scope,
         )
@@ -215,10 +215,10 @@ class _Handlers:
         self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
         own = [self._runs.template] if self._runs else []
-        templates, following = page([*self._listing(context).templates, *own], params.cursor if params else None)
+        templates, next_cursor = page([*self._listing(context).templates, *own], params.cursor if params else None)
         return types.ListResourceTemplatesResult(
             resource_templates=templates,
-            next_cursor=following,
+            next_cursor=next_cursor,
             ttl_ms=LIST_TTL_SECONDS * 1000,
             cache_scope=self._scope,
         )
@@ -229,10 +229,10 @@ class _Handlers:
         call = self._call(context, params)
         if self._runs and self._runs.is_one(params.uri):
             return self._runs.read(params.uri, call.principal)
-        at = find_resource(self._catalog.for_principal(call.principal).resources.values(), params.uri)
-        if at is None:
+        resource = find_resource(self._catalog.for_principal(call.principal).resources.values(), params.uri)
+        if resource is None:
             raise no_resource(params.uri)
-        command, values = at
+        command, values = resource
         outcome = await self._dispatch_or_raise(command, command.arguments.from_text(values), call, uri=params.uri)
         if isinstance(outcome.error, InputNeeded):
             return as_input_required(outcome.error)
@@ -242,9 +242,9 @@ class _Handlers:
     async def list_prompts(
         self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
     ) -> types.ListPromptsResult:
-        prompts, following = page(self._listing(context).prompts, params.cursor if params else None)
+        prompts, next_cursor = page(self._listing(context).prompts, params.cursor if params else None)
         return types.ListPromptsResult(
-            prompts=prompts, next_cursor=following, ttl_ms=LIST_TTL_SECONDS * 1000, cache_scope=self._scope
+            prompts=prompts, next_cursor=next_cursor, ttl_ms=LIST_TTL_SECONDS * 1000, cache_scope=self._scope
         )
 
     async def get_prompt(

@@ -135,8 +135,8 @@ async def _check_issuer(server_config: ServerConfig) -> list[str]:
         raise BadSetting(f"auth.jwt: the keys of {jwt.issuer} can't be fetched: {error}") from error
     audience = jwt.audience or server_config.config.server.public_url
     roles = f"role by {jwt.role_claim}" if jwt.role_claim else f"role {DEFAULT_ROLE}"
-    taken = f"types {', '.join(jwt.token_types)}; algorithms {', '.join(jwt.algorithms)}"
-    return [f"auth.jwt: {jwt.issuer}: {pluralized(count, 'key')} fetched; audience {audience}; {taken}; {roles}"]
+    accepted = f"types {', '.join(jwt.token_types)}; algorithms {', '.join(jwt.algorithms)}"
+    return [f"auth.jwt: {jwt.issuer}: {pluralized(count, 'key')} fetched; audience {audience}; {accepted}; {roles}"]
 
 
 async def _check_redis(server_config: ServerConfig) -> list[str]:
@@ -214,11 +214,11 @@ async def _check_role(server_config: ServerConfig, role: Role) -> list[str]:
 
 def _token_lines(name: str, path: str, known: Collection[str] | None = None) -> Iterator[str]:
     entries, _ = read_tokens(path)
-    over = sum(entry.expires is not None and entry.expires <= datetime.now(UTC) for entry in entries)
-    reason = f", {over} of them expired" if over else ""
+    expired = sum(entry.expires is not None and entry.expires <= datetime.now(UTC) for entry in entries)
+    reason = f", {expired} of them expired" if expired else ""
     principals = pluralized(len({entry.name for entry in entries}), "principal")
     yield f"{name}: {path}: {pluralized(len(entries), 'token')} of {principals}{reason}"
-    if len(entries) == over:
+    if len(entries) == expired:
         yield f"warning: {name}: {path} lets nobody in; make a token with coretools token create"
     for entry in entries:
         if known is not None and entry.role not in known:

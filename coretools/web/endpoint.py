@@ -34,7 +34,7 @@ from coretools.web.sessions.session_manager import OpenSession, SessionManager, 
 from coretools.web.sessions.session_transport import JSON_RESPONSE_KEY, MESSAGE_KEY, UsesJsonResponse
 
 LONGEST_ID = 128
-"""Largest session id or event id accepted, in bytes; ours have 32 and less than 40."""
+"""Largest session id or event id accepted, in bytes; ours have 32 and fewer than 40."""
 
 POLL_SECONDS = 0.5
 """Interval of checks whether the replica of a session is gone, for a client that asks for missed events."""

@@ -142,12 +142,12 @@ class TaskExtension(Extension):
 
     async def _get(self, context: ServerRequestContext[Any], params: TaskParams) -> dict[str, Any]:
         task = self._resolve(context, params)
-        standing = self._status(task)
+        status = self._status(task)
         if task.status == "input_required":
-            standing["inputRequests"] = task.requests
+            status["inputRequests"] = task.requests
         elif task.answer is not None:
-            standing |= {"error": task.answer.error} if task.answer.result is None else {"result": task.answer.result}
-        return dict(escape_surrogates(standing))
+            status |= {"error": task.answer.error} if task.answer.result is None else {"result": task.answer.result}
+        return dict(escape_surrogates(status))
 
     async def _update(self, context: ServerRequestContext[Any], params: UpdateParams) -> dict[str, Any]:
         task = self._resolve(context, params)

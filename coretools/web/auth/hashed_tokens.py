@@ -144,16 +144,16 @@ def revoke_tokens(path: str, which: str) -> tuple[TokenRecord, ...]:
     Raises:
         BadSetting: the file can't be used. NotFound: no token matches.
     """
-    gone: list[TokenRecord] = []
+    removed: list[TokenRecord] = []
 
     def remove(entries: tuple[TokenRecord, ...]) -> tuple[TokenRecord, ...]:
-        gone.extend(entry for entry in entries if which in (entry.id, entry.name))
-        if not gone:
+        removed.extend(entry for entry in entries if which in (entry.id, entry.name))
+        if not removed:
             raise NotFound(f"{which}: no token has this id, and none is of a principal of this name")
-        return tuple(entry for entry in entries if entry not in gone)
+        return tuple(entry for entry in entries if entry not in removed)
 
     _change(path, remove, flags=os.O_RDWR)
-    return tuple(gone)
+    return tuple(removed)
 
 
 def _ids() -> Iterator[str]:

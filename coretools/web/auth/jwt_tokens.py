@@ -115,15 +115,15 @@ class JwtVerifier:
         if known is not None and known.until > time.time() and known.key is await self._key_of(known):
             return known.principal
         try:
-            good = await self._judged(token)
+            verified = await self._judged(token)
         # OverflowError: a time that is no number of seconds, such as 1e999.
         except (jwt.PyJWTError, OverflowError) as error:
             _logger.info("token refused: %s (%s)", _reason(error), type(error).__name__)
             return None
-        self._known[digest] = good
+        self._known[digest] = verified
         while len(self._known) > self._most_known:
             self._known.popitem(last=False)
-        return good.principal
+        return verified.principal
 
     def admits(self, name: str, role: str) -> bool:
         """Whether the last accepted claims of this principal would still be accepted for the role."""
@@ -141,8 +141,8 @@ class JwtVerifier:
         except NotEntitled:
             return False
 
-    async def _key_of(self, good: _VerifiedToken) -> jwt.PyJWK | None:
-        return await self._keys.key(good.kid, good.key.algorithm_name)
+    async def _key_of(self, verified: _VerifiedToken) -> jwt.PyJWK | None:
+        return await self._keys.key(verified.kid, verified.key.algorithm_name)
 
     async def _judged(self, token: str) -> _VerifiedToken:
         header = jwt.get_unverified_header(token)
@@ -150,7 +150,7 @@ class JwtVerifier:
         if algorithm not in self._section.algorithms:
             raise jwt.InvalidAlgorithmError
         if type_of(header.get("typ", "JWT")) not in self._types:
-            raise TokenRejected(self._of_type(header))
+            raise TokenRejected(self._type_fault(header))
         key = await self._keys.key(kid, algorithm) if kid and len(kid) <= LONGEST_ID else None
         if key is None:
             raise jwt.InvalidKeyError
@@ -183,12 +183,12 @@ class JwtVerifier:
             raise TokenRejected("it is an ID token, which no setting takes; the client is to send its access token")
         return claims
 
-    def _of_type(self, header: Mapping[str, Any]) -> str:
-        taken = ", ".join(self._section.token_types)
+    def _type_fault(self, header: Mapping[str, Any]) -> str:
+        accepted = ", ".join(self._section.token_types)
         if type_of(header.get("typ", "JWT")) != "jwt":
-            return f"its typ is none of auth.jwt.token_types ({taken})"
+            return f"its typ is none of auth.jwt.token_types ({accepted})"
         has = "its typ is JWT" if "typ" in header else "it has no typ, which counts as JWT"
-        return f'{has}, and auth.jwt.token_types is {taken}; add "JWT" there if the issuer marks access tokens so'
+        return f'{has}, and auth.jwt.token_types is {accepted}; add "JWT" there if the issuer marks access tokens so'
 
     def _name(self, claims: Mapping[str, Any]) -> str:
         """Return the principal's name. It has `#` and `:`, which names in a token file never have."""

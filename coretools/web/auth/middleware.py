@@ -150,7 +150,7 @@ class AuthMiddleware:
 
 
 def _is_long_lived(scope: Scope) -> bool:
-    """Whether a request only listens. A call was authorized when it came and has its own deadline."""
+    """Whether a request only listens. A call is authorized at its start and has its own deadline."""
     return scope["method"] == "GET" or (b"mcp-method", _LISTENING) in scope["headers"]
 
 

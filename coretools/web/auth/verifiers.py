@@ -185,25 +185,25 @@ class FailureLimiter:
     def __init__(self, per_minute: int, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._per_minute = per_minute
         self._clock = clock
-        self._seen: OrderedDict[str, dict[int, float]] = OrderedDict()
+        self._failures: OrderedDict[str, dict[int, float]] = OrderedDict()
 
     def record(self, address: str, token: str) -> float:
         """Count a wrong token without keeping it; return the seconds that its address must wait."""
         group = address_group(address)
-        seen = self._within(group)
-        if len(seen) >= self._per_minute:
-            return min(seen.values()) + WINDOW_SECONDS - self._clock()
+        failures = self._within(group)
+        if len(failures) >= self._per_minute:
+            return min(failures.values()) + WINDOW_SECONDS - self._clock()
         # Hashes of strings differ in each process and are unpredictable (PYTHONHASHSEED).
-        seen.setdefault(hash(token), self._clock())
-        self._seen[group] = seen
-        self._seen.move_to_end(group)
-        while len(self._seen) > MOST_ADDRESSES:
-            self._seen.popitem(last=False)
+        failures.setdefault(hash(token), self._clock())
+        self._failures[group] = failures
+        self._failures.move_to_end(group)
+        while len(self._failures) > MOST_ADDRESSES:
+            self._failures.popitem(last=False)
         return 0.0
 
     def _within(self, group: str) -> dict[int, float]:
         begin = self._clock() - WINDOW_SECONDS
-        return {digest: at for digest, at in self._seen.get(group, {}).items() if at > begin}
+        return {digest: at for digest, at in self._failures.get(group, {}).items() if at > begin}
 
 
 def address_group(address: str) -> str:

@@ -4,7 +4,7 @@ import logging
 import resource
 
 RESERVE = 1024
-"""Descriptors kept for roots, files, pipes of children and Redis; half of all if there are less than twice as many."""
+"""Descriptors kept for roots, files, pipes of children and Redis; half of all if there are fewer than twice as many."""
 
 TAKEN = 128
 """Connections that the event loop accepts at once, before any is checked for a slot. More are accepted before those

@@ -166,11 +166,11 @@ class Console:
         forget = self._draining.add_listener(wake.set)
         try:
             yield b"retry: 2000\n\n"
-            while not (because := await self._end_for(operator)):
+            while not (reason := await self._end_for(operator)):
                 yield b"data: " + self._snapshot() + b"\n\n"
                 with anyio.move_on_after(SNAPSHOT_SECONDS):
                     await wake.wait()
-            yield f"event: over\ndata: {because}\n\n".encode("ascii")
+            yield f"event: over\ndata: {reason}\n\n".encode("ascii")
         finally:
             forget()
             operator.wakes.discard(wake)

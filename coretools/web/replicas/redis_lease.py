@@ -73,7 +73,7 @@ class Lease:
         self._clock = clock
         self._until = float("-inf")
         # The next token, chosen in advance: a write that Redis executed without our getting the reply is still ours.
-        self._drawn = secrets.token_hex(16)
+        self._next_token = secrets.token_hex(16)
         self._keys = (replica_key(engine, replica), engine.key("replicas"))
 
     @property
@@ -111,14 +111,14 @@ class Lease:
             logger.info("the lease of %r could not be deleted; it expires by itself", self.replica)
 
     async def _write_lease(self, mode: str) -> tuple[str, list[str]]:
-        token = self.token if mode == "keep" else self._drawn
+        token = self.token if mode == "keep" else self._next_token
         words = (mode, token, self.token, int(self._seconds * 1000), self.replica)
         outcome, *peers = [word.decode() for word in await self._engine.run(_WRITE, self._keys, *words)]
         if outcome == "held":
             if mode == "again":
                 logger.warning("the lease of %r was not renewed in time, or was lost: its sessions end", self.replica)
             self.token = token
-            self._drawn = secrets.token_hex(16)
+            self._next_token = secrets.token_hex(16)
         elif outcome == "gone":
             self._until = float("-inf")
         return outcome, peers

@@ -176,11 +176,11 @@ def _size(headers: list[tuple[bytes, bytes]]) -> int:
 
 
 def _is_twice(headers: list[tuple[bytes, bytes]]) -> bool:
-    seen: set[bytes] = set()
+    names: set[bytes] = set()
     for name, _ in headers:
-        if name in seen and (name in _ONCE or name.startswith(b"mcp-")):
+        if name in names and (name in _ONCE or name.startswith(b"mcp-")):
             return True
-        seen.add(name)
+        names.add(name)
     return False
 
 
