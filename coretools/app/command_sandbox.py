@@ -112,10 +112,9 @@ def open_commands(
 
 def inherited_environment(settings: Settings, environment: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of child processes: passed variables, and the author of commits."""
-    passed = (*settings.pass_environment, *settings.policy.environment_pass)
     author = {} if settings.author is None else settings.author.variables
     judged = safe_variables(settings.policy.commands)  # what the operator passes wins over these
-    return {**login_variables(), **judged, **child_environment(environment, passed=passed), **author}
+    return {**login_variables(), **judged, **child_environment(environment, passed=settings.pass_environment), **author}
 
 
 def explanations_of(

@@ -3,7 +3,7 @@
 Frozen values only, without access to the system. `None` means "no limit" wherever it is allowed.
 """
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
 from coretools.config.commit_author import Author
@@ -116,19 +116,19 @@ class Limits:
         Raises:
             BadSetting: no such limit, not a number, or not above 0.
         """
-        known = {field.name: field.type for field in fields(self)}
-        values: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
+        known = {field.name for field in fields(self)}
+        values: dict[str, Any] = {}
         for name, text in assignments.items():
             if name not in known:
                 raise BadSetting(f"limit {name}: no such limit; there are {', '.join(sorted(known))}")
             try:
-                value = float(text) if isinstance(values[name], float) else int(text)
+                value = float(text) if isinstance(getattr(self, name), float) else int(text)
             except ValueError:
                 raise BadSetting(f"limit {name}={text}: not a number") from None
             if not value > 0:
                 raise BadSetting(f"limit {name}={text}: must be above 0")
             values[name] = value
-        return Limits(**values)
+        return replace(self, **values)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +145,7 @@ class Settings:
     default_deny: bool = True
     limits: Limits = Limits()
     pass_environment: tuple[str, ...] = ()
-    """Environment variables passed to children, besides the allow-list."""
+    """Environment variables passed to children, besides the allow-list; those of the policy file are among them."""
     author: Author | None = None
     """Author of commits for callers without their own; None: as in the git configuration."""
     umask: int | None = None

@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from coretools.protocol.stdio.lines import BATCH_REVISION
 from coretools.web.common.error_response import ID_KEY, error_response
+from coretools.web.common.events import is_stream
 from coretools.web.common.headers import REVISION_HEADER, SESSION_HEADER
 from coretools.web.sessions.request_ids import REQUEST_ID_KEY
 from coretools.web.sessions.session_transport import MESSAGE_KEY
@@ -112,16 +113,15 @@ class _BatchResponse:
 
     def part(self) -> Send:
         """Return the `send` for the response to one message."""
-        is_stream = False
+        has_events = False
 
         async def send(message: Message) -> None:
-            nonlocal is_stream
+            nonlocal has_events
             if message["type"] == "http.response.start":
-                kind = dict(message.get("headers", ())).get(b"content-type", b"")
-                is_stream = kind.startswith(b"text/event-stream")
+                has_events = is_stream(message)
                 self._status = max(self._status, message["status"])
             elif self._has_requests and (body := message.get("body", b"")):
-                await self._write(body if is_stream else b"event: message\r\ndata: " + body + b"\r\n\r\n")
+                await self._write(body if has_events else b"event: message\r\ndata: " + body + b"\r\n\r\n")
 
         return send
 

@@ -13,6 +13,8 @@ import re
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from coretools.web.common.events import is_stream
+
 BUFFER_SECONDS = 0.5
 """A call that takes longer streams, so its client gets an event id to resume from."""
 
@@ -82,7 +84,7 @@ class _BufferedResponse:
                 running.cancel()
 
     async def _begin(self, message: Message) -> None:
-        if not _streams(message):
+        if message["status"] != 200 or not is_stream(message):
             self._is_open = True
             await self._send(message)
             return
@@ -150,12 +152,6 @@ def without_cancelled_response(send: Send) -> Send:
 
 
 _OF_STREAMS = (b"content-type", b"content-length", b"x-accel-buffering", b"connection", b"cache-control")
-
-
-def _streams(message: Message) -> bool:
-    headers = dict(message.get("headers", ()))
-    kind: bytes = headers.get(b"content-type", b"")
-    return message["status"] == 200 and kind.startswith(b"text/event-stream")
 
 
 def _data_of(body: bytes) -> bytes | None:
