@@ -60,13 +60,9 @@ def exit_process(exit_code: int) -> NoReturn:
     os._exit(exit_code)
 
 
-async def _do_nothing() -> None:
-    pass
-
-
 @asynccontextmanager
 async def cancel_on_signal(
-    process_exit: ProcessExit, finish: Callable[[], Awaitable[None]] = _do_nothing
+    process_exit: ProcessExit, finish: Callable[[], Awaitable[None]] | None = None
 ) -> AsyncIterator[anyio.CancelScope]:
     """Run the body until it ends, or until SIGTERM or SIGINT cancels it; `process_exit` records the signal.
 
@@ -84,7 +80,8 @@ async def cancel_on_signal(
                 watcher.start_soon(finish_and_cancel, scope)  # concurrently: a second signal exits at once
 
     async def finish_and_cancel(scope: anyio.CancelScope) -> None:
-        await finish()
+        if finish is not None:
+            await finish()
         scope.cancel()
 
     async with anyio.create_task_group() as watcher:

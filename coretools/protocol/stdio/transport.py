@@ -125,7 +125,9 @@ class LineWriter(AsyncResource):
                 written = os.write(self._fd, self._unsent)
                 del self._unsent[:written]
         except BlockingIOError:
-            self._add_writer()
+            if not self._is_watched:
+                asyncio.get_running_loop().add_writer(self._fd, self._write)
+                self._is_watched = True
         except OSError as error:
             logger.debug("the client has closed its end: %s", error)
             self._unsent.clear()
@@ -137,11 +139,6 @@ class LineWriter(AsyncResource):
             self._has_room.set()
         else:
             self._has_room.clear()
-
-    def _add_writer(self) -> None:
-        if not self._is_watched:
-            asyncio.get_running_loop().add_writer(self._fd, self._write)
-            self._is_watched = True
 
     def _remove_writer(self) -> None:
         if self._is_watched:

@@ -122,7 +122,7 @@ class SessionManager(StreamableHTTPSessionManager):
         """
         principal = LOCAL if requestor is None else requestor["client_id"]
         if not self._session_limiter.has_room(principal):
-            self._evict(self._longest_idle(principal))
+            self._evict_idle(principal)
         if not self._session_limiter.enter(principal):
             raise NoRoom
         events = SessionEventStore(self._stores)
@@ -181,13 +181,13 @@ class SessionManager(StreamableHTTPSessionManager):
         if transport is not None:
             await self._discard_session(session_id, transport)
 
-    def _longest_idle(self, principal: str) -> OpenSession | None:
-        """Return the principal's least recently used session without an active request or stream."""
-        idle = (one for one in self.sessions.values() if one.principal == principal and not one.under_way)
-        return min(idle, key=lambda one: one.used, default=None)
+    def _evict_idle(self, principal: str) -> None:
+        """End the principal's least recently used session without an active request or stream, if there is one.
 
-    def _evict(self, session: OpenSession | None) -> None:
-        """Free the place of a session at once and its resources in the background."""
+        Its place is free at once; its resources are freed in the background.
+        """
+        idle = (one for one in self.sessions.values() if one.principal == principal and not one.under_way)
+        session = min(idle, key=lambda one: one.used, default=None)
         if session is None or self._task_group is None:
             return
         transport = self._server_instances[session.id]
