@@ -213,7 +213,7 @@ class Reloader:
             running.tenants.serve(tenant)
         lists = [(one.catalog, running.tenants.replace(one, role, new)) for one, role, new in opened.successors]
         self._apply_to_middleware(candidate)
-        running.session_limiter.use(config.limits)
+        running.session_limiter.limits = config.limits
         self.connections(config.limits, candidate.tls)
         if config.log.level != self._config.log.level:
             configure_logging(config.log.level, running.environment, config.log.format)

@@ -25,14 +25,9 @@ class SessionLimiter:
     def __init__(self, limits: LimitsSection, watcher: SessionWatcher | None = None) -> None:
         """`watcher` is notified about every session."""
         self.limits = limits
+        """Of later sessions; a reload replaces them."""
         self.watcher = watcher or SessionWatcher()
         self._by_principal: Counter[str] = Counter()
-        self.opened = 0
-        """Sessions opened since the start."""
-
-    def use(self, limits: LimitsSection) -> None:
-        """Use these limits for later sessions; open ones stay."""
-        self.limits = limits
 
     @property
     def open(self) -> int:
@@ -53,7 +48,6 @@ class SessionLimiter:
         if not self.has_room(principal):
             return False
         self._by_principal[principal] += 1
-        self.opened += 1
         return True
 
     def leave(self, principal: str) -> None:
