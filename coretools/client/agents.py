@@ -1,13 +1,13 @@
 """The tools of all configured servers for a program with a model: list them, call them, ask before each call.
 
-async with Hub.from_config(approve=ask) as hub:
-tools = [tool.for_openai() for tool in await hub.tools()]
-result = await hub.call("github__get_issue", {"number": 1})
+    async with Hub.from_config(approve=ask) as hub:
+        tools = [tool.for_openai() for tool in await hub.tools()]
+        result = await hub.call("github__get_issue", {"number": 1})
+
+A tool is named `server__tool` here, in the characters that the APIs of models accept.
 """
 
-import hashlib
 import os
-import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -22,14 +22,12 @@ from coretools.client.approval.decisions import Decisions, server_digest
 from coretools.client.approval.trust import Trust
 from coretools.client.common.arguments import check_arguments
 from coretools.client.common.errors import NotApproved, SchemaMismatch
+from coretools.client.common.tool_names import qualified_name
 from coretools.client.configuration.server_entries import ServerEntry, load_configuration
 from coretools.client.connection.options import RECONNECT_SECONDS, ConnectionOptions, State
 from coretools.client.connection.server_connection import Connection
 from coretools.client.hub import Change, Connections, open_hub
 from coretools.errors import CoreError, InvalidArguments, UnknownTool
-
-MAX_NAME = 64
-"""Characters of a tool's name that the APIs of models accept, beside letters, digits, `_` and `-` only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +178,7 @@ class Hub:
                 continue
             self.failures.pop(server, None)
             for tool in listed:
-                name = _unique_name(server, tool.name, found)
+                name = qualified_name(server, tool.name, found)
                 found[name] = HubTool(name, server, tool)
         self._tools = found
         return list(found.values())
@@ -229,13 +227,3 @@ def _startable(
     reasons = {entry.name: trust.why_not(entry) for entry in effective}
     failures = {name: error for name, error in reasons.items() if error is not None}
     return [entry for entry in effective if entry.name not in failures], failures
-
-
-def _unique_name(server: str, tool: str, taken: Mapping[str, HubTool]) -> str:
-    """Return `server__tool` as the APIs of models accept it; a hash stands for what that changes."""
-    plain = f"{server}__{tool}"
-    name = re.sub(r"[^A-Za-z0-9_-]", "_", plain)
-    if name == plain and len(name) <= MAX_NAME and name not in taken:
-        return name
-    digest = hashlib.sha256(f"{server}\0{tool}".encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"{name[: MAX_NAME - 9]}_{digest}"

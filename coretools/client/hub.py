@@ -111,11 +111,6 @@ class Connections(Mapping[str, Connection]):
                 await self.start(entry)
         return changes
 
-    def stop_all(self) -> None:
-        """End every connection, without waiting."""
-        for connection in self._connections.values():
-            connection.stop()
-
 
 @asynccontextmanager
 async def open_hub(
@@ -146,7 +141,8 @@ async def open_hub(
             except CoreError as error:  # raised below, where it does not become a group
                 failure = error
             finally:
-                connections.stop_all()
+                for connection in connections.values():
+                    connection.stop()
     finally:
         with anyio.CancelScope(shield=True):
             await to_thread.run_sync(tracker.watchdog.close)

@@ -29,7 +29,7 @@ from coretools.client.approval.decisions import launch_digest
 from coretools.client.background import client as background_client
 from coretools.client.common.errors import ProtocolViolation
 from coretools.client.configuration.server_entries import ServerEntry, load_configuration
-from coretools.client.connection.background_socket import as_line, ask, connect, key_of, socket_path
+from coretools.client.connection.background_socket import as_line, ask, connect, socket_path
 from coretools.client.connection.background_stream import MAX_NOTIFICATIONS, MAX_WAITING, Outbox
 from coretools.client.connection.options import ConnectionOptions, State
 from coretools.client.connection.server_connection import Connection
@@ -300,7 +300,7 @@ async def test_bad_servers_harm_no_other_through_the_background(shared: Path, ev
 def test_a_client_that_vanishes_cancels_its_call(shared: Path, events: EventLog) -> None:
     """client-25: and only its own; several clients use a server at a time, with the same ids."""
     entry = started(shared, {"hangs": misbehaving("hangs", events.path)})["hangs"]
-    wanted = {"do": "attach", "key": key_of(entry), "digest": launch_digest(entry, dict(os.environ))}
+    wanted = {"do": "attach", "key": entry.key, "digest": launch_digest(entry, dict(os.environ))}
     clients = [attached_socket(wanted) for _ in range(2)]
     for client in clients:
         call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "echo", "arguments": {}}}

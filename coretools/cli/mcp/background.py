@@ -14,7 +14,6 @@ from coretools.client.approval.decisions import launch_digest
 from coretools.client.background import client
 from coretools.client.configuration.places import project_of
 from coretools.client.configuration.server_entries import ServerEntry
-from coretools.client.connection.background_socket import key_of
 from coretools.config.options import working_directory
 from coretools.errors import InvalidArguments, exit_code_of
 
@@ -35,7 +34,7 @@ async def start(line: Line) -> int:
 
 async def stop(line: Line) -> int:
     """Stop servers in the background: those that are named, or all of this user."""
-    rows = running(line)
+    rows = client.running_servers(line.environment)
     keys = None
     if line.options.words:
         keys = [row["key"] for word in line.options.words for row in _named(line, rows, word)]
@@ -46,7 +45,7 @@ async def stop(line: Line) -> int:
 
 async def restart(line: Line) -> int:
     """Stop servers and start them again with the entries that they have now."""
-    rows = running(line)
+    rows = client.running_servers(line.environment)
     words = dict.fromkeys(line.options.words or [row["name"] for row in _of_this_configuration(line, rows)])
     entries = [line.startable(word) for word in words]
     return await _start_all(line, entries, {}, follows=None, replaces=True)
@@ -54,10 +53,10 @@ async def restart(line: Line) -> int:
 
 async def refresh(line: Line) -> int:
     """Follow a changed configuration: restart what changed, stop what is gone, start what is new."""
-    rows = _of_this_configuration(line, running(line))
+    rows = _of_this_configuration(line, client.running_servers(line.environment))
     words = line.options.words
     chosen = [row for word in words for row in _named(line, rows, word)] if words else rows
-    startable = {key_of(entry): entry for entry in _startable(line)}
+    startable = {entry.key: entry for entry in _startable(line)}
     changed = _changed(line, chosen, startable)
     gone = [row for row in chosen if row["key"] not in startable]
     found = {row["name"]: {"change": "stopped" if row in gone else "kept"} for row in chosen}
@@ -70,8 +69,13 @@ async def refresh(line: Line) -> int:
 
 
 def _changed(line: Line, rows: Sequence[Row], startable: Mapping[str, ServerEntry]) -> list[ServerEntry]:
+    """Return the entries of servers that run with another entry, or no longer."""
     entries = [(row, startable[row["key"]]) for row in rows if row["key"] in startable]
-    return [entry for row, entry in entries if _differs(row, launch_digest(entry, line.environment))]
+    return [
+        entry
+        for row, entry in entries
+        if row["digest"] != launch_digest(entry, line.environment) or row["state"] not in ("ready", "connecting")
+    ]
 
 
 def _new(startable: Mapping[str, ServerEntry], rows: Sequence[Row], words: Sequence[str]) -> list[ServerEntry]:
@@ -79,15 +83,6 @@ def _new(startable: Mapping[str, ServerEntry], rows: Sequence[Row], words: Seque
     known = {row["key"] for row in rows}
     follows = not words and any(row["follows"] for row in rows)
     return [entry for key, entry in startable.items() if key not in known] if follows else []
-
-
-def _differs(row: Row, digest: str) -> bool:
-    return row["digest"] != digest or row["state"] not in ("ready", "connecting")
-
-
-def running(line: Line) -> list[dict[str, Any]]:
-    """Return what runs in the background."""
-    return client.running_servers(line.environment)
 
 
 def _startable(line: Line) -> list[ServerEntry]:
@@ -125,7 +120,7 @@ async def _start_all(
     replaces: bool = False,
 ) -> int:
     """Start servers one after the other, and print what was done with each; `follows` None leaves it as it was."""
-    before = {row["key"]: row for row in running(line)}
+    before = {row["key"]: row for row in client.running_servers(line.environment)}
     if follows is None:
         follows = any(row["follows"] for row in _of_this_configuration(line, list(before.values())))
     code = 0
@@ -135,7 +130,7 @@ async def _start_all(
         begin = partial(client.start, line.environment, wanted, line.options.idle_seconds or IDLE_SECONDS)
         answer = await to_thread.run_sync(begin, abandon_on_cancel=True)
         code = code or (exit_code_of(answer["kind"]) if "error" in answer else 0)
-        found[entry.name] = _outcome(answer, was_there=key_of(entry) in before)
+        found[entry.name] = _outcome(answer, was_there=entry.key in before)
     return _print(line, found) or code
 
 

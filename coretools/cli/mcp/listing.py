@@ -14,7 +14,6 @@ from coretools.client.background.client import running_servers
 from coretools.client.common.errors import LoginRequired, NotTrusted
 from coretools.client.configuration.places import project_of, usual_places
 from coretools.client.configuration.server_entries import ServerEntry
-from coretools.client.connection.background_socket import key_of
 from coretools.client.connection.options import State
 from coretools.client.connection.server_connection import Connection
 from coretools.config.options import working_directory
@@ -45,8 +44,9 @@ async def list_servers(line: Line) -> int:
 def _cells(rows: Sequence[Mapping[str, Any]], *, shows_background: bool) -> list[list[str]]:
     cells = [["SERVER", "STATE", "KIND", "TOOLS", "BACKGROUND", "FILE", "REASON"]]
     for row in rows:
-        place = (_text(row["tools"]), _since(row), row["file"], _reason(row))
-        cells.append([row["name"], row["state"], row["transport"], *place])
+        count = "" if row["tools"] is None else str(row["tools"])
+        reason = (row["error"] or "").removeprefix(f"server {row['name']!r}: ")
+        cells.append([row["name"], row["state"], row["transport"], count, _since(row), row["file"], reason])
     return cells if shows_background else [[*one[:4], *one[5:]] for one in cells]
 
 
@@ -60,7 +60,7 @@ def _background(line: Line) -> dict[str, dict[str, Any]]:
 
 def _in_background(line: Line, entry: ServerEntry, background: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Say whether a server runs in the background, and since when."""
-    one = background.get(key_of(entry)) if entry.hidden_by is None else None
+    one = background.get(entry.key) if entry.hidden_by is None else None
     if one is None:
         return {"background": None}
     is_same = one["digest"] == launch_digest(entry, line.environment)
@@ -74,15 +74,6 @@ def _since(row: Mapping[str, Any]) -> str:
         return ""
     changed = "; the entry has changed, use refresh" if one["changed"] else ""
     return f"{one['state']} since {one['since']}{changed}"
-
-
-def _text(count: int | None) -> str:
-    return "" if count is None else str(count)
-
-
-def _reason(row: Mapping[str, Any]) -> str:
-    """Why a server is not ready, without its name, which stands in the same line."""
-    return (row["error"] or "").removeprefix(f"server {row['name']!r}: ")
 
 
 async def list_tools(line: Line) -> int:
@@ -123,7 +114,11 @@ async def ping(line: Line) -> int:
     async with connected(line, [line.startable(word) for word in words] or line.configuration.effective) as connections:
         for name, connection in connections.items():
             await connection.wait_settled()
-            errors[name] = await _ping_error(connection)
+            errors[name] = None
+            try:
+                await connection.ping()
+            except CoreError as error:
+                errors[name] = error
     codes = [error.exit_code for error in errors.values() if error]
     return _print_pings(line, errors) or (codes[0] if codes else 0)
 
@@ -142,14 +137,6 @@ def _checked(name: str, title: str, file: str, error: CoreError | None) -> Outco
     """Return a check of a server as an outcome, which every report can show."""
     step = Step(id=name, server=name, tool="", name=title, file=file)
     return Outcome(step=step, status="failed" if error else "passed", error=error)
-
-
-async def _ping_error(connection: Connection) -> CoreError | None:
-    try:
-        await connection.ping()
-    except CoreError as error:
-        return error
-    return None
 
 
 async def doctor(line: Line) -> int:

@@ -12,7 +12,7 @@ from anyio.abc import SocketListener, SocketStream
 from mcp.client.auth import AuthorizationCodeResult
 
 from coretools.client.common.errors import AuthenticationRequired
-from coretools.client.common.failures import first_leaf
+from coretools.client.common.failures import LOST, first_leaf
 from coretools.client.configuration.oauth_settings import OAuthClient
 from coretools.errors import BadSetting
 
@@ -22,8 +22,6 @@ REQUEST_SECONDS = 10.0
 
 ShowAddress = Callable[[str], Coroutine[Any, Any, None]]
 """Shows a person the address of a login, or opens it."""
-
-_LOST = (anyio.BrokenResourceError, anyio.ClosedResourceError, anyio.EndOfStream)
 
 _PAGE = (
     "HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: {length}\r\n"
@@ -79,7 +77,7 @@ class LoginListener:
     async def _serve(self, stream: SocketStream) -> None:
         """Answer one request of a browser."""
         async with stream:
-            with anyio.move_on_after(REQUEST_SECONDS), suppress(*_LOST, ValueError):
+            with anyio.move_on_after(REQUEST_SECONDS), suppress(*LOST, ValueError):
                 await stream.send(self._respond(await _head(stream)).encode())
         if self._came.is_set():
             self._sent.set()

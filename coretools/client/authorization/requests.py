@@ -46,8 +46,9 @@ class AddressRules:
             AuthenticationRequired: says why.
         """
         url = httpx2.URL(address)
-        if not _is_plain_http(url):
-            raise AuthenticationRequired(f"leads to {_shown(address)}, which is no http address without a user")
+        if not url.host or url.userinfo or url.scheme not in ("http", "https") or (url.port or 0) >= 2**16:
+            named = repr(address.partition("?")[0][:100])
+            raise AuthenticationRequired(f"leads to {named}, which is no http address without a user")
         if url.scheme == "http" and not is_loopback(url.host):
             raise AuthenticationRequired(f"leads to {origin_of(address)}, which is not encrypted")
         if url.host in self._configured or url.host == self._server.host:
@@ -58,11 +59,6 @@ class AddressRules:
                 f"leads to {origin_of(address)}, an address in this network, and is not in it itself;"
                 " set `oauth.issuer` in its entry if that is right"
             )
-
-
-def _is_plain_http(url: httpx2.URL) -> bool:
-    has_host = bool(url.host) and not url.userinfo
-    return has_host and url.scheme in ("http", "https") and (url.port or 0) < 2**16
 
 
 async def _reach_of(url: httpx2.URL) -> int:
@@ -130,7 +126,3 @@ async def _bounded(response: httpx2.Response, origin: str) -> bytes:
         if len(data) > MAX_ANSWER_BYTES:
             raise ProtocolViolation(f"the authorization server at {origin} sent more than {MAX_ANSWER_BYTES} bytes")
     return bytes(data)
-
-
-def _shown(address: str) -> str:
-    return repr(address.partition("?")[0][:100])

@@ -12,7 +12,7 @@ from coretools.client.approval.decisions import launch_digest
 from coretools.client.common.state_files import open_lock
 from coretools.client.configuration.launch import BackgroundLaunch
 from coretools.client.configuration.server_entries import ServerEntry
-from coretools.client.connection.background_socket import ANSWER_SECONDS, ask, connect, key_of, new_secret, socket_path
+from coretools.client.connection.background_socket import ANSWER_SECONDS, ask, connect, new_secret, socket_path
 from coretools.errors import CannotStart, InputOutput, Unreachable
 
 BEGIN_SECONDS = 20.0
@@ -58,7 +58,7 @@ def attach(
         "do": "attach",
         "containment": containment,
         "samples": samples,
-        "key": key_of(entry),
+        "key": entry.key,
         "digest": launch_digest(entry, environment),
     }
     answer = ask(connection, wanted, ANSWER_SECONDS)

@@ -32,7 +32,6 @@ from coretools.client.connection.background_socket import (
     as_line,
     is_own_peer,
     is_secret,
-    key_of,
     read_secret,
 )
 from coretools.client.connection.background_stream import Outbox, received
@@ -194,7 +193,7 @@ class Background:
             entry = load_configuration(wanted["directory"], environment, file=config).find(wanted["name"])
             if entry is None or launch_digest(entry, environment) != wanted["digest"]:
                 raise InvalidArguments(f"server {wanted['name']!r}: its entry has just changed; try again")
-            key = key_of(entry)
+            key = entry.key
             old = self._running.get(key)
             containment = Containment.of(wanted["confined"], wanted["unconfined"], {})
             choice = containment.choice(entry.name)

@@ -29,14 +29,11 @@ def parse_json(text: str) -> tuple[Any, list[str]]:
         return made
 
     try:
-        return json.loads(_STRING_OR_COMMA.sub(_without_comma, text), object_pairs_hook=collected), twice
+        text = _STRING_OR_COMMA.sub(lambda match: " " if match[0] == "," else match[0], text)
+        return json.loads(text, object_pairs_hook=collected), twice
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
 
 
 def _without_comment(found: re.Match[str]) -> str:
     return found[0] if found[0].startswith('"') else re.sub(r"[^\n]", " ", found[0])
-
-
-def _without_comma(found: re.Match[str]) -> str:
-    return " " if found[0] == "," else found[0]

@@ -6,9 +6,8 @@ Values are replaced once and never searched again, so there are no cycles, and a
 import os
 import re
 import socket
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 
 from coretools.client.common.bounded_file import read_bounded
 from coretools.client.common.secret_values import is_secret, secret_parts, secret_words
@@ -106,10 +105,10 @@ class Values:
         return pattern.sub(lambda found: self._value(found[found.lastindex or 1], key), text)
 
     def _value(self, reference: str, key: str) -> str:
-        folder = self._entry.folder
+        project = self._entry.project
         fixed = {
-            "workspaceFolder": folder,
-            "workspaceFolderBasename": os.path.basename(folder),
+            "workspaceFolder": project,
+            "workspaceFolderBasename": os.path.basename(project),
             "userHome": self._environment.get("HOME", ""),
             "pathSeparator": os.sep,
             "/": os.sep,
@@ -177,12 +176,14 @@ def launch_of(entry: ServerEntry, environment: Mapping[str, str], inputs: Mappin
 def _local(entry: ServerEntry, settings: ServerSettings, environment: Mapping[str, str], values: Values) -> LocalLaunch:
     command = values.replace(settings.command or "", "command")
     argv = (command, *(values.replace(word, f"args #{at}") for at, word in enumerate(settings.args, 1)))
-    folder = entry.folder if entry.place.scope == "project" else home_directory(environment)
-    cwd = os.path.join(entry.folder, values.replace(settings.cwd, "cwd")) if settings.cwd else folder
+    usual = entry.project if entry.place.scope == "project" else home_directory(environment)
+    cwd = os.path.join(entry.project, values.replace(settings.cwd, "cwd")) if settings.cwd else usual
     if not os.path.isdir(cwd):
         raise BadSetting(f"cwd: {cwd}: is no directory")
     inherited = child_environment(environment, passed=[name for name in settings.env_vars if NAME.fullmatch(name)])
-    added = variables_in(entry, values) | _variables(settings.env, values)
+    environment_file = _environment_file(entry, values)
+    added = {} if environment_file is None else _variables_in(environment_file)
+    added |= _variables(settings.env, values)
     complete = {name: value for name, value in (inherited | added).items() if settings.env.get(name, "") is not None}
     secrets = [*secret_words(argv), *(value for name, value in added.items() if is_secret(name, value))]
     return LocalLaunch(
@@ -192,7 +193,7 @@ def _local(entry: ServerEntry, settings: ServerSettings, environment: Mapping[st
         secrets=_secrets([*secrets, *values.secrets]),
         user_environment=environment,
         own_variables=frozenset({*added, *settings.env_vars}),
-        environment_file=environment_file_of(entry, partial(values.replace, key="envFile")),
+        environment_file=environment_file,
     )
 
 
@@ -209,38 +210,30 @@ def _variables(env: Mapping[str, str | None], values: Values) -> dict[str, str]:
     return {name: values.replace(text, f"env.{name}") for name, text in env.items() if text is not None}
 
 
-def variables_in(entry: ServerEntry, values: Values) -> dict[str, str]:
-    """Return the variables of the `envFile`.
-
-    Raises:
-        BadSetting: it can't be read, or a line is no assignment.
-    """
-    path = environment_file_of(entry, partial(values.replace, key="envFile"))
-    if path is None:
-        return {}
-    found = {}
-    text = read_bounded(path).decode("utf-8-sig", "replace")
+def _variables_in(environment_file: str) -> dict[str, str]:
+    variables = {}
+    text = read_bounded(environment_file).decode("utf-8-sig", "replace")
     for number, line in enumerate(map(str.strip, text.splitlines()), 1):
         if not line or line.startswith("#"):
             continue
-        assigned = _ASSIGNMENT.fullmatch(line)
-        if assigned is None or "\0" in line:
-            raise BadSetting(f"envFile: {path}: line {number} is not NAME=value")
-        found[assigned[1]] = _unquoted(assigned[2])
-    return found
+        assignment = _ASSIGNMENT.fullmatch(line)
+        if assignment is None or "\0" in line:
+            raise BadSetting(f"envFile: {environment_file}: line {number} is not NAME=value")
+        variables[assignment[1]] = _unquoted(assignment[2])
+    return variables
 
 
-def environment_file_of(entry: ServerEntry, replaced: Callable[[str], str]) -> str | None:
+def _environment_file(entry: ServerEntry, values: Values) -> str | None:
     """Return the path of the `envFile`; None if the entry has none."""
     if entry.settings is None or entry.settings.env_file is None:
         return None
-    return os.path.join(entry.folder, replaced(entry.settings.env_file))
+    return os.path.join(entry.project, values.replace(entry.settings.env_file, "envFile"))
 
 
 def environment_file_content(entry: ServerEntry, environment: Mapping[str, str]) -> bytes:
     """Return the content of the `envFile`, for the digest of the entry; empty if it can't be read."""
     try:
-        path = environment_file_of(entry, partial(Values(entry, environment, {}).replace, key="envFile"))
+        path = _environment_file(entry, Values(entry, environment, {}))
         return b"" if path is None else read_bounded(path)
     except BadSetting:
         return b""

@@ -25,8 +25,18 @@ def _as_list(value: Any) -> Any:
     return value.split() if isinstance(value, str) else value
 
 
-def _names(*names: str) -> Any:
+def spelled(*names: str) -> Any:
+    """Return a field that may have any of these names in a file; None by default."""
     return Field(default=None, validation_alias=AliasChoices(*names))
+
+
+def known_keys(model: type[BaseModel]) -> set[str]:
+    """Return every name that a field of a model may have in a file."""
+    keys: set[str] = set()
+    for name, info in model.model_fields.items():
+        alias = info.validation_alias
+        keys |= set(map(str, alias.choices)) if isinstance(alias, AliasChoices) else {str(alias or name)}
+    return keys
 
 
 Scopes = Annotated[list[str], BeforeValidator(_as_list)]
@@ -39,18 +49,18 @@ class OAuthSettings(BaseModel):
 
     enabled: bool = True
     grant: Literal["authorization_code", "client_credentials"] = "authorization_code"
-    client_id: str | None = _names("clientId", "client_id", "CLIENT_ID")
-    client_secret: str | None = _names("clientSecret", "client_secret", "CLIENT_SECRET")
-    private_key: str | None = _names("privateKey", "private_key")
+    client_id: str | None = spelled("clientId", "client_id", "CLIENT_ID")
+    client_secret: str | None = spelled("clientSecret", "client_secret", "CLIENT_SECRET")
+    private_key: str | None = spelled("privateKey", "private_key")
     """PEM; signs what proves the identity of a client without a secret (RFC 7523)."""
-    scopes: Scopes | None = _names("scopes", "scope")
+    scopes: Scopes | None = spelled("scopes", "scope")
     issuer: str | None = None
-    metadata_url: str | None = _names("authServerMetadataUrl")
+    metadata_url: str | None = spelled("authServerMetadataUrl")
     """Claude Code: where the metadata of the authorization server is; names its issuer."""
-    authorization_url: str | None = _names("authorizationUrl")
-    token_url: str | None = _names("tokenUrl")
+    authorization_url: str | None = spelled("authorizationUrl")
+    token_url: str | None = spelled("tokenUrl")
     callback_port: int | None = Field(default=None, validation_alias="callbackPort", ge=1, le=65_535)
-    redirect_uri: str | None = _names("redirectUri")
+    redirect_uri: str | None = spelled("redirectUri")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,11 +153,7 @@ def _redirect(uri: str | None, port: int | None) -> tuple[str, int, str]:
 
 def remarks_about_oauth(raw: Mapping[str, Any]) -> list[str]:
     """Say which keys within `oauth` are unknown or have no effect."""
-    known: set[str] = set()
-    for name, one in OAuthSettings.model_fields.items():
-        alias = one.validation_alias
-        choices = alias.choices if isinstance(alias, AliasChoices) else (alias or name,)
-        known |= set(map(str, choices))
+    known = known_keys(OAuthSettings)
     return [
         f"the key 'oauth.{key}' has no effect here" if key in NO_EFFECT else f"unknown key 'oauth.{key}'"
         for key in raw

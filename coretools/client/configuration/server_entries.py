@@ -47,6 +47,7 @@ class ServerEntry:
     name: str
     place: Place
     project: str
+    """Directory of the project, in which its own servers run; `${workspaceFolder}` stands for it."""
     raw: Any
     inputs: Mapping[str, ServerInput] = field(default_factory=dict)
     settings: ServerSettings | None = None
@@ -57,9 +58,9 @@ class ServerEntry:
     """The file with an entry of this name that takes precedence."""
 
     @property
-    def folder(self) -> str:
-        """What `${workspaceFolder}` stands for: the directory of the project, in which its own servers run."""
-        return self.project
+    def key(self) -> str:
+        """What tells this entry from every other of the user: its name, its file and its project."""
+        return json.dumps([self.name, self.place.path, self.project])
 
     @property
     def words(self) -> str:

@@ -8,10 +8,16 @@ from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal
 
-from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from coretools.client.configuration.oauth_settings import OAuthSettings, Scopes, remarks_about_oauth
+from coretools.client.configuration.oauth_settings import (
+    OAuthSettings,
+    Scopes,
+    known_keys,
+    remarks_about_oauth,
+    spelled,
+)
 from coretools.config.toml_file import key_of
 from coretools.errors import BadSetting
 
@@ -51,10 +57,6 @@ def _oauth_keys(value: Any) -> Any:
 Text = Annotated[str, BeforeValidator(_as_text)]
 
 
-def _names(*names: str) -> Any:
-    return Field(default=None, validation_alias=AliasChoices(*names))
-
-
 class ServerSettings(BaseModel):
     """What an entry says, before variables are replaced."""
 
@@ -66,15 +68,15 @@ class ServerSettings(BaseModel):
     env: dict[str, Text | None] = {}
     env_vars: list[str] = []
     """Codex: variables to pass on by name."""
-    env_file: str | None = _names("envFile", "env_file")
+    env_file: str | None = spelled("envFile", "env_file")
     cwd: str | None = None
-    url: str | None = _names("url", "serverUrl")
-    http_url: str | None = _names("httpUrl")
-    headers: dict[str, Text] | None = _names("headers", "http_headers")
+    url: str | None = spelled("url", "serverUrl")
+    http_url: str | None = spelled("httpUrl")
+    headers: dict[str, Text] | None = spelled("headers", "http_headers")
     env_http_headers: dict[str, str] = {}
     """Codex: headers whose values are in variables."""
     bearer_token_env_var: str | None = None
-    oauth: Annotated[OAuthSettings | None, BeforeValidator(_oauth_keys)] = _names("oauth", "auth")
+    oauth: Annotated[OAuthSettings | None, BeforeValidator(_oauth_keys)] = spelled("oauth", "auth")
     scopes: Scopes | None = None
     """Codex: of a login."""
     startup_timeout_sec: float | None = Field(default=None, gt=0)
@@ -84,8 +86,8 @@ class ServerSettings(BaseModel):
     """Claude Code and Gemini: milliseconds of a request."""
     enabled: bool = True
     disabled: bool = False
-    only_tools: list[str] | None = _names("includeTools", "enabled_tools")
-    without_tools: list[str] | None = _names("excludeTools", "disabled_tools", "disabledTools")
+    only_tools: list[str] | None = spelled("includeTools", "enabled_tools")
+    without_tools: list[str] | None = spelled("excludeTools", "disabled_tools", "disabledTools")
 
     @property
     def transport(self) -> Transport:
@@ -156,7 +158,7 @@ def _problem(settings: ServerSettings) -> str:
 
 def remarks_about(raw: Mapping[str, Any]) -> list[str]:
     """Say which keys of an entry are unknown or have no effect."""
-    known = _known_keys()
+    known = known_keys(ServerSettings)
     remarks = []
     for key in raw:
         if key in NO_EFFECT:
@@ -168,14 +170,6 @@ def remarks_about(raw: Mapping[str, Any]) -> list[str]:
         if isinstance(raw.get(key), dict):
             remarks += remarks_about_oauth(raw[key])
     return remarks
-
-
-def _known_keys() -> set[str]:
-    found: set[str] = set()
-    for name, field in ServerSettings.model_fields.items():
-        alias = field.validation_alias
-        found |= {str(one) for one in alias.choices} if isinstance(alias, AliasChoices) else {name}
-    return found
 
 
 _WANTED = {

@@ -11,7 +11,6 @@ from secrets import token_hex
 from typing import Any
 
 from coretools.client.common.state_files import is_own_file, read_state_file, replace_state_file
-from coretools.client.configuration.server_entries import ServerEntry
 from coretools.errors import BadSetting, Unreachable
 from coretools.own_state import runtime_path, state_path
 
@@ -67,11 +66,6 @@ def read_secret(path: str) -> bytes:
 def is_secret(line: bytes, secret: bytes) -> bool:
     """Whether the first line of a client is the secret; takes the same time for every line."""
     return compare_digest(line, secret)
-
-
-def key_of(entry: ServerEntry) -> str:
-    """Identify a server in the background: an entry of one file, for one project."""
-    return json.dumps([entry.name, entry.place.path, entry.project])
 
 
 def is_own_peer(connection: socket.socket) -> bool:

@@ -1,8 +1,8 @@
 """The connection to one server: its state, its tools, calls of them, and errors that name it."""
 
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Any
 
@@ -280,10 +280,10 @@ class Connection:
         if self._options.logs is not None and not isinstance(launch, BackgroundLaunch):  # it is logged there
             self._log = self._options.logs.open(self.entry, self._redactor)
         self._transport = transport = self._transport_for(launch)
-        with self._connecting() as deadline:
+        with anyio.move_on_after(self._connect_seconds) as connecting:
             async with transport.opened(self._new_client) as client, anyio.create_task_group() as tasks:
                 await set_log_level(client, self._callbacks)
-                deadline.deadline = math.inf
+                connecting.deadline = math.inf
                 self._lists.forget()
                 self._lists.limit_checks(client)
                 self._client = client
@@ -295,6 +295,8 @@ class Connection:
                     tasks.start_soon(self._lists.watch, client)
                 for wait in (transport.wait_lost, self._wait_silent):
                     tasks.start_soon(self._end_after, wait, tasks.cancel_scope)
+        if connecting.cancelled_caught:
+            raise DeadlinePassed(f"did not answer within {self._connect_seconds:g} s")
         raise anyio.EndOfStream
 
     async def _end_after(self, wait: Callable[[], Awaitable[None]], scope: anyio.CancelScope) -> None:
@@ -347,14 +349,6 @@ class Connection:
         client = await self._wait_ready()
         async with self._request(f"{kind}/list", self._connect_seconds):
             return await self._lists.fetch(client, kind)
-
-    @contextmanager
-    def _connecting(self) -> Iterator[anyio.CancelScope]:
-        """Limit the time until the connection is there; the body lifts the limit."""
-        with anyio.move_on_after(self._connect_seconds) as scope:
-            yield scope
-        if scope.cancelled_caught:
-            raise DeadlinePassed(f"did not answer within {self._connect_seconds:g} s")
 
     @property
     def _has_lost_session(self) -> bool:

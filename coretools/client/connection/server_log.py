@@ -38,9 +38,8 @@ class LogDirectory:
         """Return the file of an entry; None if nothing can be kept."""
         if self._path is None:
             return None
-        identity = json.dumps([entry.name, entry.place.path, entry.project]).encode("utf-8", "surrogatepass")
         plain = re.sub(r"[^A-Za-z0-9._-]", "_", entry.name)[:64]
-        return os.path.join(self._path, f"{plain}-{hashlib.sha256(identity).hexdigest()[:12]}.log")
+        return os.path.join(self._path, f"{plain}-{hashlib.sha256(entry.key.encode()).hexdigest()[:12]}.log")
 
     def open(self, entry: ServerEntry, redactor: Redactor) -> "ServerLog":
         """Return what writes the file of an entry; the file is made with the first line."""

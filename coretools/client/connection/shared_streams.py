@@ -16,13 +16,12 @@ import mcp_types as types
 from mcp.shared.message import ClientMessageMetadata, SessionMessage
 from mcp_types.jsonrpc import JSONRPCMessage
 
-from coretools.client.common.failures import marked
+from coretools.client.common.failures import LOST, marked
 
 FIRST_ID = 2**30
 """Of the requests of attached clients; those of the connection itself count from 0."""
 
 _SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
-_LOST = (anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +141,7 @@ class SharedStreams:
         metadata = ClientMessageMetadata(headers=headers) if headers else None
         try:
             await self._to_server.send(SessionMessage(message, metadata))
-        except _LOST:
+        except LOST:
             self.lost.set()
 
     async def forward(self, client: "AttachedClient", message: types.JSONRPCRequest, headers: Any) -> None:
@@ -220,12 +219,28 @@ class AttachedClient:
             await self._shared.detach(self)
 
 
-class OwnReading:
-    """The stream from which the connection itself reads."""
+class _OwnStream:
+    """A stream of the connection itself."""
 
     def __init__(self, shared: SharedStreams, stream: Any) -> None:
         self._shared = shared
         self._stream = stream
+
+    async def aclose(self) -> None:
+        """Close the stream."""
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
+class OwnReading(_OwnStream):
+    """The stream from which the connection itself reads."""
 
     @property
     def last_context(self) -> Any:
@@ -237,17 +252,13 @@ class OwnReading:
         while True:
             try:
                 item = await self._stream.receive()
-            except _LOST:
+            except LOST:
                 self._shared.lost.set()
                 raise
             if isinstance(item, Exception):
                 return item
             if (own := self._shared.routed(item)) is not None:
                 return own
-
-    async def aclose(self) -> None:
-        """Close the stream."""
-        await self._stream.aclose()
 
     def __aiter__(self) -> Self:
         return self
@@ -258,38 +269,14 @@ class OwnReading:
         except anyio.EndOfStream:
             raise StopAsyncIteration from None
 
-    async def __aenter__(self) -> Self:
-        return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
-
-
-class OwnWriting:
+class OwnWriting(_OwnStream):
     """The stream to which the connection itself writes."""
-
-    def __init__(self, shared: SharedStreams, stream: Any) -> None:
-        self._shared = shared
-        self._stream = stream
 
     async def send(self, item: SessionMessage) -> None:
         """Send a message of the connection."""
         self._shared.note_sent(item.message)
         await self._stream.send(item)
-
-    async def aclose(self) -> None:
-        """Close the stream."""
-        await self._stream.aclose()
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.aclose()
 
 
 def _key(value: Any) -> types.RequestId:

@@ -92,7 +92,8 @@ class Containment:
         if entry.place.scope == "project":
             return self._confined(entry, launch, f"because {entry.place.path} belongs to the project")
         check = self.check(entry.project, launch.user_environment)
-        safe = check.without_reachable(launch if _names_directory(entry) else check.outside(launch))
+        names_directory = entry.settings is not None and entry.settings.cwd is not None
+        safe = check.without_reachable(launch if names_directory else check.outside(launch))
         program = program_of(safe)
         if reason := check.why(safe) or check.reason(entry.place.path) or check.why_passed_over(safe, launch):
             return self._confined(entry, launch, f"because of what its entry names: {reason}")
@@ -154,10 +155,6 @@ def _own_directory(entry: ServerEntry, environment: Mapping[str, str]) -> str:
     except OSError as error:
         raise InputOutput(f"{path}: cannot be made: {error.strerror}") from error
     return path
-
-
-def _names_directory(entry: ServerEntry) -> bool:
-    return entry.settings is not None and entry.settings.cwd is not None
 
 
 def _network_of(text: str) -> tuple[str, str]:

@@ -86,8 +86,8 @@ class FormField:
         except SchemaMismatch as error:
             fault = "is not valid" if self.is_secret else str(error).removeprefix(f"{self.name}: ")
             raise InvalidArguments(f"{self.name}: {fault}") from error
-        problem = _FORMATS.get(str(self.shape.get("format")), _any)(value) if isinstance(value, str) else ""
-        if problem:
+        problem_of = _FORMATS.get(str(self.shape.get("format")))
+        if problem_of is not None and isinstance(value, str) and (problem := problem_of(value)):
             raise InvalidArguments(f"{self.name}: must be {problem}")
 
     def _typed(self, text: str) -> Any:
@@ -174,10 +174,6 @@ class Form:
 
 def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
-
-
-def _any(_: str) -> str:
-    return ""
 
 
 def _email(text: str) -> str:

@@ -1,14 +1,13 @@
 """The registry of other servers' tools: each under a name of its own, in step with what the servers declare."""
 
-import hashlib
 import logging
-import re
 from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 import anyio
 import mcp_types as types
 
+from coretools.client.common.tool_names import qualified_name
 from coretools.client.upstream.chain import MAX_SERVERS, META, came_through, own_identity
 from coretools.client.upstream.foreign_tools import ForeignTool, command_function
 from coretools.errors import BadSetting
@@ -92,24 +91,13 @@ class OfferedTools:
             self.registry.merge(added)
 
     def _name(self, server: str, tool: str) -> str:
-        """Return the name of a tool, which it keeps as long as this process runs."""
+        """Return the name of a tool, its own where that is free, which it keeps as long as this process runs."""
         key = (server, tool)
         if key not in self._names:
-            self._names[key] = offered_name(server, tool, self._taken)
+            is_free = FOREIGN_NAME.fullmatch(tool) and tool not in self._taken
+            self._names[key] = tool if is_free else qualified_name(server, tool, self._taken)
             self._taken.add(self._names[key])
         return self._names[key]
-
-
-def offered_name(server: str, name: str, taken: Collection[str]) -> str:
-    """Return the name under which a tool is offered: its own, or `server__tool` if that is taken or can't be used."""
-    if FOREIGN_NAME.fullmatch(name) and name not in taken:
-        return name
-    plain = f"{server}__{name}"
-    clean = re.sub(r"[^A-Za-z0-9_-]", "_", plain)
-    if clean == plain and len(clean) <= 64 and clean not in taken:
-        return clean
-    digest = hashlib.sha256(f"{server}\0{name}".encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"{clean[:55]}_{digest}"
 
 
 def usable(server: str, tools: Iterable[types.Tool]) -> list[types.Tool]:
