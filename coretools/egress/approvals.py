@@ -79,14 +79,12 @@ class HostApprovals:
         if wanted is None:
             return False
         for one in refusals:
-            if one.reason == "not listed" and one.target is not None and _may_be_asked(one.target):
+            if one.reason != "not listed" or one.target is None:
+                continue
+            # An address that is not public takes the operator's list.
+            if isinstance(one.target, str) or is_public(one.target):
                 wanted[one.target, one.port] = None
         return bool(self.open_questions(argv))
 
     def _is_open(self, place: Destination) -> bool:
         return place not in self._always and place not in self._never
-
-
-def _may_be_asked(target: str | Address) -> bool:
-    """Whether a person may permit it. An address that is not public takes the operator's list."""
-    return isinstance(target, str) or is_public(target)

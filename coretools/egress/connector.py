@@ -85,16 +85,14 @@ class Connector:
             Refused: not listed, no admissible address, or none that answers.
         """
         if not self._allowed.allows(target, port):
-            await self._require_admitted(Refusal("not listed", target, port))
+            refused = Refused("not listed", target, port)
+            if self._decide is None or not await self._decide(refused.refusal):
+                raise refused
         with anyio.move_on_after(self._limits.connect_seconds):
             for address in await self._addresses(target, port):
                 if connected := await self._connect(address, port):
                     return connected
         raise Refused("unreachable", target, port)
-
-    async def _require_admitted(self, refusal: Refusal) -> None:
-        if self._decide is None or not await self._decide(refusal):
-            raise Refused(refusal.reason, refusal.target, refusal.port)
 
     async def _addresses(self, target: str | Address, port: int) -> list[Address]:
         """Return the addresses to try: public ones, and those that are listed themselves."""
