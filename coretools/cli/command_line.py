@@ -19,7 +19,6 @@ from coretools.operations.call import LOCAL
 from coretools.operations.catalog import EVERYTHING
 from coretools.operations.loading import load
 from coretools.operations.registry import Registry
-from coretools.process.jobs.job_table import JobTable
 from coretools.protocol.process_exit import ProcessExit, cancel_on_signal
 
 CALL_BY_TOOL = "call"
@@ -56,7 +55,9 @@ async def run_command_line(own: Sequence[str], rest: Sequence[str], general_help
             answers=options.answer,
         )
         exit_code = await runner.run(line)
-        _warn_of_runs(assembly.runs)
+        for run in assembly.runs.of(LOCAL):
+            if run.is_alive:
+                print_error(f"{run.id} was still running and is stopped: a run ends with the process that started it")
     return process_exit.exit_code or exit_code
 
 
@@ -102,9 +103,3 @@ async def complete_command_line(words: Sequence[str], built_in: Sequence[str]) -
         return 0
     own_words = [Candidate(word, "") for word in built_in if not rest and word.startswith(typed[-1])]
     return print_candidates([*found, *own_words])
-
-
-def _warn_of_runs(runs: JobTable) -> None:
-    for run in runs.of(LOCAL):
-        if run.is_alive:
-            print_error(f"{run.id} was still running and is stopped: a run ends with the process that started it")

@@ -67,8 +67,7 @@ async def _word_candidates(
             found |= dict.fromkeys(values, f"{parameter.name} of {command.name}")
         elif normalize(expected).startswith(normalize(current)):
             is_last = len(command.route) == len(words) + 1
-            route_context = routes.context((*words, expected))
-            found.setdefault(expected, command.summary if is_last else route_context.summary if route_context else "")
+            found.setdefault(expected, command.summary if is_last else routes.summary((*words, expected)))
     return [Candidate(text, description) for text, description in found.items()]
 
 

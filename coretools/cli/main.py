@@ -88,8 +88,12 @@ def _main(words: list[str]) -> int:
     own, rest = split_options(words, option_names(global_parser()), after_command=())
     if rest[:1] == [COMPLETE]:
         return _complete(rest[1:])
-    if rest[:1] in (["mcp"], ["run"], ["confine"]):
-        return _with_own_parser(own, rest)
+    if rest[:1] in (["mcp"], ["run"]):
+        return _mcp(own, rest[1:] if rest[0] == "mcp" else rest)
+    if rest[:1] == ["confine"]:
+        from coretools.cli.confine import confine_line  # imported late: it loads the sandbox
+
+        return confine_line([*own, *rest[1:]], os.environ)
     if rest[:1] and rest[0] in BUILT_IN and not _names_tool(rest):
         return _built_in([rest[0], *own, *rest[1:]])
     if not words:
@@ -116,17 +120,12 @@ def general_help(commands: str) -> str:
     return f"{summary}\n\n{built_in}\n\n{commands}\n\n{_HINT}"
 
 
-def exit_codes() -> str:
-    """Return the meaning of the exit codes."""
-    return (__doc__ or "").rpartition("\n\n")[2].strip()
-
-
 def _built_in(words: list[str]) -> int:
-    # Split by hand: which `--` argparse removes differs between versions of Python.
-    before, argv = _split_argv(words)
-    options = _parser().parse_args(before)
+    # `policy explain -- LINE` is split by hand: which `--` argparse removes differs between versions of Python.
+    at = words.index("--") if words[:1] == ["policy"] and "--" in words else len(words)
+    options = _parser().parse_args(words[:at])
     if options.command == "policy":
-        return _policy(options, argv)
+        return _policy(options, words[at + 1 :])
     if options.command == "token":
         from coretools.cli.tokens import token  # imported late: only this command needs it
 
@@ -176,12 +175,6 @@ def _init(options: argparse.Namespace) -> int:
     return init(settings, os.environ, options.policy)
 
 
-def _with_own_parser(own: Sequence[str], rest: list[str]) -> int:
-    if rest[0] == "confine":
-        return _confine(own, rest[1:])
-    return _mcp(own, rest[1:] if rest[0] == "mcp" else rest)
-
-
 def _mcp(own: Sequence[str], words: Sequence[str]) -> int:
     from coretools.cli.mcp.options import parse_line  # imported late, as below
 
@@ -193,12 +186,6 @@ def _mcp(own: Sequence[str], words: Sequence[str]) -> int:
     from coretools.cli.mcp.main import mcp  # the SDK takes a second to load
 
     return mcp(options)
-
-
-def _confine(own: Sequence[str], words: Sequence[str]) -> int:
-    from coretools.cli.confine import confine_line  # imported late: it loads the sandbox
-
-    return confine_line([*own, *words], os.environ)
 
 
 def _complete(words: list[str]) -> int:
@@ -214,12 +201,6 @@ def _complete(words: list[str]) -> int:
     return anyio.run(complete_command_line, words, BUILT_IN)
 
 
-def _split_argv(words: list[str]) -> tuple[list[str], list[str]]:
-    """Return the words before the first `--` of `policy explain`, and those after it."""
-    at = words.index("--") if words[:1] == ["policy"] and "--" in words else len(words)
-    return words[:at], words[at + 1 :]
-
-
 def _policy(options: argparse.Namespace, argv: list[str]) -> int:
     from coretools.cli import policy  # imported late: only this command needs it
 
@@ -231,8 +212,8 @@ def _policy(options: argparse.Namespace, argv: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    summary = (__doc__ or "").partition("\n\n")[0]
-    parser = OptionParser(prog="coretools", description=summary, epilog=exit_codes())
+    summary, _, exit_codes = (__doc__ or "").split("\n\n")
+    parser = OptionParser(prog="coretools", description=summary, epilog=exit_codes.strip())
     list_tools = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     call = list_tools.add_parser("call", help="call a tool by its name and print its result")  # for its help alone
     call.add_argument("tool", metavar="TOOL")

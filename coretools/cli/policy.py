@@ -145,18 +145,20 @@ def _line_facts(policy: OperatorPolicy, line: LineDecision) -> dict[str, object]
     facts = _facts(policy, line.decision)
     del facts["argv"], facts["steps"]
     programs = [
-        {"position": command.start, **_without_policy(_facts(policy, program))}
+        {"position": command.start, **_decision_facts(program)}
         for command, program in zip(line.parsed.commands, line.programs, strict=True)
     ]
     opaque = [{"text": step.argv[0], "verdict": step.verdict, "because": step.reason} for step in line.opaque]
     return {"line": line.parsed.line, **facts, "programs": programs, "opaque": opaque}
 
 
-def _without_policy(facts: dict[str, object]) -> dict[str, object]:
-    return {key: value for key, value in facts.items() if key not in ("policy", "allow_with")}
-
-
 def _facts(policy: OperatorPolicy, decision: Decision) -> dict[str, object]:
+    decisive = decision.decisive
+    allow_with = rule_lines(decisive) if _may_be_allowed(decisive) else None
+    return {**_decision_facts(decision), "policy": policy.source, "allow_with": allow_with}
+
+
+def _decision_facts(decision: Decision) -> dict[str, object]:
     decisive = decision.decisive
     return {
         "verdict": decision.verdict,
@@ -174,8 +176,6 @@ def _facts(policy: OperatorPolicy, decision: Decision) -> dict[str, object]:
             }
             for step in decision.steps
         ],
-        "policy": policy.source,
-        "allow_with": rule_lines(decisive) if _may_be_allowed(decisive) else None,
     }
 
 

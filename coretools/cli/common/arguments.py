@@ -169,7 +169,7 @@ class _ArgumentParser:
             found = self._json_or_file(text, label)
             return found if isinstance(found, list) else [found]
         if kind == "string" or "enum" in schema:
-            return _choice(schema, text)
+            return next((choice for choice in schema.get("enum", ()) if str(choice) == text), text)
         if kind == "object":
             return self._json_or_file(text, label)
         if kind in _TYPE_NAMES:
@@ -221,11 +221,6 @@ def _alternatives(schema: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return alternatives
 
 
-def _choice(schema: Mapping[str, Any], text: str) -> Any:
-    """Return the choice whose text this is, or the text."""
-    return next((one for one in schema.get("enum", ()) if str(one) == text), text)
-
-
 def _scalar(text: str, kind: str, label: str) -> Any:
     types: dict[str, tuple[type, ...]] = {
         "integer": (int,),
@@ -233,10 +228,7 @@ def _scalar(text: str, kind: str, label: str) -> Any:
         "boolean": (bool,),
         "null": (type(None),),
     }
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
-        value = text
+    value = _json_or_text(text)
     if not isinstance(value, types[kind]) or (isinstance(value, bool) and kind != "boolean"):
         raise InvalidArguments(f"{label}: must be {_TYPE_NAMES[kind]}, got {text[:40]!r}")
     return value

@@ -26,7 +26,7 @@ def overview(routes: Routes, words: Sequence[str], width: int) -> str:
             )
         else:
             direct.append((route_word(command.route[len(words)]), command.summary))
-    rows = [(word, _context_summary(routes, (*words, word)) or ", ".join(inner)) for word, inner in nested.items()]
+    rows = [(word, routes.summary((*words, word)) or ", ".join(inner)) for word, inner in nested.items()]
     return table([*rows, *direct], width)
 
 
@@ -66,11 +66,6 @@ def table(rows: Sequence[tuple[str, str]], width: int) -> str:
         line = f"  {left:<{longest}}  {' '.join(right.split())}".rstrip()
         lines.append(truncate(line, width))
     return "\n".join(lines)
-
-
-def _context_summary(routes: Routes, words: Sequence[str]) -> str:
-    context = routes.context(words)
-    return context.summary if context else ""
 
 
 def _label(parameter: ParameterPage) -> str:

@@ -44,6 +44,11 @@ class Routes:
         """Return the context at these words, if it is declared."""
         return self._contexts.get(tuple(map(normalize, words)))
 
+    def summary(self, words: Sequence[str]) -> str:
+        """Return the summary of the context at these words; empty if none is declared."""
+        context = self.context(words)
+        return context.summary if context else ""
+
     def at(self, words: Sequence[str]) -> RouteMatch | None:
         """Return the command whose route matches most words; fixed words win over variables, then whole routes."""
         best: RouteMatch | None = None

@@ -133,10 +133,6 @@ def _print(line: Line, outcome: Outcome) -> int:
     failed = None if isinstance(error, ToolFailed) else error
     if failed is not None:
         print_error(in_line(str(failed)))
-    return _print_result(outcome, result, failed, output)
-
-
-def _print_result(outcome: Outcome, result: types.CallToolResult, failed: CoreError | None, output: str) -> int:
     if output == "json":
         shown = None if failed is None else {"kind": failed.kind, "message": str(failed)}
         return print_text(result_json(outcome.step.server, outcome.step.tool, result, shown))

@@ -10,7 +10,7 @@ from contextlib import suppress
 
 from coretools.cli.common.candidates import Candidate, print_candidates
 from coretools.cli.common.global_options import option_names, split_options
-from coretools.cli.mcp.options import ACTIONS, LOG_LEVELS, MOST, mcp_parser
+from coretools.cli.mcp.options import ACTIONS, LOG_LEVELS, MOST, OF_ONE_SERVER, mcp_parser
 from coretools.cli.mcp.pipeline_options import FORMATS, OTHER_FORMATS
 from coretools.client.approval.decisions import Decisions
 from coretools.client.configuration.server_entries import ServerEntry, load_configuration
@@ -33,21 +33,8 @@ MAX_FILES = 1_000
 _PATHS = ("--config", "--policy", "--root", "--record", "--replay")
 """Options whose value is a path."""
 
-_ONE_SERVER = (
-    "tools",
-    "call",
-    "resources",
-    "read",
-    "prompts",
-    "prompt",
-    "complete",
-    "approve",
-    "login",
-    "logout",
-    "logs",
-)
 _SERVERS = ("start", "stop", "restart", "refresh", "ping", "trust")
-"""Actions whose first word is a server, and those whose words are all servers."""
+"""Actions whose words are all servers."""
 
 
 def complete_line(words: Sequence[str]) -> int:
@@ -86,7 +73,7 @@ def _words(own: Sequence[str], rest: Sequence[str], current: str, environment: M
         return _FIXED[action, len(given)]
     configuration = load_configuration(working_directory(), environment, file=_value(own, "--config"))
     found: Iterable[str] = ()
-    if action in _SERVERS or (action in _ONE_SERVER and not given):
+    if action in _SERVERS or (action in OF_ONE_SERVER and not given):
         found = [entry.name for entry in configuration.effective]
     elif 0 < len(given) <= _TOOLS.get(action, 0):
         found = _tools(configuration.find(given[0]), environment)

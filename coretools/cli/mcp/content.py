@@ -20,15 +20,7 @@ from coretools.errors import InvalidArguments, NotFound
 async def list_resources(line: Line) -> int:
     """Print the resources and templates of one server or of all."""
     found = await from_each(line, Connection.resources)
-    rows = [
-        (
-            name,
-            one.uri_template if isinstance(one, types.ResourceTemplate) else str(one.uri),
-            one.description or one.name,
-        )
-        for name, listed in found.items()
-        for one in listed
-    ]
+    rows = [(name, _address(one), one.description or one.name) for name, listed in found.items() for one in listed]
     return _print_list(line, found, [("SERVER", "URI", "DESCRIPTION"), *rows])
 
 

@@ -74,7 +74,7 @@ class Elicitation:
     async def _form(self, message: str, form: Form) -> types.ElicitResult:
         values, problem = self._given(form)
         asked = f"server {self.server!r} asks: {cut_text(message, MAX_MESSAGE)}"
-        if self._is_answered(form, values, problem):
+        if not problem and not form.missing(values) and (values or self.accepts_defaults):
             self.screen.say(f"{asked}: answered with {_shown(form, values)}")
         elif not self._can_ask:
             self.screen.say(f"{asked}: declined: {problem or _advice(form, form.missing(values))}")
@@ -85,10 +85,6 @@ class Elicitation:
                 _write(f"  {in_line(problem)}\n")
             await self._ask_missing(form, values)
         return types.ElicitResult(action="accept", content=values)
-
-    def _is_answered(self, form: Form, values: Values, problem: str) -> bool:
-        """Whether the options answer the form."""
-        return not problem and not form.missing(values) and (bool(values) or self.accepts_defaults)
 
     async def _ask_missing(self, form: Form, values: Values) -> None:
         for field in form.fields:

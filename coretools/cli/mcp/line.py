@@ -57,12 +57,16 @@ class Line:
         """
         decisions = Decisions(environment)
         directory = working_directory()
+        if options.url is not None:
+            configuration = typed_configuration(options.url, directory, environment)
+        else:
+            configuration = load_configuration(directory, environment, file=options.config)
         policy = find_policy(options.policy, directory, environment, trusts_project=options.trust_project)
         terminal = TerminalCapabilities.of(environment)
         line = cls(
             options=options,
             environment=environment,
-            configuration=_configuration(options, directory, environment),
+            configuration=configuration,
             decisions=decisions,
             trust=Trust(decisions, environment, everything=options.trust_project),
             approvals=Approvals(decisions, policy),
@@ -116,12 +120,6 @@ class Line:
         if error := self.trust.why_not(entry):
             raise error
         return entry
-
-
-def _configuration(options: McpOptions, directory: str, environment: Mapping[str, str]) -> Configuration:
-    if options.url is not None:
-        return typed_configuration(options.url, directory, environment)
-    return load_configuration(directory, environment, file=options.config)
 
 
 @asynccontextmanager

@@ -29,6 +29,8 @@ async def login(line: Line) -> int:
     from coretools.client.authorization.credentials import ServerAuthorization
 
     entry = line.startable(line.options.words[0])
+    if entry.settings is not None and entry.settings.transport == "stdio":
+        raise InvalidArguments(f"server {entry.name!r} is a local program; only remote servers have a login")
     seconds = line.options.connect_seconds or LOGIN_SECONDS
     made: list[ServerAuthorization] = []
 
@@ -38,7 +40,6 @@ async def login(line: Line) -> int:
         made.append(ServerAuthorization(entry.words, launch.url, client, line.environment, show))
         return made[0]
 
-    _check_remote(entry)
     async with connected(line, [entry], authorization=authorize, connect_seconds=seconds) as connections:
         connection = connections[entry.name]
         if await connection.wait_settled() is State.READY and not made[0].waits_for_person:
@@ -47,7 +48,9 @@ async def login(line: Line) -> int:
                 await made[0].log_in()  # and some want a token for calls alone
         if connection.error is not None:
             is_waiting = any(one.waits_for_person and not one.has_logged_in for one in made)
-            raise _explained(connection.error, entry, seconds) if is_waiting else connection.error
+            if is_waiting and isinstance(connection.error, DeadlinePassed):
+                raise DeadlinePassed(f"server {entry.name!r}: nobody logged in within {seconds:g} s")
+            raise connection.error
     return print_text(in_line(f"{_done(made[0])} {entry.name}"))
 
 
@@ -55,17 +58,6 @@ def _done(authorization: "ServerAuthorization") -> str:
     if authorization.failure is not None:
         raise authorization.failure  # the server has accepted the token, but it could not be kept
     return "logged in to" if authorization.has_logged_in else "no login is needed for"
-
-
-def _check_remote(entry: ServerEntry) -> None:
-    if entry.settings is not None and entry.settings.transport == "stdio":
-        raise InvalidArguments(f"server {entry.name!r} is a local program; only remote servers have a login")
-
-
-def _explained(error: CoreError, entry: ServerEntry, waited: float) -> CoreError:
-    if isinstance(error, DeadlinePassed):
-        return DeadlinePassed(f"server {entry.name!r}: nobody logged in within {waited:g} s")
-    return error
 
 
 def _login_client(entry: ServerEntry, launch: RemoteLaunch) -> OAuthClient:

@@ -35,6 +35,7 @@ number of the signal that ended it (Ctrl-C: 130).
 import argparse
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 from coretools.cli.common.global_options import OptionParser, option_names, split_options
 from coretools.cli.common.terminal import print_text
@@ -49,7 +50,8 @@ MOST = 1_000_000
 SAMPLING_VARIABLE = "CORETOOLS_MCP_SAMPLING"
 """The command that answers for a model, if no option names one."""
 
-LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
+LOG_LEVELS: tuple[LogLevel, ...] = get_args(LogLevel)
 """Of the protocol, least severe first."""
 
 ACTIONS: dict[str, tuple[int, int]] = {
@@ -109,7 +111,7 @@ class McpOptions:
     roots: list[str]
     confined: list[str]
     unconfined: list[str]
-    log_level: str | None
+    log_level: LogLevel | None
     idle_seconds: float | None
     follow: bool
     lines: int | None

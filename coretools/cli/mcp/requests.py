@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import mcp_types as types
 
 from coretools.cli.common.terminal import print_error
-from coretools.cli.mcp.options import SAMPLING_VARIABLE, McpOptions
+from coretools.cli.mcp.options import LOG_LEVELS, SAMPLING_VARIABLE, McpOptions
 from coretools.cli.mcp.output import in_line, visible
 from coretools.cli.mcp.screen import Screen
 from coretools.client.configuration.launch import LocalLaunch, home_directory
@@ -27,9 +27,6 @@ from coretools.truncation import cut_text
 
 if TYPE_CHECKING:
     from mcp.client.session import ClientRequestContext
-
-LEVELS: tuple[types.LoggingLevel, ...] = get_args(types.LoggingLevel)
-"""Least severe first."""
 
 DEFAULT_LEVEL: types.LoggingLevel = "warning"
 
@@ -126,7 +123,7 @@ class Requests:
         return answer != "no"
 
     def _log(self, server: str, params: types.LoggingMessageNotificationParams) -> None:
-        if LEVELS.index(params.level) < LEVELS.index(self.log_level or DEFAULT_LEVEL):
+        if LOG_LEVELS.index(params.level) < LOG_LEVELS.index(self.log_level or DEFAULT_LEVEL):
             return
         count = self._printed[server] = self._printed.get(server, 0) + 1
         if count > MAX_LOG_LINES:
@@ -154,7 +151,7 @@ def requests_of(options: McpOptions, environment: Mapping[str, str], screen: Scr
             roots=roots_of(options.roots),
             sampling=None if tracker is None else _sampling_command(argv, environment, tracker),
             approves_all=options.yes,
-            log_level=next((level for level in LEVELS if level == options.log_level), None),
+            log_level=options.log_level,
         )
     finally:
         if tracker is not None:
@@ -195,7 +192,4 @@ def roots_of(paths: Sequence[str]) -> list[types.Root]:
 
 
 def _text_of(data: Any) -> str:
-    if isinstance(data, str):
-        return data
-
-    return json.dumps(data, ensure_ascii=False, default=str)
+    return data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, default=str)
