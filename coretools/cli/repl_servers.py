@@ -121,8 +121,10 @@ class ReplServers:
             return 0
         if action == "refresh":
             names = await self._refresh(connections, name)
-        elif action == "restart" or self._state(name) is not State.READY:
-            await connections.start(self.line.startable(name))
+        else:
+            connection = connections.get(name)
+            if action == "restart" or connection is None or connection.state is not State.READY:
+                await connections.start(self.line.startable(name))
         async with anyio.create_task_group() as tasks:
             for one in names:
                 tasks.start_soon(self._announce, one)
@@ -188,8 +190,7 @@ class ReplServers:
         self._order.pass_on(name)
 
     async def _offer(self, name: str) -> None:
-        connections = self._connections
-        connection = None if connections is None else connections.get(name)
+        connection = self._started(name)
         if connection is None or await connection.wait_settled() is not State.READY:
             return
         try:
@@ -197,7 +198,7 @@ class ReplServers:
             await self._order.wait(name)
             self.tools.offer(name, [(one, "") for one in listed], self._tool(name))
         except CoreError as error:
-            self.screen.say(str(error))
+            self._say(str(error))
 
     def _tool(self, name: str) -> Any:
         rules = CallRules(
@@ -236,22 +237,26 @@ class ReplServers:
             self.screen.say("no server's entry has changed")
         return [name] if name else changed
 
-    def _state(self, name: str) -> State | None:
-        connection = None if self._connections is None else self._connections.get(name)
-        return None if connection is None else connection.state
+    def _started(self, name: str) -> Connection | None:
+        return None if self._connections is None else self._connections.get(name)
 
     def _exit_code(self, name: str) -> int:
-        connection = None if self._connections is None else self._connections.get(name)
+        connection = self._started(name)
         return connection.error.exit_code if connection is not None and connection.error else 0
 
     def _say_state(self, name: str) -> None:
-        connection = None if self._connections is None else self._connections.get(name)
+        connection = self._started(name)
         if connection is None:
-            self.screen.say(f"server {name!r} is no longer configured")
+            self._say(f"server {name!r} is no longer configured")
         elif connection.state is State.READY:
-            self.screen.say(f"server {name!r} is ready: {self.tools.count(name)} tools")
+            self._say(f"server {name!r} is ready: {self.tools.count(name)} tools")
         else:
-            self.screen.say(str(connection.error or f"server {name!r} is {connection.state}"))
+            self._say(str(connection.error or f"server {name!r} is {connection.state}"))
+
+    def _say(self, text: str) -> None:
+        """Print what became of a server; nothing when the REPL has ended, which ends every one."""
+        if not self._over.is_set():
+            self.screen.say(text)
 
     async def _print(self, connections: Connections) -> int:
         """Print the servers with their state, and the tools with their names here."""

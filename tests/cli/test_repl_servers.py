@@ -166,25 +166,26 @@ def test_questions_and_log_messages_come_in_line(home: Path) -> None:
     events.close()
 
 
+def piped(home: Path, lines: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+    return warm.run(
+        [sys.executable, *REPL, "--root", str(home / "root")],
+        input=lines,
+        cwd=home,
+        env={**os.environ, **environment(home), **variables},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
 def test_piped_lines_wait_for_the_servers_and_leave_none(home: Path) -> None:
     """upstream-10, upstream-11: started when a line needs one, which waits for no other; a call needs an approval."""
     events = EventLog(home)
     hanging = misbehaving("mute") | {"startup_timeout_sec": 600}
     configured(home, {"hanging": hanging, "up": server("app/upstream_server.py", events.path)})
 
-    def piped(lines: str) -> "subprocess.CompletedProcess[str]":
-        return warm.run(
-            [sys.executable, *REPL, "--root", str(home / "root")],
-            input=lines,
-            cwd=home,
-            env={**os.environ, **environment(home)},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-
-    done = piped("echo text=x\n/mcp\n")
+    done = piped(home, "echo text=x\n/mcp\n")
     assert done.returncode == 77
     told = "'up: echo' is not approved, and nobody can be asked here; run `coretools mcp approve up echo`\n"
     assert told in done.stderr
@@ -192,9 +193,17 @@ def test_piped_lines_wait_for_the_servers_and_leave_none(home: Path) -> None:
     assert done.stdout.splitlines()[1].split()[:2] == ["hanging", "connecting"]
     assert done.stdout.splitlines()[2].split()[:4] == ["up", "ready", "stdio", "10"]
     assert wait_gone(int(events.wait_for("started")))
-    done = piped("read_file notes.txt\n")
+    done = piped(home, "read_file notes.txt\n")
     assert (done.returncode, done.stdout) == (0, "remembered\n")
     events.close()
+
+
+def test_the_end_of_the_input_is_no_failure_of_a_server(home: Path) -> None:
+    """upstream-10: neither of one that is about to list its tools, nor of one that still starts."""
+    configured(home, {"lists": misbehaving("never-lists", str(home / "root" / "log")), "starts": misbehaving("mute")})
+    is_asked = "run_command 'until grep -q listing log; do sleep 0.1; done'"
+    done = piped(home, f"/mcp\n{is_asked}\n", CORETOOLS_UNCONFINED="lists")  # it writes to the root
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_an_approval_ends_with_the_entry_that_it_was_for(home: Path) -> None:

@@ -159,6 +159,8 @@ def handle(message: dict[str, Any]) -> None:
         answer(number, {"contents": [{"uri": "note://blob", "mimeType": "image/x", "blob": "AP8bWzJK"}]})
     elif WAY == "content" and method in CONTENT:
         answer(number, CONTENT[method])
+    elif method == "tools/list" and WAY == "never-lists":
+        log("listing")
     elif method == "tools/list":
         endless = {"nextCursor": "again"} if WAY == "endless" else {}
         answer(number, {"tools": tools(), **endless})
