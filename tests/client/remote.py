@@ -2,7 +2,7 @@
 
 import json
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -81,6 +81,19 @@ class Failing:
         self._left -= 1
         await send({"type": "http.response.start", "status": self._status, "headers": []})
         await send({"type": "http.response.body", "body": dict(scope["headers"]).get(b"authorization", b"")})
+
+
+class Refusing:
+    """Answers each method with a status, a content type and a body."""
+
+    def __init__(self, answers: Mapping[str, tuple[int, str, str]]) -> None:
+        self._answers = answers
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        status, kind, body = self._answers[scope["method"]]
+        headers = [(b"content-type", kind.encode()), (b"content-length", str(len(body)).encode())]
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body.encode()})
 
 
 class OnCall:

@@ -1,5 +1,6 @@
 """Connections to real servers, some of which misbehave (docs/specs/client.md)."""
 
+import json
 import os
 import signal
 import subprocess
@@ -18,7 +19,7 @@ from coretools.client.connection.server_connection import Connection
 from coretools.errors import BadSetting, CannotStart, CoreError, DeadlinePassed, Unreachable
 from tests.checkout import TREE
 from tests.client.peers import EventLog, hub, misbehaving, wait_gone, workstation
-from tests.client.remote import Failing, OnCall, OnlyOld, echo_server, served
+from tests.client.remote import Failing, OnCall, OnlyOld, Refusing, echo_server, served
 
 
 @pytest.fixture
@@ -254,6 +255,27 @@ async def test_an_error_over_http_has_the_status_and_the_servers_message(tmp_pat
             assert await connections["away"].wait_settled() is State.FAILED
             assert isinstance(connections["away"].error, Unreachable)
             assert str(connections["away"].error) == f"server 'away': answers HTTP 503 Service Unavailable: {made_up}"
+
+
+async def test_a_refused_start_has_the_status_and_the_servers_message(tmp_path: Path) -> None:
+    """client-9: from plain text or JSON-RPC; of a server that speaks neither transport the first answer counts."""
+    plain = (400, "text/plain; charset=utf-8", "the header X-Tenant is missing\nsee the manual")
+    error = {"jsonrpc": "2.0", "id": None, "error": {"code": -32000, "message": "Use POST."}}
+    json_rpc, page = (405, "application/json", json.dumps(error)), (405, "text/html", "<h1>no</h1>")
+    cases: list[tuple[dict[str, str], tuple[int, str, str], tuple[int, str, str], str]] = [
+        ({}, plain, page, "HTTP 400 Bad Request: the header X-Tenant is missing"),
+        ({}, page, plain, "HTTP 405 Method Not Allowed: Server returned an error response (-32603)"),
+        ({"type": "sse"}, page, json_rpc, "HTTP 405 Method Not Allowed: Use POST."),
+        ({"type": "sse"}, plain, page, "HTTP 405 Method Not Allowed"),
+    ]
+    for entry, post, get, text in cases:
+        async with (
+            served(Refusing({"POST": post, "GET": get})) as address,
+            hub(tmp_path, {"a": entry | {"url": address}}, retry_seconds=()) as connections,
+        ):
+            assert await connections["a"].wait_settled() is State.FAILED
+            assert isinstance(connections["a"].error, ProtocolViolation)
+            assert str(connections["a"].error) == f"server 'a': answers {text}"
 
 
 @pytest.mark.parametrize("kind", ["http", "sse"])

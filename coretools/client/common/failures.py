@@ -39,6 +39,9 @@ _BY_CODE: dict[int, tuple[type[CoreError], str]] = {
 _MADE_UP = "SSE stream "
 """Begin of the answers that the SDK's HTTP transport makes up if none came; nothing else tells them from real ones."""
 
+_NO_MESSAGE = "Server returned an error response"
+"""What the SDK says of an HTTP status whose body is no error of JSON-RPC."""
+
 UNAVAILABLE = (429, 502, 503, 504)
 """HTTP statuses by which a server, or a proxy before it, says that it can't serve now."""
 
@@ -57,8 +60,8 @@ def marked(error: types.ErrorData) -> types.ErrorData:
     return types.ErrorData(code=error.code, message=error.message, data=ServerData(error.data))
 
 
-def explained(error: BaseException, status: int) -> tuple[type[CoreError], str]:
-    """Return the kind of an error and its sentence."""
+def explained(error: BaseException, status: int, message: str = "") -> tuple[type[CoreError], str]:
+    """Return the kind of an error and its sentence; `message` is what the HTTP answer of this status says."""
     if status in (401, 403) and not isinstance(error, CoreError):
         return AuthenticationRequired, f"refuses the credentials (HTTP {status}); set `headers` in its entry"
     if isinstance(error, CoreError):
@@ -66,7 +69,9 @@ def explained(error: BaseException, status: int) -> tuple[type[CoreError], str]:
     if isinstance(error, InputRequiredRoundsExceededError):
         return ProtocolViolation, f"asked again after each of {error.max_rounds} answers to one request; given up"
     if isinstance(error, MCPError):
-        return _of_protocol(error, status)
+        return _of_protocol(error, status, message)
+    if isinstance(error, httpx2.HTTPStatusError):
+        return _of_status(error.response.status_code, message)
     if isinstance(error, ValidationError):
         fault = error.errors()[0]
         where = ".".join(map(str, fault["loc"]))
@@ -77,14 +82,19 @@ def explained(error: BaseException, status: int) -> tuple[type[CoreError], str]:
     return Unreachable, text
 
 
-def _of_protocol(error: MCPError, status: int) -> tuple[type[CoreError], str]:
+def _of_protocol(error: MCPError, status: int, message: str) -> tuple[type[CoreError], str]:
     if error.code in _BY_CODE and not isinstance(error.data, ServerData):
         return _BY_CODE[error.code]
-    kind = Unreachable if status in UNAVAILABLE else ProtocolViolation
+    text = f"{error.message} ({error.code}){_needed(error)}"
     if status < 400:
-        return kind, f"refused the request: {error.message} ({error.code}){_needed(error)}"
+        return ProtocolViolation, f"refused the request: {text}"
+    return _of_status(status, message if message and error.message == _NO_MESSAGE else text)
+
+
+def _of_status(status: int, message: str) -> tuple[type[CoreError], str]:
+    kind = Unreachable if status in UNAVAILABLE else ProtocolViolation
     phrase = f" {HTTPStatus(status).phrase}" if status in set(HTTPStatus) else ""
-    return kind, f"answers HTTP {status}{phrase}: {error.message} ({error.code}){_needed(error)}"
+    return kind, f"answers HTTP {status}{phrase}" + (f": {message}" if message else "")
 
 
 def _needed(error: MCPError) -> str:

@@ -378,7 +378,8 @@ class Connection:
 
     async def _translated(self, error: BaseException, doing: str) -> CoreError:
         """Return the error of a server as one that names it."""
-        kind, text = explained(error, self._transport.status if self._transport else 0)
+        message = self._transport.message if isinstance(self._transport, RemoteTransport) else ""
+        kind, text = explained(error, self._transport.status if self._transport else 0, message)
         if isinstance(error, RuntimeError) and not self._was_ready:
             kind = ProtocolViolation  # the handshake, such as a revision that nobody knows
         if isinstance(self._transport, LocalTransport):

@@ -39,6 +39,15 @@ RETRY_SECONDS = (0.5, 1.0)
 HTTP_TIMEOUT = httpx2.Timeout(30.0, read=300.0)
 """That of the SDK's own clients. A server may keep a stream open and send nothing."""
 
+MAX_ERROR_BYTES = 16 * 1024
+"""Longest body of an error status in which the server's message is looked for."""
+
+MAX_MESSAGE = 300
+"""Characters of it that are shown."""
+
+_OTHER_TRANSPORT = (400, 404, 405, 406, 415)
+"""HTTP statuses by which a server may say that it does not speak a transport."""
+
 NewClient = Callable[[AbstractAsyncContextManager[Any], Era], Client]
 """Makes the SDK's client for streams; entering it does the handshake."""
 
@@ -142,6 +151,11 @@ class RemoteTransport:
         return self._exchange.status
 
     @property
+    def message(self) -> str:
+        """What the server says in the last response, if that is an error; empty if nothing."""
+        return self._exchange.message
+
+    @property
     def refusal(self) -> CoreError | None:
         """Why the server refused the last request for its credentials, if that is known."""
         return self._auth.failure if self._auth is not None and self.status in (401, 403) else None
@@ -187,15 +201,21 @@ class RemoteTransport:
         return text
 
     async def _try(self, stack: AsyncExitStack, new_client: NewClient) -> Client:
-        """Try each transport that the entry allows."""
-        *others, last = self._launch.transports
-        for transport in others:
-            try:
-                return await self._enter(stack, new_client, transport)
-            except* (httpx2.HTTPStatusError, MCPError):
-                if self.status not in (400, 404, 405, 406, 415):
-                    raise
-        return await self._enter(stack, new_client, last)
+        """Try each transport that the entry allows. If the server speaks neither, its first refusal counts."""
+        first, *others = self._launch.transports
+        try:
+            return await self._enter(stack, new_client, first)
+        except* (httpx2.HTTPStatusError, MCPError) as group:
+            if not others or self.status not in _OTHER_TRANSPORT:
+                raise
+            refusal, status, message = group, self.status, self.message
+        try:
+            return await self._enter(stack, new_client, others[0])
+        except* httpx2.HTTPStatusError:
+            if self.status not in _OTHER_TRANSPORT:
+                raise
+            self._exchange.status, self._exchange.message = status, message
+            raise refusal from None
 
     async def _enter(self, stack: AsyncExitStack, new_client: NewClient, transport: str) -> Client:
         self._exchange.is_sse = transport == "sse"
@@ -276,18 +296,36 @@ class _Exchange:
 
     status: int = 0
     """Of the last response to a message."""
+    message: str = ""
+    """What the server says in it, if it is an error."""
     is_sse: bool = False
     """Whether a GET opens the connection; otherwise it opens a further stream, which a server need not offer."""
 
     async def see(self, response: httpx2.Response) -> None:
         """Take a response before its body is read, and limit the body."""
-        if self.is_sse or response.request.method != "GET":
-            self.status = response.status_code
+        is_counted = self.is_sse or response.request.method != "GET"
+        if is_counted:
+            self.status, self.message = response.status_code, ""
         is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
         if response.headers.get("content-encoding", "identity") != "identity":
             raise httpx2.DecodingError("the answer is compressed, which was not asked for")
         if not is_stream:  # the SDK limits each event of a stream
             response.stream = _Bounded(response.stream)
+        if is_counted and response.is_error:
+            self.message = await _message(response)
+
+
+async def _message(response: httpx2.Response) -> str:
+    """Return the message in the body of an error: that of JSON-RPC, or the first line of plain text."""
+    length = response.headers.get("content-length", "")
+    if not length.isdecimal() or int(length) > MAX_ERROR_BYTES:
+        return ""
+    await response.aread()
+    kind = response.headers.get("content-type", "").partition(";")[0].strip()
+    if kind == "application/json":
+        with suppress(ValueError):
+            return types.JSONRPCError.model_validate_json(response.content).error.message[:MAX_MESSAGE]
+    return response.text.strip().partition("\n")[0][:MAX_MESSAGE] if kind == "text/plain" else ""
 
 
 class _Bounded(httpx2.AsyncByteStream):
