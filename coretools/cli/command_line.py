@@ -98,8 +98,8 @@ async def complete_command_line(words: Sequence[str], built_in: Sequence[str]) -
         options, before = read_options(own, rest)
         settings = settings_from(options, options.root or (), os.environ, working_directory())
         async with open_assembly(settings, dict(os.environ), registries_in(own)) as assembly:
-            found = await candidates(CommandContext.of(assembly, settings), before, typed[-1])
+            following = await candidates(CommandContext.of(assembly, settings), before, typed[-1])
     except (CoreError, SystemExit):  # an unfinished line may be invalid
         return 0
     own_words = [Candidate(word, "") for word in built_in if not rest and word.startswith(typed[-1])]
-    return print_candidates([*found, *own_words])
+    return print_candidates([*following, *own_words])

@@ -107,13 +107,13 @@ class CommandRunner:
         try:
             if line.wants_help and not line.by_tool:
                 return print_text(self.help(words))
-            found = RouteMatch(self._tool(words[0]), {}, 1) if line.by_tool else self.routes.get(words)
+            match = RouteMatch(self._tool(words[0]), {}, 1) if line.by_tool else self.routes.get(words)
             if line.wants_help:
-                return print_text(command_page(document_command(found.command), program=self._program))
-            arguments = self._arguments(found, line)
+                return print_text(command_page(document_command(match.command), program=self._program))
+            arguments = self._arguments(match, line)
         except CoreError as error:
             return _report_error(" ".join(words), error, as_json=line.as_json)
-        return await self._dispatch(found.command, arguments, as_json=line.as_json)
+        return await self._dispatch(match.command, arguments, as_json=line.as_json)
 
     def help(self, words: Sequence[str]) -> str:
         """Return the help page of a command or of a context.
@@ -122,26 +122,26 @@ class CommandRunner:
             UnknownTool: the words name neither.
         """
         routes = self.routes
-        found = routes.at(words)
-        if found is None and routes.below(words):
+        match = routes.at(words)
+        if match is None and routes.below(words):
             width = shutil.get_terminal_size((100, 24)).columns
             return context_page(routes, words, width, program=self._program)
-        return command_page(document_command((found or routes.get(words)).command), program=self._program)
+        return command_page(document_command((match or routes.get(words)).command), program=self._program)
 
     def _tool(self, name: str) -> Command:
         return self.context.catalog.command(LOCAL, name)
 
-    def _arguments(self, found: RouteMatch, line: CommandLine) -> dict[str, Any]:
-        page = document_command(found.command)
-        words = line.words[found.count :]
-        if found.command.declaration.is_foreign and words and all(map(NAMED.match, words)):
-            return self._foreign_arguments(found.command, words)
+    def _arguments(self, match: RouteMatch, line: CommandLine) -> dict[str, Any]:
+        page = document_command(match.command)
+        words = line.words[match.count :]
+        if match.command.declaration.is_foreign and words and all(map(NAMED.match, words)):
+            return self._foreign_arguments(match.command, words)
         arguments = parse_arguments(
             page,
-            found.route_values,
+            match.route_values,
             words,
             stdin=self._stdin,
-            has_names=line.by_tool or found.command.declaration.is_foreign,
+            has_names=line.by_tool or match.command.declaration.is_foreign,
         )
         if line.answers and not page.asks:
             raise InvalidArguments(f"{page.words}: it asks no question; leave out --answer")

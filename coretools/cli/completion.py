@@ -25,14 +25,14 @@ async def candidates(context: CommandContext, before: Sequence[str], current: st
     """Return the completions of `current`, which follows the words of `before`."""
     routes = Routes(context.catalog.registry, context.selection)
     words = leading_words(before)
-    found = routes.at(words)
+    match = routes.at(words)
     following = []
     if len(words) == len(before) and not current.startswith("-"):
-        within = found.command.route[: found.count] if found is not None and found.count == len(words) else ()
+        within = match.command.route[: match.count] if match is not None and match.count == len(words) else ()
         following = await _word_candidates(context, routes.below(words, within=within), words, current)
-    if found is None:
+    if match is None:
         return following
-    return [*following, *await _command_candidates(context, found, before[found.count :], current)]
+    return [*following, *await _command_candidates(context, match, before[match.count :], current)]
 
 
 def built_in_candidates(before: Sequence[str], current: str) -> list[Candidate]:
@@ -56,7 +56,7 @@ async def _word_candidates(
 ) -> list[Candidate]:
     """Return the completions of the next word of a route."""
     routes = Routes(context.catalog.registry, context.selection)
-    found: dict[str, str] = {}
+    descriptions: dict[str, str] = {}
     for command in below:
         expected = command.route[len(words)]
         variable = VARIABLE.fullmatch(expected)
@@ -64,19 +64,19 @@ async def _word_candidates(
             page = document_command(command)
             parameter = next(one for one in page.parameters if one.name == variable[1])
             values = await _values(context, command, parameter, current, {})
-            found |= dict.fromkeys(values, f"{parameter.name} of {command.name}")
+            descriptions |= dict.fromkeys(values, f"{parameter.name} of {command.name}")
         elif normalize(expected).startswith(normalize(current)):
             is_last = len(command.route) == len(words) + 1
-            found.setdefault(expected, command.summary if is_last else routes.summary((*words, expected)))
-    return [Candidate(text, description) for text, description in found.items()]
+            descriptions.setdefault(expected, command.summary if is_last else routes.summary((*words, expected)))
+    return [Candidate(text, description) for text, description in descriptions.items()]
 
 
 async def _command_candidates(
-    context: CommandContext, found: RouteMatch, words: Sequence[str], current: str
+    context: CommandContext, match: RouteMatch, words: Sequence[str], current: str
 ) -> list[Candidate]:
-    page = document_command(found.command)
+    page = document_command(match.command)
     typed = _parse_typed(page, words)
-    typed.given |= found.route_values
+    typed.given |= match.route_values
     parameter, before, text = typed.awaiting_value, "", current
     if parameter is None and current.startswith("-") and not typed.only_values:
         option, equals, text = current.partition("=")
@@ -86,7 +86,7 @@ async def _command_candidates(
     parameter = parameter or _next_positional(page, typed)
     if parameter is None:
         return [] if current else _options(page, typed, "--")
-    return [Candidate(before + value) for value in await _values(context, found.command, parameter, text, typed.given)]
+    return [Candidate(before + value) for value in await _values(context, match.command, parameter, text, typed.given)]
 
 
 async def _values(
@@ -97,20 +97,20 @@ async def _values(
 
 
 def _options(page: CommandPage, typed: _TypedWords, current: str) -> list[Candidate]:
-    found = []
+    options = []
     for parameter in page.parameters:
         if parameter.name in typed.given and not is_list(parameter):
             continue
         option = option_of(parameter)
         is_off = is_flag(parameter) and parameter.default is True
-        found.append(Candidate(f"--no-{option[2:]}" if is_off else option, parameter.description))
+        options.append(Candidate(f"--no-{option[2:]}" if is_off else option, parameter.description))
     description = {
         "--json": "print the result as JSON",
         "--help": "show its usage",
         "--answer": "answer a question in advance",
     }
-    found += [Candidate(option, description[option]) for option in sorted(LINE_OPTIONS.keys() & description.keys())]
-    known = {normalize(one.text): one for one in found}
+    options += [Candidate(option, description[option]) for option in sorted(LINE_OPTIONS.keys() & description.keys())]
+    known = {normalize(one.text): one for one in options}
     return [known[name] for name in with_prefix(normalize(current), known)]
 
 

@@ -73,8 +73,8 @@ def _section_of(annotation: Any) -> tuple[Any, str]:
     if get_origin(annotation) is dict and issubclass(get_args(annotation)[1], BaseModel):
         return get_args(annotation)[1], ".NAME"
     models = [one for one in get_args(annotation) if isinstance(one, type) and issubclass(one, BaseModel)]
-    found = models[0] if models else annotation
-    return (found if isinstance(found, type) and get_origin(found) is None else object), ""
+    section = models[0] if models else annotation
+    return (section if isinstance(section, type) and get_origin(section) is None else object), ""
 
 
 def _default(field: FieldInfo) -> str:
@@ -105,15 +105,19 @@ async def docs(settings: Settings, registries: Sequence[Registry], options: Docs
     """
     async with open_assembly(settings, dict(os.environ), registries) as assembly:
         registry = assembly.catalog.registry
-        found = documentation_of(commands_for_people(registry, assembly.selection), registry.contexts)
+        documentation = documentation_of(commands_for_people(registry, assembly.selection), registry.contexts)
         # Built while the tool sets are open: a signature may refer to what they contain.
-        text = json.dumps(found.as_json(), ensure_ascii=False, indent=2) if options.as_json else tool_table(found)
-        written = {**pages(found), CONFIG_PAGE: config_page()} if options.directory else {}
+        text = (
+            json.dumps(documentation.as_json(), ensure_ascii=False, indent=2)
+            if options.as_json
+            else tool_table(documentation)
+        )
+        written = {**pages(documentation), CONFIG_PAGE: config_page()} if options.directory else {}
     try:
         if options.directory:
             _write(Path(options.directory), written)
         if options.page:
-            _put_table(Path(options.page), found)
+            _put_table(Path(options.page), documentation)
     except OSError as error:
         raise InputOutput(f"{error.filename}: {error.strerror}") from None
     return 0 if options.directory or options.page else print_text(text)
@@ -129,5 +133,5 @@ def _write(directory: Path, written: dict[str, str]) -> None:
         (directory / name).write_text(text, encoding="utf-8")
 
 
-def _put_table(page: Path, found: Documentation) -> None:
-    page.write_text(insert_table(page.read_text(encoding="utf-8"), tool_table(found)), encoding="utf-8")
+def _put_table(page: Path, documentation: Documentation) -> None:
+    page.write_text(insert_table(page.read_text(encoding="utf-8"), tool_table(documentation)), encoding="utf-8")

@@ -74,16 +74,16 @@ def init(settings: Settings, environment: Mapping[str, str], path: str | None) -
     """
     target = _target(path, environment)
     require_out_of_reach([OperatorFile("the policy file", target)], [settings])
-    found = ecosystems_in(settings.roots)
+    ecosystems = ecosystems_in(settings.roots)
     report = anyio.run(toolchain_report, settings, environment)
-    _write(target, policy_text(settings.roots, found, report))
+    _write(target, policy_text(settings.roots, ecosystems, report))
     try:
         read_policy(target, environment)
     except BadSetting:
         os.unlink(target)
         raise
     print(f"wrote {target}")
-    print("\n".join(_summary(found, report)))
+    print("\n".join(_summary(ecosystems, report)))
     return 0
 
 
@@ -108,11 +108,11 @@ def ecosystems_in(roots: Iterable[str]) -> list[Ecosystem]:
     return [one for one in ECOSYSTEMS if any(fnmatch(name, pattern) for name in names for pattern in one.files)]
 
 
-def policy_text(roots: Iterable[str], found: Iterable[Ecosystem], report: ToolchainReport) -> str:
+def policy_text(roots: Iterable[str], ecosystems: Iterable[Ecosystem], report: ToolchainReport) -> str:
     """Return the content of a policy file."""
-    found = list(found)
-    caches = list(dict.fromkeys(name for one in found for name in one.caches))
-    hosts = list(dict.fromkeys(name for one in found for name in one.hosts))
+    ecosystems = list(ecosystems)
+    caches = list(dict.fromkeys(name for one in ecosystems for name in one.caches))
+    hosts = list(dict.fromkeys(name for one in ecosystems for name in one.hosts))
     lines = [
         "# Policy of coretools for this user, written by `coretools init`. It holds for every server without --policy.",
         f"# Written for: {escape_unprintable(', '.join(roots))}",
@@ -159,7 +159,7 @@ def _network_lines(hosts: list[str], tier: str) -> list[str]:
     return [*lines, *(["# A list of hosts needs tier full."] if tier != "full" else []), *whole]
 
 
-def _summary(found: Iterable[Ecosystem], report: ToolchainReport) -> list[str]:
+def _summary(ecosystems: Iterable[Ecosystem], report: ToolchainReport) -> list[str]:
     """Return what was found, and what will not work here."""
     lines = report.lines()
     status = report.status
@@ -167,16 +167,16 @@ def _summary(found: Iterable[Ecosystem], report: ToolchainReport) -> list[str]:
     if not status.is_permitted:
         lines.append(f"will not work: commands, which are refused in tier {status.tier} (allow_unconfined, require)")
     lines += [f"will not work: {status.refusal}"] if status.refusal else []
-    lines += _missing_programs(found, report)
-    if report.cache_fault and any(one.caches for one in found):
+    lines += _missing_programs(ecosystems, report)
+    if report.cache_fault and any(one.caches for one in ecosystems):
         lines.append(f"will not work: {report.cache_fault}")
-    if any(one.hosts for one in found):
+    if any(one.hosts for one in ecosystems):
         lines.append("will not work: downloads of package managers, until the file permits a network")
     return lines
 
 
-def _missing_programs(found: Iterable[Ecosystem], report: ToolchainReport) -> list[str]:
-    wanted = dict.fromkeys(name for one in found for name in one.programs)
+def _missing_programs(ecosystems: Iterable[Ecosystem], report: ToolchainReport) -> list[str]:
+    wanted = dict.fromkeys(name for one in ecosystems for name in one.programs)
     missing = [f"will not work: {name}: not found in PATH" for name in wanted if report.which(name) is None]
     return missing + [
         f"will not work: {name}: {version}"

@@ -204,11 +204,13 @@ def _complete(words: list[str]) -> int:
 def _policy(options: argparse.Namespace, argv: list[str]) -> int:
     from coretools.cli import policy  # imported late: only this command needs it
 
-    found = policy_from(options, os.environ)
-    require_out_of_reach(files_of_policy(found), [Settings(roots=tuple(options.root or ()), policy=found)])
+    operator_policy = policy_from(options, os.environ)
+    require_out_of_reach(
+        files_of_policy(operator_policy), [Settings(roots=tuple(options.root or ()), policy=operator_policy)]
+    )
     if options.action == "check":
-        return policy.check(found)
-    return policy.explain(found, [*options.word, *argv], as_json=options.json)
+        return policy.check(operator_policy)
+    return policy.explain(operator_policy, [*options.word, *argv], as_json=options.json)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -87,23 +87,23 @@ def serve(options: argparse.Namespace, environment: Mapping[str, str], directory
     # Covers also what a thread of a loaded module prints before the protocol's streams are moved.
     with contextlib.redirect_stdout(sys.stderr):
         require_out_of_reach(files_of_plugins(options.registries), [settings])
-        found = [load(text) for text in options.registries]
+        registries = [load(text) for text in options.registries]
         if options.own:
-            return _serve_with_own_tools(settings, found, environment)
-        return _serve_alone(settings, found, options.name, environment)
+            return _serve_with_own_tools(settings, registries, environment)
+        return _serve_alone(settings, registries, options.name, environment)
 
 
-def _serve_with_own_tools(settings: Settings, found: "list[Registry]", environment: Mapping[str, str]) -> int:
+def _serve_with_own_tools(settings: Settings, registries: "list[Registry]", environment: Mapping[str, str]) -> int:
     # Imported late: the SDK takes half a second to load, too long for reporting a bad flag.
     import anyio
 
     from coretools.app.stdio_service import serve_stdio
     from coretools.protocol.process_exit import exit_process
 
-    exit_process(anyio.run(serve_stdio, settings, dict(environment), found))
+    exit_process(anyio.run(serve_stdio, settings, dict(environment), registries))
 
 
-def _serve_alone(settings: Settings, found: "list[Registry]", name: str, environment: Mapping[str, str]) -> int:
+def _serve_alone(settings: Settings, registries: "list[Registry]", name: str, environment: Mapping[str, str]) -> int:
     # Imported late: as above.
     from coretools.app.upstreams import loop_guard
     from coretools.app.upstreams import with_upstreams as with_upstreams_of
@@ -122,7 +122,7 @@ def _serve_alone(settings: Settings, found: "list[Registry]", name: str, environ
         middleware=loop_guard(settings),
     )
     # Not validated against the tools: the operator's file may name built-in tools, which are absent here.
-    merged = merge_registries(Registry(policy=settings.policy.tools), found)
+    merged = merge_registries(Registry(policy=settings.policy.tools), registries)
     # Exit here, while prints of a module's threads still go to standard error: fd 1 is the protocol's stream again.
     upstreams = with_upstreams_of(settings, environment, [merged], has_own_tools=False) if settings.upstream else None
     exit_process(serve_stdio(merged, options=options, upstreams=upstreams))

@@ -58,11 +58,11 @@ def expiry(duration: str, now: datetime) -> datetime:
     Raises:
         InvalidArguments: it is not a duration.
     """
-    found = _DURATION.fullmatch(duration)
-    if found is None:
+    match = _DURATION.fullmatch(duration)
+    if match is None:
         raise InvalidArguments(f"--expires {duration}: write a number and m, h, d or w, such as 90d")
     try:
-        return now.replace(microsecond=0) + timedelta(**{_UNITS[found[2]]: int(found[1])})
+        return now.replace(microsecond=0) + timedelta(**{_UNITS[match[2]]: int(match[1])})
     except OverflowError:
         raise InvalidArguments(f"--expires {duration}: beyond the last date; omit it to never expire") from None
 
@@ -86,5 +86,5 @@ def _expires(entry: TokenRecord) -> str:
     return _day(entry.expires) + (" (expired)" if entry.expires <= datetime.now(UTC) else "")
 
 
-def _day(moment: datetime) -> str:
-    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M}"
+def _day(time: datetime) -> str:
+    return f"{time.astimezone(UTC):%Y-%m-%d %H:%M}"

@@ -122,18 +122,18 @@ def _cache_fault(roots: Roots, base: str) -> str:
 
 async def _versions(assembly: Assembly, programs: list[str]) -> dict[str, str]:
     """Ask programs for their versions, a few at a time."""
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     limiter = CapacityLimiter(CONCURRENT)
 
     async def ask(program: str) -> None:
         async with limiter:
-            found[program] = await _version(assembly, program)
+            versions[program] = await _version(assembly, program)
 
     with anyio.move_on_after(TOTAL_SECONDS):
         async with anyio.create_task_group() as tasks:
             for program in programs:
                 tasks.start_soon(ask, program)
-    return {program: found.get(program, "did not answer in time") for program in programs}
+    return {program: versions.get(program, "did not answer in time") for program in programs}
 
 
 async def _version(assembly: Assembly, program: str) -> str:

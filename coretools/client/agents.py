@@ -108,14 +108,14 @@ class Hub:
             BadSetting: the file or the policy can't be used.
         """
         environment = dict(os.environ)
-        found = find_policy(policy, os.getcwd(), environment, trusts_project=trusts_project)
+        call_policy = find_policy(policy, os.getcwd(), environment, trusts_project=trusts_project)
         decisions = Decisions(environment)
         trust = Trust(decisions, environment, everything=trusts_project)
         read = partial(_startable, os.getcwd(), environment, file, trust)
         entries, failures = read()
         options = options or ConnectionOptions(reconnect_seconds=RECONNECT_SECONDS, watches_lists=True)
         async with open_hub(entries, environment, inputs=inputs, options=options) as connections:
-            hub = cls(connections, read, Approvals(decisions, found), environment, approve)
+            hub = cls(connections, read, Approvals(decisions, call_policy), environment, approve)
             hub.failures = failures
             yield hub
 
@@ -166,7 +166,7 @@ class Hub:
 
     async def tools(self) -> list[HubTool]:
         """Return the tools of all servers that answer."""
-        found: dict[str, HubTool] = {}
+        tools: dict[str, HubTool] = {}
         for server, connection in self._connections.items():
             if await connection.wait_settled() is State.STOPPED:
                 continue
@@ -178,10 +178,10 @@ class Hub:
                 continue
             self.failures.pop(server, None)
             for tool in listed:
-                name = qualified_name(server, tool.name, found)
-                found[name] = HubTool(name, server, tool)
-        self._tools = found
-        return list(found.values())
+                name = qualified_name(server, tool.name, tools)
+                tools[name] = HubTool(name, server, tool)
+        self._tools = tools
+        return list(tools.values())
 
     async def call(self, name: str, arguments: dict[str, Any]) -> types.CallToolResult:
         """Call a tool by the name that `tools` gave it.

@@ -87,8 +87,8 @@ def _rules(entry: str) -> list[_Rule]:
         return [_Rule(network, DEFAULT_PORTS)]
     name, ports = entry, DEFAULT_PORTS
     try:
-        if found := _PORT_SUFFIX.fullmatch(entry):
-            name, ports = found[1], frozenset({port_number(found[2])})
+        if match := _PORT_SUFFIX.fullmatch(entry):
+            name, ports = match[1], frozenset({port_number(match[2])})
         target = f"*.{_beneath(name[2:])}" if name.startswith("*.") else host(name)
     except InvalidHost as error:
         raise ValueError(f"{entry[:80]!r}: {error}; {_VALID}") from error

@@ -51,8 +51,8 @@ class SystemResolver:
         Raises:
             OSError: there are none, or no name server answers.
         """
-        found = await to_thread.run_sync(_look_up, name, port, limiter=self._limiter, abandon_on_cancel=True)
-        return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+        infos = await to_thread.run_sync(_look_up, name, port, limiter=self._limiter, abandon_on_cancel=True)
+        return list(dict.fromkeys(str(entry[4][0]) for entry in infos))
 
 
 def _look_up(name: str, port: int) -> list[tuple[object, object, object, str, tuple[object, ...]]]:
@@ -98,21 +98,21 @@ class Connector:
         """Return the addresses to try: public ones, and those that are listed themselves."""
         if not isinstance(target, str):
             return [target]  # it was judged as it is
-        found = await self._resolve(target, port)
-        good = [one for one in found if is_public(one) or self._allowed.allows(one, port)]
+        addresses = await self._resolve(target, port)
+        good = [one for one in addresses if is_public(one) or self._allowed.allows(one, port)]
         if not good:
-            raise Refused("not public", target, port, str(found[0]))
+            raise Refused("not public", target, port, str(addresses[0]))
         return good[:MAX_ADDRESSES]
 
     async def _resolve(self, name: str, port: int) -> list[Address]:
-        found: list[Address] = []
+        addresses: list[Address] = []
         with anyio.move_on_after(self._limits.resolve_seconds), suppress(OSError):
             for text in await self._resolver(name, port):
                 with suppress(ValueError):  # with a zone id; such an address is link-local
-                    found += [] if "%" in text else [ip_address(text)]
-        if not found:
+                    addresses += [] if "%" in text else [ip_address(text)]
+        if not addresses:
             raise Refused("unresolved", name, port)
-        return found
+        return addresses
 
     async def _connect(self, address: Address, port: int) -> socket.socket | None:
         with anyio.move_on_after(self._limits.address_seconds), suppress(OSError):

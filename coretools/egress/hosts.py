@@ -118,8 +118,8 @@ def system_address(text: str) -> Address:
     Raises:
         ValueError: it is no address.
     """
-    found = ip_address(text.partition("%")[0] if ":" in text else text)
-    return (found.ipv4_mapped or found) if isinstance(found, IPv6Address) else found
+    address = ip_address(text.partition("%")[0] if ":" in text else text)
+    return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address
 
 
 def subscriber(address: Address) -> str:

@@ -63,10 +63,10 @@ def parse_request(head: bytes) -> ProxyRequest:
         BadRequest: says what is wrong.
     """
     line, *lines = head.removesuffix(END).split(b"\r\n")
-    found = _LINE.fullmatch(line)
-    if found is None:
+    match = _LINE.fullmatch(line)
+    if match is None:
         raise BadRequest("not a request line of HTTP/1.1")
-    method, target = found[1], found[2].decode("ascii")
+    method, target = match[1], match[2].decode("ascii")
     fields = _fields(lines)
     try:
         if method == b"CONNECT":
@@ -79,13 +79,13 @@ def parse_request(head: bytes) -> ProxyRequest:
 def _fields(lines: list[bytes]) -> list[tuple[bytes, bytes]]:
     if len(lines) > MAX_FIELDS:
         raise BadRequest("too many header fields")
-    found = []
+    fields = []
     for line in lines:
         name, colon, value = line.partition(b":")
         if not colon or not _FIELD_NAME.fullmatch(name) or _CONTROL.search(value):
             raise BadRequest("not a header field")  # also a folded line, and a blank before the colon
-        found.append((name, value.strip(b" \t")))
-    return found
+        fields.append((name, value.strip(b" \t")))
+    return fields
 
 
 def _forwarded(method: bytes, target: str, fields: list[tuple[bytes, bytes]]) -> ProxyRequest:
@@ -131,10 +131,10 @@ def rewrite_response(head: bytes) -> tuple[bytes, bool]:
         BadRequest: the server does not speak HTTP/1.1.
     """
     line, *lines = head.removesuffix(END).split(b"\r\n")
-    found = _STATUS.fullmatch(line)
-    if found is None or found[1] == b"101":
+    match = _STATUS.fullmatch(line)
+    if match is None or match[1] == b"101":
         raise BadRequest("the server's answer is not one of HTTP/1.1")
-    if found[1].startswith(b"1"):
+    if match[1].startswith(b"1"):
         return head, True
     dropped = (b"connection", b"keep-alive", b"proxy-connection")
     kept = [field for field in lines if field.partition(b":")[0].strip().lower() not in dropped]

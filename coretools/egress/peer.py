@@ -39,9 +39,9 @@ class Peer:
             OSError: the connection is broken.
         """
         if self._ahead:
-            found = bytes(self._ahead[:most])
+            piece = bytes(self._ahead[:most])
             del self._ahead[:most]
-            return found
+            return piece
         piece = await self._loop.sock_recv(self._socket, most)
         # What is there at once is returned without a turn of the event loop: a fast peer would keep it from all else.
         await asyncio.sleep(0)

@@ -67,14 +67,14 @@ def _basic(user: str, secret: str) -> Authorization:
 
 def _token(rule: RemoteRule, environment: Mapping[str, str]) -> str:
     if rule.token_env:
-        found = environment.get(rule.token_env, "").strip()
-        if not found:
+        token = environment.get(rule.token_env, "").strip()
+        if not token:
             raise PermissionRefused(f"the variable {rule.token_env}, in which the operator keeps the token, is not set")
     else:
-        found = _token_in(rule.token_file)
-    if not found.isascii() or not found.isprintable():
+        token = _token_in(rule.token_file)
+    if not token.isascii() or not token.isprintable():
         raise PermissionRefused("the token of this remote has characters that no token has")
-    return found
+    return token
 
 
 def _token_in(path: str) -> str:

@@ -74,13 +74,13 @@ def incoming_objects(git_directory: int) -> Iterator[IncomingObjects]:
 
 def _move_packs(packs: int, store: int) -> int:
     names = sorted(os.listdir(packs))
-    found = [(match[1], name) for name in names if (match := _PACK.fullmatch(name))]
-    for _, name in sorted(found, key=lambda one: _ORDER.index(one[0])):
+    files = [(match[1], name) for name in names if (match := _PACK.fullmatch(name))]
+    for _, name in sorted(files, key=lambda one: _ORDER.index(one[0])):
         # A link, which replaces nothing: a pack of this name has the same objects.
         with suppress(FileExistsError):
             os.link(name, name, src_dir_fd=packs, dst_dir_fd=store, follow_symlinks=False)
     os.fsync(store)
-    return sum(kind == "idx" for kind, _ in found)
+    return sum(kind == "idx" for kind, _ in files)
 
 
 def _remove_abandoned(objects: int) -> None:

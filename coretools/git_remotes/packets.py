@@ -85,10 +85,10 @@ def packets_of(data: bytes) -> list[bytes]:
     Raises:
         Unreachable: not packets.
     """
-    found, at = [], 0
+    contents, at = [], 0
     while at < len(data):
         length = packet_length(data[at : at + _HEADER])
         if length >= _HEADER:
-            found.append(data[at + _HEADER : at + length])
+            contents.append(data[at + _HEADER : at + length])
         at += max(length, _HEADER)
-    return found
+    return contents

@@ -89,16 +89,16 @@ class SmartHttp:
 
     def _follow(self, location: str, service: Service) -> None:
         """Go on at another path of the same host, if the policy allows that one too."""
-        found = self._redirected(location, service)
-        if found is None:
+        target = self._redirected(location, service)
+        if target is None:
             raise Unreachable(f"{self._url.authority}: redirects to a page that is no repository")
         here = (self._url.scheme, self._url.host, self._url.port)
-        if (found.scheme, found.host, found.port) != here or not self._accepts(found):
+        if (target.scheme, target.host, target.port) != here or not self._accepts(target):
             raise Unreachable(
-                f"{self._url.authority}: redirects to {found.text}, which is not followed; give the remote that URL, if"
-                " the policy allows it"
+                f"{self._url.authority}: redirects to {target.text}, which is not followed; give the remote that URL,"
+                " if the policy allows it"
             )
-        self._url = found
+        self._url = target
 
     def _redirected(self, location: str, service: Service) -> RemoteUrl | None:
         """Return the repository to which a redirect leads."""

@@ -112,9 +112,9 @@ class _ArgumentParser:
         Raises:
             InvalidArguments: there is none.
         """
-        found = self._parameters.get(normalize(name))
-        if found is not None:
-            return found
+        parameter = self._parameters.get(normalize(name))
+        if parameter is not None:
+            return parameter
         if name == ANSWERS and self._page.asks:
             raise self._error("answers are given by --answer KEY=VALUE, or --answer KEY:=JSON")
         close = difflib.get_close_matches(normalize(name), self._parameters, n=1)
@@ -166,8 +166,8 @@ class _ArgumentParser:
             items = schema.get("items", {})
             if items.get("type") in _SCALARS or "enum" in items:
                 return [self._parse_value(items, text, label)]
-            found = self._json_or_file(text, label)
-            return found if isinstance(found, list) else [found]
+            value = self._json_or_file(text, label)
+            return value if isinstance(value, list) else [value]
         if kind == "string" or "enum" in schema:
             return next((choice for choice in schema.get("enum", ()) if str(choice) == text), text)
         if kind == "object":

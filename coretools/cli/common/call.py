@@ -136,12 +136,12 @@ class CliCall:
         """Return the answer given in advance, that of the person, or the default."""
         able = (AskChannel.TERMINAL, AskChannel.ROOTS) if self._terminal.can_ask else (AskChannel.ROOTS,)
         try:
-            found = self._resolution.resolve(question, able)
+            resolved = self._resolution.resolve(question, able)
         except AnswerNeeded as error:
             raise _answer_needed(question) from error
-        if isinstance(found, ResolvedAnswer):
-            return found.answer
-        if found is AskChannel.ROOTS:
+        if isinstance(resolved, ResolvedAnswer):
+            return resolved.answer
+        if resolved is AskChannel.ROOTS:
             return question.accept(self._roots)
         with self._bar.paused():
             return await _ask_at_terminal(question)

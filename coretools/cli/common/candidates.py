@@ -14,11 +14,11 @@ class Candidate:
     description: str = ""
 
 
-def print_candidates(found: Sequence[Candidate]) -> int:
+def print_candidates(candidates: Sequence[Candidate]) -> int:
     """Print candidates in the form that the completion scripts expect."""
     lines = [
         f"{for_terminal(one.text)}\t{' '.join(for_terminal(one.description).split())}"
-        for one in found
+        for one in candidates
         if "\n" not in one.text
     ]
     return print_text("\n".join(lines)) if lines else 0

@@ -76,8 +76,8 @@ async def in_process(settings: Settings) -> AsyncIterator[Client]:
 async def tools(settings: Settings, name: str | None, as_json: bool) -> int:
     """Print the tools of a profile, or one of them with its arguments."""
     async with in_process(settings) as client:
-        found = (await client.list_tools()).tools
-    chosen = [_find(found, name)] if name else found
+        listed = (await client.list_tools()).tools
+    chosen = [_find(listed, name)] if name else listed
     if as_json:
         shapes = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in chosen]
         return print_text(json.dumps(shapes, ensure_ascii=False, indent=2))

@@ -79,9 +79,9 @@ class Routes:
         Raises:
             UnknownTool: there is none; the message says why, suggests a similar one, or lists those below.
         """
-        found = self.at(words)
-        if found is not None:
-            return found
+        match = self.at(words)
+        if match is not None:
+            return match
         typed = " ".join(words)
         for route, reason in self._withheld.items():
             if len(words) >= len(route) and _values(route, words) is not None:
@@ -102,8 +102,8 @@ class Routes:
 
 def options_at(routes: Routes, words: Sequence[str]) -> frozenset[str]:
     """Return the options of the command at the start of the words; none if there is no command."""
-    found = routes.at(leading_words(words))
-    names = found.command.arguments.schema().get("properties", {}) if found else ()
+    match = routes.at(leading_words(words))
+    names = match.command.arguments.schema().get("properties", {}) if match else ()
     return frozenset(f"--{name.replace('_', '-')}" for name in names)
 
 
@@ -114,8 +114,8 @@ def normalize(word: str) -> str:
 
 def route_word(word: str) -> str:
     """Return a word of a route for display: `{id}` becomes `ID`."""
-    found = VARIABLE.fullmatch(word)
-    return found[1].upper() if found else word
+    variable = VARIABLE.fullmatch(word)
+    return variable[1].upper() if variable else word
 
 
 def leading_words(words: Sequence[str]) -> list[str]:
@@ -148,8 +148,8 @@ def _required_length(command: Command) -> int:
 
 def _unique_by_route(commands: Iterable[Command]) -> list[Command]:
     """Return one command per route: a prompt has the same route as the one that it overrides."""
-    found: dict[tuple[str, ...], Command] = {}
+    by_route: dict[tuple[str, ...], Command] = {}
     for command in commands:
-        if not command.overrides or command.route not in found:
-            found[command.route] = command
-    return list(found.values())
+        if not command.overrides or command.route not in by_route:
+            by_route[command.route] = command
+    return list(by_route.values())

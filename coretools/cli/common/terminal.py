@@ -182,33 +182,33 @@ def _diff_line(line: str) -> str:
 
 
 def _status_line(line: str) -> str:
-    found = _STATUS_LINE.match(line)
-    if found is None:
+    match = _STATUS_LINE.match(line)
+    if match is None:
         return _note(line)
-    letters = found[1]
+    letters = match[1]
     staged = styled(letters[0], "green") if letters[0] not in " ?" else letters[0]
     unstaged = styled(letters[1], "red") if letters[1] != " " else " "
     return f"{staged if letters != '??' else styled('?', 'red')}{unstaged}{line[2:]}"
 
 
 def _commit_line(line: str) -> str:
-    found = _COMMIT_LINE.match(line)
-    return _note(line) if found is None else styled(found[1], "yellow") + line[found.end(1) :]
+    match = _COMMIT_LINE.match(line)
+    return _note(line) if match is None else styled(match[1], "yellow") + line[match.end(1) :]
 
 
 def _found_line(line: str) -> str:
-    found = _FOUND_LINE.match(line)
-    if found is None:
+    match = _FOUND_LINE.match(line)
+    if match is None:
         return _note(line)
-    number = styled(found[3], "green" if found[2] == ":" else "dim")
-    return f"{styled(found[1], 'magenta')}{found[2]}{number}{line[found.end(3) :]}"
+    number = styled(match[3], "green" if match[2] == ":" else "dim")
+    return f"{styled(match[1], 'magenta')}{match[2]}{number}{line[match.end(3) :]}"
 
 
 def _tool_line(line: str) -> str:
-    found = _TOOL_LINE.match(line)
-    if found is None:
+    match = _TOOL_LINE.match(line)
+    if match is None:
         return line
-    return f"{styled(found[1], 'bold')}{found[2]}{styled(found[3], _EFFECT_STYLES[found[3]])}{line[found.end(3) :]}"
+    return f"{styled(match[1], 'bold')}{match[2]}{styled(match[3], _EFFECT_STYLES[match[3]])}{line[match.end(3) :]}"
 
 
 def _note(line: str) -> str:

@@ -109,15 +109,15 @@ def _list(line: Line) -> int:
 
 def _revoke(line: Line, words: Sequence[str]) -> int:
     """Forget the decisions with these IDs, or about these tools or servers."""
-    made = [(digest, str(text)) for decided in line.decisions.all().values() for digest, text in decided.items()]
+    decisions = [(digest, str(text)) for decided in line.decisions.all().values() for digest, text in decided.items()]
     chosen: dict[str, str] = {}
     for word in words:
-        found = {digest: text for digest, text in made if _is_meant(word, digest, text)}
-        if not found:
-            near = get_close_matches(word, [text for _, text in made], n=1)
+        matching = {digest: text for digest, text in decisions if _is_meant(word, digest, text)}
+        if not matching:
+            near = get_close_matches(word, [text for _, text in decisions], n=1)
             meant = f"; did you mean '{in_line(near[0])}'?" if near else "; `coretools mcp approvals` lists them"
             raise NotFound(f"{word!r}: no such decision{meant}")
-        chosen |= found
+        chosen |= matching
     line.decisions.remove(chosen)
     for text in chosen.values():
         print_error(f"revoked: {in_line(text)}")

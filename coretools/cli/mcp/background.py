@@ -59,9 +59,9 @@ async def refresh(line: Line) -> int:
     startable = {entry.key: entry for entry in _startable(line)}
     changed = _changed(line, chosen, startable)
     gone = [row for row in chosen if row["key"] not in startable]
-    found = {row["name"]: {"change": "stopped" if row in gone else "kept"} for row in chosen}
+    outcomes = {row["name"]: {"change": "stopped" if row in gone else "kept"} for row in chosen}
     # Started before the others are stopped: without a server the background process ends.
-    code = await _start_all(line, [*changed, *_new(startable, rows, words)], found, follows=None)
+    code = await _start_all(line, [*changed, *_new(startable, rows, words)], outcomes, follows=None)
     if gone:
         wanted = {"do": "stop", "keys": [row["key"] for row in gone]}
         client.request(line.environment, wanted, None)
@@ -104,17 +104,17 @@ def _named(line: Line, rows: Sequence[dict[str, Any]], name: str) -> list[dict[s
     Raises:
         InvalidArguments: none runs.
     """
-    found = [row for row in rows if row["name"] == name]
-    if not found:
+    named = [row for row in rows if row["name"] == name]
+    if not named:
         names = ", ".join(dict.fromkeys(row["name"] for row in rows)) or "none"
         raise InvalidArguments(f"no server {name!r} runs in the background; there are: {names}")
-    return [row for row in found if row in _of_this_configuration(line, rows)] or found
+    return [row for row in named if row in _of_this_configuration(line, rows)] or named
 
 
 async def _start_all(
     line: Line,
     entries: Sequence[ServerEntry],
-    found: dict[str, dict[str, Any]],
+    outcomes: dict[str, dict[str, Any]],
     *,
     follows: bool | None,
     replaces: bool = False,
@@ -130,8 +130,8 @@ async def _start_all(
         begin = partial(client.start, line.environment, wanted, line.options.idle_seconds or IDLE_SECONDS)
         answer = await to_thread.run_sync(begin, abandon_on_cancel=True)
         code = code or (exit_code_of(answer["kind"]) if "error" in answer else 0)
-        found[entry.name] = _outcome(answer, was_there=entry.key in before)
-    return _print(line, found) or code
+        outcomes[entry.name] = _outcome(answer, was_there=entry.key in before)
+    return _print(line, outcomes) or code
 
 
 def _outcome(answer: Mapping[str, Any], *, was_there: bool) -> dict[str, Any]:
@@ -158,12 +158,12 @@ def _start_request(line: Line, entry: ServerEntry) -> dict[str, Any]:
     }
 
 
-def _print(line: Line, found: Mapping[str, Mapping[str, Any]]) -> int:
+def _print(line: Line, outcomes: Mapping[str, Mapping[str, Any]]) -> int:
     if line.options.as_json:
-        return print_text(as_json({"servers": found}))
-    if not found:
+        return print_text(as_json({"servers": outcomes}))
+    if not outcomes:
         print_error("no server runs in the background; `coretools mcp start` starts them")
-    for name, one in found.items():
+    for name, one in outcomes.items():
         if "error" in one:
             print_error(in_line(str(one["error"])))
         else:

@@ -100,10 +100,10 @@ def _step(line: Line) -> Step:
     if words and options.arguments is not None:
         raise InvalidArguments(f"--args: has all arguments; leave out {words[0][:80]!r}")
 
-    def make_arguments(found: types.Tool) -> Mapping[str, Any]:
+    def make_arguments(declared: types.Tool) -> Mapping[str, Any]:
         if options.arguments is not None:
             return parse_object(options.arguments, _read_file)
-        return parse_arguments(words, found.input_schema, _read_file)
+        return parse_arguments(words, declared.input_schema, _read_file)
 
     return Step(
         id="call",

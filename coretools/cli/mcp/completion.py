@@ -54,14 +54,14 @@ def mcp_candidates(before: Sequence[str], current: str, environment: Mapping[str
     """
     options = option_names(mcp_parser())
     own, rest = split_options(before, options, after_command=options)
-    found: Iterable[str]
+    choices: Iterable[str]
     if own and options.get(own[-1]) and before[-1] == own[-1]:
-        found = _option_values(own[-1], rest, current)
+        choices = _option_values(own[-1], rest, current)
     elif current.startswith("-"):
-        found = [name for name in options if name.startswith("--")]
+        choices = [name for name in options if name.startswith("--")]
     else:
-        found = ACTIONS if not rest else _words(own, rest, current, environment)
-    return [Candidate(word) for word in with_prefix(current, found)]
+        choices = ACTIONS if not rest else _words(own, rest, current, environment)
+    return [Candidate(word) for word in with_prefix(current, choices)]
 
 
 def _words(own: Sequence[str], rest: Sequence[str], current: str, environment: Mapping[str, str]) -> Iterable[str]:
@@ -72,21 +72,21 @@ def _words(own: Sequence[str], rest: Sequence[str], current: str, environment: M
     if (action, len(given)) in _FIXED:
         return _FIXED[action, len(given)]
     configuration = load_configuration(working_directory(), environment, file=_value(own, "--config"))
-    found: Iterable[str] = ()
+    choices: Iterable[str] = ()
     if action in _SERVERS or (action in OF_ONE_SERVER and not given):
-        found = [entry.name for entry in configuration.effective]
+        choices = [entry.name for entry in configuration.effective]
     elif 0 < len(given) <= _TOOLS.get(action, 0):
-        found = _tools(configuration.find(given[0]), environment)
-    return [name for name in found if name not in given]
+        choices = _tools(configuration.find(given[0]), environment)
+    return [name for name in choices if name not in given]
 
 
 def _value(own: Sequence[str], option: str) -> str | None:
-    found = None
+    last = None
     for at, word in enumerate(own):
         name, equals, value = word.partition("=")
         if name == option:
-            found = value if equals else "".join(own[at + 1 : at + 2])
-    return found
+            last = value if equals else "".join(own[at + 1 : at + 2])
+    return last
 
 
 def _option_values(option: str, rest: Sequence[str], current: str) -> Iterable[str]:
@@ -127,7 +127,7 @@ def _paths(current: str) -> Iterator[str]:
     """Yield the paths that begin with `current`, directories with a slash."""
     start = current.rpartition("/")[2]
     prefix = current[: len(current) - len(start)]
-    with os.scandir(os.path.expanduser(prefix) or ".") as found:
-        for _, one in zip(range(MAX_FILES), found, strict=False):
+    with os.scandir(os.path.expanduser(prefix) or ".") as entries:
+        for _, one in zip(range(MAX_FILES), entries, strict=False):
             if one.name.startswith(start) and (start or not one.name.startswith(".")):
                 yield f"{prefix}{one.name}/" if one.is_dir() else f"{prefix}{one.name}"

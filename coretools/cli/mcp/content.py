@@ -19,20 +19,20 @@ from coretools.errors import InvalidArguments, NotFound
 
 async def list_resources(line: Line) -> int:
     """Print the resources and templates of one server or of all."""
-    found = await from_each(line, Connection.resources)
-    rows = [(name, _address(one), one.description or one.name) for name, listed in found.items() for one in listed]
-    return _print_list(line, found, [("SERVER", "URI", "DESCRIPTION"), *rows])
+    lists = await from_each(line, Connection.resources)
+    rows = [(name, _address(one), one.description or one.name) for name, listed in lists.items() for one in listed]
+    return _print_list(line, lists, [("SERVER", "URI", "DESCRIPTION"), *rows])
 
 
 async def list_prompts(line: Line) -> int:
     """Print the prompts of one server or of all, with their arguments."""
-    found = await from_each(line, Connection.prompts)
+    lists = await from_each(line, Connection.prompts)
     rows = [
         (name, one.name, " ".join(_argument(argument) for argument in one.arguments or ()), one.description or "")
-        for name, listed in found.items()
+        for name, listed in lists.items()
         for one in listed
     ]
-    return _print_list(line, found, [("SERVER", "PROMPT", "ARGUMENTS", "DESCRIPTION"), *rows])
+    return _print_list(line, lists, [("SERVER", "PROMPT", "ARGUMENTS", "DESCRIPTION"), *rows])
 
 
 async def read(line: Line) -> int:
@@ -55,8 +55,8 @@ async def prompt(line: Line) -> int:
     _, name, *given = line.options.words
     arguments = _arguments(given)
     async with _one(line) as connection:
-        found = _find_prompt(connection.name, name, await connection.prompts())
-        needed = [one.name for one in found.arguments or () if one.required and one.name not in arguments]
+        declared = _find_prompt(connection.name, name, await connection.prompts())
+        needed = [one.name for one in declared.arguments or () if one.required and one.name not in arguments]
         if needed:
             raise InvalidArguments(f"prompt {name!r}: missing: {', '.join(needed)}")
         result = await connection.prompt(name, arguments)
@@ -76,12 +76,12 @@ async def complete(line: Line) -> int:
         else types.ResourceTemplateReference(type="ref/resource", uri=name)
     )
     async with _one(line) as connection:
-        found = await connection.complete(reference, argument, value)
+        completion = await connection.complete(reference, argument, value)
     if line.options.as_json:
-        return print_text(_json(found))
-    if found.has_more:
-        print_error(f"{len(found.values)} of {found.total or 'more'} values")
-    return print_text("\n".join(map(in_line, found.values))) if found.values else 0
+        return print_text(_json(completion))
+    if completion.has_more:
+        print_error(f"{len(completion.values)} of {completion.total or 'more'} values")
+    return print_text("\n".join(map(in_line, completion.values))) if completion.values else 0
 
 
 @asynccontextmanager
@@ -94,13 +94,13 @@ async def _one(line: Line) -> AsyncIterator[Connection]:
 
 
 def _arguments(words: Sequence[str]) -> dict[str, str]:
-    found = {}
+    arguments = {}
     for word in words:
         name, equals, value = word.partition("=")
         if not equals:
             raise InvalidArguments(f"{word[:80]!r}: write name=value")
-        found[name] = value
-    return found
+        arguments[name] = value
+    return arguments
 
 
 def _find_prompt(server: str, name: str, prompts: Sequence[types.Prompt]) -> types.Prompt:
@@ -125,11 +125,11 @@ def _argument(argument: types.PromptArgument) -> str:
     return argument.name if argument.required else f"[{argument.name}]"
 
 
-def _print_list(line: Line, found: dict[str, list[Any]], rows: list[tuple[str, ...]]) -> int:
+def _print_list(line: Line, lists: dict[str, list[Any]], rows: list[tuple[str, ...]]) -> int:
     if line.options.as_json:
         shapes = {
             name: [one.model_dump(mode="json", by_alias=True, exclude_none=True) for one in listed]
-            for name, listed in found.items()
+            for name, listed in lists.items()
         }
         return print_text(as_json(shapes))
     return print_text(table(rows, line.width)) if len(rows) > 1 else 0

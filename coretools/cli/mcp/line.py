@@ -93,13 +93,13 @@ class Line:
         Raises:
             InvalidArguments: there is none.
         """
-        found = self.configuration.find(name)
-        if found is None:
+        entry = self.configuration.find(name)
+        if entry is None:
             names = [one.name for one in self.configuration.effective]
             near = get_close_matches(name, names, n=1)
             meant = f"; did you mean {near[0]}?" if near else f"; there are: {', '.join(names[:20]) or 'none'}"
             raise InvalidArguments(f"no server {name!r} is configured{meant}")
-        return found
+        return entry
 
     def require_servers(self) -> None:
         """Check that each server is configured whose confinement the line chooses.
@@ -193,14 +193,14 @@ async def from_each(line: Line, fetch: Callable[[Connection], Awaitable[list[Any
         CoreError: the server that is named gives none.
     """
     named = line.options.words[:1]
-    found: dict[str, list[Any]] = {}
+    lists: dict[str, list[Any]] = {}
     async with connected(line, [line.startable(*named)] if named else line.configuration.effective) as connections:
         for name, connection in connections.items():
             await connection.wait_settled()
             try:
-                found[name] = await fetch(connection)
+                lists[name] = await fetch(connection)
             except CoreError as error:
                 if named:
                     raise
                 print_error(in_line(str(error)))
-    return found
+    return lists

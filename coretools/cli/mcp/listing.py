@@ -24,13 +24,13 @@ from coretools.pipelines.runner import find_tool
 
 async def list_servers(line: Line) -> int:
     """Print every entry with its state."""
-    found: dict[str, dict[str, Any]] = {}
+    states: dict[str, dict[str, Any]] = {}
     async with connected(line, line.configuration.effective if line.options.connects else ()) as connections:
         for name, connection in connections.items():
             await connection.wait_settled()
-            found[name] = await _seen(connection)
+            states[name] = await _state_of(connection)
     background = _background(line)
-    rows = [_row(line, entry, found) | _in_background(line, entry, background) for entry in line.configuration.entries]
+    rows = [_row(line, entry, states) | _in_background(line, entry, background) for entry in line.configuration.entries]
     if line.options.as_json:
         return print_text(as_json({"servers": rows, "problems": list(line.configuration.problems)}))
     if line.options.pipeline.output == "ndjson":
@@ -79,18 +79,18 @@ def _since(row: Mapping[str, Any]) -> str:
 async def list_tools(line: Line) -> int:
     """Print the tools of one server or of all."""
     server, name = (*line.options.words, "", "")[:2]
-    found = await from_each(line, Connection.tools)
+    lists = await from_each(line, Connection.tools)
     if name:
-        found = {server: [find_tool(found[server], server, name)]}
+        lists = {server: [find_tool(lists[server], server, name)]}
     if name and line.options.pipeline.output == "text":
-        return print_text(tool_page(found[server][0]))
-    return _print_tools(line, found)
+        return print_text(tool_page(lists[server][0]))
+    return _print_tools(line, lists)
 
 
-def _print_tools(line: Line, found: Mapping[str, Sequence[types.Tool]]) -> int:
+def _print_tools(line: Line, lists: Mapping[str, Sequence[types.Tool]]) -> int:
     if line.options.as_json:
-        return print_text(as_json({one: list(map(_shape, tools)) for one, tools in found.items()}))
-    listed = [(one, tool) for one, tools in found.items() for tool in tools]
+        return print_text(as_json({one: list(map(_shape, tools)) for one, tools in lists.items()}))
+    listed = [(one, tool) for one, tools in lists.items() for tool in tools]
     if line.options.pipeline.output == "ndjson":
         return print_events("tool", [{"server": one} | _shape(tool) for one, tool in listed])
     if line.options.pipeline.signatures:
@@ -187,22 +187,22 @@ def _mark(text: str, *, is_ok: bool) -> str:
     return f"{'ok' if is_ok else 'FAILED':<8}{text}"
 
 
-async def _seen(connection: Connection) -> dict[str, Any]:
-    seen: dict[str, Any] = {"state": str(connection.state), "protocol": connection.protocol_version}
+async def _state_of(connection: Connection) -> dict[str, Any]:
+    facts: dict[str, Any] = {"state": str(connection.state), "protocol": connection.protocol_version}
     error = connection.error
     if connection.state is State.READY:
         try:
-            seen["tools"] = len(await connection.tools())
+            facts["tools"] = len(await connection.tools())
         except CoreError as failure:
             error = failure
-            seen["state"] = str(State.FAILED)
+            facts["state"] = str(State.FAILED)
     if isinstance(error, LoginRequired):
-        seen["state"] = "needs login"
-    seen["error"] = str(error) if error else None
-    return seen | {"remarks": connection.remarks()}
+        facts["state"] = "needs login"
+    facts["error"] = str(error) if error else None
+    return facts | {"remarks": connection.remarks()}
 
 
-def _row(line: Line, entry: ServerEntry, found: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+def _row(line: Line, entry: ServerEntry, states: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     error = line.trust.why_not(entry)
     state = "hidden" if entry.hidden_by else "not started"
     if error is not None and not entry.hidden_by:
@@ -219,5 +219,5 @@ def _row(line: Line, entry: ServerEntry, found: Mapping[str, Mapping[str, Any]])
         "error": str(error) if error else None,
         "remarks": [],
     }
-    seen = found.get(entry.name, {}) if not entry.hidden_by else {}
-    return row | dict(seen) | {"remarks": [*entry.remarks, *seen.get("remarks", ())]}
+    facts = states.get(entry.name, {}) if not entry.hidden_by else {}
+    return row | dict(facts) | {"remarks": [*entry.remarks, *facts.get("remarks", ())]}

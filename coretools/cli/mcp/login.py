@@ -32,26 +32,26 @@ async def login(line: Line) -> int:
     if entry.settings is not None and entry.settings.transport == "stdio":
         raise InvalidArguments(f"server {entry.name!r} is a local program; only remote servers have a login")
     seconds = line.options.connect_seconds or LOGIN_SECONDS
-    made: list[ServerAuthorization] = []
+    authorizations: list[ServerAuthorization] = []
 
     def authorize(entry: ServerEntry, launch: RemoteLaunch) -> ServerAuthorization:
         client = _login_client(entry, launch)
         show = partial(_show_address, line, entry, seconds)
-        made.append(ServerAuthorization(entry.words, launch.url, client, line.environment, show))
-        return made[0]
+        authorizations.append(ServerAuthorization(entry.words, launch.url, client, line.environment, show))
+        return authorizations[0]
 
     async with connected(line, [entry], authorization=authorize, connect_seconds=seconds) as connections:
         connection = connections[entry.name]
-        if await connection.wait_settled() is State.READY and not made[0].waits_for_person:
+        if await connection.wait_settled() is State.READY and not authorizations[0].waits_for_person:
             await connection.tools()  # some servers let anybody connect
-            if not made[0].waits_for_person:
-                await made[0].log_in()  # and some want a token for calls alone
+            if not authorizations[0].waits_for_person:
+                await authorizations[0].log_in()  # and some want a token for calls alone
         if connection.error is not None:
-            is_waiting = any(one.waits_for_person and not one.has_logged_in for one in made)
+            is_waiting = any(one.waits_for_person and not one.has_logged_in for one in authorizations)
             if is_waiting and isinstance(connection.error, DeadlinePassed):
                 raise DeadlinePassed(f"server {entry.name!r}: nobody logged in within {seconds:g} s")
             raise connection.error
-    return print_text(in_line(f"{_done(made[0])} {entry.name}"))
+    return print_text(in_line(f"{_done(authorizations[0])} {entry.name}"))
 
 
 def _done(authorization: "ServerAuthorization") -> str:

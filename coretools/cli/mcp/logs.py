@@ -24,12 +24,12 @@ async def logs(line: Line) -> int:
     entries = [line.entry(words[0])] if words else list(line.configuration.effective)
     directory = LogDirectory(line.environment)
     followers = {entry.name: directory.follower(entry) for entry in entries}
-    found = _last_lines(directory, entries, LINES if line.options.lines is None else line.options.lines)
+    lines = _last_lines(directory, entries, LINES if line.options.lines is None else line.options.lines)
     if line.options.as_json and not line.options.follow:
-        return print_text(as_json([_fields(name, text) for text, name in found]))
-    if not found and not line.options.follow:
+        return print_text(as_json([_fields(name, text) for text, name in lines]))
+    if not lines and not line.options.follow:
         print_error("no server has written anything yet")
-    _print(found, entries)
+    _print(lines, entries)
     if line.options.follow:
         await _follow(followers, entries)
     return 0
@@ -37,9 +37,9 @@ async def logs(line: Line) -> int:
 
 def _last_lines(directory: LogDirectory, entries: Sequence[ServerEntry], count: int) -> list[tuple[str, str]]:
     """Return the last lines of several servers by time, each with the name of its server."""
-    found = [(text, entry.name) for entry in entries for text in directory.lines(entry, count)]
-    found.sort(key=lambda one: one[0][:20])
-    return found[max(0, len(found) - count) :]
+    lines = [(text, entry.name) for entry in entries for text in directory.lines(entry, count)]
+    lines.sort(key=lambda one: one[0][:20])
+    return lines[max(0, len(lines) - count) :]
 
 
 def _fields(name: str, text: str) -> dict[str, str]:
@@ -47,8 +47,8 @@ def _fields(name: str, text: str) -> dict[str, str]:
     return {"server": name, "time": time, "source": source, "text": rest}
 
 
-def _print(found: Sequence[tuple[str, str]], entries: Sequence[ServerEntry]) -> None:
-    for text, name in found:
+def _print(lines: Sequence[tuple[str, str]], entries: Sequence[ServerEntry]) -> None:
+    for text, name in lines:
         print_text(in_line(text if len(entries) == 1 else f"{name}: {text}"))
 
 

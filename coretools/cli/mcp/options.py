@@ -131,10 +131,10 @@ def parse_line(words: Sequence[str]) -> McpOptions | None:
     parser = mcp_parser()
     names = option_names(parser)
     own, rest = split_options(words, names, after_command=names)
-    found = parser.parse_args(own)
+    parsed = parser.parse_args(own)
     if "--" in rest:
         rest.remove("--")
-    if found.wants_help:
+    if parsed.wants_help:
         page = RUN_PAGE if rest[:1] == ["run"] else __doc__ or ""
         print_text(f"{page.strip()}\n\n{parser.format_help()}")
         return None
@@ -143,19 +143,19 @@ def parse_line(words: Sequence[str]) -> McpOptions | None:
     action, *arguments = rest
     if action not in ACTIONS:
         raise InvalidArguments(f"mcp: unknown action {action!r}; choose {', '.join(ACTIONS)}")
-    if found.url is not None:
-        if action not in OF_ONE_SERVER or found.config is not None:
-            raise InvalidArguments(f"--url: has no effect {'beside --config' if found.config else f'on `{action}`'}")
-        arguments = [typed_name(found.url), *arguments]
+    if parsed.url is not None:
+        if action not in OF_ONE_SERVER or parsed.config is not None:
+            raise InvalidArguments(f"--url: has no effect {'beside --config' if parsed.config else f'on `{action}`'}")
+        arguments = [typed_name(parsed.url), *arguments]
     least, most = ACTIONS[action]
     if not least <= len(arguments) <= most:
         raise InvalidArguments(f"mcp {action}: wrong number of words; see `coretools mcp --help`")
-    return _options(found, action, arguments)
+    return _options(parsed, action, arguments)
 
 
-def _options(found: argparse.Namespace, action: str, words: list[str]) -> McpOptions:
+def _options(parsed: argparse.Namespace, action: str, words: list[str]) -> McpOptions:
     inputs = {}
-    for text in found.input:
+    for text in parsed.input:
         name, equals, value = text.partition("=")
         if not equals:
             raise InvalidArguments(f"--input {text}: write ID=VALUE")
@@ -163,27 +163,27 @@ def _options(found: argparse.Namespace, action: str, words: list[str]) -> McpOpt
     return McpOptions(
         action=action,
         words=words,
-        config=found.config,
-        url=found.url,
+        config=parsed.config,
+        url=parsed.url,
         inputs=inputs,
-        trust_project=found.trust_project,
-        policy=found.policy,
-        revoke=found.revoke,
-        yes=found.yes,
-        pipeline=pipeline_options(found, action),
-        connects=not found.no_connect,
-        connect_seconds=found.connect_timeout,
-        call_seconds=found.timeout,
-        answers=_answers(found.answer),
-        accepts_defaults=found.accept_defaults,
-        sampling=found.sampling,
-        roots=found.root,
-        confined=found.confine,
-        unconfined=found.unconfined,
-        log_level=found.log_level,
-        idle_seconds=found.idle_timeout,
-        follow=found.follow,
-        lines=found.lines,
+        trust_project=parsed.trust_project,
+        policy=parsed.policy,
+        revoke=parsed.revoke,
+        yes=parsed.yes,
+        pipeline=pipeline_options(parsed, action),
+        connects=not parsed.no_connect,
+        connect_seconds=parsed.connect_timeout,
+        call_seconds=parsed.timeout,
+        answers=_answers(parsed.answer),
+        accepts_defaults=parsed.accept_defaults,
+        sampling=parsed.sampling,
+        roots=parsed.root,
+        confined=parsed.confine,
+        unconfined=parsed.unconfined,
+        log_level=parsed.log_level,
+        idle_seconds=parsed.idle_timeout,
+        follow=parsed.follow,
+        lines=parsed.lines,
     )
 
 

@@ -113,34 +113,34 @@ def add_pipeline_options(parser: argparse.ArgumentParser) -> None:
     add("--replay", metavar="FILE", help="run: repeat the calls of a recording and compare the results")
 
 
-def pipeline_options(found: argparse.Namespace, action: str) -> PipelineOptions:
+def pipeline_options(parsed: argparse.Namespace, action: str) -> PipelineOptions:
     """Return the options of a line.
 
     Raises:
         InvalidArguments: one has no effect on the action, or is wrong.
     """
     formats = FORMATS.get(action, OTHER_FORMATS)
-    if found.output not in formats:
-        raise InvalidArguments(f"--output {found.output}: `{action}` has no such output; choose {', '.join(formats)}")
+    if parsed.output not in formats:
+        raise InvalidArguments(f"--output {parsed.output}: `{action}` has no such output; choose {', '.join(formats)}")
     for name, (option, actions) in _OPTIONS_OF.items():
-        if getattr(found, name) and action not in actions:
+        if getattr(parsed, name) and action not in actions:
             raise InvalidArguments(f"{option}: has no effect on `{action}`, only on {', '.join(actions)}")
     return PipelineOptions(
-        output=found.output,
-        arguments=found.arguments,
-        signatures=found.signatures,
-        assertions=tuple(found.assertions),
-        expects_error=found.expects_error,
-        retries=found.retries,
-        retries_any=found.retries_any,
-        outputs=tuple(map(_output, found.outputs)),
-        reports=tuple(map(_report, found.reports)),
-        record=found.record,
-        variables=tuple(found.variables),
-        checks_only=found.checks_only,
-        replay=found.replay,
-        offline=found.offline,
-        ignored=tuple(found.ignored),
+        output=parsed.output,
+        arguments=parsed.arguments,
+        signatures=parsed.signatures,
+        assertions=tuple(parsed.assertions),
+        expects_error=parsed.expects_error,
+        retries=parsed.retries,
+        retries_any=parsed.retries_any,
+        outputs=tuple(map(_output, parsed.outputs)),
+        reports=tuple(map(_report, parsed.reports)),
+        record=parsed.record,
+        variables=tuple(parsed.variables),
+        checks_only=parsed.checks_only,
+        replay=parsed.replay,
+        offline=parsed.offline,
+        ignored=tuple(parsed.ignored),
     )
 
 

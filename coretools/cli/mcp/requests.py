@@ -182,13 +182,13 @@ def roots_of(paths: Sequence[str]) -> list[types.Root]:
     Raises:
         NotFound: a directory is not there.
     """
-    found = []
+    roots = []
     for path in paths:
         place = Path(os.path.abspath(path))
         if not place.is_dir():
             raise NotFound(f"--root {path}: is no directory")
-        found.append(types.Root.model_validate({"uri": place.as_uri(), "name": place.name or "/"}))
-    return found
+        roots.append(types.Root.model_validate({"uri": place.as_uri(), "name": place.name or "/"}))
+    return roots
 
 
 def _text_of(data: Any) -> str:

@@ -55,12 +55,12 @@ def _revoke(line: Line) -> int:
     """
     if not line.options.words:
         raise InvalidArguments("mcp trust --revoke: name the servers; `coretools mcp approvals` lists them")
-    made = line.decisions.all()["trusted_servers"]
+    trusted = line.decisions.all()["trusted_servers"]
     for word in line.options.words:
-        found = [digest for digest, text in made.items() if str(text).partition(" in ")[0] == word]
-        if not found:
+        digests = [digest for digest, text in trusted.items() if str(text).partition(" in ")[0] == word]
+        if not digests:
             raise NotFound(f"server {word!r} is not trusted; `coretools mcp approvals` lists those that are")
-        line.decisions.remove(found)
+        line.decisions.remove(digests)
         print_error(f"revoked: {in_line(word)}")
     return 0
 

@@ -48,10 +48,10 @@ class Approvals:
                 f"{call.name!r} was refused for good; `coretools mcp approvals revoke '{call.name}'` undoes that"
             )
         if self.policy is not None:
-            found = self.policy.verdict(call.server, call.tool.name, call.arguments)
-            if found.verdict == "deny":
-                raise RefusedByPolicy(f"{call.name!r} is refused by policy: {found.because}")
-            if found.verdict == "allow":
+            decision = self.policy.verdict(call.server, call.tool.name, call.arguments)
+            if decision.verdict == "deny":
+                raise RefusedByPolicy(f"{call.name!r} is refused by policy: {decision.because}")
+            if decision.verdict == "allow":
                 return True
         return not self.unapproved(call, [call.tool])
 

@@ -105,10 +105,10 @@ def find_policy(
 
 
 def _parsed(data: bytes, path: str) -> CallPolicy:
-    found = parse_toml(data, path)
+    table = parse_toml(data, path)
     try:
         # Via JSON, where strict models accept a list for a tuple.
-        file = _PolicyFile.model_validate_json(json.dumps(found, default=lambda date: {"date": str(date)}))
+        file = _PolicyFile.model_validate_json(json.dumps(table, default=lambda date: {"date": str(date)}))
     except ValidationError as error:
         raise BadSetting(f"{path}: {problems_of(error, _problem)}") from error
     return CallPolicy(path, file.default, file.rule)

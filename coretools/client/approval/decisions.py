@@ -42,8 +42,8 @@ class Decisions:
         Raises:
             BadSetting: as `has`, or there is no home. InputOutput: the file can't be written.
         """
-        with self._changed() as found:
-            found[kind].update(decided)
+        with self._changed() as decisions:
+            decisions[kind].update(decided)
 
     def all(self) -> dict[Kind, dict[str, Any]]:
         """Return every decision: its description by hash.
@@ -59,9 +59,9 @@ class Decisions:
         Raises:
             BadSetting: as `has`. InputOutput: the file can't be written.
         """
-        with self._changed() as found:
-            for kind, decided in found.items():
-                found[kind] = {digest: text for digest, text in decided.items() if digest not in digests}
+        with self._changed() as decisions:
+            for kind, decided in decisions.items():
+                decisions[kind] = {digest: text for digest, text in decided.items() if digest not in digests}
 
     @contextmanager
     def _changed(self) -> Iterator[dict[Kind, dict[str, Any]]]:
@@ -71,9 +71,9 @@ class Decisions:
         try:
             os.makedirs(os.path.dirname(self.path), 0o700, exist_ok=True)
             with locked(f"{self.path}.lock"):
-                found = self._read(self.path)
-                yield found
-                replace_state_file(self.path, json.dumps(found, indent=1).encode())
+                decisions = self._read(self.path)
+                yield decisions
+                replace_state_file(self.path, json.dumps(decisions, indent=1).encode())
         except OSError as error:
             raise InputOutput(f"{self.path}: cannot be written: {error.strerror}") from error
 

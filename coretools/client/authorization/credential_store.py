@@ -82,7 +82,7 @@ class CredentialStore:
             return Credentials()
         try:
             data, status = read_state_file(self.path)
-            found = Credentials.model_validate_json(data)
+            credentials = Credentials.model_validate_json(data)
         except FileNotFoundError:
             return Credentials()
         except (OSError, ValidationError) as error:
@@ -92,7 +92,7 @@ class CredentialStore:
             raise BadSetting(
                 f"{self.path}: others can read the tokens in it, or it has another name; delete it and log in again"
             )
-        return found
+        return credentials
 
     def write(self, credentials: Credentials) -> None:
         """Replace what is stored.

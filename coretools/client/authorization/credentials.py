@@ -121,8 +121,8 @@ class ServerAuthorization(RemoteCredentials):
         async with authorization_http() as http:
             for url in build_protected_resource_metadata_discovery_urls(None, self._url):
                 with suppress(CoreError, ValidationError):
-                    found = await answer(http, httpx2.Request("GET", url))
-                    if found.is_success and ProtectedResourceMetadata.model_validate_json(found.content):
+                    response = await answer(http, httpx2.Request("GET", url))
+                    if response.is_success and ProtectedResourceMetadata.model_validate_json(response.content):
                         return True
         return False
 
@@ -152,9 +152,9 @@ class ServerAuthorization(RemoteCredentials):
             form["client_id"] = registered.client_id
             form |= {"client_secret": registered.client_secret} if registered.client_secret else {}
         async with authorization_http() as http:
-            found = await answer(http, httpx2.Request("POST", address, data=form))
-        if not found.is_success:
-            raise AuthenticationRequired(f"{origin_of(address)} answers HTTP {found.status_code}")
+            response = await answer(http, httpx2.Request("POST", address, data=form))
+        if not response.is_success:
+            raise AuthenticationRequired(f"{origin_of(address)} answers HTTP {response.status_code}")
 
     @property
     def _token(self) -> str | None:
@@ -298,11 +298,11 @@ class ServerAuthorization(RemoteCredentials):
                 if outgoing is request:
                     outgoing = await flow.asend(given.pop())
                     continue
-                found = discovery.configured(outgoing)
-                if found is None:
+                reply = discovery.configured(outgoing)
+                if reply is None:
                     await self._rules.check(str(outgoing.url))
-                    found = discovery.completed(await answer(http, outgoing))
-                outgoing = await flow.asend(found)
+                    reply = discovery.completed(await answer(http, outgoing))
+                outgoing = await flow.asend(reply)
         self._busy_until = anyio.current_time()
 
     async def keep_tokens(self, provider: Provider, tokens: OAuthToken) -> None:

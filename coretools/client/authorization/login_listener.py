@@ -43,7 +43,7 @@ class LoginListener:
         self._hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
         self._address = ""
         self._state = ""
-        self._came = anyio.Event()
+        self._is_answered = anyio.Event()
         self._sent = anyio.Event()
         self._answer: dict[str, str] = {}
 
@@ -62,7 +62,7 @@ class LoginListener:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(self._listener.serve, self._serve)
                 tasks.start_soon(show_address, self._address)
-                await self._came.wait()
+                await self._is_answered.wait()
                 await self._sent.wait()  # the browser has its page before the listener is gone
                 tasks.cancel_scope.cancel()
         except ExceptionGroup as group:
@@ -79,7 +79,7 @@ class LoginListener:
         async with stream:
             with anyio.move_on_after(REQUEST_SECONDS), suppress(*LOST, ValueError):
                 await stream.send(self._respond(await _head(stream)).encode())
-        if self._came.is_set():
+        if self._is_answered.is_set():
             self._sent.set()
 
     def _respond(self, head: str) -> str:
@@ -87,19 +87,19 @@ class LoginListener:
         headers = dict(line.lower().split(":", 1) for line in lines if ":" in line)
         method, _, rest = first.partition(" ")
         target = urlsplit(rest.partition(" ")[0])
-        found = _parameters(target.query)
+        parameters = _parameters(target.query)
         is_expected = (
             method == "GET"
             and target.path == self._path
             and headers.get("host", "").strip() in self._hosts
             and bool(self._state)
-            and secrets.compare_digest(found.get("state", "").encode(), self._state.encode())
+            and secrets.compare_digest(parameters.get("state", "").encode(), self._state.encode())
         )
-        if not is_expected or self._came.is_set():
+        if not is_expected or self._is_answered.is_set():
             return _PAGE.format(status="400 Bad Request", length=len(_STRANGE), page=_STRANGE)
-        self._answer = found
-        self._came.set()
-        page = _REFUSED if "error" in found else _DONE
+        self._answer = parameters
+        self._is_answered.set()
+        page = _REFUSED if "error" in parameters else _DONE
         return _PAGE.format(status="200 OK", length=len(page), page=page)
 
 

@@ -66,10 +66,10 @@ async def _reach_of(url: httpx2.URL) -> int:
     if is_loopback(url.host):
         return LOOPBACK
     try:
-        found = await anyio.getaddrinfo(url.host, url.port or 443, type=socket.SOCK_STREAM)
+        addresses = await anyio.getaddrinfo(url.host, url.port or 443, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return GLOBAL  # the request itself fails, or a proxy knows the name
-    return max((_reach(str(address[4][0])) for address in found), default=GLOBAL)
+    return max((_reach(str(address[4][0])) for address in addresses), default=GLOBAL)
 
 
 def _reach(host: str) -> int:

@@ -154,11 +154,11 @@ def schema_types(shape: Any) -> set[str]:
     if not isinstance(shape, dict):
         return set()
     own = shape.get("type")
-    found = {own} if isinstance(own, str) else {one for one in own or () if isinstance(one, str)}
+    names = {own} if isinstance(own, str) else {one for one in own or () if isinstance(one, str)}
     for key in ("anyOf", "oneOf"):
         for inner in shape.get(key) or () if isinstance(shape.get(key), list) else ():
-            found |= schema_types(inner)
-    return found
+            names |= schema_types(inner)
+    return names
 
 
 def _may_be_text(shape: Any) -> bool:

@@ -25,9 +25,9 @@ _TEXTS = frozenset({"title", "description", "$comment"})
 def escape_invisible(text: str, *, kept: str = "") -> str:
     """Escape every character that is not seen, except line breaks, tabs, what makes an emoji, and those in `kept`."""
 
-    def shown(found: re.Match[str]) -> str:
-        is_shown = found[0] in kept or _is_seen(text, found.start())
-        return found[0] if is_shown else found[0].encode("unicode_escape").decode()
+    def shown(match: re.Match[str]) -> str:
+        is_shown = match[0] in kept or _is_seen(text, match.start())
+        return match[0] if is_shown else match[0].encode("unicode_escape").decode()
 
     return _SUSPECT.sub(shown, text)
 

@@ -21,12 +21,12 @@ def parse_json(text: str) -> tuple[Any, list[str]]:
     twice: list[str] = []
 
     def collected(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        made: dict[str, Any] = {}
+        members: dict[str, Any] = {}
         for name, value in pairs:
-            if name in made:
+            if name in members:
                 twice.append(name)
-            made[name] = value
-        return made
+            members[name] = value
+        return members
 
     try:
         text = _STRING_OR_COMMA.sub(lambda match: " " if match[0] == "," else match[0], text)
@@ -35,5 +35,5 @@ def parse_json(text: str) -> tuple[Any, list[str]]:
         raise ValueError("nested too deeply") from error
 
 
-def _without_comment(found: re.Match[str]) -> str:
-    return found[0] if found[0].startswith('"') else re.sub(r"[^\n]", " ", found[0])
+def _without_comment(match: re.Match[str]) -> str:
+    return match[0] if match[0].startswith('"') else re.sub(r"[^\n]", " ", match[0])

@@ -78,7 +78,7 @@ def input_variable(name: str) -> str:
 def names_in(entry: ServerEntry) -> list[str]:
     """Return the variables and inputs that an entry names, but for those that every entry has; never their defaults."""
     pattern = _GEMINI_REFERENCE if entry.place.client == "Gemini" else _REFERENCE
-    references = [found[found.lastindex or 1] for text in texts_in(entry.raw) for found in pattern.finditer(text)]
+    references = [match[match.lastindex or 1] for text in texts_in(entry.raw) for match in pattern.finditer(text)]
     return sorted({one.partition(":-")[0] for one in references} - _FIXED)
 
 
@@ -102,7 +102,7 @@ class Values:
         pattern = _GEMINI_REFERENCE if self._entry.place.client == "Gemini" else _REFERENCE
         if "${" in pattern.sub("", text):
             raise BadSetting(f"{key}: a variable within a variable, or an open ${{, is not supported")
-        return pattern.sub(lambda found: self._value(found[found.lastindex or 1], key), text)
+        return pattern.sub(lambda match: self._value(match[match.lastindex or 1], key), text)
 
     def _value(self, reference: str, key: str) -> str:
         project = self._entry.project
@@ -155,8 +155,8 @@ def given_input(one: ServerInput, environment: Mapping[str, str], inputs: Mappin
 
 def inputs_of(entry: ServerEntry) -> list[ServerInput]:
     """Return the inputs that the values of an entry refer to."""
-    found = re.findall(r"\$\{input:([^{}]*)\}", " ".join(texts_in(entry.raw)))
-    return [entry.inputs.get(name, ServerInput(id=name)) for name in dict.fromkeys(found)]
+    names = re.findall(r"\$\{input:([^{}]*)\}", " ".join(texts_in(entry.raw)))
+    return [entry.inputs.get(name, ServerInput(id=name)) for name in dict.fromkeys(names)]
 
 
 def launch_of(entry: ServerEntry, environment: Mapping[str, str], inputs: Mapping[str, str]) -> Launch:

@@ -143,12 +143,12 @@ def _redirect(uri: str | None, port: int | None) -> tuple[str, int, str]:
         return LOOPBACK_HOSTS[0], port or 0, CALLBACK_PATH
     try:
         parts = urlsplit(uri)
-        found = parts.hostname, parts.port or port, parts.path or "/"
+        host, named_port = parts.hostname, parts.port or port
     except ValueError as error:
         raise BadSetting(f"oauth.redirectUri: {error}") from error
-    if parts.scheme != "http" or found[0] not in LOOPBACK_HOSTS or found[1] is None or parts.query:
+    if parts.scheme != "http" or host not in LOOPBACK_HOSTS or named_port is None or parts.query:
         raise BadSetting("oauth.redirectUri: must be http://localhost:PORT/PATH, or with 127.0.0.1")
-    return found[0], found[1], found[2]
+    return host, named_port, parts.path or "/"
 
 
 def remarks_about_oauth(raw: Mapping[str, Any]) -> list[str]:

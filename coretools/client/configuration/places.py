@@ -49,11 +49,11 @@ def widest_project(directory: str, home: str) -> str:
 
     What somebody may write in a project includes a `.git` further in, which would make the project appear smaller.
     """
-    at = found = os.path.realpath(directory)
+    at = project = os.path.realpath(directory)
     while is_project(at, home):
-        found = at if os.path.lexists(os.path.join(at, ".git")) else found
+        project = at if os.path.lexists(os.path.join(at, ".git")) else project
         at = os.path.dirname(at)
-    return found
+    return project
 
 
 def usual_places(project: str, environment: Mapping[str, str]) -> Iterator[Place]:

@@ -94,22 +94,20 @@ def load_configuration(directory: str, environment: Mapping[str, str], *, file: 
     """
     home = environment.get("HOME", "")
     project = project_of(directory, home)
-    if file is not None:
-        place = named_place(os.path.join(directory, file), project, home)
-        found, problems = _read(place, project)
-        if not found and problems:
-            raise BadSetting("; ".join(problems))
-        if not found:
-            raise BadSetting(f"{place.path}: names no servers; expected `servers`, `mcpServers` or [mcp_servers]")
-        return Configuration(_layered(found), tuple(problems))
+    if file is None:
+        places = [place for place in usual_places(project, environment) if os.path.lexists(place.path)]
+    else:
+        places = [named_place(os.path.join(directory, file), project, home)]
     entries: list[ServerEntry] = []
-    all_problems: list[str] = []
-    for place in usual_places(project, environment):
-        if os.path.lexists(place.path):
-            found, problems = _read(place, project)
-            entries += found
-            all_problems += problems
-    return Configuration(_layered(entries), tuple(all_problems))
+    problems: list[str] = []
+    for place in places:
+        of_place, faults = _read(place, project)
+        entries += of_place
+        problems += faults
+    if file is not None and not entries:
+        no_servers = f"{places[0].path}: names no servers; expected `servers`, `mcpServers` or [mcp_servers]"
+        raise BadSetting("; ".join(problems) or no_servers)
+    return Configuration(_layered(entries), tuple(problems))
 
 
 def typed_configuration(url: str, directory: str, environment: Mapping[str, str]) -> Configuration:
@@ -202,19 +200,19 @@ def _entry(name: str, raw: Any, inputs: Mapping[str, ServerInput], *, place: Pla
 
 def _inputs(raw: Any) -> dict[str, ServerInput]:
     """Read `inputs`; an unusable one is left out, and then missing where it is used."""
-    found = {}
+    inputs = {}
     for one in raw if isinstance(raw, list) else ():
         if isinstance(one, dict) and isinstance(one.get("id"), str) and one.get("type") != "command":
             default = one.get("default")
             options = one.get("options")
-            found[one["id"]] = ServerInput(
+            inputs[one["id"]] = ServerInput(
                 id=one["id"],
                 description=str(one.get("description") or ""),
                 default=default if isinstance(default, str) else None,
                 is_secret=one.get("password") is True,
                 options=tuple(map(_option, options)) if isinstance(options, list) else (),
             )
-    return found
+    return inputs
 
 
 def _option(option: Any) -> str:

@@ -116,15 +116,15 @@ def _secret_of(path: str, peer: int) -> bytes:
 def ask(connection: socket.socket, request: Mapping[str, Any], seconds: float | None) -> dict[str, Any] | None:
     """Send a request and return the answer; None if the background process has ended or does not answer in time."""
     connection.settimeout(seconds)
-    found = bytearray()
+    received = bytearray()
     try:
         connection.sendall(as_line(request))
-        while not found.endswith(b"\n"):  # nothing follows an answer until we send more
+        while not received.endswith(b"\n"):  # nothing follows an answer until we send more
             data = connection.recv(65536)
-            if not data or len(found) > MAX_LINE_BYTES:
+            if not data or len(received) > MAX_LINE_BYTES:
                 return None
-            found += data
-        answer = json.loads(found)
+            received += data
+        answer = json.loads(received)
     except (OSError, ValueError):
         return None
     return answer if isinstance(answer, dict) else None

@@ -34,10 +34,10 @@ async def lines(reading: BufferedByteReceiveStream) -> AsyncIterator[dict[str, A
     """
     while True:
         try:
-            found = json.loads(await reading.receive_until(b"\n", MAX_LINE_BYTES))
+            value = json.loads(await reading.receive_until(b"\n", MAX_LINE_BYTES))
         except (anyio.EndOfStream, anyio.IncompleteRead, anyio.BrokenResourceError):
             return
-        yield found if isinstance(found, dict) else {}
+        yield value if isinstance(value, dict) else {}
 
 
 async def received(reading: BufferedByteReceiveStream) -> AsyncIterator[tuple[JSONRPCMessage, dict[str, str] | None]]:

@@ -102,11 +102,11 @@ def _era(answer: types.JSONRPCResponse | types.JSONRPCError) -> Era:
         # The SDK asks once more with a revision that the server names.
         return AUTOMATIC if answer.error.code == types.UNSUPPORTED_PROTOCOL_VERSION else LEGACY
     try:
-        found = types.DiscoverResult.model_validate(answer.result)
+        discovered = types.DiscoverResult.model_validate(answer.result)
     except ValidationError:
         return LEGACY
-    shared = [version for version in MODERN_PROTOCOL_VERSIONS if version in found.supported_versions]
-    return Era(shared[-1], found) if shared else LEGACY
+    shared = [version for version in MODERN_PROTOCOL_VERSIONS if version in discovered.supported_versions]
+    return Era(shared[-1], discovered) if shared else LEGACY
 
 
 def _discover() -> SessionMessage:

@@ -84,8 +84,8 @@ class Connection:
 
     def remarks(self) -> list[str]:
         """Say what a local server wrote to standard output beside its messages, and what of its lists is malformed."""
-        found = [*(self._transport.remarks() if self._transport else ()), *self._lists.malformed.values()]
-        return [self._redactor.text(text) for text in found]
+        remarks = [*(self._transport.remarks() if self._transport else ()), *self._lists.malformed.values()]
+        return [self._redactor.text(text) for text in remarks]
 
     async def run(self) -> None:
         """Connect, and keep the connection until it is lost for good or `stop` ends it; raises nothing."""

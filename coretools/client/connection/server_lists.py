@@ -78,12 +78,12 @@ class ServerLists:
         if kind in self._kept:
             return list(self._kept[kind])
         before = self._changes[kind]
-        found = await _FETCH[kind](client)
+        items = await _FETCH[kind](client)
         is_modern = client.protocol_version in MODERN_PROTOCOL_VERSIONS
         is_told = kind in self._subscribed if is_modern else bool(capability.list_changed)
         if is_told and before == self._changes[kind]:
-            self._kept[kind] = found
-        return list(found)
+            self._kept[kind] = items
+        return list(items)
 
     def changes(self, kind: str) -> int:
         """How many times the server said that a list changed."""
@@ -143,11 +143,11 @@ class ServerLists:
             result = {"resultType": "complete", **result}  # what its absence means (2026-07-28, `Result`)
         if method not in _ITEMS or not isinstance(result, dict):
             return result
-        found = self._well_formed(method, version, result)
-        if method == "tools/list" and isinstance(found.get("tools"), list):
-            found = {**found, "tools": list(self._readable(found["tools"]))}
-            self._output_schemas |= {tool["name"]: tool.get("outputSchema") for tool in found["tools"]}
-        return found
+        usable = self._well_formed(method, version, result)
+        if method == "tools/list" and isinstance(usable.get("tools"), list):
+            usable = {**usable, "tools": list(self._readable(usable["tools"]))}
+            self._output_schemas |= {tool["name"]: tool.get("outputSchema") for tool in usable["tools"]}
+        return usable
 
     def _readable(self, tools: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         """Yield the tools as a person can read them; report those for which that is impossible."""
@@ -190,12 +190,12 @@ def _faults(validate: Callable[[], Any], key: str) -> dict[int, str]:
     try:
         validate()
     except ValidationError as error:
-        found: dict[int, str] = {}
+        faults: dict[int, str] = {}
         for fault in error.errors():
             where = [part for part in fault["loc"] if part != key]
             if key in fault["loc"] and where and isinstance(where[0], int):
-                found.setdefault(where[0], f"{'.'.join(map(str, where[1:]))}: {fault['msg']}")
-        return found
+                faults.setdefault(where[0], f"{'.'.join(map(str, where[1:]))}: {fault['msg']}")
+        return faults
     except KeyError:  # this revision of the protocol has no such list
         pass
     return {}
@@ -207,23 +207,23 @@ async def _all_pages(fetch: Callable[[str | None], Awaitable[Any]], items: str) 
     Raises:
         ProtocolViolation: it does not end.
     """
-    found: list[Any] = []
+    listed: list[Any] = []
     cursor: str | None = None
     for _ in range(MAX_PAGES):
         page = await fetch(cursor)
-        found += getattr(page, items)
+        listed += getattr(page, items)
         if page.next_cursor is None:
-            return found
-        if page.next_cursor == cursor or len(found) > MAX_ITEMS:
+            return listed
+        if page.next_cursor == cursor or len(listed) > MAX_ITEMS:
             break
         cursor = page.next_cursor
-    raise ProtocolViolation(f"its list of {items} does not end ({len(found)} so far)")
+    raise ProtocolViolation(f"its list of {items} does not end ({len(listed)} so far)")
 
 
 async def _tools(client: Client) -> list[types.Tool]:
     listed: list[types.Tool] = await _all_pages(lambda cursor: client.list_tools(cursor=cursor), "tools")
-    found = {tool.name: tool for tool in reversed(listed)}  # of two with a name the first counts
-    return [tool for tool in listed if found.pop(tool.name, None) is tool]
+    by_name = {tool.name: tool for tool in reversed(listed)}  # of two with a name the first counts
+    return [tool for tool in listed if by_name.pop(tool.name, None) is tool]
 
 
 async def _resources(client: Client) -> list[types.Resource | types.ResourceTemplate]:

@@ -48,10 +48,10 @@ class LogDirectory:
     def lines(self, entry: ServerEntry, count: int) -> list[str]:
         """Return the last lines of an entry, the oldest first."""
         path = self.path_of(entry)
-        found: list[str] = []
+        texts: list[str] = []
         for one in (f"{path}.1", path) if path else ():
-            found += _read(one, 0).decode("utf-8", "replace").splitlines()
-        return found[-count:] if count else []
+            texts += _read(one, 0).decode("utf-8", "replace").splitlines()
+        return texts[-count:] if count else []
 
     def follower(self, entry: ServerEntry) -> "LogFollower":
         """Return what finds the lines that are written from now on."""
@@ -70,18 +70,18 @@ class LogFollower:
         """Return the whole lines that were written since the last call."""
         if self._path is None:
             return []
-        found = b""
+        rest = b""
         try:
             inode = os.stat(self._path).st_ino
         except OSError:
             return []
         if self._inode and inode != self._inode:
-            found, self._position = _read(f"{self._path}.1", self._position), 0
+            rest, self._position = _read(f"{self._path}.1", self._position), 0
         self._inode = inode
         data = _read(self._path, self._position)
         whole = data[: data.rfind(b"\n") + 1]
         self._position += len(whole)
-        return (found + whole).decode("utf-8", "replace").splitlines()
+        return (rest + whole).decode("utf-8", "replace").splitlines()
 
 
 class ServerLog:

@@ -129,7 +129,7 @@ class CodeCheck:
 
     def _words(self, text: str, environment: Mapping[str, str]) -> Iterator[str]:
         """Yield each part of a text that may be a path or a program on PATH."""
-        text = _VARIABLE.sub(lambda found: environment.get(found[1] or found[2], ""), text)
+        text = _VARIABLE.sub(lambda match: environment.get(match[1] or match[2], ""), text)
         parts = {text, *_SEPARATORS.split(text), *_QUOTED.split(text), *_shell_words(text)}
         for place in self._places:  # anywhere in a word, and with spaces
             parts.update(re.findall(rf"{re.escape(place.path)}[^\s;|&()<>,]*", text.translate(_QUOTES)))

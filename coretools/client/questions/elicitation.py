@@ -142,30 +142,30 @@ class Form:
         Raises:
             InvalidArguments: a value does not fit its field.
         """
-        found: Values = {}
+        values: Values = {}
         for field in self.fields:
             texts = [word for word in words if split_word(word).name == field.name]
             if not texts:
                 continue
             if len(texts) == 1 and not texts[0].startswith(f"{field.name}:="):
-                found[field.name] = field.parse(texts[0].partition("=")[2])
+                values[field.name] = field.parse(texts[0].partition("=")[2])
                 continue
             value = parse_arguments(texts, {"properties": {field.name: field.shape}}, None)[field.name]
             field.check(value)
-            found[field.name] = value
-        return found
+            values[field.name] = value
+        return values
 
     def defaults(self) -> Values:
         """Return the defaults of the schema that are valid."""
-        found: Values = {}
+        values: Values = {}
         for field in self.fields:
             if field.has_default:
                 try:
                     field.check(field.shape["default"])
                 except InvalidArguments:
                     continue
-                found[field.name] = field.shape["default"]
-        return found
+                values[field.name] = field.shape["default"]
+        return values
 
     def missing(self, values: Mapping[str, Any]) -> list[str]:
         """Return the required fields without a value."""

@@ -105,9 +105,9 @@ def shown_messages(params: types.CreateMessageRequestParams) -> Sequence[str]:
 def _result(text: str, program: str) -> types.CreateMessageResult:
     """Return the answer: the JSON of a result, or else plain text."""
     try:
-        found = json.loads(text)
-        if isinstance(found, dict) and "content" in found:
-            return types.CreateMessageResult.model_validate({"role": "assistant", "model": program, **found})
+        answer = json.loads(text)
+        if isinstance(answer, dict) and "content" in answer:
+            return types.CreateMessageResult.model_validate({"role": "assistant", "model": program, **answer})
     except (ValidationError, ValueError, RecursionError):
         pass  # text that looks like JSON is an answer too
     content = types.TextContent(type="text", text=text.strip())

@@ -102,7 +102,7 @@ class OfferedTools:
 
 def usable(server: str, tools: Iterable[types.Tool]) -> list[types.Tool]:
     """Return the tools that can be offered; others, and those above the limit, are logged."""
-    found = []
+    offered = []
     for one in tools:
         try:
             check_input_schema(f"tool {one.name!r}", one.input_schema)
@@ -112,10 +112,10 @@ def usable(server: str, tools: Iterable[types.Tool]) -> list[types.Tool]:
         if len(came_through(one)) >= MAX_SERVERS:
             logger.warning("server %r: not offered: %r came through %d servers already", server, one.name, MAX_SERVERS)
             continue
-        found.append(one)
-    if len(found) > MAX_TOOLS:
-        logger.warning("server %r: has %d tools; %d are offered", server, len(found), MAX_TOOLS)
-    return found[:MAX_TOOLS]
+        offered.append(one)
+    if len(offered) > MAX_TOOLS:
+        logger.warning("server %r: has %d tools; %d are offered", server, len(offered), MAX_TOOLS)
+    return offered[:MAX_TOOLS]
 
 
 def _log_state(server: str, tool: str, withheld: str, *, is_new: bool) -> None:

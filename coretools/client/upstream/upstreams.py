@@ -194,10 +194,10 @@ class Upstreams:
     def _decided(self) -> tuple[int, int]:
         """Return what changes with the file of decisions."""
         try:
-            found = os.stat(self._approvals.decisions.path or "")
+            status = os.stat(self._approvals.decisions.path or "")
         except OSError:
             return (0, 0)
-        return (found.st_mtime_ns, found.st_ino)
+        return (status.st_mtime_ns, status.st_ino)
 
 
 @asynccontextmanager
@@ -254,15 +254,15 @@ def _entries(
     choices: Sequence[UpstreamChoice], environment: Mapping[str, str], directory: str, trust: Trust
 ) -> dict[str, ServerEntry]:
     configuration = load_configuration(directory, environment)
-    found: dict[str, ServerEntry] = {}
+    entries: dict[str, ServerEntry] = {}
     for choice in choices:
         entry = configuration.find(choice.server)
         if entry is None:
             names = ", ".join(one.name for one in configuration.effective[:20])
             raise BadSetting(f"--upstream {choice.server}: no such server is configured; there are: {names or 'none'}")
-        if choice.server in found:
+        if choice.server in entries:
             raise BadSetting(f"--upstream {choice.server}: is named twice; write NAME:TOOL,TOOL")
         if error := trust.why_not(entry):
             raise error
-        found[choice.server] = entry
-    return found
+        entries[choice.server] = entry
+    return entries
