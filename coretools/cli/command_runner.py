@@ -14,9 +14,10 @@ from typing import Any
 from coretools.app.assembly import Assembly
 from coretools.cli.common.arguments import NAMED, parse_arguments, read_source
 from coretools.cli.common.call import CliCall
+from coretools.cli.common.colours import colour_result
 from coretools.cli.common.manual import command_page, context_page
 from coretools.cli.common.routes import RouteMatch, Routes, leading_words, options_at
-from coretools.cli.common.terminal import TerminalCapabilities, colour_result, for_terminal, print_error, print_text
+from coretools.cli.common.terminal import TerminalCapabilities, for_terminal, print_error, print_text
 from coretools.config.settings import AskMode, Settings
 from coretools.errors import CoreError, InvalidArguments
 from coretools.operations.argument_words import split_word

@@ -13,8 +13,8 @@ from pydantic import BaseModel
 
 from coretools.cli.command_runner import CommandContext, CommandRunner
 from coretools.cli.common.terminal import TerminalCapabilities
+from coretools.cli.line_words import words_of
 from coretools.cli.repl import parse_line
-from coretools.cli.repl_lines import words_of
 from coretools.errors import CoreError, NotFound
 from coretools.operations.call import Call
 from coretools.operations.catalog import Selection

@@ -5,7 +5,8 @@ import re
 
 import pytest
 
-from coretools.cli.common.terminal import colour_result, colour_tools_table, for_terminal, styled
+from coretools.cli.common.colours import colour_result, colour_tools_table, styled
+from coretools.cli.common.terminal import for_terminal
 
 ESCAPE = re.compile("\x1b\\[[0-9]*m")
 NAMES = ("git_diff", "git_status", "git_log", "search_text", "edit_file", "read_file")

@@ -8,7 +8,7 @@ import pytest
 
 from coretools.cli.completion import built_in_candidates, candidates
 from coretools.cli.completion_scripts import SHELLS, script
-from coretools.cli.repl_lines import split_at_cursor
+from coretools.cli.line_words import split_at_cursor
 from tests.checkout import TREE
 from tests.cli.contacts import context
 from tests.cli.test_commands import coretools

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from coretools.cli.repl_lines import needs_more, quoted, split_at_cursor, words_of
+from coretools.cli.line_words import needs_more, quoted, split_at_cursor, words_of
 from coretools.errors import CommandSyntax
 from tests.checkout import TREE
 from tests.cli.terminal import terminal

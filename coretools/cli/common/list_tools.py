@@ -13,7 +13,8 @@ import mcp_types as types
 from mcp import Client
 
 from coretools.app.assembly import open_assembly
-from coretools.cli.common.terminal import TerminalCapabilities, colour_tools_table, print_text, truncate
+from coretools.cli.common.colours import colour_tools_table
+from coretools.cli.common.terminal import TerminalCapabilities, print_text, truncate
 from coretools.config.settings import Settings
 from coretools.errors import UnknownTool
 from coretools.protocol.listing import LONG_RUNNING_KEY

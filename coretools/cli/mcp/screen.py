@@ -14,7 +14,7 @@ from coretools.cli.mcp.output import event_line, in_line, visible, without_comma
 if TYPE_CHECKING:
     from mcp.shared.dispatcher import ProgressFnT
 
-    from coretools.cli.common.call import ProgressBar
+    from coretools.cli.common.progress_bar import ProgressBar
 
 MAX_HELD = 200
 """Messages kept while a question is open; the oldest are dropped and counted."""
@@ -84,7 +84,9 @@ class Screen:
         if not self.terminal.can_show_progress:
             yield None
             return
-        from coretools.cli.common.call import ProgressBar  # imported late: only a terminal needs it, and it takes 30 ms
+        from coretools.cli.common.progress_bar import (
+            ProgressBar,  # imported late: only a terminal needs it, and it takes 30 ms
+        )
 
         bar = self._bar = ProgressBar(is_shown=True)
 
