@@ -14,9 +14,9 @@ from coretools.client.approval.decisions import launch_digest
 from coretools.client.configuration.launch import Launch, RemoteLaunch, launch_of
 from coretools.client.configuration.server_entries import ServerEntry
 from coretools.client.connection.options import ConnectionOptions
+from coretools.client.connection.remote_transport import RemoteCredentials
 from coretools.client.connection.server_connection import Connection
 from coretools.client.connection.stdio import ChildTracker
-from coretools.client.connection.transports import RemoteCredentials
 from coretools.errors import CoreError
 
 Change = Literal["started", "restarted", "stopped", "kept"]

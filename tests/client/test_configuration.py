@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from coretools.client.configuration.launch import LocalLaunch, RemoteLaunch, inputs_of, launch_of
+from coretools.client.configuration.launch import LocalLaunch, RemoteLaunch, launch_of
 from coretools.client.configuration.server_entries import Configuration, ServerEntry, digest_of, load_configuration
+from coretools.client.configuration.variables import inputs_of
 from coretools.errors import BadSetting
 
 VS_CODE = """{

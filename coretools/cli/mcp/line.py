@@ -17,13 +17,14 @@ from coretools.client.approval.call_policy import find_policy
 from coretools.client.approval.decisions import Decisions
 from coretools.client.approval.trust import Trust
 from coretools.client.background.client import attach
-from coretools.client.configuration.launch import BackgroundLaunch, given_input, inputs_of
+from coretools.client.configuration.launch import BackgroundLaunch
 from coretools.client.configuration.server_entries import (
     Configuration,
     ServerEntry,
     load_configuration,
     typed_configuration,
 )
+from coretools.client.configuration.variables import given_input, inputs_of
 from coretools.client.connection.options import Authorize, ConnectionOptions
 from coretools.client.connection.server_connection import Connection
 from coretools.client.connection.server_log import LogDirectory

@@ -9,10 +9,10 @@ from coretools.cli.mcp.output import in_line
 from coretools.client.approval.decisions import server_digest
 from coretools.client.common.errors import NotTrusted
 from coretools.client.common.secret_values import is_secret, secret_parts, secret_words
-from coretools.client.configuration.launch import names_in
 from coretools.client.configuration.oauth_settings import OAuthSettings
 from coretools.client.configuration.server_entries import ServerEntry
 from coretools.client.configuration.settings_schema import ServerSettings
+from coretools.client.configuration.variables import names_in
 from coretools.errors import InvalidArguments, NotFound
 from coretools.redaction.argv import redacted_command_line
 from coretools.redaction.redactor import Redactor

@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 from coretools.client.common.state_files import is_own_file, locked, read_state_file, replace_state_file
-from coretools.client.configuration.launch import environment_file_content, input_variable, inputs_of
+from coretools.client.configuration.launch import environment_file_content
 from coretools.client.configuration.server_entries import ServerEntry, digest_of
 from coretools.client.configuration.settings_schema import texts_in
+from coretools.client.configuration.variables import input_variable, inputs_of
 from coretools.errors import BadSetting, InputOutput
 from coretools.own_state import state_path
 

@@ -33,7 +33,7 @@ from coretools.client.authorization.requests import AddressRules, answer, author
 from coretools.client.common.errors import AuthenticationRequired, LoginRequired
 from coretools.client.common.failures import origin_of
 from coretools.client.configuration.oauth_settings import OAuthClient
-from coretools.client.connection.transports import RemoteCredentials
+from coretools.client.connection.remote_transport import RemoteCredentials
 from coretools.errors import BadSetting, CoreError
 
 # Its tracebacks hold answers of authorization servers. What is wrong becomes an error of ours.

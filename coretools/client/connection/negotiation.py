@@ -1,4 +1,4 @@
-"""Find out which era of the protocol a local server speaks, without waiting for a timeout.
+"""Find out which era of the protocol a server speaks, without waiting for a timeout, and begin the session.
 
 The stateless era begins with `server/discover`, the older one with `initialize`. A server of the older era answers an
 unknown method with an error, or, against JSON-RPC, not at all; the SDK then waits ten seconds. Here a `ping` follows
@@ -7,16 +7,19 @@ the SDK's session exists.
 """
 
 from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
 import anyio
 import mcp_types as types
+from mcp import Client, MCPError
 from mcp.shared.message import ClientMessageMetadata, SessionMessage
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
 from coretools import __version__
+from coretools.client.common.failures import first_leaf
 from coretools.client.connection.stdio import Streams
 
 SILENCE_SECONDS = 10.0
@@ -47,6 +50,9 @@ class Era:
 LEGACY = Era("legacy")
 MODERN = Era(LATEST_MODERN_VERSION)
 AUTOMATIC = Era("auto")
+
+NewClient = Callable[[AbstractAsyncContextManager[Any], Era], Client]
+"""Makes the SDK's client for streams; entering it does the handshake."""
 
 
 async def probe_http(streams: Any, patience: float | None, idle_seconds: Callable[[], float]) -> Era:
@@ -95,6 +101,24 @@ async def probe(streams: Streams, patience: float | None = SILENCE_SECONDS) -> E
                 waiting.deadline = anyio.current_time() + PING_SECONDS
                 has_ponged = True
     return Era("legacy", is_guess=not has_ponged)
+
+
+async def begun(
+    stack: AsyncExitStack, new_client: NewClient, streams: AbstractAsyncContextManager[Any], era: Era
+) -> Client | None:
+    """Do the handshake; return None if the era was guessed and the server says that it is of the stateless one."""
+    try:
+        return await stack.enter_async_context(new_client(streams, era))
+    except* MCPError as group:
+        error = first_leaf(group)
+        # The latter: `initialize` has none of the headers that a request of the stateless era needs.
+        is_modern = isinstance(error, MCPError) and error.code in (
+            types.UNSUPPORTED_PROTOCOL_VERSION,
+            types.HEADER_MISMATCH,
+        )
+        if not (era.is_guess and is_modern):
+            raise
+    return None
 
 
 def _era(answer: types.JSONRPCResponse | types.JSONRPCError) -> Era:

@@ -8,9 +8,9 @@ from mcp.client.extension import ClientExtension
 
 from coretools.client.configuration.launch import Launch, RemoteLaunch
 from coretools.client.configuration.server_entries import ServerEntry
+from coretools.client.connection.remote_transport import RETRY_SECONDS, RemoteCredentials
 from coretools.client.connection.server_log import LogDirectory
 from coretools.client.connection.server_requests import ServerRequests
-from coretools.client.connection.transports import RETRY_SECONDS, RemoteCredentials
 from coretools.client.containment.containment import NO_CHOICES, Containment
 
 CONNECT_SECONDS = 30.0

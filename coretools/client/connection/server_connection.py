@@ -20,12 +20,13 @@ from coretools.client.configuration.server_entries import ServerEntry
 from coretools.client.connection.deadlines import Deadlines
 from coretools.client.connection.negotiation import CLIENT_INFO, Era
 from coretools.client.connection.options import CALL_SECONDS, CONNECT_SECONDS, STEADY_SECONDS, ConnectionOptions, State
+from coretools.client.connection.remote_transport import RemoteTransport
 from coretools.client.connection.server_lists import ServerLists
 from coretools.client.connection.server_log import ServerLog
 from coretools.client.connection.server_requests import Callbacks, set_log_level
 from coretools.client.connection.shared_streams import AttachedClient, SharedStreams
 from coretools.client.connection.stdio import ChildTracker
-from coretools.client.connection.transports import BackgroundTransport, LocalTransport, RemoteTransport
+from coretools.client.connection.transports import BackgroundTransport, LocalTransport
 from coretools.errors import BadSetting, CannotStart, CoreError, DeadlinePassed, UnknownTool, Unreachable
 from coretools.redaction.redactor import Redactor
 
