@@ -11,9 +11,9 @@ _DIRECT = ("localhost", "127.0.0.1", "::1")
 """Reached within the namespace."""
 
 
-def proxy_variables(port: int = PORT) -> dict[str, str]:
+def proxy_variables() -> dict[str, str]:
     """Return the variables for commands; `JAVA_TOOL_OPTIONS` comes from `java_options`."""
-    url = f"http://127.0.0.1:{port}"
+    url = f"http://127.0.0.1:{PORT}"
     direct = ",".join(_DIRECT)
     # curl reads http_proxy in lower case only; others upper case only. ALL_PROXY with a SOCKS URL would break httpx
     # without socksio, so it has the same value.
@@ -33,7 +33,7 @@ def proxy_variables(port: int = PORT) -> dict[str, str]:
     }
 
 
-def java_options(port: int = PORT) -> list[str]:
+def java_options() -> list[str]:
     """Return the system properties that every Java program needs, Maven and Gradle included."""
-    options = [f"-D{kind}.proxy{what}" for kind in ("http", "https") for what in ("Host=127.0.0.1", f"Port={port}")]
+    options = [f"-D{kind}.proxy{what}" for kind in ("http", "https") for what in ("Host=127.0.0.1", f"Port={PORT}")]
     return [*options, "-Dhttp.nonProxyHosts=localhost|127.*|[::1]"]

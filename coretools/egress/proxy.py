@@ -23,17 +23,10 @@ _BUSY = Refusal("busy")
 class EgressGateway:
     """Opens a proxy for each network namespace; they share the list, the resolver and the limit of connections."""
 
-    def __init__(
-        self,
-        connector: Connector,
-        *,
-        limits: ConnectionLimits | None = None,
-        approvals: HostApprovals | None = None,
-    ) -> None:
+    def __init__(self, connector: Connector, *, approvals: HostApprovals | None = None) -> None:
         """`approvals` decides for the connector about hosts that are not listed."""
         self.approvals = approvals or HostApprovals()
         self._connector = connector
-        self._limits = limits
         self._slots = ConnectionSlots()
         self._proxies: list[EgressProxy] = []
 
@@ -50,7 +43,7 @@ class EgressGateway:
     def serve(self, listener: socket.socket) -> "EgressProxy":
         """Serve a listener from now on, on the running event loop; the proxy takes it over."""
         self._proxies = [proxy for proxy in self._proxies if not proxy.is_closed]
-        proxy = EgressProxy(listener, self._connector, limits=self._limits, slots=self._slots)
+        proxy = EgressProxy(listener, self._connector, slots=self._slots)
         self._proxies.append(proxy)
         return proxy
 
