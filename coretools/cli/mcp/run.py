@@ -159,7 +159,7 @@ class OwnServer:
         try:
             return await self._client.call_tool(tool, arguments, progress_callback=on_progress)
         except FAULTS as error:
-            kind, text = explained(error, 0)
+            kind, text = explained(error)
             raise kind(f"server {OWN!r}: call {tool}: {text}") from error
 
 

@@ -40,7 +40,7 @@ _MADE_UP = "SSE stream "
 """Begin of the answers that the SDK's HTTP transport makes up if none came; nothing else tells them from real ones."""
 
 _NO_MESSAGE = "Server returned an error response"
-"""What the SDK says of an HTTP status whose body is no error of JSON-RPC."""
+"""What the SDK says of an HTTP status whose body is not an error of JSON-RPC."""
 
 UNAVAILABLE = (429, 502, 503, 504)
 """HTTP statuses by which a server, or a proxy before it, says that it can't serve now."""
@@ -60,8 +60,14 @@ def marked(error: types.ErrorData) -> types.ErrorData:
     return types.ErrorData(code=error.code, message=error.message, data=ServerData(error.data))
 
 
-def explained(error: BaseException, status: int, message: str = "") -> tuple[type[CoreError], str]:
-    """Return the kind of an error and its sentence; `message` is what the HTTP answer of this status says."""
+def explained(
+    error: BaseException, status: int = 0, message: str = "", *, is_ready: bool = True
+) -> tuple[type[CoreError], str]:
+    """Return the kind of an error and its sentence.
+
+    `status` is that of the last answer over HTTP, and `message` what an error said in it; `is_ready`: the handshake
+    was over.
+    """
     if status in (401, 403) and not isinstance(error, CoreError):
         return AuthenticationRequired, f"refuses the credentials (HTTP {status}); set `headers` in its entry"
     if isinstance(error, CoreError):
@@ -77,7 +83,8 @@ def explained(error: BaseException, status: int, message: str = "") -> tuple[typ
         where = ".".join(map(str, fault["loc"]))
         return ProtocolViolation, f"sent an answer that the protocol does not allow: {where}: {fault['msg']}"
     if isinstance(error, RuntimeError):
-        return SchemaMismatch, str(error).splitlines()[0][:500]
+        # Before, it is the handshake, such as a revision that nobody knows.
+        return SchemaMismatch if is_ready else ProtocolViolation, str(error).splitlines()[0][:500]
     text = "the connection was lost" if isinstance(error, LOST) else str(error).strip() or type(error).__name__
     return Unreachable, text
 
@@ -112,7 +119,7 @@ def _needed(error: MCPError) -> str:
 
 
 def first_leaf(group: BaseExceptionGroup[Any]) -> BaseException:
-    """Return the first error that is no group."""
+    """Return the first error that is not a group."""
     error: BaseException = group
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

@@ -13,11 +13,12 @@ from mcp import Client, MCPError
 from mcp.client.sse import sse_client
 from mcp.client.streamable_http import streamable_http_client
 
-from coretools.client.common.failures import UNAVAILABLE, origin_of
+from coretools.client.common.failures import UNAVAILABLE, explained, origin_of
 from coretools.client.configuration.launch import RemoteLaunch
 from coretools.client.connection.negotiation import HTTP_SECONDS, Era, NewClient, begun, probe_http
 from coretools.client.connection.stdio import MAX_LINE_BYTES
 from coretools.errors import CoreError, Unreachable
+from coretools.redaction.redactor import Redactor
 
 RETRY_SECONDS = (0.5, 1.0)
 """Pauses before further attempts to reach a remote server."""
@@ -65,23 +66,8 @@ class RemoteTransport:
 
     @property
     def status(self) -> int:
-        """Of the last response; 0 if there was none."""
+        """Status of the last response; 0 if there was none."""
         return self._exchange.status
-
-    @property
-    def message(self) -> str:
-        """What the server says in the last response, if that is an error; empty if nothing."""
-        return self._exchange.message
-
-    @property
-    def refusal(self) -> CoreError | None:
-        """Why the server refused the last request for its credentials, if that is known."""
-        return self._auth.failure if self._auth is not None and self.status in (401, 403) else None
-
-    @property
-    def secrets(self) -> tuple[str, ...]:
-        """Values that no message may contain, beside those of the entry."""
-        return self._auth.secrets if self._auth is not None else ()
 
     @asynccontextmanager
     async def opened(self, new_client: NewClient) -> AsyncIterator[Client]:
@@ -112,11 +98,17 @@ class RemoteTransport:
         """Return nothing: there is no output beside the messages."""
         return []
 
-    def described(self, error: BaseException, text: str) -> str:
-        """Return `text`, which explains an error, with the address that can't be reached."""
+    async def explained(self, error: BaseException, *, is_ready: bool) -> tuple[type[CoreError], str]:
+        """Return the kind of an error and its sentence, without tokens; why the credentials were refused, if known."""
+        kind, text = explained(error, self.status, self._exchange.message, is_ready=is_ready)
         if isinstance(error, httpx2.TransportError):
-            return f"can't be reached at {origin_of(self._launch.url)}: {text}"
-        return text
+            text = f"can't be reached at {origin_of(self._launch.url)}: {text}"
+        if self._auth is None:
+            return kind, text
+        refusal = self._auth.failure if self.status in (401, 403) else None
+        if refusal is not None and not isinstance(error, CoreError):
+            kind, text = type(refusal), str(refusal)
+        return kind, Redactor(self._auth.secrets).text(text)
 
     async def _try(self, stack: AsyncExitStack, new_client: NewClient) -> Client:
         """Try each transport that the entry allows. If the server speaks neither, its first refusal counts."""
@@ -126,7 +118,7 @@ class RemoteTransport:
         except* (httpx2.HTTPStatusError, MCPError) as group:
             if not others or self.status not in _OTHER_TRANSPORT:
                 raise
-            refusal, status, message = group, self.status, self.message
+            refusal, status, message = group, self.status, self._exchange.message
         try:
             return await self._enter(stack, new_client, others[0])
         except* httpx2.HTTPStatusError:
@@ -192,10 +184,10 @@ class RemoteTransport:
 
 @dataclass(slots=True)
 class _Exchange:
-    """What was seen of a remote server."""
+    """The last response of a remote server."""
 
     status: int = 0
-    """Of the last response to a message."""
+    """Status of the last response to a message."""
     message: str = ""
     """What the server says in it, if it is an error."""
     is_sse: bool = False

@@ -13,7 +13,6 @@ from mcp.shared.dispatcher import ProgressFnT
 from mcp_types.jsonrpc import JSONRPCMessage
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from coretools.client.common.errors import ProtocolViolation
 from coretools.client.common.failures import FAULTS, explained, first_leaf
 from coretools.client.configuration.launch import BackgroundLaunch, Launch, LocalLaunch
 from coretools.client.configuration.server_entries import ServerEntry
@@ -84,7 +83,7 @@ class Connection:
         self._life.cancel()
 
     def remarks(self) -> list[str]:
-        """Say what a local server wrote to standard output beside its messages, and what of its lists is malformed."""
+        """Return remarks: lines of a local server that are not messages, and malformed items of its lists."""
         remarks = [*(self._transport.remarks() if self._transport else ()), *self._lists.malformed.values()]
         return [self._redactor.text(text) for text in remarks]
 
@@ -119,7 +118,7 @@ class Connection:
             await anyio.sleep(pauses.pop(0))
 
     async def _lose_session(self) -> BaseException:
-        """Have a session; return why it ended."""
+        """Run one session; return why it ended."""
         self._was_ready = False
         failure: BaseException = anyio.EndOfStream()
         try:
@@ -233,7 +232,7 @@ class Connection:
             return await client.call_tool(tool, arguments, progress_callback=on_progress)
 
     async def ping(self) -> None:
-        """Ask for a sign of life: `ping`, or in the stateless era, which has none, `server/discover`.
+        """Check that the server answers: by `ping`, or in the stateless era, which has none, by `server/discover`.
 
         Raises:
             Unreachable, DeadlinePassed, ProtocolViolation: none came.
@@ -379,18 +378,11 @@ class Connection:
 
     async def _translated(self, error: BaseException, doing: str) -> CoreError:
         """Return the error of a server as one that names it."""
-        message = self._transport.message if isinstance(self._transport, RemoteTransport) else ""
-        kind, text = explained(error, self._transport.status if self._transport else 0, message)
-        if isinstance(error, RuntimeError) and not self._was_ready:
-            kind = ProtocolViolation  # the handshake, such as a revision that nobody knows
-        if isinstance(self._transport, LocalTransport):
-            text = await self._transport.described(error, kind, text, is_ready=self._was_ready)
-        elif isinstance(self._transport, BackgroundTransport):
-            text = self._transport.described(kind, text).removeprefix(f"server {self.name!r}: ")
-        elif self._transport is not None:
-            refusal = self._transport.refusal
-            if refusal is not None and not isinstance(error, CoreError):
-                kind, text = type(refusal), str(refusal)
-            text = Redactor(self._transport.secrets).text(self._transport.described(error, text))
-        prefix = f"server {self.name!r}: " if doing in ("connect", "") else f"server {self.name!r}: {doing}: "
-        return kind(self._redactor.text(prefix + text.removeprefix(f"{doing}: ")))
+        if self._transport is None:
+            kind, text = explained(error)
+        else:
+            kind, text = await self._transport.explained(error, is_ready=self._was_ready)
+        server = f"server {self.name!r}: "
+        prefix = server if doing == "connect" else f"{server}{doing}: "
+        # The background process and the containment name the server themselves.
+        return kind(self._redactor.text(prefix + text.removeprefix(server).removeprefix(f"{doing}: ")))

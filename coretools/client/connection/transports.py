@@ -12,6 +12,7 @@ from mcp import Client
 from mcp.shared.message import ClientMessageMetadata, SessionMessage
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from coretools.client.common.failures import explained
 from coretools.client.configuration.launch import BackgroundLaunch, LocalLaunch
 from coretools.client.connection.background_socket import as_line
 from coretools.client.connection.background_stream import lines, message_line
@@ -65,19 +66,20 @@ class LocalTransport:
             await self._server.exited.wait()
 
     def remarks(self) -> list[str]:
-        """Say what the program wrote to standard output beside its messages."""
+        """Return a remark about lines on standard output that are not messages."""
         return self._server.junk() if self._server else []
 
-    async def described(self, error: BaseException, kind: type[CoreError], text: str, *, is_ready: bool) -> str:
-        """Return `text`, which explains an error, with what is known of the program."""
+    async def explained(self, error: BaseException, *, is_ready: bool) -> tuple[type[CoreError], str]:
+        """Return the kind of an error and its sentence, with what is known of the program."""
+        kind, text = explained(error, is_ready=is_ready)
         if self._server is None:
-            return text
+            return kind, text
         confinement = [self._launch.confinement] if self._launch.confinement and not is_ready else []
         if kind is Unreachable and not isinstance(error, CoreError | OSError):
-            return "; ".join([await self._server.describe_end(), *confinement])
+            return kind, "; ".join([await self._server.describe_end(), *confinement])
         if is_ready:
-            return text
-        return "; ".join([text, *self._server.junk(), *self._server.last_words(), *confinement])
+            return kind, text
+        return kind, "; ".join([text, *self._server.junk(), *self._server.last_words(), *confinement])
 
     async def _try(self, stack: AsyncExitStack, new_client: NewClient, era: Era | None) -> Client | Era:
         """Start the program once; return the client, or the era in which to start it again."""
@@ -139,9 +141,10 @@ class BackgroundTransport:
         """Return nothing: `coretools mcp list` has the remarks about a server in the background."""
         return []
 
-    def described(self, kind: type[CoreError], text: str) -> str:
-        """Return `text`, which explains an error, or why the server is lost."""
-        return (self._reason or "the background process has ended") if kind is Unreachable else text
+    async def explained(self, error: BaseException, *, is_ready: bool) -> tuple[type[CoreError], str]:
+        """Return the kind of an error and its sentence, or why the server is lost."""
+        kind, text = explained(error, is_ready=is_ready)
+        return kind, (self._reason or "the background process has ended") if kind is Unreachable else text
 
     async def _read(self, incoming: AsyncIterator[dict[str, Any]], to_client: Any) -> None:
         async with to_client:
