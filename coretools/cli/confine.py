@@ -48,7 +48,7 @@ def confine_line(words: Sequence[str], environment: Mapping[str, str]) -> int:
         )
     settings = settings_from(options, options.root, environment, working_directory())
     policy = settings.policy
-    # Whatever the policy allows to commands: who writes `confine` means it.
+    # Whatever the policy allows to commands: a line with `confine` means it.
     strict = replace(policy, confinement=replace(policy.confinement, allow_unconfined=False))
     configure_logging(settings.log_level, environment)
     limits = replace(settings.limits, grace_seconds=min(settings.limits.grace_seconds, GRACE_SECONDS))
@@ -97,7 +97,7 @@ async def _require_confinement(runner: Runner) -> None:
 
 
 def _options(variables: Mapping[str, str], streams: tuple[int, int, int]) -> RunOptions:
-    # No verdict of the command policy: the person at the keyboard, or who configured the server, chose the program.
+    # No verdict of the command policy: the program was chosen at the keyboard, or in the configuration of a server.
     forever = float("inf")
     return RunOptions(is_command=True, is_granted=True, timeout_seconds=forever, environment=variables, files=streams)
 

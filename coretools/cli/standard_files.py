@@ -1,9 +1,9 @@
 """Standard streams for a confined program: as they are, or copied through pipes where one is a file.
 
-Who has a file open can change its mode, times and attributes, whatever the sandbox says about its path, and truncate
-one that was opened for appending (fchmod(2), ftruncate(2)). So a file stays with this process. What has no name in a
-file system (a pipe, a socket) is handed over as it is, so that nothing is copied between a client and its server, and
-so is a terminal.
+A process that has a file open can change its mode, times and attributes, whatever the sandbox says about its path, and
+truncate one that was opened for appending (fchmod(2), ftruncate(2)). So a file stays with this process. What has no
+name in a file system (a pipe, a socket) is handed over as it is, so that nothing is copied between a client and its
+server, and so is a terminal.
 """
 
 import os

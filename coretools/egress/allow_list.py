@@ -21,7 +21,7 @@ MAX_ENTRIES = 1000
 """Most entries of a list; each is compared with every request."""
 
 SHORTEST_PREFIX = 8
-"""Fewest bits of a network; a larger one is no list of hosts any more."""
+"""Fewest bits of a network; a larger one is no longer a list of hosts."""
 
 _PORT_SUFFIX = re.compile(r"(.*):([^:\]]*)", re.DOTALL)
 

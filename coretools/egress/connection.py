@@ -36,7 +36,7 @@ class ConnectionLimits:
     """What one connection may take. Times in seconds."""
 
     request_seconds: float = 20.0
-    """For the whole request of a client, and for its TLS greeting."""
+    """Deadline of the whole request of a client, and of its TLS greeting."""
     idle_seconds: float = 300.0
     """Without a byte in either direction."""
     half_closed_seconds: float = 60.0

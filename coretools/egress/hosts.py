@@ -116,7 +116,7 @@ def system_address(text: str) -> Address:
     """Return an address without its zone; one of IPv4 that is mapped to IPv6 as that of IPv4.
 
     Raises:
-        ValueError: it is no address.
+        ValueError: it is not an address.
     """
     address = ip_address(text.partition("%")[0] if ":" in text else text)
     return (address.ipv4_mapped or address) if isinstance(address, IPv6Address) else address

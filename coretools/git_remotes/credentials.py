@@ -51,7 +51,7 @@ async def authorization_for(
     """Return the credentials of a rule for one URL.
 
     Raises:
-        PermissionRefused: there are none where the rule says, or others could read them.
+        PermissionRefused: they are not where the rule says, or others could read them.
     """
     if rule.credentials == "token":
         return _basic(rule.username, _token(rule, environment))

@@ -94,7 +94,7 @@ def print_error(text: str) -> None:
 
 
 def print_text(text: str) -> int:
-    """Print a result; return 0, or an exit code if that failed. A closed pipe (`head`) is no failure."""
+    """Print a result; return 0, or an exit code if that failed. A closed pipe (`head`) is not a failure."""
     try:
         sys.stdout.write(text if text.endswith("\n") else text + "\n")
         sys.stdout.flush()

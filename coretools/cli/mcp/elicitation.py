@@ -192,7 +192,7 @@ def _advice(form: Form, missing: Sequence[str]) -> str:
 
 
 def _host(url: str) -> str | None:
-    """Return the host of a page in ASCII, with its port; None if it is no web address."""
+    """Return the host of a page in ASCII, with its port; None if it is not a web address."""
     try:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or not url.isprintable():

@@ -59,7 +59,7 @@ def _background(line: Line) -> dict[str, dict[str, Any]]:
 
 
 def _in_background(line: Line, entry: ServerEntry, background: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Say whether a server runs in the background, and since when."""
+    """Return whether a server runs in the background, and since when."""
     one = background.get(entry.key) if entry.hidden_by is None else None
     if one is None:
         return {"background": None}

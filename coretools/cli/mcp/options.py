@@ -52,7 +52,7 @@ SAMPLING_VARIABLE = "CORETOOLS_MCP_SAMPLING"
 
 LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 LOG_LEVELS: tuple[LogLevel, ...] = get_args(LogLevel)
-"""Of the protocol, least severe first."""
+"""Log levels of the protocol, least severe first."""
 
 ACTIONS: dict[str, tuple[int, int]] = {
     "list": (0, 0),

@@ -29,7 +29,7 @@ def visible(text: str) -> str:
 
 
 def in_line(text: str) -> str:
-    """The same on one line, in which no pipeline finds a command, without joiners."""
+    """Return the same on one line, without joiners; no pipeline finds a command in it."""
     return without_commands(" ".join(escape_invisible(text).split()))
 
 

@@ -68,7 +68,7 @@ class Screen:
 
     @asynccontextmanager
     async def asking(self) -> AsyncIterator[None]:
-        """Have the terminal for one question. If it is cancelled, the body ends early and the block is left."""
+        """Hold the terminal for one question. If it is cancelled, the body ends early and the block is left."""
         async with self._lock:
             with self._paused(), anyio.CancelScope() as self._question:
                 self._is_asking = True

@@ -66,7 +66,7 @@ def _revoke(line: Line) -> int:
 
 
 def _summary(entry: ServerEntry, settings: ServerSettings, line: Line) -> str:
-    """Say what an entry starts, before its variables are replaced and without its secrets; no text forges a line."""
+    """Return what an entry starts, before its variables are replaced, without secrets; no text forges a line."""
     is_local = settings.transport == "stdio"
     lines = [*(_local(settings) if is_local else _remote(settings))]
     if is_local:

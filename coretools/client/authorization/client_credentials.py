@@ -66,7 +66,7 @@ def _algorithm(pem: str) -> str:
     """Return the algorithm that a private key signs with.
 
     Raises:
-        BadSetting: it is no key that can be used.
+        BadSetting: the key can't be used.
     """
     try:
         key = load_pem_private_key(pem.encode(), None)

@@ -62,7 +62,7 @@ class AddressRules:
 
 
 async def _reach_of(url: httpx2.URL) -> int:
-    """Say how near a host is: the nearest of its addresses counts; an unknown name has none."""
+    """Return how near a host is: the nearest of its addresses counts. An unknown name is global."""
     if is_loopback(url.host):
         return LOOPBACK
     try:

@@ -50,7 +50,7 @@ REQUEST_SECONDS = 10.0
 """For a client to send the secret and its request."""
 
 MAX_SECRET_BYTES = 256
-"""Of the first line of a client."""
+"""Longest first line of a client."""
 
 
 @dataclass(frozen=True, slots=True)

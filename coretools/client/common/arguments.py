@@ -24,7 +24,7 @@ def parse_arguments(
     Where no text is wanted, `@FILE` is a file with JSON. Without `read` it is text.
 
     Raises:
-        InvalidArguments: a word is none of the forms, is no JSON, or gives an argument twice that is no list.
+        InvalidArguments: a word has none of the forms, a value is not JSON, or one that is not a list is given twice.
     """
     arguments: dict[str, Any] = {}
     for word in words:
@@ -58,7 +58,7 @@ def parse_object(text: str, read: Callable[[str], str]) -> dict[str, Any]:
     """Return all arguments from a JSON object, or from a file with one (`@FILE`).
 
     Raises:
-        InvalidArguments: it is none.
+        InvalidArguments: the text is not a JSON object.
     """
     value = _json("--args", read(text[1:]) if text.startswith("@") else text)
     if not isinstance(value, dict):
@@ -70,7 +70,7 @@ def check_arguments(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> 
     """Check arguments against the schema of a tool. References to other documents are not followed.
 
     Raises:
-        SchemaMismatch: they do not fit, or the schema is none.
+        SchemaMismatch: they do not fit, or the schema is invalid.
     """
     faults = sorted(_faults(dict(arguments), schema), key=lambda fault: list(map(str, fault.absolute_path)))
     if faults:
@@ -83,7 +83,7 @@ def check_result(result: types.CallToolResult, schema: Mapping[str, Any]) -> Non
     """Check the structured content of a result against the output schema of its tool.
 
     Raises:
-        SchemaMismatch: it does not fit, or is missing, or the schema is none.
+        SchemaMismatch: it does not fit, or is missing, or the schema is invalid.
     """
     if result.structured_content is None and "structured_content" not in result.model_fields_set:
         raise SchemaMismatch("its result has no structured content, although the tool declares an output schema")
@@ -172,7 +172,7 @@ def _takes_text(shape: Mapping[str, Any]) -> bool:
 
 
 def _typed(text: str, shape: Any) -> Any:
-    """The text as what the schema wants; as it is if it is text that is wanted, or nothing else fits."""
+    """Return the text as the type that the schema wants; unchanged if that is text, or if it does not fit."""
     if _may_be_text(shape):
         return text
     try:

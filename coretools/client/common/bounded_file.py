@@ -11,7 +11,7 @@ def read_bounded(path: str, most: int = MAX_BYTES, *, is_pipe_allowed: bool = Fa
     """Read a regular file of at most `most` bytes; a FIFO without a writer never blocks.
 
     Raises:
-        BadSetting: it can't be read, is larger, or is no regular file (nor a pipe, where one is allowed).
+        BadSetting: it can't be read, is larger, or is not a regular file (or a pipe, where one is allowed).
     """
     try:
         return read_regular(path, most, follow=True, pipes=is_pipe_allowed)[0]

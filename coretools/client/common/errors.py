@@ -4,7 +4,7 @@ from coretools.errors import CoreError
 
 
 class AuthenticationRequired(CoreError):
-    """A remote server refused the credentials, or wants some."""
+    """A remote server refused the credentials, or requires some."""
 
     kind = "authentication-required"
     exit_code = 67  # EX_NOUSER
@@ -36,7 +36,7 @@ class RefusedByPolicy(CoreError):
 
 
 class SchemaMismatch(CoreError):
-    """The arguments or the result do not fit the schema of the tool, or the schema is none."""
+    """The arguments or the result do not fit the schema of the tool, or the schema is invalid."""
 
     kind = "schema-mismatch"
     exit_code = 65  # EX_DATAERR

@@ -64,7 +64,7 @@ def secret_parts(url: str) -> Iterator[str]:
 
 
 def _random_parts(text: str) -> Iterator[str]:
-    """Yield the parts of a text, if that is no path or reference, that look random.
+    """Yield the parts of a text that look random, unless the text is a path or a reference.
 
     They have 16 letters and digits in a row, which is more than words, dates and the parts of a UUID have.
     """

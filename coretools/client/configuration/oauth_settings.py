@@ -152,7 +152,7 @@ def _redirect(uri: str | None, port: int | None) -> tuple[str, int, str]:
 
 
 def remarks_about_oauth(raw: Mapping[str, Any]) -> list[str]:
-    """Say which keys within `oauth` are unknown or have no effect."""
+    """Return remarks about keys within `oauth` that are unknown or have no effect."""
     known = known_keys(OAuthSettings)
     return [
         f"the key 'oauth.{key}' has no effect here" if key in NO_EFFECT else f"unknown key 'oauth.{key}'"

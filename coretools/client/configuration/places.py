@@ -29,7 +29,7 @@ class Place:
 def project_of(directory: str, home: str) -> str:
     """Return the directory of the project: the nearest one with a `.git`, else `directory`.
 
-    The home directory is no project: its files are the user's.
+    The home directory is not a project: its files are the user's.
     """
     at = os.path.realpath(directory)
     home = os.path.realpath(home) if home else ""

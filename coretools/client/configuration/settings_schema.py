@@ -157,7 +157,7 @@ def _problem(settings: ServerSettings) -> str:
 
 
 def remarks_about(raw: Mapping[str, Any]) -> list[str]:
-    """Say which keys of an entry are unknown or have no effect."""
+    """Return remarks about keys of an entry that are unknown or have no effect."""
     known = known_keys(ServerSettings)
     remarks = []
     for key in raw:

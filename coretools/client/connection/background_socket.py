@@ -15,10 +15,10 @@ from coretools.errors import BadSetting, Unreachable
 from coretools.own_state import runtime_path, state_path
 
 MAX_LINE_BYTES = 17 * 1024 * 1024
-"""Of a line: the largest message of a server, and what surrounds it."""
+"""Longest line: the largest message of a server, and what surrounds it."""
 
 ANSWER_SECONDS = 5.0
-"""For a small answer of the background process."""
+"""How long a small answer of the background process may take."""
 
 _UCRED = struct.Struct("3i")
 

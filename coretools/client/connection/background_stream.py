@@ -30,7 +30,7 @@ async def lines(reading: BufferedByteReceiveStream) -> AsyncIterator[dict[str, A
     """Yield lines to the end of a stream.
 
     Raises:
-        ValueError: a line is no JSON. DelimiterNotFound: it is too long.
+        ValueError: a line is not JSON. DelimiterNotFound: it is too long.
     """
     while True:
         try:

@@ -27,7 +27,7 @@ STEADY_SECONDS = 60.0
 
 
 class State(StrEnum):
-    """Of a connection."""
+    """State of a connection."""
 
     CONNECTING = "connecting"
     READY = "ready"

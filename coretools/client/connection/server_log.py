@@ -21,7 +21,7 @@ from coretools.own_state import state_path
 from coretools.redaction.redactor import Redactor
 
 MAX_BYTES = 512 * 1024
-"""Of a file; then it becomes the older of two, and a new one begins."""
+"""Largest size of a file; then it becomes the older of two, and a new one begins."""
 
 MAX_LINE = 4096
 """Characters of a line."""

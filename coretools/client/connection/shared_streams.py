@@ -19,7 +19,7 @@ from mcp_types.jsonrpc import JSONRPCMessage
 from coretools.client.common.failures import LOST, marked
 
 FIRST_ID = 2**30
-"""Of the requests of attached clients; those of the connection itself count from 0."""
+"""First id of the requests of attached clients; those of the connection itself count from 0."""
 
 _SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"
 
@@ -31,7 +31,7 @@ class _Forwarded:
     client: "AttachedClient"
     id: types.RequestId
     token: Any
-    """Of its progress; None if it wants none."""
+    """Its progress token; None if it wants no progress."""
 
 
 class SharedStreams:

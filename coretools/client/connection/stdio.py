@@ -1,6 +1,6 @@
 """A local server: a child process that speaks MCP on its standard streams, and ends with us.
 
-The SDK's transport has no limit for a line, logs what is no message instead of counting it, and drops the exit code.
+The SDK's transport has no limit for a line, logs what is not a message instead of counting it, and drops the exit code.
 Here the lines are bounded, and what a failing server wrote can be told. The watchdog of `coretools.process` ends the
 child, and all that it started, if this process is killed.
 """
@@ -36,7 +36,7 @@ TAIL_BYTES = 4096
 """Kept of standard error."""
 
 JUNK_CHARACTERS = 200
-"""Kept of the first line that is no message."""
+"""Kept of the first line that is not a message."""
 
 EXIT_SECONDS = 2.0
 """For the server to exit once its input is closed; then it is terminated."""
@@ -101,7 +101,7 @@ class LocalServer:
         self._was_signalled = False
 
     async def describe_end(self) -> str:
-        """Say what is known of the end of the program, after its connection was lost."""
+        """Return what is known of the end of the program, after its connection was lost."""
         with anyio.move_on_after(EXIT_SECONDS):
             await self._has_ended.wait()
         with anyio.move_on_after(LINGER_SECONDS):
@@ -125,7 +125,7 @@ class LocalServer:
         return bool(unread < self._written)
 
     def junk(self) -> list[str]:
-        """Say what it wrote to standard output beside its messages; empty if nothing."""
+        """Return a remark about lines on standard output that are not messages; empty if there are none."""
         if not self._junk:
             return []
         lines = "1 line" if self._junk == 1 else f"{self._junk} lines"

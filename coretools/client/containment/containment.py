@@ -55,7 +55,7 @@ class Containment:
         """Parse `--confine` and `--unconfined`, or else their variables.
 
         Raises:
-            BadSetting: a network is none, or a server is named by both.
+            BadSetting: a network is invalid, or a server is named by both.
         """
         by_variables = _listed(environment, CONFINE_VARIABLE), _listed(environment, UNCONFINED_VARIABLE)
         networks = dict(_network_of(text) for text in confined or by_variables[0])
@@ -72,7 +72,7 @@ class Containment:
         return f"confined={self.confined[name]}" if name in self.confined else None
 
     def summary(self, entry: ServerEntry, environment: Mapping[str, str]) -> str:
-        """Say how a server of the project will run."""
+        """Return how a server of the project will run."""
         if entry.name in self.unconfined:
             return "runs with all your rights (--unconfined)"
         network = self.confined.get(entry.name, "deny")

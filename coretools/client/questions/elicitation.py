@@ -69,7 +69,7 @@ class FormField:
         """Turn typed text into a value of this field.
 
         Raises:
-            InvalidArguments: it is none; the text of a secret is not repeated.
+            InvalidArguments: it is not valid; the text of a secret is not repeated.
         """
         value = self._typed(text)
         self.check(value)
@@ -121,7 +121,7 @@ class Form:
         """Read a schema.
 
         Raises:
-            ProtocolViolation: it is no flat form.
+            ProtocolViolation: it is not a flat form.
         """
         properties = schema.get("properties", {})
         required = _listed(schema.get("required"))
