@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
-from coretools.cli.common.terminal import print_error, print_text
+from coretools.cli.common.terminal import aligned, print_error, print_text
 from coretools.config.commit_author import read_author
 from coretools.errors import BadSetting, InputOutput, InvalidArguments
 from coretools.web.auth.hashed_tokens import TokenRecord, create_token, read_tokens, revoke_tokens
@@ -70,10 +70,7 @@ def expiry(duration: str, now: datetime) -> datetime:
 def _table(entries: Sequence[TokenRecord]) -> str:
     rows = [("id", "name", "role", "created", "expires", "author")]
     rows += [(one.id, one.name, one.role, _day(one.created), _expires(one), one.author or "") for one in entries]
-    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
+    return "\n".join(aligned(rows))
 
 
 def _json(entries: Sequence[TokenRecord]) -> str:

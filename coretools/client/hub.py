@@ -11,6 +11,7 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from coretools.client.approval.decisions import launch_digest
+from coretools.client.common.failures import first_leaf
 from coretools.client.configuration.launch import Launch, RemoteLaunch, launch_of
 from coretools.client.configuration.server_entries import ServerEntry
 from coretools.client.connection.options import ConnectionOptions
@@ -129,7 +130,7 @@ async def open_hub(
     options = options or ConnectionOptions()
     if options.authorization is None:
         options = replace(options, authorization=partial(_stored_credentials, environment))
-    failure: CoreError | None = None
+    failure: BaseException | None = None
     tracker = ChildTracker.create()
     try:
         async with anyio.create_task_group() as tasks:
@@ -138,8 +139,8 @@ async def open_hub(
                 for entry in entries:
                     await connections.start(entry, (attached or {}).get(entry.name))
                 yield connections
-            except CoreError as error:  # raised below, where it does not become a group
-                failure = error
+            except* CoreError as group:  # raised below, where it does not become a group
+                failure = first_leaf(group)
             finally:
                 for connection in connections.values():
                     connection.stop()

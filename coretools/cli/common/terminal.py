@@ -5,7 +5,7 @@ Control characters are escaped: a file name or a commit message must not control
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -108,6 +108,12 @@ def print_text(text: str) -> int:
         print_error(f"standard output: {error.strerror}")
         return InputOutput.exit_code
     return 0
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return a line for each row, with columns of the same width."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def truncate(line: str, width: int) -> str:

@@ -8,7 +8,7 @@ from typing import Protocol
 import mcp_types as types
 
 from coretools.cli.common.terminal import print_error, print_text
-from coretools.cli.mcp.line import Line
+from coretools.cli.mcp.line import Line, confirm
 from coretools.cli.mcp.output import arguments_text, as_json, in_line, table, tool_page
 from coretools.client.approval.approvals import ProposedCall
 from coretools.client.approval.decisions import Kind
@@ -71,13 +71,9 @@ async def _remember(line: Line, call: ProposedCall, tools: Sequence[types.Tool])
     Raises:
         NotApproved: the person, having seen them, declines.
     """
-    from coretools.cli.common.call import CliCall
-    from coretools.questions.kinds import AskConfirmation
-
     for tool in tools:
         sys.stderr.write(f"{in_line(f'{call.server}: {tool.name}')}:\n{tool_page(tool)}\n")
-    question = AskConfirmation(key="declared", message="Approve for good what is declared above?")
-    if not await CliCall(line.terminal).ask(question):
+    if not await confirm(line, "declared", "Approve for good what is declared above?"):
         raise NotApproved(f"{call.name!r} was not approved")
     line.approvals.remember_tools(call, tools)
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import mcp_types as types
 
 from coretools.cli.common.terminal import print_error
-from coretools.cli.mcp.line import Line, connected
+from coretools.cli.mcp.line import Line, confirm, connected
 from coretools.cli.mcp.output import in_line, tool_page
 from coretools.client.approval.approvals import ProposedCall
 from coretools.client.approval.decisions import server_digest
@@ -24,10 +24,6 @@ async def approve(line: Line) -> int:
             print_error(in_line(remark))
     chosen = [find_tool(tools, server, name) for name in names] or tools
     identity = server_digest(entry, line.environment)
-    # Imported late: a pipe asks nothing, and they take 40 ms.
-    from coretools.cli.common.call import CliCall
-    from coretools.questions.kinds import AskConfirmation
-
     count = 0
     for tool in chosen:
         call = ProposedCall(server, identity, tool, {})
@@ -39,8 +35,7 @@ async def approve(line: Line) -> int:
         if not line.options.yes:
             if not line.terminal.can_ask:
                 raise NotApproved("nobody can be asked here; look at the tools above and give --yes")
-            question = AskConfirmation(key="approve", message=f"Approve {in_line(call.name)} as declared?")
-            if not await CliCall(line.terminal).ask(question):
+            if not await confirm(line, "approve", f"Approve {in_line(call.name)} as declared?"):
                 continue
         line.approvals.remember_tools(call, [tool])
         print_error(f"approved: {in_line(call.name)}")

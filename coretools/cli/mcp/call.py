@@ -1,7 +1,7 @@
 """`coretools mcp call`: check the arguments, ask for approval, call, check and print the result."""
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from typing import Any
 
@@ -77,11 +77,9 @@ async def set_outputs(line: Line, expressions: Expressions, document: Any = None
     append_outputs(line.environment, values)
 
 
-@asynccontextmanager
-async def server_pool(line: Line, open_own: OpenOwn | None = None) -> AsyncIterator[ServerPool]:
-    """Yield the servers of a line, each connected when it is first used."""
-    async with open_pool(line.startable, lambda entry: connected(line, [entry]), open_own, line.environment) as pool:
-        yield pool
+def server_pool(line: Line, open_own: OpenOwn | None = None) -> AbstractAsyncContextManager[ServerPool]:
+    """Return the servers of a line, each connected when it is first used."""
+    return open_pool(line.startable, lambda entry: connected(line, [entry]), open_own, line.environment)
 
 
 def redactor_of(line: Line) -> Redactor:

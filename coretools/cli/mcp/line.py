@@ -164,27 +164,37 @@ def _attached(line: Line, entry: ServerEntry) -> BackgroundLaunch | None:
         return None
 
 
+async def confirm(line: Line, key: str, message: str, *, default: bool | None = None) -> bool:
+    """Ask yes or no at the terminal; an empty answer is the default, if there is one."""
+    # Imported late: only a terminal needs them, and they take 40 ms.
+    from coretools.cli.common.call import CliCall
+    from coretools.questions.kinds import AskConfirmation
+
+    more: dict[str, Any] = {} if default is None else {"default": default}
+    return await CliCall(line.terminal).ask(AskConfirmation(key=key, message=message, **more))
+
+
 async def ask_inputs(line: Line, entry: ServerEntry) -> None:
     """Ask at the terminal for the inputs of an entry that were not given."""
     if not line.terminal.can_ask:
         return
     # Imported late: only a terminal needs them, and they take 40 ms.
     from coretools.cli.common.call import CliCall
-    from coretools.questions.kinds import AskChoice, AskSecret, AskText
+    from coretools.questions.kinds import AskChoice, AskSecret, AskText, Question
 
     for one in inputs_of(entry):
         if given_input(one, line.environment, line.options.inputs) is not None:
             continue
         message = in_line(f"{entry.name}: {one.description or one.id}")
         more: dict[str, Any] = {} if one.default is None else {"default": one.default}
+        question: Question[str]
         if one.options:
-            line.options.inputs[one.id] = await CliCall(line.terminal).ask(
-                AskChoice(key=one.id, message=message, choices=one.options, **more)
-            )
+            question = AskChoice(key=one.id, message=message, choices=one.options, **more)
         elif one.is_secret:
-            line.options.inputs[one.id] = await CliCall(line.terminal).ask(AskSecret(key=one.id, message=message))
+            question = AskSecret(key=one.id, message=message)
         else:
-            line.options.inputs[one.id] = await CliCall(line.terminal).ask(AskText(key=one.id, message=message, **more))
+            question = AskText(key=one.id, message=message, **more)
+        line.options.inputs[one.id] = await CliCall(line.terminal).ask(question)
 
 
 async def from_each(line: Line, fetch: Callable[[Connection], Awaitable[list[Any]]]) -> dict[str, list[Any]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from anyio import to_thread
 
 from coretools.cli.common.terminal import print_error, print_text
-from coretools.cli.mcp.line import Line, connected
+from coretools.cli.mcp.line import Line, confirm, connected
 from coretools.cli.mcp.output import in_line
 from coretools.client.common.failures import origin_of
 from coretools.client.configuration.launch import RemoteLaunch, launch_of
@@ -72,14 +72,10 @@ async def _show_address(line: Line, entry: ServerEntry, seconds: float, address:
     """Open the login page in the browser after confirmation at the terminal; otherwise print its URL."""
     print_error(in_line(f"server {entry.name!r} wants a login at {origin_of(address)}"))
     if line.terminal.can_ask:
-        # Imported late: only a terminal needs them, and they take 40 ms.
-        from coretools.cli.common.call import CliCall
-        from coretools.questions.kinds import AskConfirmation
-
-        question = AskConfirmation(key="open", message="Open it in the browser?", default=True)
         # Some browsers return when they are closed: the login ends before.
         browse = partial(webbrowser.open, address)
-        if await CliCall(line.terminal).ask(question) and await to_thread.run_sync(browse, abandon_on_cancel=True):
+        is_meant = await confirm(line, "open", "Open it in the browser?", default=True)
+        if is_meant and await to_thread.run_sync(browse, abandon_on_cancel=True):
             return
     print_error(f"open this address in a browser on this machine, within {seconds:g} s:\n{in_line(address)}")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import mcp_types as types
 
-from coretools.cli.common.terminal import truncate
+from coretools.cli.common.terminal import aligned, truncate
 from coretools.client.approval.decisions import approved_part
 from coretools.client.common.arguments import schema_types
 from coretools.client.common.visible_text import JOINERS, escape_invisible
@@ -45,10 +45,7 @@ def without_commands(text: str) -> str:
 
 def table(rows: Sequence[Sequence[str]], width: int) -> str:
     """Return columns, with the last one cut at the width of the terminal."""
-    shown = [[in_line(cell) for cell in row] for row in rows]
-    widths = [max(len(row[at]) for row in shown) for at in range(len(shown[0]))]
-    lines = ["  ".join(cell.ljust(size) for cell, size in zip(row, widths, strict=True)).rstrip() for row in shown]
-    return "\n".join(truncate(line, width) for line in lines)
+    return "\n".join(truncate(line, width) for line in aligned([list(map(in_line, row)) for row in rows]))
 
 
 def tool_page(tool: types.Tool) -> str:

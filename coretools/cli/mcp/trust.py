@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from coretools.cli.common.terminal import print_error
-from coretools.cli.mcp.line import Line
+from coretools.cli.mcp.line import Line, confirm
 from coretools.cli.mcp.output import in_line
 from coretools.client.approval.decisions import server_digest
 from coretools.client.common.errors import NotTrusted
@@ -25,18 +25,13 @@ async def trust(line: Line) -> int:
 
 async def _approve(line: Line) -> int:
     chosen = [line.entry(word) for word in line.options.words] or list(line.configuration.effective)
-    # Imported late: other actions do not need them, and they take 40 ms.
-    from coretools.cli.common.call import CliCall
-    from coretools.questions.kinds import AskConfirmation
-
     new = [(one, one.settings) for one in chosen if one.settings is not None and not line.trust.covers(one)]
     for entry, settings in new:
         print_error(_summary(entry, settings, line))
         if not line.options.yes:
-            question = AskConfirmation(key="trust", message=f"Start {in_line(entry.name)} when it is used?")
             if not line.terminal.can_ask:
                 raise NotTrusted("nobody can be asked here; look at the entries above and give --yes")
-            if not await CliCall(line.terminal).ask(question):
+            if not await confirm(line, "trust", f"Start {in_line(entry.name)} when it is used?"):
                 continue
         line.decisions.add(
             "trusted_servers", {server_digest(entry, line.environment): f"{entry.name} in {entry.place.path}"}

@@ -230,7 +230,6 @@ async def open_upstreams(
         extensions=(chain.extension(),),
         on_tools_changed=upstreams.notice,
     )
-    failure: CoreError | None = None
     async with open_hub(entries.values(), environment, options=options) as connections:
         upstreams.connections = connections
         with anyio.move_on_after(SETTLE_SECONDS):
@@ -241,13 +240,8 @@ async def open_upstreams(
             for name in entries:
                 upstreams.notice(name)
                 tasks.start_soon(upstreams.follow, name)
-            try:
-                yield upstreams
-            except CoreError as error:  # raised below, where it does not become a group
-                failure = error
+            yield upstreams
             tasks.cancel_scope.cancel()
-    if failure is not None:
-        raise failure
 
 
 def _entries(
