@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from coretools.cli.common.global_options import OptionParser, add_global_options
+from coretools.cli.common.global_options import OptionParser, add_global_options, add_registry_option
 from coretools.config.agent_reach import files_of_plugins, require_out_of_reach
 from coretools.config.logs import configure_logging
 from coretools.config.options import add_upstream_option, settings_from, with_login_path, with_upstreams
@@ -53,14 +53,7 @@ def add_serve(commands: "argparse._SubParsersAction[OptionParser]") -> None:
         description="Serve registries over stdio. Their code runs in the server and is not confined: load only code "
         "that you trust. The default profile is all, with --own dev.",
     )
-    serve.add_argument(
-        "--with",
-        action="append",
-        default=[],
-        dest="registries",
-        metavar="MODULE:NAME",
-        help="a coretools Registry in a module that Python finds, or FILE.py:NAME (repeatable)",
-    )
+    add_registry_option(serve, "a coretools Registry in a module that Python finds")
     serve.add_argument("--own", action="store_true", help="also serve coretools' own tools")
     serve.add_argument("--name", default=NAME, help=f"name that a server without --own reports to clients [{NAME}]")
     add_upstream_option(serve)

@@ -22,6 +22,13 @@ MAX_ATTEMPTS = 3
 class CliCall:
     """The call of one command typed in a shell or in the REPL."""
 
+    principal = LOCAL
+    """The person who started the process."""
+    author: Author | None = None
+    """The author of the settings applies."""
+    session = address = ""
+    """There is no connection."""
+
     def __init__(
         self,
         terminal: TerminalCapabilities,
@@ -38,26 +45,6 @@ class CliCall:
         self._resolution = AnswerResolution(ask, trusts_answers=True)
         self._bar = ProgressBar(is_shown=terminal.can_show_progress)
         self._highest = -1.0
-
-    @property
-    def principal(self) -> str:
-        """The person who started the process."""
-        return LOCAL
-
-    @property
-    def author(self) -> Author | None:
-        """None: the author of the settings applies."""
-        return None
-
-    @property
-    def session(self) -> str:
-        """Empty."""
-        return ""
-
-    @property
-    def address(self) -> str:
-        """Empty."""
-        return ""
 
     def prefill(self, answers: Mapping[str, Any], asks: Sequence[str] | None = None) -> None:
         """Take the answers of `--answer`."""

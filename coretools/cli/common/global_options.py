@@ -34,15 +34,17 @@ def add_global_options(parser: argparse.ArgumentParser) -> None:
     add_options(parser, profile="all", log_level="warning")
 
 
-def add_registry_option(parser: argparse.ArgumentParser) -> None:
-    """Add the option that loads further registries."""
+def add_registry_option(
+    parser: argparse.ArgumentParser, what: str = "also the commands of a registry: a module that Python finds"
+) -> None:
+    """Add the option that loads registries; `what` begins its help."""
     parser.add_argument(
         "--with",
         action="append",
         default=[],
         dest="registries",
         metavar="MODULE:NAME",
-        help="also the commands of a registry: a module that Python finds, or FILE.py:NAME (repeatable)",
+        help=f"{what}, or FILE.py:NAME (repeatable)",
     )
 
 

@@ -1,6 +1,5 @@
 """The SDK's providers for the credentials of an entry, without a person. A module of its own: it loads cryptography."""
 
-import httpx2
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 from mcp.client.auth import TokenStorage
@@ -11,7 +10,7 @@ from mcp.client.auth.extensions.client_credentials import (
 )
 
 from coretools.client.authorization.credential_store import Credentials
-from coretools.client.authorization.oauth_providers import Provider, complete
+from coretools.client.authorization.oauth_providers import CompletedProvider, Provider
 from coretools.client.common.failures import origin_of
 from coretools.client.configuration.oauth_settings import OAuthClient
 from coretools.errors import BadSetting
@@ -27,39 +26,29 @@ def credentials_provider(url: str, client: OAuthClient, storage: TokenStorage, c
     """
     client_id = client.client_id or ""
     issuer = client.issuer or origin_of(url)
+    provider: CompletedProvider
     if client.private_key is None:
         secret = client.client_secret or ""
-        by_secret = _SecretProvider(url, storage, client_id=client_id, client_secret=secret, issuer=issuer)
-        by_secret.client, by_secret.missing_scope = client, credentials.missing_scope
-        return by_secret
-    signed = SignedJWTParameters(
-        issuer=client_id,
-        subject=client_id,
-        signing_key=client.private_key,
-        signing_algorithm=_algorithm(client.private_key),
-    )
-    assertion = signed.create_assertion_provider()
-    by_key = _KeyProvider(url, storage, client_id=client_id, assertion_provider=assertion, issuer=issuer)
-    by_key.client, by_key.missing_scope = client, credentials.missing_scope
-    return by_key
+        provider = _SecretProvider(url, storage, client_id=client_id, client_secret=secret, issuer=issuer)
+    else:
+        signed = SignedJWTParameters(
+            issuer=client_id,
+            subject=client_id,
+            signing_key=client.private_key,
+            signing_algorithm=_algorithm(client.private_key),
+        )
+        assertion = signed.create_assertion_provider()
+        provider = _KeyProvider(url, storage, client_id=client_id, assertion_provider=assertion, issuer=issuer)
+    provider.client, provider.missing_scope = client, credentials.missing_scope
+    return provider
 
 
-class _SecretProvider(ClientCredentialsOAuthProvider):
-    client = OAuthClient()
-    missing_scope: str | None = None
-
-    async def _perform_authorization(self) -> httpx2.Request:
-        complete(self.context, self.client, self.missing_scope)
-        return await super()._perform_authorization()
+class _SecretProvider(CompletedProvider, ClientCredentialsOAuthProvider):
+    pass
 
 
-class _KeyProvider(PrivateKeyJWTOAuthProvider):
-    client = OAuthClient()
-    missing_scope: str | None = None
-
-    async def _perform_authorization(self) -> httpx2.Request:
-        complete(self.context, self.client, self.missing_scope)
-        return await super()._perform_authorization()
+class _KeyProvider(CompletedProvider, PrivateKeyJWTOAuthProvider):
+    pass
 
 
 def _algorithm(pem: str) -> str:

@@ -55,10 +55,18 @@ def person_provider(
     return provider
 
 
-class _PersonProvider(OAuthClientProvider):
+class CompletedProvider(OAuthClientProvider):
+    """A provider of the SDK that asks for the scopes, and sends the secret, as the entry and the server want it."""
+
     client = OAuthClient()
     missing_scope: str | None = None
 
+    async def _perform_authorization(self) -> httpx2.Request:
+        _complete(self.context, self.client, self.missing_scope)
+        return await super()._perform_authorization()
+
+
+class _PersonProvider(CompletedProvider):
     def _select_authorization_server(self, advertised: list[str]) -> str:
         issuer = self.client.issuer
         if issuer is None:
@@ -71,7 +79,6 @@ class _PersonProvider(OAuthClientProvider):
     async def _perform_authorization(self) -> httpx2.Request:
         if self.context.oauth_metadata is not None:
             _check_metadata(self.context.oauth_metadata, self.client)
-        complete(self.context, self.client, self.missing_scope)
         return await super()._perform_authorization()
 
 
@@ -93,7 +100,7 @@ def _check_metadata(metadata: OAuthMetadata, client: OAuthClient) -> None:
         )
 
 
-def complete(context: OAuthContext, client: OAuthClient, missing_scope: str | None) -> None:
+def _complete(context: OAuthContext, client: OAuthClient, missing_scope: str | None) -> None:
     """Choose the scope, and how a configured secret is sent."""
     named = context.client_metadata.scope
     context.client_metadata.scope = union_scopes(client.scope if client.scope is not None else named, missing_scope)
