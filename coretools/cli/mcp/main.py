@@ -6,8 +6,7 @@ import os
 import anyio
 
 from coretools.cli.common.terminal import print_error, print_text
-from coretools.cli.mcp.approval import approvals
-from coretools.cli.mcp.approve import approve
+from coretools.cli.mcp.approvals import approvals, approve
 from coretools.cli.mcp.background import refresh, restart, start, stop
 from coretools.cli.mcp.call import call
 from coretools.cli.mcp.content import complete, list_prompts, list_resources, prompt, read

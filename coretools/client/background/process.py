@@ -239,8 +239,7 @@ class Background:
         """Relay the messages of one client until it goes, or the server is lost."""
         one = self._running.get(str(wanted.get("key")))
         asked = (wanted.get("digest"), wanted.get("containment"), wanted.get("samples"))
-        is_there = one is not None and one.is_same(*asked)
-        if one is None or not is_there or not one.is_alive:
+        if one is None or not one.is_alive or not one.is_same(*asked):
             await stream.send(as_line({"attached": False}))
             return
         await stream.send(as_line({"attached": True}))
