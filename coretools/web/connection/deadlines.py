@@ -30,7 +30,7 @@ LINGER_SECONDS = 2.0
 """Time to read and drop what still arrives after an early answer. Closing a socket with unread data resets it, and the
 client may never see the answer (RFC 9112, 9.6)."""
 
-MOST_ENDS = 1024
+MOST_LINE_ENDS = 1024
 LEAST_GAP = 16
 """Line ends that a chunked body may have; with more, they must be `LEAST_GAP` bytes apart on average. One-byte chunks
 cost a hundred times what they carry: 256 KB block the server for half a second."""
@@ -92,15 +92,15 @@ class TimedProtocol(H11Protocol):
         self._phase: tuple[object, RequestResponseCycle | None] | None = None
         self._outgoing: WriteBuffer | None = None
         self._dropped = 0
-        self._ends = 0
+        self._line_ends = 0
         self._wire_bytes = 0
         self._is_lingering = False
         self._unread = 0
         """Bytes of the body that have not arrived yet."""
         self._is_discarding = False
         """Whether they belong to a request that is answered already."""
-        self._shaking: asyncio.Task[None] | None = None
-        self._beneath: asyncio.Transport | None = None
+        self._handshake: asyncio.Task[None] | None = None
+        self._tcp: asyncio.Transport | None = None
         """The TCP transport below TLS."""
         self._early = b""
 
@@ -115,7 +115,7 @@ class TimedProtocol(H11Protocol):
         peer = transport.get_extra_info("peername")
         self._slot = self.slots.acquire(peer[0] if isinstance(peer, tuple) else None)
         if self._slot is not None and self.tls is not None:
-            self._shaking = self.loop.create_task(self._secure(transport, self.tls))
+            self._handshake = self.loop.create_task(self._secure(transport, self.tls))
         elif self._slot is not None:
             self._begin(transport)
         else:
@@ -135,7 +135,7 @@ class TimedProtocol(H11Protocol):
                 super().connection_lost(exc)
         # Break reference cycles: otherwise everything here would wait for the garbage collector.
         self.app = self._served
-        self._beneath = self._shaking = None
+        self._tcp = self._handshake = None
         self._unset_keepalive_if_required()
 
     def data_received(self, data: bytes) -> None:
@@ -189,10 +189,10 @@ class TimedProtocol(H11Protocol):
             self._abort()
             return
         super().shutdown()
-        if self._beneath is not None and self.transport.is_closing() and not self.transport.get_write_buffer_size():
+        if self._tcp is not None and self.transport.is_closing() and not self.transport.get_write_buffer_size():
             # asyncio would wait for the client's close_notify, and a pool of idle connections answers only when it uses
             # one: each would delay the end. RFC 8446, 6.1 does not require it.
-            self._beneath.close()
+            self._tcp.close()
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request. The last answer of a connection says `Connection: close` (RFC 9112, 9.6)."""
@@ -243,7 +243,7 @@ class TimedProtocol(H11Protocol):
             return
         if self._slot is None or secured is None:
             return  # disconnected at the end of its handshake
-        self._beneath = transport
+        self._tcp = transport
         self._begin(secured)
         early, self._early = self._early, b""
         if early:
@@ -268,9 +268,9 @@ class TimedProtocol(H11Protocol):
         return any(name == b"transfer-encoding" for name, _ in self.headers)
 
     def _is_dense(self, data: bytes) -> bool:
-        self._ends += data.count(b"\n")
+        self._line_ends += data.count(b"\n")
         self._wire_bytes += len(data)
-        return self._ends > MOST_ENDS and self._ends * LEAST_GAP > self._wire_bytes
+        return self._line_ends > MOST_LINE_ENDS and self._line_ends * LEAST_GAP > self._wire_bytes
 
     def _watch(self) -> None:
         """Set the deadline for what the client must send now."""
@@ -279,7 +279,7 @@ class TimedProtocol(H11Protocol):
             return
         self._phase = phase
         self._disarm()
-        self._ends = self._wire_bytes = 0
+        self._line_ends = self._wire_bytes = 0
         if phase[0] is h11.IDLE:
             self._timer = self.loop.call_later(self.limits.header_seconds, self._head_is_late)
         elif phase[0] is h11.SEND_BODY:
