@@ -104,6 +104,11 @@ def block(lines: Sequence[str], start: int, *, most: int = 200) -> Sequence[str]
     return lines[start : start + most]
 
 
+def matches(pattern: re.Pattern[str], lines: Iterable[str]) -> list[re.Match[str]]:
+    """Match each line from its start; return the matches."""
+    return [match for line in lines if (match := pattern.match(line))]
+
+
 _PLACE = re.compile(r":(\d+)(?::\d+)?\)?'?$")
 
 

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from coretools.tools.ci.parsed_report import Failure, ParsedReport, block, first_unique, message, place
+from coretools.tools.ci.parsed_report import Failure, ParsedReport, block, first_unique, matches, message, place
 
 _END = "  \u2500"
 """Stands above the details of failures, and above the counts."""
@@ -41,7 +41,7 @@ def read_ava(lines: Sequence[str]) -> ParsedReport | None:
         if match := _AVA_COUNT.match(line):
             kind = " ".join(word.rstrip("s") for word in match[2].split()[:2])
             counts[kind] += int(match[1])
-    broken = [Failure(match[1]) for line in lines if (match := _BROKEN.match(line))]
+    broken = [Failure(match[1]) for match in matches(_BROKEN, lines)]
     if not counts and not broken:
         return None
     failed = counts["test failed"] + counts["hook failed"] + counts["test remained"]
@@ -56,7 +56,7 @@ def read_ava(lines: Sequence[str]) -> ParsedReport | None:
 
 def _ava_failures(lines: Sequence[str]) -> Iterator[Failure]:
     """Yield failed tests by their details, which begin with the title alone, and uncaught errors."""
-    titles = [match[1] for line in lines if (match := _FAILED.match(line))]
+    titles = [match[1] for match in matches(_FAILED, lines)]
     for position in range(1, len(lines)):
         line = lines[position]
         if lines[position - 1] or not line.startswith("  ") or line.startswith("   "):

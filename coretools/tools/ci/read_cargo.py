@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from coretools.tools.ci.parsed_report import Failure, ParsedReport, block, first_unique, message, place
+from coretools.tools.ci.parsed_report import Failure, ParsedReport, block, first_unique, matches, message, place
 
 _CARGO_RESULT = re.compile(r"test result: (?:ok|FAILED)\. (\d+) passed; (\d+) failed; (\d+) ignored;")
 _CARGO_FAILED = re.compile(r"test (\S.*) \.\.\. FAILED$")
@@ -18,8 +18,8 @@ _NOT_PANICKED = re.compile(r"note: test did not panic as expected(?: at (\S+:\d+
 
 def read_cargo(lines: Sequence[str]) -> ParsedReport | None:
     """Read cargo test: every binary and the documentation tests, summed. A binary that died counts as one error."""
-    results = [match for line in lines if (match := _CARGO_RESULT.match(line))]
-    died = [match for line in lines if (match := _CARGO_DIED.match(line))]
+    results = matches(_CARGO_RESULT, lines)
+    died = matches(_CARGO_DIED, lines)
     if not results and not died:
         return None
     return ParsedReport(
@@ -38,11 +38,10 @@ def _cargo_failures(lines: Sequence[str]) -> Iterator[Failure]:
         if match := _CARGO_SECTION.match(line):
             detailed.add(match[1])
             yield _cargo_failure(match[1], block(lines, position + 1))
-    for line in lines:
-        if match := _CARGO_FAILED.match(line):
-            name = match[1].removesuffix(" - should panic")
-            if name not in detailed:
-                yield Failure(name)
+    for match in matches(_CARGO_FAILED, lines):
+        name = match[1].removesuffix(" - should panic")
+        if name not in detailed:
+            yield Failure(name)
 
 
 def _cargo_failure(name: str, lines: Sequence[str]) -> Failure:
@@ -85,7 +84,7 @@ _NEXTEST_FAILED = re.compile(
 
 def read_nextest(lines: Sequence[str]) -> ParsedReport | None:
     """Read cargo nextest. The lines of libtest that it passes on are not counted again."""
-    summaries = [match[1] for line in lines if (match := _NEXTEST_COUNTS.match(line))]
+    summaries = [match[1] for match in matches(_NEXTEST_COUNTS, lines)]
     if not summaries:
         return None
     counts = dict.fromkeys(("passed", "failed", "timed out", "exec failed", "skipped"), 0)
@@ -103,11 +102,10 @@ def read_nextest(lines: Sequence[str]) -> ParsedReport | None:
 
 
 def _nextest_failures(lines: Sequence[str], panics: dict[str, int]) -> Iterator[Failure]:
-    for line in lines:
-        if match := _NEXTEST_FAILED.match(line):
-            test = match[2].partition(" ")[2]
-            if test in panics:
-                where, reason = _panic(lines, panics[test])
-                yield Failure(match[2], *where, reason)
-            else:
-                yield Failure(match[2], message=match[1].lower())
+    for match in matches(_NEXTEST_FAILED, lines):
+        test = match[2].partition(" ")[2]
+        if test in panics:
+            where, reason = _panic(lines, panics[test])
+            yield Failure(match[2], *where, reason)
+        else:
+            yield Failure(match[2], message=match[1].lower())

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from coretools.tools.ci.parsed_report import Failure, ParsedReport, block, first_unique, message
+from coretools.tools.ci.parsed_report import Failure, ParsedReport, block, first_unique, matches, message
 
 _CTEST_SUMMARY = re.compile(r"\d+% tests passed, (\d+) tests? failed out of (\d+)")
 
@@ -18,7 +18,7 @@ _SOURCE_LINE = re.compile(r"(?:^|\s)([^\s:()]+\.(?:cc?|cpp|cxx|hh?|hpp|m|mm|f90|
 
 def read_ctest(lines: Sequence[str]) -> ParsedReport | None:
     """Read ctest, all runs summed. The place comes from what the test printed, where the run showed it."""
-    summaries = [match for line in lines if (match := _CTEST_SUMMARY.match(line))]
+    summaries = matches(_CTEST_SUMMARY, lines)
     if not summaries:
         return None
     results = [

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from coretools.tools.ci.parsed_report import Failure, ParsedReport, block, first_unique, message
+from coretools.tools.ci.parsed_report import Failure, ParsedReport, block, first_unique, matches, message
 
 _DOTNET_COUNTS = re.compile(
     r"(?:Passed|Failed|Skipped)! +- Failed: +(\d+), Passed: +(\d+), Skipped: +(\d+), Total: +\d+"
@@ -19,8 +19,7 @@ _DOTNET_STACK = re.compile(r"\s+at .* in (\S.*):(?:line )?(\d+)$")
 
 def read_dotnet(lines: Sequence[str]) -> ParsedReport | None:
     """Read dotnet test: the classic console, the terminal logger and the testing platform."""
-    counts = [match for line in lines if (match := _DOTNET_COUNTS.match(line))]
-    counts = counts or [match for line in lines if (match := _DOTNET_SUMMARY.match(line))]
+    counts = matches(_DOTNET_COUNTS, lines) or matches(_DOTNET_SUMMARY, lines)
     numbers = [(int(match[1]), int(match[2]), int(match[3])) for match in counts] or list(_dotnet_runs(lines))
     if not numbers:
         return None
@@ -31,8 +30,7 @@ def read_dotnet(lines: Sequence[str]) -> ParsedReport | None:
 def _dotnet_runs(lines: Sequence[str]) -> Iterator[tuple[int, int, int]]:
     for position, line in enumerate(lines):
         if _DOTNET_RUN.match(line):
-            matches = (_DOTNET_COUNT.match(text) for text in lines[position + 1 : position + 12])
-            counts = {match[1]: int(match[2]) for match in matches if match}
+            counts = {match[1]: int(match[2]) for match in matches(_DOTNET_COUNT, lines[position + 1 : position + 12])}
             yield counts.get("failed", 0), counts.get("succeeded", 0), counts.get("skipped", 0)
 
 

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from coretools.tools.ci.parsed_report import Failure, ParsedReport, block, first_unique, message, place
+from coretools.tools.ci.parsed_report import Failure, ParsedReport, block, first_unique, matches, message, place
 
 _COUNT = re.compile(r"(\d+) ([a-z]+)")
 _NOT_OURS = ("node_modules", "node:")
@@ -65,7 +65,7 @@ def _vitest_failures(lines: Sequence[str]) -> Iterator[Failure]:
         if not match:
             continue
         message_lines = _until(block(lines, position + 1), _VITEST_END)
-        places = [place(frame[1]) for text in message_lines if (frame := _VITEST_PLACE.match(text))]
+        places = [place(frame[1]) for frame in matches(_VITEST_PLACE, message_lines)]
         file, _, name = match[1].partition(" > ")
         file = file.partition(" [ ")[0]
         number = next((number for where, number in places if where == file), 0)
@@ -117,9 +117,8 @@ _SUITE_ONLY = re.compile(r"'?\d+ subtests? failed'?$")
 def read_node_spec(lines: Sequence[str]) -> ParsedReport | None:
     """Read node's runner when it prints for people."""
     counts: Counter[str] = Counter()
-    for line in lines:
-        if match := _SPEC_COUNT.match(line):
-            counts[match[1]] += int(match[2])
+    for match in matches(_SPEC_COUNT, lines):
+        counts[match[1]] += int(match[2])
     if "tests" not in counts:
         return None
     return ParsedReport(
@@ -176,7 +175,7 @@ _WORDS = {"passed": "passed", "failed": "failed", "skipped": "skipped", "todo": 
 
 def _counted(lines: Iterable[str], counts: re.Pattern[str]) -> ParsedReport | None:
     """Add up the lines of counts of one runner, with a number before each word."""
-    summaries = [match[1] for line in lines if (match := counts.match(line))]
+    summaries = [match[1] for match in matches(counts, lines)]
     if not summaries:
         return None
     totals = {"passed": 0, "failed": 0, "skipped": 0}

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-from coretools.tools.ci.parsed_report import Failure, ParsedReport, block, first_unique, message
+from coretools.tools.ci.parsed_report import Failure, ParsedReport, block, first_unique, matches, message
 
 _MAVEN_COUNTS = re.compile(
     r"(?:\[[A-Z]+\] +)?Tests run: (\d+), Failures: (\d+), Errors: (\d+), Skipped: (\d+)(?:, Flakes: \d+)?$"
@@ -16,7 +16,7 @@ _JAVA_STACK = re.compile(r"\s+at (?:\S+/)?([\w$.]+)\.([\w$<>]+)\(([\w$]+\.(?:jav
 
 def read_maven(lines: Sequence[str]) -> ParsedReport | None:
     """Read Maven Surefire and Failsafe, all modules summed."""
-    counts = [match for line in lines if (match := _MAVEN_COUNTS.match(line))]
+    counts = matches(_MAVEN_COUNTS, lines)
     if not counts:
         return None
     ran, failed, errors, skipped = (sum(int(match[column]) for match in counts) for column in range(1, 5))
@@ -28,11 +28,10 @@ def read_maven(lines: Sequence[str]) -> ParsedReport | None:
 def _stacks(lines: Sequence[str]) -> Mapping[tuple[str, str], tuple[str, int]]:
     """By class (without its package) and method: the file with the folders of its package, and the line."""
     places: dict[tuple[str, str], tuple[str, int]] = {}
-    for line in lines:
-        if match := _JAVA_STACK.match(line):
-            package, _, name = match[1].rpartition(".")
-            file = f"{package.replace('.', '/')}/{match[3]}".lstrip("/")
-            places.setdefault((name, match[2]), (file, int(match[4][:9])))
+    for match in matches(_JAVA_STACK, lines):
+        package, _, name = match[1].rpartition(".")
+        file = f"{package.replace('.', '/')}/{match[3]}".lstrip("/")
+        places.setdefault((name, match[2]), (file, int(match[4][:9])))
     return places
 
 
@@ -62,7 +61,7 @@ _GRADLE_SHORT = re.compile(r"\s+(\S.*) at ([\w$]+\.(?:java|kt|groovy|scala)):(\d
 
 def read_gradle(lines: Sequence[str]) -> ParsedReport | None:
     """Read Gradle, all projects summed. It prints counts only if something failed."""
-    counts = [match for line in lines if (match := _GRADLE_COUNTS.match(line))]
+    counts = matches(_GRADLE_COUNTS, lines)
     if not counts:
         return None
     ran, failed, skipped = (sum(int(match[column] or 0) for match in counts) for column in range(1, 4))

@@ -4,7 +4,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from coretools.tools.ci.parsed_report import Failure, ParsedReport, block, first_unique, message, place
+from coretools.tools.ci.parsed_report import Failure, ParsedReport, block, first_unique, matches, message, place
 
 _POINT = re.compile(r"( *)(not )?ok\b(?: +(\d+))?(?: +-)?(?: +(.*))?$")
 
@@ -23,7 +23,7 @@ _BLOCK_SCALAR = re.compile(r"[|>][+-]?$")
 
 def read_tap(lines: Sequence[str]) -> ParsedReport | None:
     """Read all TAP streams, summed. Test points without a plan are ignored: other output can look like them."""
-    plans = [int(match[1]) for line in lines if (match := _PLAN.match(line))]
+    plans = [int(match[1]) for match in matches(_PLAN, lines)]
     if not plans and not any(line.startswith("TAP version") for line in lines):
         return None
     points = [(position, match) for position, line in enumerate(lines) if (match := _POINT.match(line))]
@@ -36,9 +36,8 @@ def read_tap(lines: Sequence[str]) -> ParsedReport | None:
 def _by_trailer(lines: Sequence[str], failures: tuple[Failure, ...]) -> ParsedReport | None:
     """Read the counts that node and tape print: tests without their suites."""
     counts: Counter[str] = Counter()
-    for line in lines:
-        if match := _TRAILER.match(line):
-            counts[match[1]] += int(match[2])
+    for match in matches(_TRAILER, lines):
+        counts[match[1]] += int(match[2])
     if "tests" not in counts or "pass" not in counts:
         return None
     if "todo" not in counts and any(line.startswith("not ok") and _DIRECTIVE.search(line) for line in lines):
