@@ -48,7 +48,8 @@ def _matches(rule: CommandRule, command: CommandText) -> bool:
 
 def _commands(command: CommandText) -> Iterator[Subcommand]:
     if not isinstance(command, str):
-        yield from (Subcommand(words, "") for words in (command,) if words)
+        if command:
+            yield Subcommand(command, "")
     elif not needs_shell(command):
         yield Subcommand(tuple(split(command)), "")
     else:

@@ -108,13 +108,8 @@ def git_directory_of(place: RootedPath, above: str) -> str | None:
         above = above.rpartition("/")[0] or "."
 
 
-def is_git_part(name: str) -> bool:
-    """Whether some file system maps this name to one of `GIT_PARTS`; in a directory they are created one at a time."""
-    return git_part(name) is not None
-
-
 def git_part(name: str) -> str | None:
-    """The part of a git directory that a name denotes, or None."""
+    """The one of `GIT_PARTS` to which some file system maps a name, or None."""
     wanted = folded(name)
     return next((part for part in GIT_PARTS if part.lower() == wanted), None)
 

@@ -16,7 +16,7 @@ from coretools.errors import CoreError
 from coretools.mounts import mounts_by_path
 from coretools.reach import is_beneath
 from coretools.roots import directory_access
-from coretools.roots.open_beneath import HANDLE, Resolver, is_on_disk
+from coretools.roots.open_beneath import Resolver, is_on_disk, open_absolute
 from coretools.roots.path_text import printable
 from coretools.roots.root import Root, identity_of
 
@@ -194,17 +194,14 @@ def _require_answering(path: str, top: str) -> None:
 @contextmanager
 def _opened(path: str, resolver: Resolver) -> Iterator[int]:
     """Open a directory by its absolute path, without any link on the way."""
-    top = os.open("/", HANDLE)
     try:
-        handle = resolver.open(top, path.removeprefix("/"), HANDLE)
+        handle = open_absolute(path, resolver)
     except OSError as error:
         raise _Unusable(
             f"its repository {printable(path)} can't be opened ({error.strerror}): it was moved or deleted, or is not"
             " mounted here at that path. Mount it, or run `git worktree repair` with the path of this root in the"
             " repository; then restart the server"
         ) from error
-    finally:
-        os.close(top)
     try:
         yield handle
     finally:

@@ -227,6 +227,18 @@ class Resolver(Protocol):
         ...
 
 
+def open_absolute(path: str, resolver: Resolver) -> int:
+    """Open a directory by its absolute path, from which links were resolved; one that came since is an OSError.
+
+    What is decided by the path, such as whether a rule of the operator covers it, then holds for what was opened.
+    """
+    top = os.open("/", HANDLE)
+    try:
+        return resolver.open(top, path.removeprefix("/"), HANDLE)
+    finally:
+        os.close(top)
+
+
 def resolver_named(name: str | None) -> Resolver:
     """The resolver of this name; None chooses the strongest that the kernel supports.
 

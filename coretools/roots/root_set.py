@@ -6,7 +6,7 @@ is used in messages and to check that the root is still there, never to reach so
 
 import os
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import copy
 
@@ -17,7 +17,7 @@ from coretools.roots.git_layout import Exists, entry_exists, is_in_git_directory
 from coretools.roots.hidden_files import DenyRules
 from coretools.roots.hidden_inodes import HiddenInodes
 from coretools.roots.linked_repository import find_repositories
-from coretools.roots.open_beneath import HANDLE, Resolver, is_on_disk, resolver_named
+from coretools.roots.open_beneath import Resolver, is_on_disk, open_absolute, resolver_named
 from coretools.roots.own_state import REASON, own_places, require_out_of_reach
 from coretools.roots.path_text import check_path, printable
 from coretools.roots.root import Closing, Root, RootedPath, RootSpec, identity_of, join_path
@@ -70,13 +70,18 @@ class Roots(Closing):
             undo.pop_all()
         self._own_parents = {(place.root, path.lower()) for place in self.own_places for path in place.parents}
         self.deny = deny.with_own(list(dict.fromkeys(place.deny_glob for place in self.own_places)))
-        self._prefixes = _prefixes(specs, self._roots)
-        self._by_identity = {root.identity: root for root in self._roots}
+        self._index_roots(_prefixes(specs, self._roots))
         self._first_prefix = f"{self._roots[0].path}/"
-        self.secret_check = SecretCheck(self.resolver, [(root.path, root.fd) for root in self._roots])
-        """Decides about files whose names suggest a secret."""
         self.hidden_inodes = HiddenInodes()
         """Hidden files found by the last scan for commands; empty until commands are prepared."""
+
+    def _index_roots(self, prefixes: Iterable[tuple[str, Root]]) -> None:
+        """Prepare what is looked up by root; `prefixes` are the paths of the roots, each with a slash at its end."""
+        # Longest first, so that the innermost of nested roots is found.
+        self._prefixes = sorted(prefixes, key=lambda pair: -len(pair[0]))
+        self._by_identity = {root.identity: root for root in self._roots}
+        self.secret_check = SecretCheck(self.resolver, [(root.path, root.fd) for root in self._roots])
+        """Decides about files whose names suggest a secret."""
         self.are_nested = any(_lies_in(one.path, other.path) for one in self._roots for other in self._roots)
 
     def open_repositories(self, *, above: bool = False) -> None:
@@ -101,11 +106,7 @@ class Roots(Closing):
         """Add repositories that only git may use, to a copy of what the tools have."""
         self.for_git = self.with_trees = self
         self._roots = [*self._roots, *repositories]
-        paths = [*self._prefixes, *((f"{one.path}/", one) for one in repositories)]
-        self._prefixes = sorted(paths, key=lambda pair: -len(pair[0]))
-        self._by_identity = {root.identity: root for root in self._roots}
-        self.secret_check = SecretCheck(self.resolver, [(root.path, root.fd) for root in self._roots])
-        self.are_nested = any(_lies_in(one.path, other.path) for one in self._roots for other in self._roots)
+        self._index_roots([*self._prefixes, *((f"{one.path}/", one) for one in repositories)])
 
     def disable_nonblocking_until(self, ends_at: float) -> None:
         """Read all files in threads until this monotonic time."""
@@ -336,13 +337,13 @@ def _open_roots(specs: Sequence[RootSpec], resolver: Resolver) -> list[Root]:
 
 
 def _prefixes(specs: Sequence[RootSpec], roots: Sequence[Root]) -> list[tuple[str, Root]]:
-    """Path prefixes of the roots, longest first, so that the innermost of nested roots is found.
+    """Path prefixes of the roots, also as the operator configured them.
 
-    Includes the paths that the operator configured: they, and links in a root, may reach it through other links.
+    Those, and links in a root, may reach it through other links.
     """
     known = {os.path.abspath(spec.path): root for spec, root in zip(specs, roots, strict=True)}
     known |= {root.path: root for root in roots}
-    return sorted(((f"{path}/", root) for path, root in known.items()), key=lambda pair: -len(pair[0]))
+    return [(f"{path}/", root) for path, root in known.items()]
 
 
 def _open_root(spec: RootSpec, others: Sequence[Root], resolver: Resolver) -> Root:
@@ -352,7 +353,7 @@ def _open_root(spec: RootSpec, others: Sequence[Root], resolver: Resolver) -> Ro
         path = os.path.realpath(spec.path)
         if not _may_be_root(path):
             raise BadSetting(f"root {spec.path}: {path} cannot be a root; name the directory of a project")
-        fd = _open_without_links(path, resolver)
+        fd = open_absolute(path, resolver)
     except OSError as error:
         raise BadSetting(f"root {spec.path}: cannot be opened as a directory ({error.strerror})") from error
     identity = identity_of(os.fstat(fd))
@@ -363,18 +364,6 @@ def _open_root(spec: RootSpec, others: Sequence[Root], resolver: Resolver) -> Ro
     is_taken = any(other.name == name for other in others)
     display_path = printable(path) if is_taken else name
     return Root(display_path, path, spec.writable, fd, identity, is_on_disk=is_on_disk(fd))
-
-
-def _open_without_links(path: str, resolver: Resolver) -> int:
-    """Open an absolute path that was resolved: a component that became a link since is an error.
-
-    What is decided by the path, such as whether a rule of the operator covers it, then holds for what was opened.
-    """
-    top = os.open("/", HANDLE)
-    try:
-        return resolver.open(top, path.removeprefix("/"), HANDLE)
-    finally:
-        os.close(top)
 
 
 def _may_be_root(path: str) -> bool:

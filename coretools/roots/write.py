@@ -20,7 +20,7 @@ from coretools.roots.directory_access import translate_errors
 from coretools.roots.editor_settings import require_no_existing_settings
 from coretools.roots.file_version import Version, kind_of, version_of
 from coretools.roots.git_directories import require_no_repository, require_outside_git
-from coretools.roots.git_layout import is_git_part
+from coretools.roots.git_layout import git_part
 from coretools.roots.open_beneath import HANDLE
 from coretools.roots.read import READ, require_file
 from coretools.roots.replace import (
@@ -277,7 +277,7 @@ def _lock_keys(roots: Roots, path: str, *, follow: bool) -> Iterator[LockKey]:
         yield (*identity_of(os.fstat(resolved.fd)), names[0].casefold())
         above = join_path(resolved.root.path, resolved.above)
         for name in names:
-            if is_git_part(name):
+            if git_part(name) is not None:  # in a directory they are created one at a time
                 yield ("part", above)
             above = join_path(above, name)
 
