@@ -93,13 +93,6 @@ def complete_path(roots: Roots, typed: str, *, most: int) -> list[str]:
     return kept
 
 
-def walk(roots: Roots, path: str, *, choose: EntryFilter, most: int) -> Iterator[WalkEntry]:
-    """The entries of `walk_batches` one by one, with their paths relative to the root."""
-    for above, run in walk_batches(roots, path, choose=choose, most=most):
-        for name, kind in run:
-            yield above + name, kind
-
-
 def walk_batches(roots: Roots, path: str, *, choose: EntryFilter, most: int) -> Iterator[WalkBatch]:
     """All entries beneath a directory, in pre-order and sorted by name, at most `most` of them.
 

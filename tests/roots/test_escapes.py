@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coretools.errors import CoreError, DeniedPath, NotFound, OutsideRoot, TooLarge, WrongType
-from coretools.roots.directory_listing import list_directory, walk
+from coretools.roots.directory_listing import list_directory
 from coretools.roots.open_beneath import HANDLE, Openat2Resolver, Resolver, WalkResolver
 from coretools.roots.read import file_status, kind_at, open_file, read_bytes
 from coretools.roots.write import delete_file, move, write_bytes
@@ -26,6 +26,7 @@ from tests.roots.world import (
     mounted,
     opened,
     state,
+    walk,
 )
 
 

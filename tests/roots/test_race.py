@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from coretools.errors import CoreError
-from coretools.roots.directory_listing import list_directory, walk
+from coretools.roots.directory_listing import list_directory
 from coretools.roots.read import open_directory, read_bytes
 from coretools.roots.write import create_directory, delete_file, move, write_bytes
 from tests.checkout import TREE
-from tests.roots.world import CANARY, PLENTY, READS, World, descriptors, state
+from tests.roots.world import CANARY, PLENTY, READS, World, descriptors, state, walk
 
 SECONDS = 2.0
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from coretools.errors import NotFound, PermissionRefused, TooLarge, WrongType
-from coretools.roots.directory_listing import WalkEntry, list_directory, walk
+from coretools.roots.directory_listing import WalkEntry, list_directory
 from coretools.roots.read import file_status, kind_at, open_directory, open_file, read_bytes
 from coretools.roots.write import write_bytes
-from tests.roots.world import READS, Operation, World, descriptors
+from tests.roots.world import READS, Operation, World, descriptors, walk
 
 
 def everything(_directory: str, found: list[WalkEntry]) -> list[WalkEntry]:

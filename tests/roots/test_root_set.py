@@ -8,13 +8,13 @@ import pytest
 
 from coretools.errors import BadSetting, DeniedPath, InvalidPath, OutsideRoot, ReadOnly, RootGone, WrongType
 from coretools.roots import open_beneath as openat2
-from coretools.roots.directory_listing import list_directory, walk
+from coretools.roots.directory_listing import list_directory
 from coretools.roots.hidden_files import DenyRules
 from coretools.roots.read import kind_at, open_directory, read_bytes
 from coretools.roots.root import RootSpec
 from coretools.roots.root_set import Roots
 from coretools.roots.write import create_directory, delete_file, move, write_bytes
-from tests.roots.world import CHANGES, OPERATIONS, PLENTY, READS, Operation, World, descriptors, opened, state
+from tests.roots.world import CHANGES, OPERATIONS, PLENTY, READS, Operation, World, descriptors, opened, state, walk
 
 
 @pytest.mark.parametrize(

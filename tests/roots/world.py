@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from coretools.roots.directory_listing import list_directory, walk
+from coretools.roots.directory_listing import EntryFilter, WalkEntry, list_directory, walk_batches
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 from coretools.roots.nonblocking_read import read_nonblocking
 from coretools.roots.read import file_status, kind_at, open_directory, open_file, read_bytes
@@ -98,6 +98,13 @@ def _directory(roots: Roots, path: str) -> str:
 
 
 Operation = Callable[[Roots, str], object]
+
+
+def walk(roots: Roots, path: str, *, choose: EntryFilter, most: int) -> Iterator[WalkEntry]:
+    """Yield what a walk meets one by one, with paths relative to the root."""
+    for above, run in walk_batches(roots, path, choose=choose, most=most):
+        yield from ((above + name, kind) for name, kind in run)
+
 
 READS: dict[str, Operation] = {
     "open_file": _file,
