@@ -112,11 +112,6 @@ class FileStatus:
     """The status of a file, directory or other entry."""
 
     kind: Kind
-    size: int
-    mode: int
-    """Permission bits."""
-    modified: float
-    """Seconds since 1970."""
     version: Version
 
 
@@ -183,8 +178,7 @@ def file_status(roots: Roots, path: str) -> FileStatus:
     """
     with _resolve_or_link(roots, path) as resolved:
         status = resolved.require_found()
-    mode = stat.S_IMODE(status.st_mode)
-    return FileStatus(kind_of(status.st_mode), status.st_size, mode, status.st_mtime, version_of(status))
+    return FileStatus(kind_of(status.st_mode), version_of(status))
 
 
 def kind_at(roots: Roots, path: str) -> Kind | None:
