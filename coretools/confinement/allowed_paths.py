@@ -15,6 +15,7 @@ from typing import NamedTuple
 from coretools.config.operator_policy import CONTAINER_DIRECTORIES, ConfinementPolicy
 from coretools.confinement.command_path import SYSTEM
 from coretools.confinement.landlock import CHANGE, READ, READ_DIRECTORY, RUN, EntryGrants, Rule
+from coretools.reach import is_beneath
 from coretools.roots.directory_access import DIRECTORY
 from coretools.roots.file_version import Version, version_of
 from coretools.roots.hidden_inodes import Inode, inode_of
@@ -126,7 +127,7 @@ def is_granted(path: str) -> bool:
     """Whether every command may read a file because it is in a granted part of the system."""
     real = os.path.realpath(path)
     granted = [*system_grants(), *etc_grants()]
-    return any(real == one.path or real.startswith(f"{one.path}/") for one in granted if one.rights != READ_DIRECTORY)
+    return any(is_beneath(real, one.path) for one in granted if one.rights != READ_DIRECTORY)
 
 
 def system_links() -> list[tuple[str, str]]:
@@ -139,7 +140,7 @@ def outermost(paths: Iterable[str]) -> list[str]:
     """Return the paths that exist and are not inside another of them."""
     chosen: list[str] = []
     for path in sorted({path for path in paths if os.path.exists(path)}):
-        if not any(path == one or path.startswith(f"{one}/") for one in chosen):
+        if not any(is_beneath(path, one) for one in chosen):
             chosen.append(path)
     return chosen
 
@@ -194,7 +195,7 @@ def entry_identities(rules: Iterable[Rule | EntryGrants]) -> tuple[Inode, ...]:
 
 def _beneath(directory: str, paths: Iterable[str]) -> list[str]:
     """Return the paths that are, by text, this directory or beneath it; none for an empty directory name."""
-    return [path for path in paths if directory and f"{path}/".startswith(f"{directory.rstrip('/')}/")]
+    return [path for path in paths if directory and is_beneath(path, directory)]
 
 
 def entry_grants(

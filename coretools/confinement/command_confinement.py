@@ -239,7 +239,7 @@ class CommandConfinement:
         real = os.path.realpath(path)
         given = [os.path.realpath(grant.path) for grant in (*self.granted, *self._operator_grants())]
         given += [root.path for root in self.roots]
-        return any(real == one or real.startswith(f"{one}/") for one in given)
+        return any(is_beneath(real, one) for one in given)
 
     @property
     def has_network(self) -> bool:
@@ -255,7 +255,7 @@ class CommandConfinement:
     def hides_home(self) -> bool:
         """Whether commands get another home: the user's is a directory of its own and in no root."""
         own = bool(self.home) and self.home not in NEVER_GRANTED - {"/root"}
-        return own and not any(f"{self.home}/".startswith(f"{root.path}/") for root in self.roots)
+        return own and not any(is_beneath(self.home, root.path) for root in self.roots)
 
     def socket_families(self, tier: str) -> tuple[int, ...]:
         """Return the socket families that commands may use.

@@ -9,21 +9,22 @@ from secrets import token_hex
 from coretools.config.operator_policy import CONTAINER_DIRECTORIES, ConfinementPolicy
 from coretools.confinement.command_confinement import ScratchDirectories
 from coretools.own_state import NAME, SCRATCH_BYTES, SCRATCH_FALLBACKS
+from coretools.reach import is_beneath
 from coretools.roots.root_set import Roots
 
 
 def directory_outside_roots(roots: Roots, policy: ConfinementPolicy) -> str:
     """A directory for scratch files outside every path that commands can write to."""
     places = [os.path.realpath(place) for place in (tempfile.gettempdir(), *SCRATCH_FALLBACKS)]
-    reachable = [root.path for root in roots] + [os.path.realpath(path).rstrip("/") for path in policy.writable]
+    reachable = [root.path for root in roots] + [os.path.realpath(path) for path in policy.writable]
     apart = [
         place
         for place in places
-        if not any(f"{place}/".startswith(f"{path}/") for path in reachable) and os.access(place, os.W_OK | os.X_OK)
+        if not any(is_beneath(place, path) for path in reachable) and os.access(place, os.W_OK | os.X_OK)
     ]
     # If there is no other directory, one of the container's own is taken from commands.
     shared = CONTAINER_DIRECTORIES if policy.own_container else ()
-    own = [place for place in apart if not any(f"{place}/".startswith(f"{path}/") for path in shared)]
+    own = [place for place in apart if not any(is_beneath(place, path) for path in shared)]
     return next(iter([*own, *apart]), f"{places[0]}/none-apart-from-the-roots")
 
 
