@@ -354,7 +354,7 @@ class Connection:
     def _has_lost_session(self) -> bool:
         """In the older era HTTP 404 says that the server no longer knows the session, and a new one must begin."""
         is_old = self.protocol_version not in MODERN_PROTOCOL_VERSIONS
-        return is_old and self._transport is not None and self._transport.status == 404
+        return is_old and isinstance(self._transport, RemoteTransport) and self._transport.status == 404
 
     @asynccontextmanager
     async def _request(self, doing: str, seconds: float) -> AsyncIterator[None]:

@@ -140,7 +140,7 @@ class LocalServer:
         """Read standard output to its end; hand the messages to the session while there is one."""
         with self._reading, session:
             buffer = bytearray()
-            while data := await _read(self._child.stdout):
+            while data := await read_output(self._child.stdout):
                 searched = len(buffer)
                 buffer += data
                 if buffer.find(b"\n", searched) < 0:
@@ -153,7 +153,7 @@ class LocalServer:
                 for line in lines:
                     await self._deliver(line, session)
             session.close()
-            while await _read(self._child.stdout):  # what follows a fault: the program must not block on it
+            while await read_output(self._child.stdout):  # what follows a fault: the program must not block on it
                 continue
         self._has_read_all.set()
 
@@ -174,7 +174,7 @@ class LocalServer:
         """Keep the end of standard error."""
         try:
             with self._reading_errors:
-                while data := await _read(self._child.stderr):
+                while data := await read_output(self._child.stderr):
                     self._errors += data
                     del self._errors[:-TAIL_BYTES]
                     if self._on_errors is not None:
@@ -305,7 +305,8 @@ def spawn_tracked(argv: Sequence[str], environment: Mapping[str, str], cwd: str,
         return spawn(argv, cwd=directory, environment=environment, fed=True)
 
 
-async def _read(descriptor: int) -> bytes:
+async def read_output(descriptor: int) -> bytes:
+    """Wait for output of a child and return it; empty at its end."""
     while True:
         try:
             return os.read(descriptor, READ_BYTES)

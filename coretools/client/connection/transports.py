@@ -36,8 +36,6 @@ class LocalTransport:
         self, launch: LocalLaunch, tracker: ChildTracker, on_errors: Callable[[bytes], None] | None = None
     ) -> None:
         """`on_errors` gets what the program writes to standard error."""
-        self.status = 0
-        """Of the last response: there is none without HTTP."""
         self._server: LocalServer | None = None
         self._launch = launch
         self._tracker = tracker
@@ -99,8 +97,6 @@ class BackgroundTransport:
     """A server that runs in the background: its messages come over a socket, its handshake was done before."""
 
     def __init__(self, launch: BackgroundLaunch) -> None:
-        self.status = 0
-        """Of the last response: there is none without HTTP."""
         self._socket = launch.connection
         self._lost = anyio.Event()
         self._reason = ""

@@ -15,7 +15,7 @@ import mcp_types as types
 from pydantic import ValidationError
 
 from coretools.client.common.failures import first_leaf
-from coretools.client.connection.stdio import LINGER_SECONDS, ChildTracker, spawn_tracked
+from coretools.client.connection.stdio import LINGER_SECONDS, ChildTracker, read_output, spawn_tracked
 from coretools.errors import CannotStart, CoreError, DeadlinePassed, TooLarge
 from coretools.process.children.spawn import ChildProcess
 
@@ -27,8 +27,6 @@ MAX_ANSWER_BYTES = 1024 * 1024
 
 MAX_ERROR_BYTES = 4096
 """Kept of its standard error."""
-
-_READ_BYTES = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +127,7 @@ async def _write(child: ChildProcess, data: bytes) -> None:
 
 async def _read(descriptor: int, into: bytearray, most: int | None) -> None:
     """Read to the end. Beyond `most` bytes raise an error; without it keep the end only."""
-    while True:
-        try:
-            data = os.read(descriptor, _READ_BYTES)
-        except BlockingIOError:
-            await anyio.wait_readable(descriptor)
-            continue
-        if not data:
-            return
+    while data := await read_output(descriptor):
         into += data
         if most is None:
             del into[:-MAX_ERROR_BYTES]
