@@ -29,7 +29,7 @@ async def candidates(context: CommandContext, before: Sequence[str], current: st
     following = []
     if len(words) == len(before) and not current.startswith("-"):
         within = match.command.route[: match.count] if match is not None and match.count == len(words) else ()
-        following = await _word_candidates(context, routes.below(words, within=within), words, current)
+        following = await _word_candidates(context, routes, words, current, within)
     if match is None:
         return following
     return [*following, *await _command_candidates(context, match, before[match.count :], current)]
@@ -52,12 +52,11 @@ class _TypedWords:
 
 
 async def _word_candidates(
-    context: CommandContext, below: Sequence[Command], words: Sequence[str], current: str
+    context: CommandContext, routes: Routes, words: Sequence[str], current: str, within: Sequence[str]
 ) -> list[Candidate]:
-    """Return the completions of the next word of a route."""
-    routes = Routes(context.catalog.registry, context.selection)
+    """Return the completions of the next word of a route, of those that begin with `within`."""
     descriptions: dict[str, str] = {}
-    for command in below:
+    for command in routes.below(words, within=within):
         expected = command.route[len(words)]
         variable = VARIABLE.fullmatch(expected)
         if variable:

@@ -3,6 +3,9 @@
 from coretools.errors import CommandSyntax
 from coretools.shell_words import BLANKS, join, split
 
+MCP = "/mcp"
+"""First word of lines about the servers of others."""
+
 CURSOR_MARK = "\ue000"
 """Placeholder for the cursor, from the private use area, which nobody types."""
 

@@ -18,7 +18,7 @@ from coretools.cli.command_runner import CommandContext, CommandLine, CommandRun
 from coretools.cli.common.global_options import LINE_OPTIONS, line_parser, split_options
 from coretools.cli.common.manual import WIDTH, overview
 from coretools.cli.common.terminal import TerminalCapabilities, print_error, print_text
-from coretools.cli.line_words import words_of
+from coretools.cli.line_words import MCP, words_of
 from coretools.cli.repl_lines import LineSource, PipedLines, PromptedLines
 from coretools.client.configuration.server_entries import load_configuration
 from coretools.config.options import working_directory
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from coretools.cli.repl_servers import ReplServers
 
 INTERRUPTED = 128 + signal.SIGINT
-
-MCP = "/mcp"
-"""First word of lines about the servers of others."""
 
 
 async def repl(settings: Settings, registries: Sequence[Registry]) -> int:

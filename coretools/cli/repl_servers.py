@@ -18,6 +18,7 @@ from coretools.app.assembly import Assembly, output_redactor
 from coretools.app.upstreams import containment_of
 from coretools.cli.common.candidates import Candidate
 from coretools.cli.common.terminal import print_text
+from coretools.cli.line_words import MCP
 from coretools.cli.mcp.approval import approve
 from coretools.cli.mcp.line import Line
 from coretools.cli.mcp.options import parse_line
@@ -31,14 +32,12 @@ from coretools.client.connection.server_connection import Connection
 from coretools.client.hub import Connections, open_hub
 from coretools.client.upstream.foreign_tools import CallRules, ForeignTool
 from coretools.client.upstream.offered_tools import NameOrder, OfferedTools, usable
-from coretools.client.upstream.upstreams import SETTLE_SECONDS
+from coretools.client.upstream.upstreams import PAUSE_SECONDS, SETTLE_SECONDS
 from coretools.config.options import working_directory
 from coretools.config.settings import Settings
 from coretools.errors import CoreError, InvalidArguments
 from coretools.operations.completion import with_prefix
 from coretools.operations.registry import merge_registries
-
-WORD = "/mcp"
 
 ACTIONS = ("start", "stop", "restart", "refresh", "tools")
 
@@ -46,9 +45,6 @@ USAGE = "write /mcp, /mcp start|stop|restart SERVER, /mcp refresh [SERVER] or /m
 
 FOR_ALL = ("refresh", "tools")
 """Actions that need no server."""
-
-PAUSE_SECONDS = 0.2
-"""Before the tools of a server are listed again: it may say that they changed as often as it likes."""
 
 MAX_LISTED = 60
 """Tools that `/mcp` lists below the servers."""
@@ -140,11 +136,11 @@ class ReplServers:
         """Return the completions of a word of /mcp."""
         if not before:
             return (
-                [Candidate(WORD, "servers of others: state, tools, start, stop, restart, refresh")]
-                if (current and WORD.startswith(current))
+                [Candidate(MCP, "servers of others: state, tools, start, stop, restart, refresh")]
+                if (current and MCP.startswith(current))
                 else []
             )
-        if before[0] != WORD:
+        if before[0] != MCP:
             return []
         names = [entry.name for entry in self.line.configuration.effective]
         choices: Sequence[str] = ACTIONS if len(before) == 1 else names if len(before) == 2 else ()

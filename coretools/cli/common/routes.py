@@ -4,7 +4,7 @@ Words of a route may be typed with `-` for `_`. Hidden commands are found, but n
 """
 
 import difflib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from coretools.errors import UnknownTool
@@ -35,10 +35,6 @@ class Routes:
             command.route: reason for command in registry if (reason := withholding_reason(command, selection))
         }
         self._contexts: dict[tuple[str, ...], Context] = {context.words: context for context in registry.contexts}
-
-    def __iter__(self) -> Iterator[Command]:
-        """Every command that is not hidden."""
-        return (command for command in self._commands if not command.declaration.is_hidden)
 
     def context(self, words: Sequence[str]) -> Context | None:
         """Return the context at these words, if it is declared."""
