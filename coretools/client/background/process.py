@@ -11,11 +11,12 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
+from hmac import compare_digest
 from typing import Any
 
 import anyio
@@ -31,7 +32,6 @@ from coretools.client.connection.background_socket import (
     MAX_LINE_BYTES,
     as_line,
     is_own_peer,
-    is_secret,
     read_secret,
 )
 from coretools.client.connection.background_stream import Outbox, received
@@ -150,7 +150,7 @@ class Background:
 
     async def _answer(self, stream: SocketStream, reading: BufferedByteReceiveStream) -> None:
         with anyio.fail_after(REQUEST_SECONDS):
-            if not is_secret(await reading.receive_until(b"\n", MAX_SECRET_BYTES), self._secret):
+            if not compare_digest(await reading.receive_until(b"\n", MAX_SECRET_BYTES), self._secret):
                 return
             wanted = json.loads(await reading.receive_until(b"\n", MAX_LINE_BYTES))
         if not isinstance(wanted, dict):
@@ -268,16 +268,11 @@ class Background:
         outbox.close(as_line({"lost": await wait_ended()}))
 
 
-@asynccontextmanager
-async def _background(secret: bytes, idle_seconds: float) -> AsyncIterator[Background]:
+async def _run(listener: socket.socket, secret: bytes, idle_seconds: float) -> None:
     environment = dict(os.environ)
     options = ConnectionOptions(reconnect_seconds=RECONNECT_SECONDS, logs=LogDirectory(environment))
-    async with open_hub([], environment, options=options) as connections:
-        yield Background(connections, secret, idle_seconds)
-
-
-async def _run(listener: socket.socket, secret: bytes, idle_seconds: float) -> None:
-    async with _background(secret, idle_seconds) as background, anyio.create_task_group() as tasks:
+    async with open_hub([], environment, options=options) as connections, anyio.create_task_group() as tasks:
+        background = Background(connections, secret, idle_seconds)
         tasks.start_soon(_accept, listener, background)
         tasks.start_soon(background.end_when_idle)
         tasks.start_soon(_end_by_signal, background)

@@ -6,7 +6,6 @@ import socket
 import struct
 from collections.abc import Mapping
 from contextlib import ExitStack
-from hmac import compare_digest
 from secrets import token_hex
 from typing import Any
 
@@ -61,11 +60,6 @@ def read_secret(path: str) -> bytes:
     if not data or not is_own_file(status, hidden_bits=0o077):
         raise Unreachable(f"{path}.secret: others can read it, or it has another name")
     return data
-
-
-def is_secret(line: bytes, secret: bytes) -> bool:
-    """Whether the first line of a client is the secret; takes the same time for every line."""
-    return compare_digest(line, secret)
 
 
 def is_own_peer(connection: socket.socket) -> bool:
