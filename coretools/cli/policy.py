@@ -57,7 +57,8 @@ def check(policy: OperatorPolicy) -> int:
     ProgramPolicy(commands, source=policy.source)  # tests the rules
     name = policy.source or "no policy file; these are the defaults"
     rules, network = len(commands.rule), network_text(policy.confinement.network)
-    lines = [f"{name}: {rules} rules, default {commands.default}, opaque {_opaque(commands)}, network {network}"]
+    opaque = commands.opaque or f"{commands.default} (as default)"
+    lines = [f"{name}: {rules} rules, default {commands.default}, opaque {opaque}, network {network}"]
     if not isinstance(policy.confinement.network, str):
         hosts = AllowList.parse(policy.confinement.network).hosts()
         lines.append(f"in tier full commands reach {', '.join(hosts)}; in tier landlock they have no network")
@@ -181,10 +182,6 @@ def _decision_facts(decision: Decision) -> dict[str, object]:
 
 def _may_be_allowed(step: Step) -> bool:
     return step.is_nameable and (step.verdict == "ask" or (step.verdict == "deny" and step.rule is None))
-
-
-def _opaque(commands: CommandPolicy) -> str:
-    return commands.opaque or f"{commands.default} (as default)"
 
 
 def _notes(commands: CommandPolicy) -> list[str]:

@@ -68,7 +68,8 @@ class PipedLines:
 
     async def _one(self) -> str | None:
         while b"\n" not in self._data and not self._is_at_end:
-            await self._readable()
+            with suppress(PermissionError):  # epoll(7) does not accept regular files; those need no waiting
+                await anyio.wait_readable(self._stream)
             taken = os.read(self._stream, _READ_BYTES)
             self._data += taken
             self._is_at_end = not taken
@@ -76,11 +77,6 @@ class PipedLines:
             return None
         line, _, self._data = self._data.partition(b"\n")
         return line.decode("utf-8", "surrogateescape").removesuffix("\r")
-
-    async def _readable(self) -> None:
-        # epoll(7) does not accept regular files; those need no waiting.
-        with suppress(PermissionError):
-            await anyio.wait_readable(self._stream)
 
 
 Completions = Callable[[Sequence[str], str], list[Candidate]]

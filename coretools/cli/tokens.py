@@ -35,7 +35,11 @@ def token(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
         print_error(f"revoked {', '.join(f'{entry.id} of {entry.name}' for entry in gone)}")
         return 0
     entries, _ = read_tokens(path)
-    return print_text(_json(entries) if options.json else _table(entries)) if entries or options.json else 0
+    if options.json:
+        return print_text(
+            json.dumps([entry.model_dump(mode="json", exclude={"sha256"}) for entry in entries], indent=2)
+        )
+    return print_text(_table(entries)) if entries else 0
 
 
 def _create(path: str, options: argparse.Namespace) -> int:
@@ -71,10 +75,6 @@ def _table(entries: Sequence[TokenRecord]) -> str:
     rows = [("id", "name", "role", "created", "expires", "author")]
     rows += [(one.id, one.name, one.role, _day(one.created), _expires(one), one.author or "") for one in entries]
     return "\n".join(aligned(rows))
-
-
-def _json(entries: Sequence[TokenRecord]) -> str:
-    return json.dumps([entry.model_dump(mode="json", exclude={"sha256"}) for entry in entries], indent=2)
 
 
 def _expires(entry: TokenRecord) -> str:

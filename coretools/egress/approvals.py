@@ -54,7 +54,7 @@ class HostApprovals:
     def open_questions(self, argv: Sequence[str]) -> tuple[Destination, ...]:
         """Return the hosts to ask about before this command is started again."""
         wanted = self._wanted.get(tuple(argv), {})
-        return tuple(place for place in wanted if self._is_open(place))[:MAX_HOSTS]
+        return tuple(place for place in wanted if place not in self._always and place not in self._never)[:MAX_HOSTS]
 
     def record(self, argv: Sequence[str], hosts: Iterable[Destination], decision: Decision) -> None:
         """Record what a person decided about hosts that a command wants."""
@@ -85,6 +85,3 @@ class HostApprovals:
             if isinstance(one.target, str) or is_public(one.target):
                 wanted[one.target, one.port] = None
         return bool(self.open_questions(argv))
-
-    def _is_open(self, place: Destination) -> bool:
-        return place not in self._always and place not in self._never

@@ -2,7 +2,6 @@
 
 import webbrowser
 from functools import partial
-from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
@@ -15,9 +14,6 @@ from coretools.client.configuration.oauth_settings import OAuthClient
 from coretools.client.configuration.server_entries import ServerEntry
 from coretools.client.connection.options import State
 from coretools.errors import BadSetting, CoreError, DeadlinePassed, InvalidArguments
-
-if TYPE_CHECKING:
-    from coretools.client.authorization.credentials import ServerAuthorization
 
 LOGIN_SECONDS = 300.0
 """For a person to log in; --connect-timeout may say otherwise."""
@@ -51,13 +47,11 @@ async def login(line: Line) -> int:
             if is_waiting and isinstance(connection.error, DeadlinePassed):
                 raise DeadlinePassed(f"server {entry.name!r}: nobody logged in within {seconds:g} s")
             raise connection.error
-    return print_text(in_line(f"{_done(authorizations[0])} {entry.name}"))
-
-
-def _done(authorization: "ServerAuthorization") -> str:
+    authorization = authorizations[0]
     if authorization.failure is not None:
         raise authorization.failure  # the server has accepted the token, but it could not be kept
-    return "logged in to" if authorization.has_logged_in else "no login is needed for"
+    done = "logged in to" if authorization.has_logged_in else "no login is needed for"
+    return print_text(in_line(f"{done} {entry.name}"))
 
 
 def _login_client(entry: ServerEntry, launch: RemoteLaunch) -> OAuthClient:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import mcp_types as types
 
@@ -128,7 +128,9 @@ class Requests:
         count = self._printed[server] = self._printed.get(server, 0) + 1
         if count > MAX_LOG_LINES:
             return
-        self.screen.log(server, params.level, params.logger or "", _text_of(params.data)[:MAX_SHOWN])
+        data = params.data
+        text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, default=str)
+        self.screen.log(server, params.level, params.logger or "", text[:MAX_SHOWN])
         if count == MAX_LOG_LINES:
             self.screen.say(f"server {server!r}: {count} log messages were printed; further ones are not")
 
@@ -189,7 +191,3 @@ def roots_of(paths: Sequence[str]) -> list[types.Root]:
             raise NotFound(f"--root {path}: is no directory")
         roots.append(types.Root.model_validate({"uri": place.as_uri(), "name": place.name or "/"}))
     return roots
-
-
-def _text_of(data: Any) -> str:
-    return data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, default=str)
