@@ -10,7 +10,8 @@ from coretools.config.settings import Limits
 from coretools.errors import GitRefused, NotFound, TooLarge
 from coretools.operations.registry import Registry
 from coretools.roots.root import RootSpec
-from tests.tools.git.world import World
+from coretools.tools.git.tools import git_tools
+from tests.tools.git.world import World, no_command
 from tests.variables import variables
 
 
@@ -294,7 +295,8 @@ async def test_the_tools_are_declared(tmp_path: Path) -> None:
     world = World(tmp_path)
     registry = Registry()
     async with world.tools() as tools:
-        registry.add_set("git", tools)
+        for function in git_tools(tools.repositories, no_command, remote_rules=(), environment={})[:7]:
+            registry.add(function)
     names = ["git_status", "git_log", "git_diff", "git_branches", "git_current_branch", "git_add", "git_commit"]
     assert [command.name for command in registry] == names
     assert [command.name for command in registry if not command.declaration.read_only] == names[-2:]

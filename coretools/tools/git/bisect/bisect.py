@@ -17,7 +17,7 @@ from coretools.tools.git.reading.history import HEADS
 from coretools.tools.git.repository.checkout import Checkout
 from coretools.tools.git.repository.commands import check_revision, require_success
 from coretools.tools.git.repository.open_repository import OpenRepository
-from coretools.tools.git.repository.porcelain import as_text, single_line
+from coretools.tools.git.repository.porcelain import as_text, encoded, single_line
 from coretools.tools.git.repository.results import TextResult, answer
 
 MAX_STEPS = 60
@@ -76,7 +76,7 @@ async def start(repository: OpenRepository, *, bad: str, good: Sequence[str]) ->
             ("BISECT_NAMES", "\n"),
             (_LOG, f"git bisect start '{worst}' {' '.join(repr(one) for one in best)}\n"),
         ):
-            directory_access.replace_file(repository.checkout.git_handle, name, text.encode("utf-8", "surrogateescape"))
+            directory_access.replace_file(repository.checkout.git_handle, name, encoded(text))
         await _mark(repository, [("bad", worst), *(("good", one) for one in best)])
         return await _go(repository, step)
     except CoreError:

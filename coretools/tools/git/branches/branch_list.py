@@ -1,18 +1,16 @@
 """List branches: the last used first, with upstream, distance and last commit."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pydantic import PrivateAttr
-
 from coretools.errors import InvalidArguments
-from coretools.operations.content import Result, UnlessEmpty
+from coretools.operations.content import UnlessEmpty
 from coretools.tools.answer_budget import cut_line, fitting, fitting_values
 from coretools.tools.git.reading.revisions import commit_argument, require_known
 from coretools.tools.git.repository.checkout import Checkout
 from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.porcelain import as_text, read_records, single_line
-from coretools.tools.git.repository.results import remarks
+from coretools.tools.git.repository.results import GitResult
 
 MAX_BRANCHES = 500
 """Branches read; an answer has room for fewer."""
@@ -33,28 +31,18 @@ _FIELDS = (
 class BranchOptions:
     """Which branches."""
 
-    remote: bool = False
-    pattern: str = ""
-    merged: str = ""
-    no_merged: str = ""
-    contains: str = ""
+    remote: bool
+    pattern: str
+    merged: str
+    no_merged: str
+    contains: str
 
 
-class BranchesResult(Result):
+class BranchesResult(GitResult):
     """Branches, the last used first."""
 
     branches: list[dict[str, object]]
     more: UnlessEmpty[bool]
-    _text: str = PrivateAttr("")
-    _facts: Mapping[str, object] = PrivateAttr({})
-
-    def text(self) -> str:
-        """One line for each branch; `*` marks the current one."""
-        return self._text
-
-    def facts(self) -> dict[str, object]:
-        """The number of branches, settings not used, and the tier in which git was confined."""
-        return dict(self._facts)
 
     @classmethod
     def of(cls, rows: Sequence[Sequence[str]], checkout: Checkout, *, budget: int, empty: str) -> "BranchesResult":
@@ -67,10 +55,7 @@ class BranchesResult(Result):
         if result.more:
             number = f"at least {len(rows) - count}" if len(rows) > MAX_BRANCHES else str(len(rows) - count)
             lines.append(f"[{number} more branches; pattern='name*' narrows the list]")
-        not_used = {"not_used": list(checkout.policy.not_used)} if checkout.policy.not_used else {}
-        result._text = "\n".join((*lines, *remarks(checkout)))
-        result._facts = {"branches": count, **not_used, "tier": checkout.tier}
-        return result
+        return result.with_answer(checkout, lines, details={"branches": count})
 
 
 async def list_branches(repository: OpenRepository, options: BranchOptions) -> BranchesResult:

@@ -31,9 +31,9 @@ class SwitchOptions:
     """Where to switch: a branch, a new one that begins at `start`, or a commit without a branch."""
 
     branch: str
-    create: bool = False
-    start: str = ""
-    detach: str = ""
+    create: bool
+    start: str
+    detach: str
 
 
 async def switch(repository: OpenRepository, options: SwitchOptions) -> TextResult:

@@ -4,7 +4,6 @@ They come from the caller's token, else from the operator's settings, else from 
 """
 
 from coretools.errors import GitRefused
-from coretools.tools.git.repository.commands import Git
 from coretools.tools.git.repository.open_repository import OpenRepository
 
 _IDENTITY = r"^(user|author|committer)\.(name|email)$"
@@ -18,15 +17,14 @@ async def identity(repository: OpenRepository) -> tuple[str, ...]:
     It is read for each repository: many people include another address by directory (`includeIf "gitdir:~/work/"`), and
     the wrong address in a commit can't be undone.
     """
-    roles = [role for role in _ROLES if not _has_identity(repository.git, role)]
-    if not roles:
+    environment = repository.git.identity
+    unknown = [(role, part) for role in _ROLES for part in _PARTS if not environment.get(f"GIT_{role}_{part}".upper())]
+    if not unknown:
         return ()  # git prefers the environment to any configuration
     settings = await repository.settings(_IDENTITY)
-    for role in roles:
-        for part in _PARTS:
-            is_known = settings.get(f"user.{part}") or settings.get(f"{role}.{part}")
-            if not is_known and not repository.git.identity.get(f"GIT_{role}_{part}".upper()):
-                raise no_identity(part)
+    for role, part in unknown:
+        if not settings.get(f"user.{part}") and not settings.get(f"{role}.{part}"):
+            raise no_identity(part)
     return tuple(word for key, value in settings.items() for word in ("-c", f"{key}={value}"))
 
 
@@ -37,8 +35,3 @@ def no_identity(part: str) -> GitRefused:
         "(CORETOOLS_AUTHOR) for the server, with `[roles.NAME] author` for a role, with `coretools token "
         f"create --author` for a token, or with `git config --global user.{part} ...`"
     )
-
-
-def _has_identity(git: Git, role: str) -> bool:
-    """Whether the environment has name and address for this role."""
-    return all(git.identity.get(f"GIT_{role}_{part}".upper()) for part in _PARTS)

@@ -18,7 +18,7 @@ from coretools.tools.git.changes.writable import changed_names, require_visible_
 from coretools.tools.git.reading.history import head
 from coretools.tools.git.repository.checkout import Checkout, display_paths, is_outside, path_of
 from coretools.tools.git.repository.open_repository import OpenRepository
-from coretools.tools.git.repository.porcelain import as_text, read_names
+from coretools.tools.git.repository.porcelain import as_text, encoded, read_names
 from coretools.tools.git.repository.results import listed
 
 MAX_UNDO = 5
@@ -224,7 +224,7 @@ async def commit_tree(
     """Create a commit of a tree with these parents; return its name."""
     words = [word for parent in parents for word in ("-p", parent)]
     completed = await repository.run(
-        "commit-tree", "--no-gpg-sign", tree, *words, options=options, stdin=message.encode("utf-8", "surrogateescape")
+        "commit-tree", "--no-gpg-sign", tree, *words, options=options, stdin=encoded(message)
     )
     return repository.git.complete_output(completed, "commit-tree").decode("ascii").strip()
 

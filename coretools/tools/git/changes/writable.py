@@ -18,7 +18,7 @@ from coretools.tools.git.changes.filters import refuse_filtered
 from coretools.tools.git.repository.checkout import Checkout, display_paths, exists, is_outside, path_of
 from coretools.tools.git.repository.names import hidden_reason, place_of
 from coretools.tools.git.repository.open_repository import OpenRepository
-from coretools.tools.git.repository.porcelain import quoted, read_names
+from coretools.tools.git.repository.porcelain import decoded, quoted, read_names
 from coretools.tools.git.repository.results import listed
 
 NAMES = ("--name-only", "-z", "--no-renames", "--ignore-submodules=all", "--no-ext-diff")
@@ -128,7 +128,7 @@ def _behind_links(repository: OpenRepository, names: Iterable[bytes]) -> Iterato
     """Yield where names lead whose directories are links in the work tree: git's merges may write through them."""
     is_linked = {"": False}
     for name in names:
-        directory, _, last = name.decode("utf-8", "surrogateescape").rpartition("/")
+        directory, _, last = decoded(name).rpartition("/")
         parts = directory.split("/") if directory else []
         for above in ("/".join(parts[:end]) for end in range(1, len(parts) + 1)):
             if above not in is_linked:

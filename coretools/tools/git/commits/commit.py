@@ -21,7 +21,16 @@ from coretools.tools.git.repository.checkout import Checkout, display_paths, is_
 from coretools.tools.git.repository.commands import require_success
 from coretools.tools.git.repository.names import refuse_hidden
 from coretools.tools.git.repository.open_repository import OpenRepository
-from coretools.tools.git.repository.porcelain import GitStatus, as_text, quoted, read_records, read_status, single_line
+from coretools.tools.git.repository.porcelain import (
+    GitStatus,
+    as_text,
+    decoded,
+    encoded,
+    quoted,
+    read_records,
+    read_status,
+    single_line,
+)
 from coretools.tools.git.repository.results import TextResult, answer, listed, undo_by_reset
 
 MAX_FILES = 20
@@ -48,15 +57,15 @@ class CommitOptions:
     """How a commit is made."""
 
     message: str
-    amend: bool = False
+    amend: bool
     """Replace the last commit; without a message keep its message."""
-    author: str = ""
+    author: str
     """Another author than the committer, as `Ada Lovelace <ada@example.com>`."""
-    fixup: str = ""
+    fixup: str
     """A revision whose message follows `fixup!`, for a later rebase with autosquash."""
-    signoff: bool = False
+    signoff: bool
     """Add `Signed-off-by` with the committer's name."""
-    names: Sequence[str] = ()
+    names: Sequence[str]
     """Commit only these tracked files, as they are in the work tree; what else is staged stays staged."""
 
 
@@ -115,7 +124,7 @@ async def _chosen(repository: OpenRepository, status: GitStatus, names: Sequence
     refuse_hidden(repository, names)
     changed = [one.path for one in status.entries if one.letters != "??"]
     found = [path for path in changed if "." in names or any(is_beneath(path, name) for name in names)]
-    refuse_hidden(repository, [path.decode("utf-8", "surrogateescape") for path in found])
+    refuse_hidden(repository, [decoded(path) for path in found])
     if conflicts := [one.path for one in status.entries if one.in_conflict and one.path in found]:
         cure = "git_continue resolves them, or edit and git_add them"
         raise GitRefused(f"conflicts are not resolved: {listed(display_paths(repository.checkout, conflicts))}; {cure}")
@@ -124,12 +133,12 @@ async def _chosen(repository: OpenRepository, status: GitStatus, names: Sequence
     if sum(len(path) + 1 for path in found) > ARGUMENT_BYTES:
         raise TooLarge(f"{len(found)} changed files; git_add them instead of naming paths", files=len(found))
     await refuse_filtered(repository, found)
-    return [path.decode("utf-8", "surrogateescape") for path in found]
+    return [decoded(path) for path in found]
 
 
 def _not_committed(checkout: Checkout, status: GitStatus, chosen: Sequence[str]) -> list[bytes]:
     """Return the paths that still differ from the new commit."""
-    done = {name.encode("utf-8", "surrogateescape") for name in chosen}
+    done = {encoded(name) for name in chosen}
     return [
         one.path
         for one in status.entries

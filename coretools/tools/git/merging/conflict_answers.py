@@ -16,7 +16,7 @@ from coretools.tools.git.merging.conflict_regions import read_regions, with_text
 from coretools.tools.git.repository.checkout import display_paths
 from coretools.tools.git.repository.names import git_names, refuse_hidden
 from coretools.tools.git.repository.open_repository import OpenRepository
-from coretools.tools.git.repository.porcelain import quoted
+from coretools.tools.git.repository.porcelain import decoded, encoded, quoted
 from coretools.tools.git.repository.results import listed
 
 SIDES = {"base": 1, "ours": 2, "theirs": 3}
@@ -73,7 +73,7 @@ async def resolve(repository: OpenRepository, answers: Mapping[str, Any]) -> lis
     found = await stages(repository)
     plan = _Plan({}, {}, [])
     for name, (path, answer) in zip(names, answers.items(), strict=True):
-        raw = name.encode("utf-8", "surrogateescape")
+        raw = encoded(name)
         if raw not in found:
             there = listed(display_paths(checkout, found)) or "none"
             raise NotFound(f"{path}: is not in conflict; these are, by their paths from the root: {there}")
@@ -117,7 +117,7 @@ async def _plan(repository: OpenRepository, plan: _Plan, name: bytes, versions: 
 
 
 async def _answered_regions(repository: OpenRepository, name: bytes, answers: Sequence[Any]) -> bytes:
-    path = f"{repository.checkout.directory.path}/{name.decode('utf-8', 'surrogateescape')}"
+    path = f"{repository.checkout.directory.path}/{decoded(name)}"
     content = await to_thread.run_sync(partial(read_bytes, repository.roots, path, limit_bytes=MAX_BYTES))
     regions = read_regions(content.data)
     if len(regions) != len(answers):
@@ -139,7 +139,7 @@ def _text_of(answer: Any) -> bytes | None:
     if not isinstance(answer, dict) or answer.keys() != {"text"} or not isinstance(answer["text"], str):
         return None
     try:
-        text = answer["text"].encode("utf-8", "surrogateescape")
+        text = encoded(answer["text"])
     except UnicodeEncodeError as error:
         raise InvalidArguments(f"resolutions: a text is not valid Unicode ({error.reason})") from error
     if len(text) > MAX_BYTES:
@@ -152,7 +152,7 @@ async def _apply(repository: OpenRepository, plan: _Plan) -> None:
         stdin = terminated(names)
         await repository.output("checkout-index", f"--stage={stage}", "--force", "-z", "--stdin", stdin=stdin)
     for name, content in plan.contents.items():
-        path = f"{repository.checkout.directory.path}/{name.decode('utf-8', 'surrogateescape')}"
+        path = f"{repository.checkout.directory.path}/{decoded(name)}"
         await to_thread.run_sync(partial(write_bytes, repository.roots, path, content, parents=True))
     written = [*plan.contents, *(name for names in plan.versions.values() for name in names)]
     if written:

@@ -8,21 +8,20 @@ from functools import partial
 from typing import Any
 
 from anyio import to_thread
-from pydantic import PrivateAttr
 
 from coretools.errors import CoreError
-from coretools.operations.content import Result, compact_json
+from coretools.operations.content import compact_json
 from coretools.roots.read import read_bytes
 from coretools.tools.answer_budget import cut_line, cut_lines, fitting, fitting_values
 from coretools.tools.git.merging.conflict_answers import MAX_BYTES, SIDES, Stages, stages
 from coretools.tools.git.merging.conflict_regions import Region, read_regions
 from coretools.tools.git.merging.conflict_sides import sides
-from coretools.tools.git.repository.checkout import Checkout, path_of
+from coretools.tools.git.repository.checkout import path_of
 from coretools.tools.git.repository.commands import require_success
 from coretools.tools.git.repository.names import hidden_reason, refuse_hidden
 from coretools.tools.git.repository.open_repository import OpenRepository
-from coretools.tools.git.repository.porcelain import as_text, quoted
-from coretools.tools.git.repository.results import remarks
+from coretools.tools.git.repository.porcelain import as_text, decoded, quoted
+from coretools.tools.git.repository.results import GitResult, remarks
 from coretools.truncation import Excerpt
 
 KINDS = {
@@ -54,7 +53,7 @@ _ANSWER = (
 _NO_REGIONS = "no regions between markers in the file of the work tree; if it is resolved, git_add it"
 
 
-class ConflictsResult(Result):
+class ConflictsResult(GitResult):
     """Paths in conflict: the regions with some lines around them, or where there are none the content of each side."""
 
     operation: str
@@ -62,21 +61,6 @@ class ConflictsResult(Result):
     """What `ours` and `theirs` are, by branch or commit."""
     conflicts: list[dict[str, Any]]
     omitted: list[str]
-    _text: str = PrivateAttr("")
-    _facts: Mapping[str, object] = PrivateAttr({})
-
-    def text(self) -> str:
-        """Each path with its regions."""
-        return self._text
-
-    def facts(self) -> dict[str, object]:
-        """Counts, and the tier in which git was confined."""
-        return dict(self._facts)
-
-    def with_text(self, body: str, facts: Mapping[str, object]) -> "ConflictsResult":
-        """Return the result with its text and facts."""
-        self._text, self._facts = body, facts
-        return self
 
 
 async def conflicts(repository: OpenRepository, *, names: Sequence[str]) -> ConflictsResult:
@@ -87,38 +71,35 @@ async def conflicts(repository: OpenRepository, *, names: Sequence[str]) -> Conf
     """
     checkout = repository.checkout
     refuse_hidden(repository, names)
-    found = await stages(repository, names)
-    named_sides = await sides(repository, found) if found else {}
-    shown = list(found)[:MAX_PATHS]
-    is_alone = bool(names) and len(found) == 1
-    most_bytes = repository.git.answer_bytes * 8 // 10 // max(len(shown), 1)
+    versions = await stages(repository, names)
+    facts = {"conflicts": len(versions), "tier": checkout.tier}
+    if not versions:
+        result = ConflictsResult(operation=checkout.in_progress, sides={}, conflicts=[], omitted=[])
+        return result.with_text(["no conflicts", *remarks(checkout)], facts)
+    named_sides = await sides(repository, versions)
+    shown = list(versions)[:MAX_PATHS]
+    is_alone = bool(names) and len(versions) == 1
+    most_bytes = repository.git.answer_bytes * 8 // 10 // len(shown)
     reasons = {name: hidden_reason(repository, name) for name in shown}
     files = {name: await _file(repository, name) for name in shown if not reasons[name]}
     wanted = [name for name, file in files.items() if is_alone or not file.regions]
-    contents = await _contents(repository, [version[1] for name in wanted for version in found[name].values()])
-    lines: list[str] = [] if found else ["no conflicts"]
-    lines += [f"{side} is {text}" for side, text in named_sides.items()]
+    contents = await _contents(repository, [version[1] for name in wanted for version in versions[name].values()])
+    lines = [f"{side} is {text}" for side, text in named_sides.items()]
     records: list[dict[str, Any]] = []
     for name in shown:
-        path, kind = path_of(checkout, name), KINDS[tuple(sorted(found[name]))]
+        path, kind = path_of(checkout, name), KINDS[tuple(sorted(versions[name]))]
         options = _PathOptions(quoted(path), kind, most_bytes, is_alone=is_alone)
-        content = _content(files[name], found[name], contents, options) if name in files else {}
+        content = _content(files[name], versions[name], contents, options) if name in files else {}
         lines.append(f"{quoted(path)}: {kind}{f' [hidden: {reasons[name]}]' if reasons[name] else ''}")
         lines += _lines(content)
         records.append({"path": as_text(path), "kind": kind, **content})
     records = fitting_values(records, repository.git.answer_bytes * 9 // 10)
-    rest = [quoted(path_of(checkout, name)) for name in list(found)[len(records) :]]
+    rest = [quoted(path_of(checkout, name)) for name in list(versions)[len(records) :]]
     omitted = fitting(rest, repository.git.answer_bytes // 10)
-    body = _body(checkout, fitting(lines, repository.git.answer_bytes * 9 // 10), rest, omitted, is_any=bool(found))
-    result = ConflictsResult(operation=checkout.in_progress, sides=named_sides, conflicts=records, omitted=omitted)
-    return result.with_text(body, {"conflicts": len(found), "tier": checkout.tier})
-
-
-def _body(
-    checkout: Checkout, lines: Sequence[str], rest: Sequence[str], omitted: Sequence[str], *, is_any: bool
-) -> str:
     more = [f"[{len(rest)} more; name paths: {', '.join(omitted)}]"] if rest else []
-    return "\n".join([*lines, *more, *([_ANSWER] if is_any else []), *remarks(checkout)])
+    result = ConflictsResult(operation=checkout.in_progress, sides=named_sides, conflicts=records, omitted=omitted)
+    lines = fitting(lines, repository.git.answer_bytes * 9 // 10)
+    return result.with_text([*lines, *more, _ANSWER, *remarks(checkout)], facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +127,7 @@ class _File:
 
 
 async def _file(repository: OpenRepository, name: bytes) -> _File:
-    path = f"{repository.checkout.directory.path}/{name.decode('utf-8', 'surrogateescape')}"
+    path = f"{repository.checkout.directory.path}/{decoded(name)}"
     with suppress(CoreError):  # there need not be a file
         data = (await to_thread.run_sync(partial(read_bytes, repository.roots, path, limit_bytes=MAX_BYTES))).data
         return _File(data, read_regions(data))

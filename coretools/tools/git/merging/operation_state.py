@@ -194,7 +194,7 @@ def _require_harmless(handle: int, entries: Mapping[str, str]) -> None:
         GitRefused: names them.
     """
     odd = entries.keys() & {"autostash", "gpg_sign_opt", "strategy_opts", "update-refs", "allow_rerere_autoupdate"}
-    if odd and _has_content(handle, odd):
+    if any(_text(handle, name).strip() for name in odd):
         raise GitRefused(f"the rebase in progress has {', '.join(sorted(odd))}, not used here; {_ENDS}")
     if _text(handle, "strategy").strip() not in ("", *_PLAIN_STRATEGIES):
         raise GitRefused(f"the rebase in progress has a strategy of its own; {_ENDS}")
@@ -237,10 +237,6 @@ def _commit_of(words: list[str]) -> str:
     """Return the commit that a line applies; "" for one that drops a commit or has none."""
     named = [word for word in words[1:3] if word not in ("-C", "-c")]
     return named[0] if named and words[0] not in _WITHOUT_COMMIT else ""
-
-
-def _has_content(handle: int, names: set[str]) -> bool:
-    return any(_text(handle, name).strip() for name in names)
 
 
 def _text(handle: int, name: str) -> str:

@@ -25,7 +25,7 @@ from coretools.tools.git.merging.rebase_steps import (
 from coretools.tools.git.reading.history import HEADS
 from coretools.tools.git.repository.commands import require_success
 from coretools.tools.git.repository.open_repository import OpenRepository
-from coretools.tools.git.repository.porcelain import read_names, read_records
+from coretools.tools.git.repository.porcelain import decoded, encoded, read_names, read_records
 from coretools.tools.git.repository.results import TextResult
 
 _QUIET = ("--no-fork-point", "--no-gpg-sign", "--no-verify", "--no-stat", "--quiet")
@@ -112,13 +112,9 @@ async def _moved(repository: OpenRepository, move: _Move, *, is_autosquash: bool
     )
     found = []
     for record in read_records(output, 5):
-        commit, name, address, date, message = map(_decoded, record)
+        commit, name, address, date, message = map(decoded, record)
         found.append(MovedCommit(commit, message, (name, address, date)))
     return found
-
-
-def _decoded(message: bytes) -> str:
-    return message.decode("utf-8", "surrogateescape")
 
 
 async def _with_steps(
@@ -140,7 +136,7 @@ async def _with_steps(
         "orig-head": f"{move.head}\n",
         "git-rebase-todo": text or "noop\n",
     }
-    data = {name: content.encode("utf-8", "surrogateescape") for name, content in state.items()}
+    data = {name: encoded(content) for name, content in state.items()}
     directory_access.create_directory(repository.checkout.git_handle, STATE, data)
     begun = await repository.run("checkout", "--quiet", "--no-progress", "--detach", move.onto)
     if not begun.ok:

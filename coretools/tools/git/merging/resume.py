@@ -31,7 +31,7 @@ from coretools.tools.git.merging.operation_state import Operation, operation_in_
 from coretools.tools.git.repository.checkout import Checkout, display_paths
 from coretools.tools.git.repository.commands import require_success
 from coretools.tools.git.repository.open_repository import OpenRepository
-from coretools.tools.git.repository.porcelain import as_text, read_records, single_line
+from coretools.tools.git.repository.porcelain import as_text, encoded, read_records, single_line
 from coretools.tools.git.repository.results import TextResult, answer, listed
 
 _COMMIT = ("commit", "--no-verify", "--no-gpg-sign", "--quiet", "--cleanup=whitespace")
@@ -127,15 +127,21 @@ async def _go_on(
 async def _prepare_skip(repository: OpenRepository, operation: Operation) -> None:
     """Leave out the commit at which an operation stopped, where git does not do that by itself.
 
+    Without a fixup the commit gets the message that it has by now: within a group git keeps the messages of all joined
+    commits, as comments, until the last of them.
+
     Raises:
         InvalidArguments: a merge has no commits to skip.
     """
     if operation.name == "merge":
         raise InvalidArguments("action: a merge has nothing to skip; abort or continue it")
-    if operation.name != "rebase":
-        await repository.output("reset", "--merge", "--quiet")
-    elif operation.stopped_at == "fixup":
-        await _leave_out_fixup(repository, operation)
+    if operation.is_skipped_by_git:
+        return
+    await repository.output("reset", "--merge", "--quiet")
+    if operation.stopped_at == "fixup":
+        words = ("--amend", "--allow-empty", *operation.message_words)
+        options = await identity(repository)
+        require_success(await repository.run(*_COMMIT, *words, options=options, stdin=operation.message), "commit")
 
 
 async def _commit_resolution(repository: OpenRepository, operation: Operation, here: Position, *, message: str) -> None:
@@ -168,7 +174,7 @@ async def _resolution_words(
 
     In a rebase it knows the author only by our word.
     """
-    given = repository.git.setup.with_trailer(message).encode("utf-8", "surrogateescape") if message.strip() else None
+    given = encoded(repository.git.setup.with_trailer(message)) if message.strip() else None
     if operation.stopped_at == "edit":
         return ["--amend", *(["--file=-"] if given else ["--no-edit"])], given
     if operation.stopped_at == "fixup":
@@ -181,17 +187,6 @@ async def _resolution_words(
         return [f"--reuse-message={commit}"], None
     [[author, date]] = read_records(await repository.output(*_AUTHOR, commit), 2)
     return ["--file=-", f"--author={as_text(author)}", f"--date={as_text(date)}"], given
-
-
-async def _leave_out_fixup(repository: OpenRepository, operation: Operation) -> None:
-    """Drop a fixup that stopped, and give the commit the message that it has by now.
-
-    Within a group git keeps the messages of all joined commits, as comments, until the last of them.
-    """
-    await repository.output("reset", "--merge", "--quiet")
-    words = ("--amend", "--allow-empty", *operation.message_words)
-    options = await identity(repository)
-    require_success(await repository.run(*_COMMIT, *words, options=options, stdin=operation.message), "commit")
 
 
 async def _abort(repository: OpenRepository, operation: Operation, here: Position) -> TextResult:

@@ -29,14 +29,14 @@ class BlameOptions:
     """Which lines of which version are explained, and which commits are passed over."""
 
     name: str
-    revision: str = ""
+    revision: str
     """Empty: the work tree."""
-    first: int = 1
-    count: int = BLAME_LINES
-    ignore_whitespace: bool = False
-    ignored: Sequence[str] = ()
+    first: int
+    count: int
+    ignore_whitespace: bool
+    ignored: Sequence[str]
     """Revisions whose changes are attributed to the commits before them."""
-    ignored_file: str = ""
+    ignored_file: str
     """A file with more of them, as `git blame --ignore-revs-file` takes it."""
 
 
@@ -94,14 +94,10 @@ def _lines(output: bytes) -> Iterator[str]:
             yield single_line(f"{name[:10]} {facts.get('date', '')} {who} {number}: ") + line[1:]
             continue
         key, _, value = line.partition(" ")
-        if re.fullmatch(r"[0-9a-f]{40}|[0-9a-f]{64}", key):
+        if _COMMIT.fullmatch(key):
             name, number = key, value.split(" ")[1]
             commits.setdefault(name, {})
         elif key == "author-time":
-            commits[name]["date"] = _day(value)
+            commits[name]["date"] = datetime.fromtimestamp(int(value), tz=UTC).date().isoformat()
         else:
             commits[name].setdefault(key, value)
-
-
-def _day(seconds: str) -> str:
-    return datetime.fromtimestamp(int(seconds), tz=UTC).date().isoformat()

@@ -12,10 +12,9 @@ from functools import partial
 from itertools import chain
 
 from anyio import to_thread
-from pydantic import PrivateAttr
 
 from coretools.errors import CoreError, GitRefused, InvalidArguments, TooLarge
-from coretools.operations.content import Result, UnlessEmpty
+from coretools.operations.content import UnlessEmpty
 from coretools.roots.directory_access import read_file
 from coretools.tools.answer_budget import cut_line, fitting, fitting_values
 from coretools.tools.git.reading.history import refuse_unknown
@@ -25,8 +24,8 @@ from coretools.tools.git.repository.checkout import Checkout, beginnings, path_o
 from coretools.tools.git.repository.names import hidden_reason, refuse_hidden
 from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.patches import PATCH, FilePatch, read_patch
-from coretools.tools.git.repository.porcelain import Change, as_text, quoted, read_changes, read_names
-from coretools.tools.git.repository.results import hidden_line, remarks
+from coretools.tools.git.repository.porcelain import Change, as_text, encoded, quoted, read_changes, read_names
+from coretools.tools.git.repository.results import GitResult, hidden_line
 
 ATTRIBUTES_BYTES = 256 * 1024
 """Largest `.gitattributes` in which `linguist-generated` is looked for."""
@@ -75,31 +74,12 @@ async def compared(
     return replace(options, sides=sides, commits=commits, given=given)
 
 
-class DiffResult(Result):
+class DiffResult(GitResult):
     """Changed files with their hunks."""
 
     files: list[dict[str, object]]
     next_skip: UnlessEmpty[int]
     """The `skip` that continues; 0 at the end."""
-    _text: str = PrivateAttr("")
-    _facts: Mapping[str, object] = PrivateAttr({})
-
-    @classmethod
-    def of(cls, found: "Difference", checkout: Checkout) -> "DiffResult":
-        """Build the result with its text."""
-        not_used = {"not_used": list(checkout.policy.not_used)} if checkout.policy.not_used else {}
-        result = cls(files=found.files, next_skip=found.next_skip)
-        result._text = "\n".join((*found.lines, *remarks(checkout)))
-        result._facts = {"files": found.changed, **not_used, "tier": checkout.tier}
-        return result
-
-    def text(self) -> str:
-        """The patch; each hunk with its number and id."""
-        return self._text
-
-    def facts(self) -> dict[str, object]:
-        """The number of changed files, settings not used, and the tier in which git was confined."""
-        return dict(self._facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +99,9 @@ async def diff(repository: OpenRepository, options: DiffOptions) -> DiffResult:
     Raises:
         The errors of `difference`.
     """
-    found = await difference(repository, options)
-    return DiffResult.of(found, repository.checkout)
+    shown = await difference(repository, options)
+    result = DiffResult(files=shown.files, next_skip=shown.next_skip)
+    return result.with_answer(repository.checkout, shown.lines, details={"files": shown.changed})
 
 
 async def difference(repository: OpenRepository, options: DiffOptions) -> Difference:
@@ -164,7 +145,7 @@ async def shown(repository: OpenRepository, patch: bytes, options: DiffOptions, 
     `cut` is the number of bytes that are missing at its end.
     """
     checkout = repository.checkout
-    before = prefix(checkout).encode("utf-8", "surrogateescape")
+    before = encoded(prefix(checkout))
     # What is in the work tree of the first root has relative paths.
     is_first = checkout.folder and checkout.folder_path == "."
     relative = [(before + start, path) for start, path in beginnings(checkout)] if is_first else []
@@ -177,7 +158,7 @@ async def shown(repository: OpenRepository, patch: bytes, options: DiffOptions, 
         budget=options.most_bytes,
         skip=options.skip,
         path=partial(path_of, checkout),
-        named=frozenset(name.encode("utf-8", "surrogateescape") for name in options.names),
+        named=frozenset(encoded(name) for name in options.names),
         generated=await _generated(repository, files),
         by_word=options.by_word,
         is_single=len({file.name for file in files}) == 1 and not cut,

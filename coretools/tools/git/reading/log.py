@@ -6,14 +6,12 @@ shows that there was one.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from secrets import token_hex
 
-from pydantic import PrivateAttr
-
 from coretools.errors import InvalidArguments
-from coretools.operations.content import Result, UnlessEmpty
+from coretools.operations.content import UnlessEmpty
 from coretools.tools.answer_budget import cut_line, fitting_values
 from coretools.tools.git.reading.history import head_commit, refuse_unknown
 from coretools.tools.git.reading.revisions import Range, range_argument, require_known
@@ -21,7 +19,7 @@ from coretools.tools.git.repository.checkout import Checkout, path_of
 from coretools.tools.git.repository.names import hidden_reason, refuse_hidden
 from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.porcelain import as_text, quoted, single_line
-from coretools.tools.git.repository.results import remarks
+from coretools.tools.git.repository.results import GitResult
 
 TEXT_CHARACTERS = 500
 """Longest text to search for."""
@@ -54,24 +52,24 @@ _COUNT = re.compile(rb"\n?(\d+|-)\t(\d+|-)\t(.*)", re.DOTALL)
 class LogOptions:
     """Which commits, and what of them."""
 
-    revision: str = ""
+    revision: str
     """Empty: HEAD."""
-    names: Sequence[str] = ()
-    limit: int = 20
-    skip: int = 0
-    author: str = ""
-    since: str = ""
-    until: str = ""
-    message: str = ""
+    names: Sequence[str]
+    limit: int
+    skip: int
+    author: str
+    since: str
+    until: str
+    message: str
     """Text in the message."""
-    changed: str = ""
+    changed: str
     """Text that the commit adds or removes: its number of occurrences differs (`-S`)."""
-    in_lines: bool = False
+    in_lines: bool
     """Text in an added or removed line instead (`-G`)."""
-    all_branches: bool = False
-    follow: bool = False
-    stat: bool = False
-    body: bool = False
+    all_branches: bool
+    follow: bool
+    stat: bool
+    body: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,22 +108,12 @@ class Commit:
         return record
 
 
-class LogResult(Result):
+class LogResult(GitResult):
     """Commits, newest first."""
 
     commits: list[dict[str, object]]
     next_skip: UnlessEmpty[int]
     """The `skip` that continues; 0 at the end."""
-    _text: str = PrivateAttr("")
-    _facts: Mapping[str, object] = PrivateAttr({})
-
-    def text(self) -> str:
-        """One line for each commit: id, date, author, summary, references."""
-        return self._text
-
-    def facts(self) -> dict[str, object]:
-        """The number of commits, settings not used, and the tier in which git was confined."""
-        return dict(self._facts)
 
     @classmethod
     def of(cls, commits: Sequence[Commit], checkout: Checkout, options: LogOptions, *, budget: int) -> "LogResult":
@@ -147,22 +135,13 @@ class LogResult(Result):
             records, shown = [{"commit": commits[0].fields[0]}], 1
         next_skip = options.skip + shown if len(commits) > shown else 0
         lines += [f"[more commits; go on with skip={next_skip}]"] if next_skip else []
-        return cls._with_text(lines, checkout, commits=records[:shown], next_skip=next_skip)
+        result = cls(commits=records[:shown], next_skip=next_skip)
+        return result.with_answer(checkout, lines, details={"commits": shown})
 
     @classmethod
     def without(cls, text: str, checkout: Checkout) -> "LogResult":
         """The result without commits."""
-        return cls._with_text([text], checkout, commits=[], next_skip=0)
-
-    @classmethod
-    def _with_text(
-        cls, lines: Iterable[str], checkout: Checkout, *, commits: list[dict[str, object]], next_skip: int
-    ) -> "LogResult":
-        result = cls(commits=commits, next_skip=next_skip)
-        not_used = {"not_used": list(checkout.policy.not_used)} if checkout.policy.not_used else {}
-        result._text = "\n".join((*lines, *remarks(checkout)))
-        result._facts = {"commits": len(commits), **not_used, "tier": checkout.tier}
-        return result
+        return cls(commits=[], next_skip=0).with_answer(checkout, [text], details={"commits": 0})
 
 
 async def log(repository: OpenRepository, options: LogOptions) -> LogResult:
@@ -225,7 +204,8 @@ async def _commits(
 
 def _selection(options: LogOptions) -> Iterator[str]:
     texts = {"--author=": options.author, "--grep=": options.message}
-    texts |= {"--since=": _begin(options.since), "--until=": _end(options.until)}
+    texts |= {"--since=": _with_time(options.since, "00:00:00")}
+    texts |= {"--until=": _with_time(options.until, "23:59:59")}
     yield from (f"{option}{text}" for option, text in texts.items() if text)
     if options.changed:
         yield from (f"-G{_literal(options.changed)}" if options.in_lines else f"-S{options.changed}", "--raw")
@@ -257,9 +237,13 @@ def _require_valid(options: LogOptions) -> None:
             that do not go together.
     """
     for name, text in {"by": options.author, "grep": options.message, "changed": options.changed}.items():
-        _require_line(name, text)
+        if len(text) > TEXT_CHARACTERS or not {"\0", "\n", "\r"}.isdisjoint(text):
+            raise InvalidArguments(f"{name}: must be one line of at most {TEXT_CHARACTERS} characters")
     for name, text in {"since": options.since, "until": options.until}.items():
-        _require_date(name, text)
+        if text and not _DATE.fullmatch(text):
+            raise InvalidArguments(
+                f"{name} {text[:40]!a}: not a date; 2026-11-01, 2026-11-01T12:00 or '2 weeks ago' are"
+            )
     together = {
         "follow: goes with the path of one file": options.follow and list(options.names) in ([], ["."]),
         "all_branches: goes without a revision": options.all_branches and options.revision,
@@ -270,23 +254,9 @@ def _require_valid(options: LogOptions) -> None:
             raise InvalidArguments(message)
 
 
-def _require_line(name: str, text: str) -> None:
-    if len(text) > TEXT_CHARACTERS or not {"\0", "\n", "\r"}.isdisjoint(text):
-        raise InvalidArguments(f"{name}: must be one line of at most {TEXT_CHARACTERS} characters")
-
-
-def _require_date(name: str, text: str) -> None:
-    if text and not _DATE.fullmatch(text):
-        raise InvalidArguments(f"{name} {text[:40]!a}: not a date; 2026-11-01, 2026-11-01T12:00 or '2 weeks ago' are")
-
-
-def _begin(date: str) -> str:
+def _with_time(date: str, time: str) -> str:
     # git takes the present time of day for a date without one.
-    return f"{date} 00:00:00" if _DAY.fullmatch(date) else date
-
-
-def _end(date: str) -> str:
-    return f"{date} 23:59:59" if _DAY.fullmatch(date) else date
+    return f"{date} {time}" if _DAY.fullmatch(date) else date
 
 
 def _literal(text: str) -> str:

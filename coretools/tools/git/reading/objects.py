@@ -8,6 +8,7 @@ from coretools.errors import GitRefused, NotFound, TooLarge
 from coretools.tools.git.reading.revisions import commit_argument
 from coretools.tools.git.repository.commands import require_success
 from coretools.tools.git.repository.open_repository import OpenRepository
+from coretools.tools.git.repository.porcelain import encoded
 
 LINK, DIRECTORY, SUBMODULE = b"120000", b"40000", b"160000"
 """Modes of entries of a tree, as git stores them."""
@@ -56,7 +57,7 @@ async def read_file_at(repository: OpenRepository, revision: str, name: str) -> 
         return FileAt(found, TreeEntry(DIRECTORY, b".", ""), None if tree is None else tree[1])
     if contents[1] is None:
         return FileAt(found, None, None)
-    wanted = last.encode("utf-8", "surrogateescape")
+    wanted = encoded(last)
     entries = read_tree(contents[1][1], object_bytes=len(found) // 2)
     entry = next((entry for entry in entries if entry.name == wanted), None)
     return FileAt(found, entry, None if contents[2] is None else contents[2][1])
@@ -66,7 +67,7 @@ async def _objects(repository: OpenRepository, asked: list[str], *, what: str) -
     """Return name and content of each object; None for one that git does not have."""
     has_newline = any("\n" in one for one in asked)
     end = b"\0" if has_newline else b"\n"
-    stdin = b"".join(one.encode("utf-8", "surrogateescape") + end for one in asked)
+    stdin = b"".join(encoded(one) + end for one in asked)
     words = ("cat-file", "--batch", *(("-z",) if has_newline else ()))
     completed = require_success(await repository.run(*words, stdin=stdin), "cat-file")
     if completed.stdout.dropped_bytes:
@@ -110,7 +111,7 @@ def _contents(output: bytes, asked: list[str]) -> list[tuple[str, bytes] | None]
 
 def _after_missing(output: bytes, at: int, asked: str) -> int:
     """Return where the next object begins after the line that says that one is missing; it repeats what was asked."""
-    text = asked.encode("utf-8", "surrogateescape")
+    text = encoded(asked)
     start = at + len(text) if output.startswith(text, at) else at
     end = output.find(b"\n", start)
     return len(output) if end < 0 else end + 1

@@ -83,7 +83,8 @@ def patch_text(files: Iterable[FilePatch], options: PatchOptions) -> PatchText:
         if position < options.skip:
             continue
         is_first = block.file is not current
-        lines = [*(_header(block.file) if is_first else ()), *_lines(block, options)]
+        lines = [cut_line(as_text(line)) for line in block.file.header] if is_first else []
+        lines += _lines(block, options)
         record = _record(block, options) if is_first else _hunk_record(block.hunk)
         size, size_of_data = _size(lines), len(json.dumps(record, ensure_ascii=False).encode("utf-8", "replace"))
         if found.lines and (size > room or size_of_data > room_of_data):
@@ -122,10 +123,6 @@ def _blocks(files: Iterable[FilePatch], options: PatchOptions) -> Iterator[_Bloc
             yield _Block(file, reason, None)
         else:
             yield from (_Block(file, "", hunk) for hunk in file.hunks)
-
-
-def _header(file: FilePatch) -> list[str]:
-    return [cut_line(as_text(line)) for line in file.header]
 
 
 def _lines(block: _Block, options: PatchOptions) -> Iterator[str]:

@@ -20,7 +20,7 @@ from coretools.tools.git.repository.commands import failure_message
 from coretools.tools.git.repository.names import refuse_hidden
 from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.patches import PATCH
-from coretools.tools.git.repository.porcelain import as_text, quoted, read_changes, single_line
+from coretools.tools.git.repository.porcelain import as_text, encoded, quoted, read_changes, single_line
 from coretools.tools.git.repository.results import TextResult, answer
 
 MESSAGE_LINES = 200
@@ -167,7 +167,7 @@ async def show_file(repository: OpenRepository, *, revision: str, name: str, off
 
 def _directory(repository: OpenRepository, entries: Iterator[TreeEntry], above: str) -> TextResult:
     checkout = repository.checkout
-    before = above.encode("utf-8", "surrogateescape")
+    before = encoded(above)
     lines = [
         quoted(path_of(checkout, before + entry.name)) + ("/" if entry.mode == DIRECTORY else "") for entry in entries
     ]

@@ -3,14 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pydantic import PrivateAttr
-
-from coretools.operations.content import Result, UnlessEmpty
+from coretools.operations.content import UnlessEmpty
 from coretools.roots import directory_access
 from coretools.tools.answer_budget import fitting, fitting_values
 from coretools.tools.git.repository.checkout import Checkout, is_outside, path_of, shown_path
 from coretools.tools.git.repository.porcelain import GitStatus, StatusEntry, as_text, quoted, single_line
-from coretools.tools.git.repository.results import remarks
+from coretools.tools.git.repository.results import GitResult, remarks
 
 STATUS = (
     *("status", "--porcelain=v2", "--branch", "--show-stash", "-z", "--untracked-files=normal"),
@@ -30,7 +28,7 @@ _ENDS = {
 _OF_A_MAILBOX = "run_command git am --abort, or git rebase --abort"
 
 
-class StatusResult(Result):
+class StatusResult(GitResult):
     """Branch and changes of a work tree."""
 
     branch: str
@@ -49,8 +47,6 @@ class StatusResult(Result):
     lock: UnlessEmpty[str]
     """The lock of the index with its age and owner, or ""."""
     not_used: UnlessEmpty[list[str]]
-    _text: str = PrivateAttr("")
-    _tier: str = PrivateAttr("none")
 
     @classmethod
     def of(cls, status: GitStatus, checkout: Checkout, *, budget: int, lock: str) -> "StatusResult":
@@ -78,19 +74,9 @@ class StatusResult(Result):
             lock=lock,
             not_used=list(checkout.policy.not_used),
         )
-        result._text = "\n".join(
-            (*_lines(status, checkout, result, shown[: len(kept)]), *_elsewhere(checkout, outside), *remarks(checkout))
-        )
-        result._tier = checkout.tier
-        return result
-
-    def text(self) -> str:
-        """Format the status like `git status --short --branch`."""
-        return self._text
-
-    def facts(self) -> dict[str, object]:
-        """Tier in which git was confined."""
-        return {"tier": self._tier}
+        lines = _lines(status, checkout, result, shown[: len(kept)])
+        lines += [*_elsewhere(checkout, outside), *remarks(checkout)]
+        return result.with_text(lines, {"tier": checkout.tier})
 
 
 def _elsewhere(checkout: Checkout, count: int) -> list[str]:

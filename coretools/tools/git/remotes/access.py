@@ -113,7 +113,7 @@ class RemoteAccess:
         """Prepare the way to a remote that a rule permits."""
         async with AsyncExitStack() as stack:
             if url.scheme == "path":
-                local = local_transport(self._git, self._git.limits, url, self._rules, direction)
+                local = local_transport(self._git, url, self._rules, direction)
                 yield Connected(url, rule, await stack.enter_async_context(local))
             elif url.scheme == "git":
                 yield Connected(url, rule, self._daemon(url, rule))

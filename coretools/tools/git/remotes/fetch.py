@@ -1,7 +1,7 @@
 """Fetch: receive objects, then move tracking branches and tags to what the remote has."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 from coretools.errors import InvalidArguments, NotFound
@@ -81,7 +81,9 @@ async def fetch(
     message = f"fetch {remote.name or connected.url.text}"
     await update_references(repository, pruned, message=message)
     await update_references(repository, updates, message=message)
-    return Fetched([*pruned, *updates], advertised, _remarks(remote))
+    others = ", ".join(remote.not_used)
+    remark = f"[refspecs that are not used, since they change more than tracking branches: {others}]"
+    return Fetched([*pruned, *updates], advertised, [remark] if others else [])
 
 
 def _planned(
@@ -101,8 +103,8 @@ async def outcome_of(
     """Return what a fetch did, and where the current branch is afterwards."""
     branch, _ = await head(repository)
     ahead, behind = await distance(repository, branch, upstream) if upstream else (0, 0)
-    found = Outcome(remote.name, connected.url.text, fetched.updates, branch, upstream, ahead, behind)
-    return replace(found, lines=[*undo_line(fetched.updates), *fetched.lines])
+    lines = [*undo_line(fetched.updates), *fetched.lines]
+    return Outcome(remote.name, connected.url.text, fetched.updates, branch, upstream, ahead, behind, lines)
 
 
 def _refspecs(remote: ConfiguredRemote, options: FetchOptions) -> list[Refspec]:
@@ -158,11 +160,3 @@ def _pruned(refspecs: Sequence[Refspec], there: Mapping[str, str], wanted: set[s
 def _some(advertised: Advertised) -> str:
     names = [name.removeprefix(HEADS) for name in advertised.objects if name.startswith(HEADS)]
     return f"{', '.join(names[:10])}{' and more' if len(names) > 10 else ''}" if names else "no branches"
-
-
-def _remarks(remote: ConfiguredRemote) -> list[str]:
-    if not remote.not_used:
-        return []
-    return [
-        f"[refspecs that are not used, since they change more than tracking branches: {', '.join(remote.not_used)}]"
-    ]

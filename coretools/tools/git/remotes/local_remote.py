@@ -12,7 +12,6 @@ from anyio import to_thread
 
 from coretools.config.remote_policy import Direction, RemoteRule, matching_rule
 from coretools.config.remote_urls import RemoteUrl
-from coretools.config.settings import Limits
 from coretools.confinement.landlock import Rule
 from coretools.errors import BadSetting, DeniedRemote, GitRefused, NotFound
 from coretools.git_remotes.exchange import Service
@@ -52,7 +51,7 @@ class _LocalRepository:
 
 @asynccontextmanager
 async def local_transport(
-    git: Git, limits: Limits, url: RemoteUrl, rules: Sequence[RemoteRule], direction: Direction
+    git: Git, url: RemoteUrl, rules: Sequence[RemoteRule], direction: Direction
 ) -> AsyncIterator[ProcessTransport]:
     """Open the repository and return the way to it.
 
@@ -67,7 +66,7 @@ async def local_transport(
             words = (*found.overrides, *settings, service.removeprefix("git-"), ".")
             return await serve(git, found.directory, connection, words, rules=found.rules)
 
-        yield ProcessTransport(start, limit_bytes=limits.transfer_bytes, explain=lambda _: "")
+        yield ProcessTransport(start, limit_bytes=git.limits.transfer_bytes, explain=lambda _: "")
 
 
 def _opened(url: RemoteUrl, rules: Sequence[RemoteRule], direction: Direction, stack: ExitStack) -> _LocalRepository:

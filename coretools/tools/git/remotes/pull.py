@@ -6,7 +6,6 @@ from coretools.tools.git.merging.rebase import RebaseOptions, rebase
 from coretools.tools.git.reading.history import HEADS, head
 from coretools.tools.git.remotes.configured import ConfiguredRemote, RemoteSettings
 from coretools.tools.git.remotes.transfer import distance, local_references
-from coretools.tools.git.repository.checkout import Checkout
 from coretools.tools.git.repository.habits import PullMode
 from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.results import TextResult
@@ -42,16 +41,6 @@ def pulled_branch(settings: RemoteSettings, remote: ConfiguredRemote, branch: st
             " one with git_branch action='upstream'"
         )
     return branch
-
-
-def require_pullable(checkout: Checkout) -> None:
-    """Refuse a pull while an operation is unfinished, before anything is fetched.
-
-    Raises:
-        GitRefused: one is.
-    """
-    if checkout.in_progress:
-        raise GitRefused(f"a {checkout.in_progress} is in progress; git_continue continues or aborts it")
 
 
 async def integrate(repository: OpenRepository, *, tracking: str, mode: PullMode) -> TextResult:

@@ -40,16 +40,16 @@ ForceMode = Literal["no", "lease", "plain"]
 class PushOptions:
     """What is pushed."""
 
-    branch: str = ""
+    branch: str
     """Local branch; empty: the current one."""
-    to: str = ""
+    to: str
     """Name of the branch at the remote; empty: its upstream there, or the same name."""
-    tags: tuple[str, ...] = ()
-    delete: str = ""
+    tags: tuple[str, ...]
+    delete: str
     """Branch or tag that is deleted at the remote."""
-    force: ForceMode = "no"
+    force: ForceMode
     """lease: overwrite only what was last seen there."""
-    set_upstream: bool = False
+    set_upstream: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +147,11 @@ async def _branch_plan(
     same = merged if own_remote == remote.name and merged.startswith(HEADS) else name
     target = _checked(f"{HEADS}{options.to}", "to", options.to) if options.to else same
     tracking = next((seen for one in remote.refspecs if (seen := one.destination_of(target))), "")
-    leases = _leases(target, there.get(tracking, ""), options)
+    seen = there.get(tracking, "")  # what the remote must have; nothing if nothing was seen there
+    leases = (f"--force-with-lease={target}:{seen}",) if options.force == "lease" else ()
     prefix = "+" if options.force == "plain" else ""
     refspec = f"{prefix}{name}:{target}"
-    return PushPlan((refspec,), leases, branch, target, tracking, there.get(tracking, ""), ((target, there[name]),))
+    return PushPlan((refspec,), leases, branch, target, tracking, seen, ((target, there[name]),))
 
 
 def _deletion(there: dict[str, str], remote: ConfiguredRemote, options: PushOptions) -> PushPlan:
@@ -161,11 +162,6 @@ def _deletion(there: dict[str, str], remote: ConfiguredRemote, options: PushOpti
     leases = (f"--force-with-lease={name}:{there[tracking]}",) if tracking in there and options.force != "plain" else ()
     seen = there.get(tracking, "") or (there.get(name, "") if name.startswith(TAGS) else "")
     return PushPlan((f":{name}",), leases, "", name, "", seen, ((name, ""),))
-
-
-def _leases(target: str, seen: str, options: PushOptions) -> tuple[str, ...]:
-    """Return the option that requires the remote to have what was last seen there, or nothing if nothing was."""
-    return (f"--force-with-lease={target}:{seen}",) if options.force == "lease" else ()
 
 
 def _checked(name: str, kind: str, written: str) -> str:

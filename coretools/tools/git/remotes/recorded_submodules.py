@@ -8,7 +8,7 @@ from coretools.roots.read import kind_at
 from coretools.tools.answer_budget import cut_line, fitting
 from coretools.tools.git.repository.checkout import path_of
 from coretools.tools.git.repository.open_repository import OpenRepository
-from coretools.tools.git.repository.porcelain import as_text, quoted, read_names, single_line
+from coretools.tools.git.repository.porcelain import as_text, decoded, quoted, read_names, single_line
 from coretools.tools.git.repository.results import TextResult, answer
 
 _GITLINK = b"160000"
@@ -30,7 +30,7 @@ class Submodule:
     @property
     def text(self) -> str:
         """Its path as Python's functions for files take it."""
-        return self.path.decode("utf-8", "surrogateescape")
+        return decoded(self.path)
 
 
 async def submodules(repository: OpenRepository) -> list[Submodule]:

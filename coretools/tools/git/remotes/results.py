@@ -5,12 +5,11 @@ from dataclasses import dataclass, field
 
 from pydantic import PrivateAttr
 
-from coretools.operations.content import Result
 from coretools.tools.answer_budget import cut_line, fitting, fitting_values
 from coretools.tools.git.remotes.references import RefUpdate
 from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.porcelain import single_line
-from coretools.tools.git.repository.results import remarks
+from coretools.tools.git.repository.results import GitResult, remarks
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,7 @@ MAX_UPDATES = 50
 """References in the text of an answer: a clone has thousands, and few matter to its caller."""
 
 
-class TransferResult(Result):
+class TransferResult(GitResult):
     """References that a transfer moved, and where the current branch is afterwards."""
 
     remote: str
@@ -43,9 +42,7 @@ class TransferResult(Result):
     branch: str
     ahead: int
     behind: int
-    _text: str = PrivateAttr("")
-    _remarks: list[str] = PrivateAttr(default_factory=list)
-    _tier: str = PrivateAttr("none")
+    _remarks: list[str] = PrivateAttr([])
 
     @classmethod
     def of(cls, outcome: Outcome, repository: OpenRepository, *, verb: str) -> "TransferResult":
@@ -73,22 +70,13 @@ class TransferResult(Result):
         if outcome.upstream:
             text.append(single_line(f"{outcome.branch}: {_distance(outcome)} {outcome.upstream}"))
         result._remarks = remarks(repository.checkout, hooks="push" if verb == "pushed" else "")
-        result._text = "\n".join((*text, *extra, *result._remarks))
-        result._tier = repository.checkout.tier
-        return result
+        facts = {**result.model_dump(), "tier": repository.checkout.tier}
+        return result.with_text([*text, *extra, *result._remarks], facts)
 
     @property
     def remarks(self) -> list[str]:
         """The lines about what git did not follow, and settings of editors and agents that are new."""
         return self._remarks
-
-    def text(self) -> str:
-        """Format the answer for reading: one line for each reference."""
-        return self._text
-
-    def facts(self) -> dict[str, object]:
-        """The references that moved, the distance to the upstream, and the tier in which git was confined."""
-        return {**self.model_dump(), "tier": self._tier}
 
 
 def undo_line(updates: Iterable[RefUpdate]) -> list[str]:

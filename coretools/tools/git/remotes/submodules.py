@@ -58,7 +58,11 @@ async def choose(repository: OpenRepository, paths: Sequence[str]) -> Chosen:
         NotFound: there is none. GitRefused: there are too many.
     """
     names = git_names(repository, paths)
-    found = [one for one in await submodules(repository) if not names or _is_named(one, names)]
+    found = [
+        one
+        for one in await submodules(repository)
+        if not names or "." in names or any(is_beneath(one.path, name) for name in names)
+    ]
     if not found:
         raise NotFound("paths: no submodule is there; git_submodule action='list' lists them")
     if len(found) > MAX_SUBMODULES:
@@ -83,10 +87,6 @@ async def register(repository: OpenRepository, wanted: Wanted) -> None:
     key = f"submodule.{wanted.submodule.name}"
     await repository.output("config", "--local", f"{key}.active", "true")
     await repository.output("config", "--local", f"{key}.url", wanted.url.text)
-
-
-def _is_named(submodule: Submodule, names: Sequence[str]) -> bool:
-    return any(name == "." or is_beneath(submodule.path, name) for name in names)
 
 
 def _is_relative(url: str) -> bool:

@@ -12,7 +12,7 @@ from coretools.config.remote_urls import RemoteUrl
 from coretools.errors import DeniedRemote, GitRefused, InvalidArguments
 from coretools.operations.call import Call, SilentCall
 from coretools.operations.declare import Aliases, Effect, asks, tool
-from coretools.tools.git.branches.references import set_upstream
+from coretools.tools.git.branches import references
 from coretools.tools.git.reading.history import head
 from coretools.tools.git.remotes import manage
 from coretools.tools.git.remotes.access import CONFIRM, RemoteAccess
@@ -23,7 +23,6 @@ from coretools.tools.git.remotes.pull import (
     current_upstream,
     integrate,
     pulled_branch,
-    require_pullable,
     tracking_of,
 )
 from coretools.tools.git.remotes.push import ForceMode, PushOptions, plan, push
@@ -129,7 +128,8 @@ class RemoteTools(GitToolSet):
         only fetches.
         """
         async with self._used(repository, remote, "fetch", call, access=Access.WORK_TREE) as used:
-            require_pullable(used.repository.checkout)
+            if unfinished := used.repository.checkout.in_progress:
+                raise GitRefused(f"a {unfinished} is in progress; git_continue continues or aborts it")
             local, _ = await head(used.repository)
             wanted = pulled_branch(used.settings, used.remote, branch, local)
             tracking = tracking_of(used.remote, f"refs/heads/{wanted}")
@@ -190,7 +190,11 @@ class RemoteTools(GitToolSet):
         is_shared = set_upstream or bool(delete)
         using = self._used(repository, remote, "push", call, access=Access.GIT_DIRECTORY, is_shared=is_shared)
         async with using as used:
-            _require_force(used.rule, options)
+            if force == "plain" and not used.rule.plain_force:
+                raise DeniedRemote(
+                    "force='plain' could overwrite commits that nobody here has seen; use force='lease', or the"
+                    " operator allows it with plain_force = true in the [[remote]]"
+                )
             prepared = await plan(used.repository, used.settings, used.remote, options)
             if set_upstream and not prepared.tracking:
                 raise InvalidArguments("set_upstream: takes a branch, and a remote with a name")
@@ -201,11 +205,9 @@ class RemoteTools(GitToolSet):
             if not is_accepted:
                 raise GitRefused(result.text(), updates=result.updates)
             if set_upstream:
-                await self._set_upstream(used.repository, prepared.branch, prepared.tracking)
+                upstream = prepared.tracking.removeprefix("refs/remotes/")
+                await references.set_upstream(used.repository, prepared.branch, upstream=upstream)
             return result
-
-    async def _set_upstream(self, repository: OpenRepository, branch: str, tracking: str) -> None:
-        await set_upstream(repository, branch, upstream=tracking.removeprefix("refs/remotes/"))
 
     @tool(Effect.ADD, profiles=ALL, open_world=True, title="Git clone")
     @asks(CONFIRM, is_listed=False)
@@ -323,16 +325,3 @@ class RemoteTools(GitToolSet):
             url = found.url(push=direction == "push")
             rule = self._access.rule_for(url, direction, principal=call.principal)
             yield _Used(opened, settings, found, url, rule)
-
-
-def _require_force(rule: RemoteRule, options: PushOptions) -> None:
-    """Refuse a plain force that the operator does not allow.
-
-    Raises:
-        DeniedRemote: it is not allowed.
-    """
-    if options.force == "plain" and not rule.plain_force:
-        raise DeniedRemote(
-            "force='plain' could overwrite commits that nobody here has seen; use force='lease', or the operator allows"
-            " it with plain_force = true in the [[remote]]"
-        )

@@ -25,6 +25,7 @@ from coretools.tools.git.remotes.references import (
 from coretools.tools.git.remotes.settings import FETCH_SETTINGS
 from coretools.tools.git.repository.commands import failure_message, require_success
 from coretools.tools.git.repository.open_repository import OpenRepository
+from coretools.tools.git.repository.porcelain import decoded, encoded
 
 LIST_BYTES = 16 * 1024 * 1024
 """Longest list of references of a remote."""
@@ -80,7 +81,7 @@ class Transfers:
             words = (*_FETCH, *([f"--depth={depth}"] if depth else []))
 
             async def start(connection: int) -> Completed:
-                stdin = "".join(f"{name}\n" for name in references).encode("utf-8", "surrogateescape")
+                stdin = encoded("".join(f"{name}\n" for name in references))
                 run = TransferRun(options=FETCH_SETTINGS, stdin=stdin, environment=environment)
                 return await run_connected(self._repository, connection, *words, REMOTE, run=run)
 
@@ -98,7 +99,7 @@ async def local_references(repository: OpenRepository, *spaces: str) -> dict[str
     """Return the references of this repository beneath some prefixes, with their objects."""
     output = await repository.output("for-each-ref", "--format=%(objectname) %(refname)", *spaces)
     pairs = (line.partition(b" ") for line in output.split(b"\n") if line)
-    return {name.decode("utf-8", "surrogateescape"): target.decode("ascii") for target, _, name in pairs}
+    return {decoded(name): target.decode("ascii") for target, _, name in pairs}
 
 
 async def present(repository: OpenRepository, objects: Sequence[str]) -> set[str]:
@@ -108,14 +109,6 @@ async def present(repository: OpenRepository, objects: Sequence[str]) -> set[str
     stdin = "".join(f"{name}\n" for name in objects).encode()
     lines = (await repository.output("cat-file", "--batch-check=%(objectname)", stdin=stdin)).split(b"\n")
     return {line.decode("ascii") for line in lines if line and b" " not in line}
-
-
-async def kind_of_update(repository: OpenRepository, old: str, new: str) -> str:
-    """Return whether a branch moves forward or loses commits."""
-    if not old:
-        return NEW
-    completed = await repository.run("merge-base", "--is-ancestor", old, new)
-    return FAST_FORWARD if completed.ok else FORCED
 
 
 async def classified(repository: OpenRepository, planned: Mapping[str, tuple[str, str, bool]]) -> list[RefUpdate]:
@@ -128,7 +121,13 @@ async def classified(repository: OpenRepository, planned: Mapping[str, tuple[str
             found.append(RefUpdate(name, old, new, REJECTED, f"the tag is another one here; {way}"))
             continue
         compared += bool(old)
-        kind = UPDATED if compared > MAX_COMPARED else await kind_of_update(repository, old, new)
+        if compared > MAX_COMPARED:
+            kind = UPDATED
+        elif not old:
+            kind = NEW
+        else:
+            completed = await repository.run("merge-base", "--is-ancestor", old, new)
+            kind = FAST_FORWARD if completed.ok else FORCED
         if kind == FORCED and not may_force:
             found.append(RefUpdate(name, old, new, REJECTED, "not a fast-forward, which its refspec requires"))
         else:
@@ -150,7 +149,7 @@ async def update_references(repository: OpenRepository, updates: Sequence[RefUpd
             lines.append(f"update {one.reference}\0{one.new}\0{one.old or '0' * len(one.new)}\0")
     if not lines:
         return
-    stdin = "".join(lines).encode("utf-8", "surrogateescape")
+    stdin = encoded("".join(lines))
     completed = await repository.run("update-ref", "-m", message, "-z", "--stdin", stdin=stdin)
     if not completed.ok:
         why = failure_message(completed)

@@ -11,7 +11,7 @@ from coretools.roots.index_copy import IndexCopy
 from coretools.roots.root import Directory
 from coretools.tools.git.repository.grants import RepositoryGrants
 from coretools.tools.git.repository.policy import GitPolicy
-from coretools.tools.git.repository.porcelain import as_text, quoted
+from coretools.tools.git.repository.porcelain import as_text, decoded, encoded, quoted
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,28 +84,26 @@ def prefix(checkout: Checkout) -> str:
 
 def beginnings(checkout: Checkout) -> list[tuple[bytes, bytes]]:
     """Return how git's names begin, and the paths of those from the root; the first that fits counts."""
-    top = (b"", prefix(checkout).encode("utf-8", "surrogateescape"))
+    top = (b"", encoded(prefix(checkout)))
     if not checkout.folder:
         return [top]
-    parts = checkout.folder.encode("utf-8", "surrogateescape").split(b"/")
+    parts = encoded(checkout.folder).split(b"/")
     if checkout.folder_path != ".":
-        return [(b"/".join((*parts, b"")), checkout.folder_path.encode("utf-8", "surrogateescape") + b"/"), top]
+        return [(b"/".join((*parts, b"")), encoded(checkout.folder_path) + b"/"), top]
     depths = range(len(parts), -1, -1)
     return [(b"".join(part + b"/" for part in parts[:depth]), b"../" * (len(parts) - depth)) for depth in depths]
 
 
 def path_of(checkout: Checkout, name: bytes) -> bytes:
     """Return the path, from the root, of a name that git printed."""
-    if checkout.folder and name == checkout.folder.encode("utf-8", "surrogateescape"):
-        return checkout.folder_path.encode("utf-8", "surrogateescape")
+    if checkout.folder and name == encoded(checkout.folder):
+        return encoded(checkout.folder_path)
     return next(path + name[len(start) :] for start, path in beginnings(checkout) if name.startswith(start))
 
 
 def shown_path(checkout: Checkout, name: str) -> str:
     """Return the path, from the root, of a name that `git_names` returned."""
-    return (
-        as_text(path_of(checkout, b"" if name == "." else name.encode("utf-8", "surrogateescape"))).rstrip("/") or "."
-    )
+    return as_text(path_of(checkout, b"" if name == "." else encoded(name))).rstrip("/") or "."
 
 
 def display_paths(checkout: Checkout, names: Iterable[bytes]) -> list[str]:
@@ -125,10 +123,10 @@ def is_outside(checkout: Checkout, name: bytes) -> bool:
 
 def exists(checkout: Checkout, name: bytes) -> bool:
     """Whether there is anything of this name in the work tree."""
-    return entry_exists(checkout.directory.fd, name.decode("utf-8", "surrogateescape"))
+    return entry_exists(checkout.directory.fd, decoded(name))
 
 
 def is_beneath(found: bytes, name: str) -> bool:
     """Whether a name that git listed is this name or lies beneath it."""
-    wanted = name.encode("utf-8", "surrogateescape")
+    wanted = encoded(name)
     return found == wanted or found.startswith(wanted + b"/")

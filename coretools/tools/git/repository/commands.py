@@ -23,8 +23,8 @@ from coretools.tools.git.repository.checkout import Checkout
 from coretools.tools.git.repository.granted_run import run_granted, starts_granted_program
 from coretools.tools.git.repository.index_lock import LOCKING_COMMANDS, index_lock, is_refused, run_when_unlocked
 from coretools.tools.git.repository.policy import FIXED_SETTINGS, PATTERN_FILES
-from coretools.tools.git.repository.porcelain import single_line
-from coretools.tools.git.repository.setup import PLAIN, GitSetup
+from coretools.tools.git.repository.porcelain import decoded, single_line
+from coretools.tools.git.repository.setup import GitSetup
 from coretools.truncation import Excerpt
 
 ANYWHERE: tuple[Rule, ...] = (("/", READ),)
@@ -94,7 +94,7 @@ _OBJECT = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64}) (commit|tag|tree|blob) [0-9]
 class Git:
     """Runs git; every call ends at the deadline of the limits."""
 
-    def __init__(self, runner: Runner, confined: ConfinedRunner, limits: Limits, setup: GitSetup = PLAIN) -> None:
+    def __init__(self, runner: Runner, confined: ConfinedRunner, limits: Limits, setup: GitSetup) -> None:
         self.runner = runner
         self.tool_path = runner.tool_path
         self.confined = confined
@@ -201,7 +201,8 @@ class Git:
         if completed.timed_out:
             seconds = self.limits.git_seconds if seconds is None else seconds
             raise GitRefused(f"git {command} took longer than {seconds:g} s and was stopped")
-        return _withhold_stderr(completed, checkout)
+        # The message could quote a value of a file outside the roots.
+        return replace(completed, stderr=_WITHHELD) if checkout.policy.external_includes else completed
 
     def complete_output(self, completed: Completed, command: str) -> bytes:
         """Return the complete standard output of a finished command.
@@ -275,7 +276,7 @@ class Git:
             return {}
         output = require_success(completed, "config").stdout
         pairs = (record.partition(b"\n") for record in (output.head + output.tail).split(b"\0") if record)
-        return {_text(key): _text(value) for key, _, value in pairs}
+        return {decoded(key): decoded(value) for key, _, value in pairs}
 
     async def key_names(self, checkout: Checkout, files: Sequence[str], *, timeout_seconds: float) -> list[str]:
         """Return the names of the keys in configuration files outside the roots and in their includes, without values.
@@ -304,7 +305,7 @@ class Git:
         ours = sum(origin == b"command line:" for origin, _ in pairs)
         if not completed.ok or output.dropped_bytes or len(records) % 2 == 0 or ours != len(files):
             raise GitRefused("git config: can't list the names of keys", exit_code=completed.exit_code)
-        return [_text(name) for origin, name in pairs if origin != b"command line:"]
+        return [decoded(name) for origin, name in pairs if origin != b"command line:"]
 
 
 def require_success(completed: Completed, command: str) -> Completed:
@@ -336,11 +337,6 @@ def failure_message(completed: Completed) -> str:
     return message or completed.signal or f"exit code {completed.exit_code}"
 
 
-def _withhold_stderr(completed: Completed, checkout: Checkout) -> Completed:
-    """Return the completed command without git's messages if they could quote a value of a file outside the roots."""
-    return replace(completed, stderr=_WITHHELD) if checkout.policy.external_includes else completed
-
-
 def check_revision(revision: str) -> None:
     """Refuse text that git could take for anything but a revision.
 
@@ -353,7 +349,3 @@ def check_revision(revision: str) -> None:
         raise InvalidArguments(f"revision {revision[:80]!r}: begins with '-'; options are not accepted here")
     if not all(character.isprintable() for character in revision):
         raise InvalidArguments(f"revision {revision[:80]!a}: contains an unprintable character")
-
-
-def _text(data: bytes) -> str:
-    return data.decode("utf-8", "surrogateescape")

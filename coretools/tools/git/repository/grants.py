@@ -86,8 +86,8 @@ def record_grants(policy: Mapping[str, GitGrants], roots: Roots, user_git: UserG
             continue
         settings = _settings(roots, root.path)
         hooks_path = hooks_directory(settings)
-        wanted = dict(_pinned(one) for one in grants.hooks)
-        hooks = {name: pin or _hash_of(roots, root.path, f"{hooks_path}/{name}") for name, pin in wanted.items()}
+        wanted = (hook.partition("@sha256:") for hook in grants.hooks)
+        hooks = {name: pin or _hash_of(roots, root.path, f"{hooks_path}/{name}") for name, _, pin in wanted}
         programs = {name: _stand_in(name, f"{root.path}/{hooks_path}/{name}") for name in hooks}
         found[root.path] = RepositoryGrants(
             hooks=hooks,
@@ -139,11 +139,6 @@ def require_unchanged(roots: Roots, top: str, grants: RepositoryGrants, overridd
 def hook_hash(data: bytes) -> str:
     """Return the hash by which a hook is granted."""
     return sha256(data).hexdigest()
-
-
-def _pinned(hook: str) -> tuple[str, str]:
-    name, _, pin = hook.partition("@sha256:")
-    return name, pin
 
 
 def _hash_of(roots: Roots, top: str, path: str) -> str:

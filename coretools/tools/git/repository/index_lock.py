@@ -17,7 +17,7 @@ from coretools.roots import directory_access
 from coretools.roots.file_version import Version
 from coretools.shell_words import join
 from coretools.tools.git.repository.checkout import Checkout, prefix
-from coretools.tools.git.repository.porcelain import quoted, single_line
+from coretools.tools.git.repository.porcelain import encoded, quoted, single_line
 
 NAME = "index.lock"
 
@@ -49,7 +49,7 @@ class IndexLock:
     users: tuple[FileUser, ...]
 
     def __str__(self) -> str:
-        shown = quoted(self.path.encode("utf-8", "surrogateescape"))
+        shown = quoted(encoded(self.path))
         age = f"{max(0, round(self.age_seconds))} s old"
         if self.users:
             user = next((user for user in self.users if user.has_it_open), self.users[0])

@@ -14,6 +14,7 @@ from coretools.roots.root import RootedPath, join_path
 from coretools.roots.root_set import Roots, hidden_error
 from coretools.tools.git.repository.checkout import Checkout, is_outside, prefix, shown_path
 from coretools.tools.git.repository.open_repository import OpenRepository
+from coretools.tools.git.repository.porcelain import decoded, encoded
 
 
 def git_names(repository: OpenRepository, paths: Sequence[str]) -> list[str]:
@@ -28,7 +29,7 @@ def git_names(repository: OpenRepository, paths: Sequence[str]) -> list[str]:
 def place_of(repository: OpenRepository, name: bytes) -> RootedPath:
     """Return where a name in the work tree is: in a nested root, if that contains it."""
     place = repository.checkout.directory.place
-    path = join_path(place.root.path, repository.checkout.to_root(name.decode("utf-8", "surrogateescape")))
+    path = join_path(place.root.path, repository.checkout.to_root(decoded(name)))
     return repository.roots.split(path) or place
 
 
@@ -46,7 +47,7 @@ def refuse_hidden(repository: OpenRepository, names: Iterable[str]) -> None:
         DeniedPath: one is hidden.
     """
     for name in names:
-        reason = hidden_reason(repository, name.encode("utf-8", "surrogateescape")) if name != "." else ""
+        reason = hidden_reason(repository, encoded(name)) if name != "." else ""
         if reason:
             raise hidden_error(shown_path(repository.checkout, name), reason)
 
@@ -65,7 +66,7 @@ def _git_name(repository: OpenRepository, path: str) -> str:
         given = "/".join(part for part in path.split("/") if part not in ("", "."))
         if not _is_absent(roots, f"{top}/{given}") or _is_absent(roots, given.partition("/")[0]):
             name = given
-    if name and checkout.is_changing and is_outside(checkout, name.encode("utf-8", "surrogateescape")):
+    if name and checkout.is_changing and is_outside(checkout, encoded(name)):
         raise OutsideRoot(
             f"{path}: not in the folder {checkout.folder} of the repository {top}, which is the root here; changes of"
             f" other files need the root {top}"

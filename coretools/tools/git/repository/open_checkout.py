@@ -49,7 +49,7 @@ from coretools.tools.git.repository.grants import NO_GRANTS, RepositoryGrants
 from coretools.tools.git.repository.policy import GitPolicy
 from coretools.tools.git.repository.porcelain import single_line
 from coretools.tools.git.repository.results import listed
-from coretools.tools.git.repository.setup import PLAIN, GitSetup
+from coretools.tools.git.repository.setup import GitSetup
 from coretools.tools.git.repository.work_tree_lock import lock_work_tree
 
 # Landlock rules for one checkout: what git may access, given as the examined handles and not as paths.
@@ -156,7 +156,7 @@ _IN_PROGRESS = {
 class Checkouts:
     """Opens work trees beneath the roots, and remembers the policy of each repository."""
 
-    def __init__(self, roots: Roots, confined: ConfinedRunner, setup: GitSetup = PLAIN) -> None:
+    def __init__(self, roots: Roots, confined: ConfinedRunner, setup: GitSetup) -> None:
         self._roots = roots
         self._grants = setup.grants
         self._private = setup.user_git.directory

@@ -177,7 +177,13 @@ def git_policy(settings: Iterable[Setting], display_path: str) -> GitPolicy:
             continue  # an alias can't replace a built-in command, and only those are called
         override = _override(setting)
         if override is not None:
-            overrides[_exact(override[0], display_path)] = override[1]
+            key, value = override
+            overrides[key] = value
+            if not _is_exact(key):
+                raise GitRefused(
+                    f"{display_path}: git is not run in this repository: its key {key!a} can't be overridden; remove"
+                    " that key"
+                )
         if _is_reported(setting):
             not_used.add(setting.key)
     words = tuple(word for key, value in sorted(overrides.items()) for word in ("-c", f"{key}={value}"))
@@ -230,15 +236,6 @@ def _is_reported(setting: Setting) -> bool:
     if setting.variable in _HARMLESS:
         return value.startswith("!")
     return setting.section == "hook" or setting.variable in NEUTRAL_VALUES
-
-
-def _exact(key: str, display_path: str) -> str:
-    """Return the key if it can be overridden by its exact name."""
-    if not _is_exact(key):
-        raise GitRefused(
-            f"{display_path}: git is not run in this repository: its key {key!a} can't be overridden; remove that key"
-        )
-    return key
 
 
 def _is_exact(key: str) -> bool:

@@ -187,6 +187,16 @@ def read_names(output: bytes) -> list[bytes]:
     return [name for name in output.split(b"\0") if name]
 
 
+def decoded(data: bytes) -> str:
+    """Decode git's bytes for functions that take paths; `encoded` returns the same bytes."""
+    return data.decode("utf-8", "surrogateescape")
+
+
+def encoded(text: str) -> bytes:
+    """Encode text for git; the inverse of `decoded`."""
+    return text.encode("utf-8", "surrogateescape")
+
+
 def as_text(name: bytes) -> str:
     """Decode git's bytes; bytes that are not UTF-8 become backslash, x and two hexadecimal digits."""
     return name.decode("utf-8", "backslashreplace")

@@ -25,7 +25,7 @@ from coretools.tools.git.repository.open_checkout import Access, Checkouts, file
 from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.policy import external_overrides
 from coretools.tools.git.repository.results import settings_remark
-from coretools.tools.git.repository.setup import PLAIN, GitSetup
+from coretools.tools.git.repository.setup import GitSetup
 from coretools.tools.git.repository.work_tree_lock import open_when_unlocked
 
 # A repository may include configuration files outside the roots; git reads them in any case. It need not be hostile:
@@ -58,7 +58,7 @@ class Repositories:
         limits: Limits,
         *,
         confined_threads: ConfinedThreadPool,
-        setup: GitSetup = PLAIN,
+        setup: GitSetup,
     ) -> None:
         self.roots = roots.with_trees
         """With the work trees of which roots are folders, since git's names can be there."""

@@ -1,7 +1,9 @@
 """Results of the git tools, and their text."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Literal, Self
+
+from pydantic import PrivateAttr
 
 from coretools.operations.content import Result
 from coretools.roots.editor_settings import new_settings_note
@@ -42,6 +44,31 @@ class TextResult(Result):
     def facts(self) -> dict[str, object]:
         """Counts, object names, and the tier in which git was confined."""
         return self.details
+
+
+class GitResult(Result):
+    """Result of a git tool with fields of its own, and the text and facts that go with them."""
+
+    _text: str = PrivateAttr("")
+    _facts: dict[str, object] = PrivateAttr({})
+
+    def text(self) -> str:
+        """The text."""
+        return self._text
+
+    def facts(self) -> dict[str, object]:
+        """Counts, and the tier in which git was confined."""
+        return self._facts
+
+    def with_text(self, lines: Iterable[str], facts: dict[str, object]) -> Self:
+        """Return the result with these lines as its text."""
+        self._text, self._facts = "\n".join(lines), facts
+        return self
+
+    def with_answer(self, checkout: Checkout, lines: Iterable[str], *, details: Mapping[str, object]) -> Self:
+        """Return the result with text and facts like those of `answer`."""
+        text = answer(checkout, lines, details=details)
+        return self.with_text([text.body], text.details)
 
 
 def answer(

@@ -35,6 +35,3 @@ class GitSetup:
 
 SIGNING_VARIABLES = ("HOME", "GNUPGHOME", "SSH_AUTH_SOCK", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
 """Variables of the server that signing programs get, and no command."""
-
-PLAIN = GitSetup()
-"""Without any configuration of a user."""

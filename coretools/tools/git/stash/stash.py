@@ -36,7 +36,7 @@ from coretools.tools.git.repository.commands import require_success
 from coretools.tools.git.repository.names import hidden_reason, refuse_hidden
 from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.patches import PATCH
-from coretools.tools.git.repository.porcelain import as_text, read_names, read_records, single_line
+from coretools.tools.git.repository.porcelain import as_text, decoded, read_names, read_records, single_line
 from coretools.tools.git.repository.results import TextResult, answer, hidden_line, listed
 
 _REFERENCE = "refs/stash"
@@ -80,7 +80,7 @@ async def push(repository: OpenRepository, *, names: Sequence[str], message: str
         back = ("restore", f"--source={here.commit}", "--staged", "--worktree", *FROM_STDIN)
         await repository.output(*back, stdin=terminated(changed))
     if new:
-        await repository.output("clean", "--quiet", "--force", "--", *map(_text, new))
+        await repository.output("clean", "--quiet", "--force", "--", *map(decoded, new))
     every = display_paths(repository.checkout, [*changed, *new])
     lines = [f"stashed {len(every)} as {commit[:10]}: {listed(every)}"]
     lines += [hidden_line(repository.checkout, "left out", left_out)] if left_out else []
@@ -166,7 +166,7 @@ async def apply(repository: OpenRepository, *, stash: str, drop: bool, with_inde
 def _require_absent(repository: OpenRepository, names: Sequence[bytes]) -> None:
     checkout = repository.checkout
     there = [
-        name for name in names if kind_at(repository.roots, f"{checkout.directory.path}/{_text(name)}") is not None
+        name for name in names if kind_at(repository.roots, f"{checkout.directory.path}/{decoded(name)}") is not None
     ]
     if there:
         raise AlreadyExists(f"untracked files exist already: {listed(display_paths(checkout, there))}; move them away")
@@ -259,7 +259,3 @@ async def _untracked(repository: OpenRepository, names: Sequence[str]) -> tuple[
         raise TooLarge(f"{len(wanted)} untracked files; name paths", files=len(wanted))
     await require_writable_names(repository, wanted)
     return wanted, hidden
-
-
-def _text(name: bytes) -> str:
-    return name.decode("utf-8", "surrogateescape")

@@ -6,7 +6,7 @@ Everything is read through handles beneath the roots, in bounded amounts; what i
 import posixpath
 import re
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 
@@ -21,6 +21,7 @@ from coretools.roots.root_set import Roots
 from coretools.tools.git.repository.configuration import require_includable
 from coretools.tools.git.repository.git_directory import read_pointer
 from coretools.tools.git.repository.grants import HOOK_BYTES, hook_hash, hooks_directory
+from coretools.tools.git.repository.porcelain import encoded
 from coretools.tools.git.trust.findings import (
     Finding,
     attribute_findings,
@@ -125,11 +126,6 @@ class TrustReader:
 
     def _list(self, one: Finding) -> None:
         self._findings.append(one if self._is_grantable else replace(one, key=""))
-
-    def _extend(self, findings: Iterable[Finding]) -> None:
-        for one in findings:
-            if self._is_listed(one.kind):
-                self._list(one)
 
     def _add(self, kind: str, name: str, value: str, where: str, triggered_by: str, key: str = "") -> None:
         if self._is_listed(kind):
@@ -310,7 +306,7 @@ class TrustReader:
             with suppress(CoreError), self._listed(place) as handle:
                 self._repository(place, handle)
                 for number, line in self._lines(place, "commondir"):
-                    if line not in (b"", b"../..", _bytes(common)):
+                    if line not in (b"", b"../..", encoded(common)):
                         where = f"{self._shown(place)}/commondir:{number}"
                         self._add("location", "commondir", cut(_text(line)), where, "every command in that work tree")
 
@@ -368,12 +364,10 @@ class TrustReader:
         except CoreError as error:
             self._unread(shown, str(error))
             return
-        self._extend(attribute_findings(data, shown))
+        for one in attribute_findings(data, shown):
+            if self._is_listed(one.kind):
+                self._list(one)
 
 
 def _text(line: bytes) -> str:
     return line.decode("utf-8", "replace")
-
-
-def _bytes(path: str) -> bytes:
-    return path.encode("utf-8", "surrogateescape")

@@ -5,15 +5,13 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from pydantic import PrivateAttr
-
 from coretools.errors import NotFound
-from coretools.operations.content import Result
 from coretools.roots.root import Directory
 from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import fitting, fitting_values
 from coretools.tools.git.repository.grants import NO_GRANTS, RepositoryGrants
 from coretools.tools.git.repository.open_checkout import work_tree
+from coretools.tools.git.repository.results import GitResult
 from coretools.tools.git.trust.findings import Finding, cut
 from coretools.tools.git.trust.reader import TrustReader
 
@@ -40,7 +38,7 @@ class Findings:
         return {kind: offset for kind, offset in offsets.items() if offset < self.counts[kind]}
 
 
-class TrustReport(Result):
+class TrustReport(GitResult):
     """What a repository would run or reach."""
 
     repository: str
@@ -49,7 +47,6 @@ class TrustReport(Result):
     omitted: int
     next_offsets: dict[str, int]
     """Kinds of which there are more, with the offset that shows them."""
-    _text: str = PrivateAttr("")
 
     @classmethod
     def of(
@@ -75,12 +72,7 @@ class TrustReport(Result):
             f"[{found.counts[kind] - offset} more of the kind {kind!r}; kind={kind!r} offset={offset} shows them]"
             for kind, offset in result.next_offsets.items()
         ]
-        result._text = "\n".join((head, *refusal, *lines[:kept], *more))
-        return result
-
-    def text(self) -> str:
-        """One line for each finding."""
-        return self._text
+        return result.with_text([head, *refusal, *lines[:kept], *more], {})
 
 
 @dataclass(frozen=True, slots=True)

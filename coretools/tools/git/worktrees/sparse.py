@@ -12,7 +12,7 @@ from coretools.tools.git.changes.writable import (
 from coretools.tools.git.repository.checkout import Checkout, prefix
 from coretools.tools.git.repository.commands import require_success
 from coretools.tools.git.repository.open_repository import OpenRepository
-from coretools.tools.git.repository.porcelain import as_text, read_names, single_line
+from coretools.tools.git.repository.porcelain import as_text, decoded, encoded, read_names, single_line
 from coretools.tools.git.repository.results import TextResult, answer
 
 
@@ -42,7 +42,7 @@ async def sparse_checkout(repository: OpenRepository, *, action: str, names: Seq
     stdin = None
     if names:
         words += [*(["--cone"] if action == "set" else []), "--stdin"]
-        stdin = "".join(f"{_quoted(name)}\n" for name in names).encode("utf-8", "surrogateescape")
+        stdin = encoded("".join(f"{_quoted(name)}\n" for name in names))
     require_success(await repository.run(*words, stdin=stdin), "sparse-checkout")
     now = await _directories(repository)
     lines = [*_lines(checkout, now), _undo(checkout, before)]
@@ -51,7 +51,7 @@ async def sparse_checkout(repository: OpenRepository, *, action: str, names: Seq
 
 def _is_wanted(name: bytes, directories: Sequence[str]) -> bool:
     """Whether a file is checked out with these directories: in one of them, or directly in a directory above one."""
-    above = name.decode("utf-8", "surrogateescape").rpartition("/")[0]
+    above = decoded(name).rpartition("/")[0]
     return not above or any(f"{above}/".startswith(f"{one}/") or one.startswith(f"{above}/") for one in directories)
 
 

@@ -23,7 +23,7 @@ from coretools.tools.git.changes.writable import require_visible_names
 from coretools.tools.git.reading.history import HEADS
 from coretools.tools.git.repository.commands import check_revision, require_success
 from coretools.tools.git.repository.open_repository import OpenRepository
-from coretools.tools.git.repository.porcelain import as_text, read_names, read_status, single_line
+from coretools.tools.git.repository.porcelain import as_text, decoded, encoded, read_names, read_status, single_line
 from coretools.tools.git.repository.results import TextResult, answer, listed, settings_line, settings_remark
 
 _STATUS = ("status", "--porcelain=v2", "--branch", "-z", "--untracked-files=normal", "--ignore-submodules=all")
@@ -141,9 +141,9 @@ def _link(repository: OpenRepository, path: str, branch: str) -> None:
         with directory_access.open_subdirectory(checkout.common_handle, "worktrees") as worktrees:
             name = _free_name(worktrees, directory.path)
             files = {"HEAD": f"ref: {HEADS}{branch}\n", "commondir": "../..\n", "gitdir": f"{directory.path}/.git\n"}
-            data = {file: text.encode("utf-8", "surrogateescape") for file, text in files.items()}
+            data = {file: encoded(text) for file, text in files.items()}
             directory_access.create_directory(worktrees, name, data)
-        pointer = f"gitdir: {checkout.common_path}/worktrees/{name}\n".encode("utf-8", "surrogateescape")
+        pointer = encoded(f"gitdir: {checkout.common_path}/worktrees/{name}\n")
         directory_access.create_file(directory.fd, ".git", pointer)
 
 
@@ -200,7 +200,7 @@ async def worktrees(repository: OpenRepository) -> list[_Linked]:
         if b"worktree" not in fields:
             continue
         note = " ".join(word for word in ("locked", "prunable", "bare") if word.encode() in fields)
-        path = fields[b"worktree"].decode("utf-8", "surrogateescape")
+        path = decoded(fields[b"worktree"])
         branch = as_text(fields.get(b"branch", b"")).removeprefix(HEADS)
         found.append(_Linked(path, as_text(fields.get(b"HEAD", b"")), branch, note))
     return found
