@@ -187,8 +187,8 @@ async def _next(repository: OpenRepository, marks: _Marks) -> _Step:
     """
     words = (marks.bad, "--not", *marks.good)
     output = as_text(await repository.output("rev-list", "--bisect-vars", *words))
-    found = dict(_VARIABLE.findall(output))
-    commit, left = found.get("bisect_rev", ""), int(found.get("bisect_nr") or 0)
+    values = dict(_VARIABLE.findall(output))
+    commit, left = values.get("bisect_rev", ""), int(values.get("bisect_nr") or 0)
     if not commit:
         raise GitRefused("nothing is left between the good and the bad commits; git_bisect action='reset' ends it")
     if marks.skipped and commit != marks.bad:

@@ -135,8 +135,8 @@ class OutsideFolder:
             names = [] if one == other else await changed_names(repository, one, other)
             return frozenset(name for name in names if not any(is_beneath(name, folder) for folder in folders))
 
-        made, start = await _new_commits(repository, before.commit) if before.commit != now.commit else ([], "")
-        committed = frozenset[bytes]().union(*[await differing(parent, commit) for parent, commit in made])
+        commits, start = await _new_commits(repository, before.commit) if before.commit != now.commit else ([], "")
+        committed = frozenset[bytes]().union(*[await differing(parent, commit) for parent, commit in commits])
         replaced = await differing(before.tree, now.tree)
         unstaged = replaced & await differing(before.commit, before.tree)
         staged = (replaced - unstaged) & await differing(now.commit, now.tree)
@@ -150,7 +150,7 @@ async def _new_commits(repository: OpenRepository, start: str) -> tuple[list[tup
     """
     output = await repository.output(*_REFLOG)
     entries = [(as_text(commit), as_text(text)) for commit, text in read_records(output, 2)]
-    made: list[tuple[str, str]] = []
+    commits: list[tuple[str, str]] = []
     back = ""
     is_latest = True
     for (commit, text), (parent, _) in pairwise(entries):
@@ -158,8 +158,8 @@ async def _new_commits(repository: OpenRepository, start: str) -> tuple[list[tup
             break
         is_latest = is_latest and text.startswith("commit")
         back = parent if is_latest else back
-        made += [(parent, commit)] if text.startswith("commit") else []
-    return made, back
+        commits += [(parent, commit)] if text.startswith("commit") else []
+    return commits, back
 
 
 def _versions(checkout: Checkout) -> tuple[Version | None, ...]:
@@ -170,8 +170,8 @@ def _described(checkout: Checkout, folders: Sequence[str], before: _State, chang
     """Return the sentence about changes outside the folders, with the commands that take them back."""
 
     def part(what: str, names: Iterable[bytes]) -> list[str]:
-        found = sorted(names)
-        return [f"{what} {listed(display_paths(checkout, found))}"] if found else []
+        paths = sorted(names)
+        return [f"{what} {listed(display_paths(checkout, paths))}"] if paths else []
 
     parts = part("committed", changes.committed) + part("unstaged, or replaced in the index,", changes.unstaged)
     parts += part("staged", changes.staged)

@@ -64,13 +64,13 @@ async def _restore(repository: OpenRepository, commit: str, before: str | None) 
 async def _signature(repository: OpenRepository, data: bytes) -> bytes:
     # Only the user's own configuration chooses the key: a repository must not choose another one of the user's.
     git = repository.git
-    found = await repository.settings(_KEYS, only_user=True)
-    kind = found.get("gpg.format", "openpgp").lower()
+    settings = await repository.settings(_KEYS, only_user=True)
+    kind = settings.get("gpg.format", "openpgp").lower()
     if kind not in _PROGRAMS:
         raise GitRefused(f"gpg.format = {kind} in the configuration of the user: choose openpgp, x509 or ssh")
     _require_own_settings(git, kind)
     program = git.user_git.signers.get(kind) or _PROGRAMS[kind]
-    words = _key_words(git, kind, found.get("user.signingkey", ""), _committer(data))
+    words = _key_words(git, kind, settings.get("user.signingkey", ""), _committer(data))
     options = RunOptions(
         timeout_seconds=SIGN_SECONDS,
         stdin=data,
@@ -99,8 +99,8 @@ def _require_own_settings(git: Git, kind: str) -> None:
 
 def _committer(data: bytes) -> str:
     """Return the name and address of the committer: without another choice gpg looks for a key of theirs."""
-    found = re.search(rb"^committer (.*>) [0-9]+ [+-][0-9]+$", data, re.MULTILINE)
-    return "" if found is None else found[1].decode("utf-8", "replace")
+    match = re.search(rb"^committer (.*>) [0-9]+ [+-][0-9]+$", data, re.MULTILINE)
+    return "" if match is None else match[1].decode("utf-8", "replace")
 
 
 def _key_words(git: Git, kind: str, key: str, committer: str) -> Sequence[str]:

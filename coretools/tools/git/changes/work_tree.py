@@ -103,8 +103,8 @@ async def kept(repository: OpenRepository, *, names: Sequence[str] = ()) -> str:
 async def conflicted(repository: OpenRepository, names: Sequence[str] = (), *, stage: int = 0) -> list[bytes]:
     """Return the names that are in conflict, or those of which there is a version with this number."""
     output = await repository.output("ls-files", "--unmerged", "-z", "--", *names)
-    found = (record.partition(b"\t") for record in read_names(output))
-    return sorted({name for fields, _, name in found if not stage or fields.endswith(b" %d" % stage)})
+    records = (record.partition(b"\t") for record in read_names(output))
+    return sorted({name for fields, _, name in records if not stage or fields.endswith(b" %d" % stage)})
 
 
 async def stash_commit(

@@ -80,12 +80,12 @@ def refuse_outside(checkout: Checkout, names: Iterable[bytes]) -> None:
     Raises:
         OutsideRoot: there are some.
     """
-    found = [name for name in names if is_outside(checkout, name)]
-    if found:
+    outside = [name for name in names if is_outside(checkout, name)]
+    if outside:
         top = checkout.directory.path
         raise OutsideRoot(
             f"would change files outside the root, which is the folder {checkout.folder} of the repository {top}:"
-            f" {listed(display_paths(checkout, found))}; nothing was changed; with the root {top} it can be done"
+            f" {listed(display_paths(checkout, outside))}; nothing was changed; with the root {top} it can be done"
         )
 
 
@@ -103,9 +103,9 @@ async def refuse_staged_outside(repository: OpenRepository, cure: str = "", *, o
     names = {*await changed_names(repository, "--cached")}
     if or_changed:
         names |= {*await changed_names(repository)}
-    found = sorted(name for name in names if is_outside(checkout, name))
-    if found:
-        files = listed(display_paths(checkout, found))
+    outside = sorted(name for name in names if is_outside(checkout, name))
+    if outside:
+        files = listed(display_paths(checkout, outside))
         state, way = ("changed", "stashes") if or_changed else ("staged", "unstages")
         cure += "; or " if cure else ""
         raise GitRefused(
@@ -139,16 +139,16 @@ def _behind_links(repository: OpenRepository, names: Iterable[bytes]) -> Iterato
                 yield RootedPath(resolved.root, join_path(resolved.place.relative, last))
 
 
-def refuse_settings(found: Sequence[str]) -> None:
+def refuse_settings(settings: Sequence[str]) -> None:
     """Refuse a change of these existing settings.
 
     Raises:
         DeniedPath: there are some.
     """
-    if found:
+    if settings:
         raise DeniedPath(
-            f"would change {listed(found)}, on which editors and agents act when they open the directory; no file was "
-            f"changed; {WAY_OUT}"
+            f"would change {listed(settings)}, on which editors and agents act when they open the directory; no file"
+            f" was changed; {WAY_OUT}"
         )
 
 

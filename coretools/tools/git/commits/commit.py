@@ -89,28 +89,28 @@ async def commit(repository: OpenRepository, options: CommitOptions) -> TextResu
     completed = await repository.run(*_COMMIT, *words, options=settings, stdin=options.message.encode())
     if not completed.ok:
         _explain_failure(checkout, status, completed, is_amended=options.amend)
-    made = _parse_commit(require_success(completed, "commit").stdout.text())
+    created = _parse_commit(require_success(completed, "commit").stdout.text())
     if signed := await sign_head(repository, before=status.head):
-        made = replace(made, commit=signed)
-    lines = [f"{'committed and signed' if signed else 'committed'} {made.text}", made.changes]
-    lines += await _files(repository, made)
+        created = replace(created, commit=signed)
+    lines = [f"{'committed and signed' if signed else 'committed'} {created.text}", created.changes]
+    lines += await _files(repository, created)
     lines += [undo_by_reset(status.head, "soft")] if status.head else []
     rest = _not_committed(checkout, status, chosen)
     lines += [f"not committed: {listed(display_paths(checkout, rest))}"] if rest else []
-    details = {"commit": made.commit, "branch": made.branch, "not_committed": len(rest)}
+    details = {"commit": created.commit, "branch": created.branch, "not_committed": len(rest)}
     return answer(checkout, filter(None, lines), details=details, hooks="commit")
 
 
-async def _files(repository: OpenRepository, made: "_CreatedCommit") -> list[str]:
+async def _files(repository: OpenRepository, created: "_CreatedCommit") -> list[str]:
     """Return a line for each file in the commit: it has all that was staged, also by somebody else."""
-    completed = await repository.run(*_FILES, f"{made.commit}^", made.commit)
+    completed = await repository.run(*_FILES, f"{created.commit}^", created.commit)
     if not completed.ok:  # the first commit has no parent
-        completed = await repository.run(*_FILES, "--root", made.commit)
+        completed = await repository.run(*_FILES, "--root", created.commit)
     output = completed.stdout
     changes = read_records(output.head if output.dropped_bytes else output.head + output.tail, 2)[:MAX_FILES]
     every = (cut_line(f"{as_text(letter)} {quoted(path_of(repository.checkout, name))}") for letter, name in changes)
     lines = fitting(every, repository.git.answer_bytes // 2)
-    rest = int(made.changes.partition(" ")[0] or 0) - len(lines)
+    rest = int(created.changes.partition(" ")[0] or 0) - len(lines)
     return [*lines, *([f"[and {rest} more files: git_show stat=true]"] if rest > 0 else [])]
 
 
@@ -123,17 +123,17 @@ async def _chosen(repository: OpenRepository, status: GitStatus, names: Sequence
     """
     refuse_hidden(repository, names)
     changed = [one.path for one in status.entries if one.letters != "??"]
-    found = [path for path in changed if "." in names or any(is_beneath(path, name) for name in names)]
-    refuse_hidden(repository, [decoded(path) for path in found])
-    if conflicts := [one.path for one in status.entries if one.in_conflict and one.path in found]:
+    chosen = [path for path in changed if "." in names or any(is_beneath(path, name) for name in names)]
+    refuse_hidden(repository, [decoded(path) for path in chosen])
+    if conflicts := [one.path for one in status.entries if one.in_conflict and one.path in chosen]:
         cure = "git_continue resolves them, or edit and git_add them"
         raise GitRefused(f"conflicts are not resolved: {listed(display_paths(repository.checkout, conflicts))}; {cure}")
-    if not found:
+    if not chosen:
         raise GitRefused("nothing that git tracks has changed at these paths; git_add new files first")
-    if sum(len(path) + 1 for path in found) > ARGUMENT_BYTES:
-        raise TooLarge(f"{len(found)} changed files; git_add them instead of naming paths", files=len(found))
-    await refuse_filtered(repository, found)
-    return [decoded(path) for path in found]
+    if sum(len(path) + 1 for path in chosen) > ARGUMENT_BYTES:
+        raise TooLarge(f"{len(chosen)} changed files; git_add them instead of naming paths", files=len(chosen))
+    await refuse_filtered(repository, chosen)
+    return [decoded(path) for path in chosen]
 
 
 def _not_committed(checkout: Checkout, status: GitStatus, chosen: Sequence[str]) -> list[bytes]:
@@ -229,9 +229,9 @@ def _parse_commit(output: str) -> _CreatedCommit:
     Raises:
         GitRefused: the format is unknown.
     """
-    found = _COMMIT_OUTPUT.match(output)
-    if found is None:
+    match = _COMMIT_OUTPUT.match(output)
+    if match is None:
         raise GitRefused("git commit: created a commit, but its output is in an unknown format; see git_log")
-    changes = _CHANGES.search(output, found.end())
-    branch = "" if found["where"] == "detached HEAD" else found["where"]
-    return _CreatedCommit(branch, found["commit"], found["summary"], changes[1] if changes else "")
+    changes = _CHANGES.search(output, match.end())
+    branch = "" if match["where"] == "detached HEAD" else match["where"]
+    return _CreatedCommit(branch, match["commit"], match["summary"], changes[1] if changes else "")

@@ -36,22 +36,22 @@ def chosen_patch(file: FilePatch, choices: Sequence[str], *, reverse: bool = Fal
         InvalidArguments: not a choice. Conflict: a hunk has changed since it was shown. GitRefused: the file has none.
     """
     _refuse_whole(file)
-    found: dict[int, _Chosen] = {}
+    chosen: dict[int, _Chosen] = {}
     for choice in choices:
         for hunk, places in _matches(file, choice.strip()):
-            found.setdefault(hunk.number, _Chosen(hunk, set())).places |= places
+            chosen.setdefault(hunk.number, _Chosen(hunk, set())).places |= places
     lines: list[bytes] = [line for line in file.header if line.startswith((b"diff --git ", b"--- ", b"+++ "))]
     shift = 0
-    for number in sorted(found):
-        body, old, new = _body(found[number], file, reverse=reverse)
-        hunk = found[number].hunk
+    for number in sorted(chosen):
+        body, old, new = _body(chosen[number], file, reverse=reverse)
+        hunk = chosen[number].hunk
         # The side that is there keeps its positions, so that git finds the place exactly.
         old_start = hunk.new_start - shift if reverse else hunk.old_start
         new_start = hunk.new_start if reverse else hunk.old_start + shift
         lines.append(f"@@ -{_start(old_start, old)},{old} +{_start(new_start, new)},{new} @@".encode())
         lines += body
         shift += new - old
-    return b"\n".join(lines) + b"\n", [found[number].hunk for number in sorted(found)]
+    return b"\n".join(lines) + b"\n", [chosen[number].hunk for number in sorted(chosen)]
 
 
 def _start(line: int, count: int) -> int:
@@ -91,12 +91,12 @@ def _matches(file: FilePatch, choice: str) -> Iterator[tuple[Hunk, set[int]]]:
         yield from _by_numbers(file, choice, numbers)
 
 
-def _by_numbers(file: FilePatch, choice: str, found: re.Match[str]) -> Iterator[tuple[Hunk, set[int]]]:
-    first, last = int(found["first"]), int(found["last"] or found["first"])
+def _by_numbers(file: FilePatch, choice: str, match: re.Match[str]) -> Iterator[tuple[Hunk, set[int]]]:
+    first, last = int(match["first"]), int(match["last"] or match["first"])
     wanted = [hunk for hunk in file.hunks if first <= hunk.number <= last]
     if not wanted or len(wanted) != last - first + 1:
         raise GitRefused(f"hunks, {choice!r}: {quoted(file.name)} has {len(file.hunks)} now; git_diff shows them")
-    if found["id"] and any(hunk.id != found["id"] for hunk in wanted):
+    if match["id"] and any(hunk.id != match["id"] for hunk in wanted):
         raise _changed(file, choice)
     yield from ((hunk, _changes(hunk)) for hunk in wanted)
 
@@ -106,9 +106,9 @@ def _changed(file: FilePatch, choice: str) -> Conflict:
     return Conflict(f"hunks, {choice!r}: has changed since, or is no hunk of {quoted(file.name)}; it has {now} now")
 
 
-def _by_lines(file: FilePatch, choice: str, found: re.Match[str]) -> Iterator[tuple[Hunk, set[int]]]:
-    sign, first = found["sign"].encode(), int(found["first"])
-    last = int(found["last"] or first)
+def _by_lines(file: FilePatch, choice: str, match: re.Match[str]) -> Iterator[tuple[Hunk, set[int]]]:
+    sign, first = match["sign"].encode(), int(match["first"])
+    last = int(match["last"] or first)
     is_any = False
     for hunk in file.hunks:
         places = {place for place, kind, number in _numbered(hunk) if kind == sign and first <= number <= last}

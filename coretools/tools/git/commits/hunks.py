@@ -74,13 +74,13 @@ def _plan(
         return [(files[0], patch, hunks)]
     by_file: dict[int, list[str]] = {}
     for choice in choices:
-        found = [at for at, file in enumerate(files) for hunk in file.hunks if choice.strip() == hunk.id]
-        if not found:
+        places = [at for at, file in enumerate(files) for hunk in file.hunks if choice.strip() == hunk.id]
+        if not places:
             raise InvalidArguments(
                 f"hunks, {choice[:40]!r}: {len(files)} files have changed there, so only ids of git_diff name a hunk; "
                 "or name one path"
             )
-        by_file.setdefault(found[0], []).append(choice)
+        by_file.setdefault(places[0], []).append(choice)
     return [(files[at], *chosen_patch(files[at], chosen, reverse=is_reverse)) for at, chosen in by_file.items()]
 
 

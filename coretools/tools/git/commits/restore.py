@@ -165,16 +165,16 @@ async def _back_to_conflict(repository: OpenRepository, names: Sequence[str]) ->
     """Bring back the conflicts of resolved paths, as git remembers them until the commit."""
     records = read_names(await repository.output("ls-files", "--resolve-undo", "-z", "--", *names))
     resolved = sorted({record.partition(b"\t")[2] for record in records})
-    found = resolved or await conflicted(repository, names)
-    if not found:
+    conflicts = resolved or await conflicted(repository, names)
+    if not conflicts:
         raise GitRefused("none of these paths was in conflict since the last commit")
-    await require_writable_names(repository, found)
-    await repository.output("checkout", "--merge", *FROM_STDIN, stdin=terminated(found))
+    await require_writable_names(repository, conflicts)
+    await repository.output("checkout", "--merge", *FROM_STDIN, stdin=terminated(conflicts))
     lines = [
-        f"in conflict again: {listed(display_paths(repository.checkout, found))}",
+        f"in conflict again: {listed(display_paths(repository.checkout, conflicts))}",
         "Undo: git_continue action='resolve' resolutions={path: ...}",
     ]
-    return answer(repository.checkout, lines, details={"restored": len(found), "conflicts": len(found)})
+    return answer(repository.checkout, lines, details={"restored": len(conflicts), "conflicts": len(conflicts)})
 
 
 async def reset(repository: OpenRepository, *, revision: str, mode: str, names: Sequence[str]) -> TextResult:

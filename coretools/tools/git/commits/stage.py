@@ -57,11 +57,11 @@ async def add(
     _require_something(repository, names, entries)
     if options.intent:
         entries = tuple(entry for entry in entries if entry.letters == "??")
-    found = _staging_plan(repository, entries)
-    if found.staged:
-        await (_note if options.intent else _stage)(repository, found.staged)
-    details = {"staged": len(found.staged), "left_out": len(found.denied) + len(found.nested)}
-    return answer(repository.checkout, _lines(repository.checkout, found, options), details=details)
+    plan = _staging_plan(repository, entries)
+    if plan.staged:
+        await (_note if options.intent else _stage)(repository, plan.staged)
+    details = {"staged": len(plan.staged), "left_out": len(plan.denied) + len(plan.nested)}
+    return answer(repository.checkout, _lines(repository.checkout, plan, options), details=details)
 
 
 async def _note(repository: OpenRepository, entries: Sequence[StatusEntry]) -> None:
@@ -86,22 +86,22 @@ async def _stage(repository: OpenRepository, entries: Sequence[StatusEntry]) -> 
 
 
 def _staging_plan(repository: OpenRepository, entries: Sequence[StatusEntry]) -> _StagingPlan:
-    found = _StagingPlan([], {}, [])
+    plan = _StagingPlan([], {}, [])
     for entry in entries:
         if not entry.unstaged or is_temporary(entry.path):
             continue
         reason = hidden_reason(repository, entry.path)
         if reason:
-            found.denied[entry.path] = reason
+            plan.denied[entry.path] = reason
         elif entry.path.endswith(b"/"):  # how git lists another repository in the work tree
-            found.nested.append(entry.path)
+            plan.nested.append(entry.path)
         else:
-            found.staged.append(entry)
-    return found
+            plan.staged.append(entry)
+    return plan
 
 
-def _lines(checkout: Checkout, found: _StagingPlan, options: StagingOptions) -> list[str]:
-    staged = found.staged
+def _lines(checkout: Checkout, plan: _StagingPlan, options: StagingOptions) -> list[str]:
+    staged = plan.staged
     done = "noted without content" if options.intent else "staged"
     lines = [f"{done} {len(staged)}" if staged else "nothing to stage: unchanged, ignored or staged already"]
     lines += [f"{_letter(entry)} {quoted(path_of(checkout, entry.path))}" for entry in staged[:MAX_LISTED_LINES]]
@@ -110,10 +110,10 @@ def _lines(checkout: Checkout, found: _StagingPlan, options: StagingOptions) -> 
     if staged:
         names = [entry.path for entry in staged]
         lines.append(f"Undo: git_restore what='staged' {paths_argument(checkout, names)}")
-    if found.denied:
-        lines.append(hidden_line(checkout, "left out", found.denied))
-    if found.nested:
-        lines.append(f"[left out, repositories of their own: {listed(display_paths(checkout, found.nested))}]")
+    if plan.denied:
+        lines.append(hidden_line(checkout, "left out", plan.denied))
+    if plan.nested:
+        lines.append(f"[left out, repositories of their own: {listed(display_paths(checkout, plan.nested))}]")
     return lines
 
 

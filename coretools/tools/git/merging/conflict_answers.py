@@ -49,14 +49,14 @@ class _Plan:
 
 async def stages(repository: OpenRepository, names: Sequence[str] = ()) -> dict[bytes, dict[int, tuple[str, str]]]:
     """Return the versions of each path in conflict."""
-    found: dict[bytes, dict[int, tuple[str, str]]] = {}
+    versions: dict[bytes, dict[int, tuple[str, str]]] = {}
     output = await repository.output("ls-files", "--unmerged", "-z", "--", *names)
     for record in output.split(b"\0"):
         fields, _, name = record.partition(b"\t")
         if name:
             mode, object_name, stage = fields.decode("ascii").split(" ")
-            found.setdefault(name, {})[int(stage)] = (mode, object_name)
-    return found
+            versions.setdefault(name, {})[int(stage)] = (mode, object_name)
+    return versions
 
 
 async def resolve(repository: OpenRepository, answers: Mapping[str, Any]) -> list[str]:
@@ -70,17 +70,17 @@ async def resolve(repository: OpenRepository, answers: Mapping[str, Any]) -> lis
     checkout = repository.checkout
     names = git_names(repository, list(answers))
     refuse_hidden(repository, names)
-    found = await stages(repository)
+    versions = await stages(repository)
     plan = _Plan({}, {}, [])
     for name, (path, answer) in zip(names, answers.items(), strict=True):
         raw = encoded(name)
-        if raw not in found:
-            there = listed(display_paths(checkout, found)) or "none"
+        if raw not in versions:
+            there = listed(display_paths(checkout, versions)) or "none"
             raise NotFound(f"{path}: is not in conflict; these are, by their paths from the root: {there}")
-        await _plan(repository, plan, raw, found[raw], answer)
+        await _plan(repository, plan, raw, versions[raw], answer)
     await require_writable_names(repository, plan.names)
     await _apply(repository, plan)
-    rest = display_paths(checkout, found.keys() - set(plan.names))
+    rest = display_paths(checkout, versions.keys() - set(plan.names))
     return [
         f"resolved {len(names)}: {listed(display_paths(checkout, plan.names))}",
         f"in conflict: {listed(sorted(rest))}" if rest else "no conflict is left",

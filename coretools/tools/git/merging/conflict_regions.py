@@ -30,7 +30,7 @@ class Region:
 
 def read_regions(data: bytes) -> list[Region]:
     """Return the regions of a file; none if there are none, or if a line of the file may be taken for a marker."""
-    found: list[Region] = []
+    regions: list[Region] = []
     texts: dict[str, list[bytes]] = {}
     side, first = "", 0
     following = {"": {_OURS: "ours"}, "ours": {_BASE: "base", _MIDDLE: "theirs"}, "base": {_MIDDLE: "theirs"}}
@@ -40,7 +40,7 @@ def read_regions(data: bytes) -> list[Region]:
             texts.setdefault(side, []).append(line)
             continue
         if side == "theirs" and kind == _THEIRS:
-            found.append(Region(first, number, {name: b"".join(lines) for name, lines in texts.items()}))
+            regions.append(Region(first, number, {name: b"".join(lines) for name, lines in texts.items()}))
             side = ""
             continue
         then = following.get(side, {}).get(kind)
@@ -50,7 +50,7 @@ def read_regions(data: bytes) -> list[Region]:
             texts, first = {}, number
         side = then
         texts[side] = []
-    return [] if side else found
+    return [] if side else regions
 
 
 def _kind(line: bytes, *, is_inside: bool) -> bytes:

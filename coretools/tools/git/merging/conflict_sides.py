@@ -45,18 +45,18 @@ async def sides(repository: OpenRepository, conflicts: Mapping[bytes, Stages]) -
     commits = await _commits(repository, ["HEAD", *([applied] if applied else [])])
     ours = commits[0] if commits else None
     theirs = commits[1] if len(commits) > 1 else None
-    found = {}
+    named = {}
     if ours is not None:
-        found["ours"] = _new_base(checkout, ours) if checkout.in_progress == "rebase" else str(ours)
+        named["ours"] = _new_base(checkout, ours) if checkout.in_progress == "rebase" else str(ours)
     if stash:
-        found["theirs"] = stash
+        named["theirs"] = stash
     elif theirs is not None:
-        found["theirs"] = {
+        named["theirs"] = {
             "REBASE_HEAD": f"the commit that is moved, {theirs}{_of_branch(checkout)}",
             "REVERT_HEAD": f"the state before the reverted commit {theirs}",
             "CHERRY_PICK_HEAD": f"the picked commit {theirs}",
         }.get(head, str(theirs))
-    return {side: single_line(text) for side, text in found.items()}
+    return {side: single_line(text) for side, text in named.items()}
 
 
 def _new_base(checkout: Checkout, ours: _Commit) -> str:
@@ -90,25 +90,25 @@ async def _commits(repository: OpenRepository, names: list[str]) -> list[_Commit
     completed = await repository.run(*_LOG, "--stdin", "--", stdin="".join(f"{name}\n" for name in names).encode())
     if not completed.ok:  # an unborn branch, or a file of the state that names no commit
         return []
-    found = []
+    commits = []
     for name, short, references, subject in read_records(completed.stdout.head + completed.stdout.tail, 4):
         branches = [one for one in as_text(references).split(", ") if one and one != "HEAD"]
         branch = next((one for one in branches if one.startswith("HEAD -> ")), branches[0] if branches else "")
         text = as_text(subject)
         short_subject = text if len(text) <= _SUBJECT_CHARACTERS else f"{text[:_SUBJECT_CHARACTERS]}..."
-        found.append(_Commit(as_text(name), as_text(short), branch.removeprefix("HEAD -> "), short_subject))
-    return found
+        commits.append(_Commit(as_text(name), as_text(short), branch.removeprefix("HEAD -> "), short_subject))
+    return commits
 
 
 async def _stash(repository: OpenRepository, conflicts: Mapping[bytes, Stages]) -> str:
     """Return the stash that has the content of a `theirs`; "" if none of the newest has."""
-    found = next(((name, versions[3][1]) for name, versions in conflicts.items() if 3 in versions), None)
-    if found is None or b"\n" in found[0]:
+    name, theirs = next(((name, versions[3][1]) for name, versions in conflicts.items() if 3 in versions), (b"", ""))
+    if not name or b"\n" in name:
         return ""
     places = (await stash_list(repository))[:_MAX_STASHES]
-    stdin = b"".join(f"{commit}:".encode() + found[0] + b"\n" for _, commit, *_ in places)
+    stdin = b"".join(f"{commit}:".encode() + name + b"\n" for _, commit, *_ in places)
     output = (await repository.run("cat-file", "--batch-check=%(objectname)", stdin=stdin)).stdout
     for (place, _, _, message), line in zip(places, (output.head + output.tail).split(b"\n"), strict=False):
-        if line == found[1].encode("ascii"):
+        if line == theirs.encode("ascii"):
             return f"{place} ({message[:_SUBJECT_CHARACTERS]})"
     return ""

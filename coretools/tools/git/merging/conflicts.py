@@ -141,18 +141,18 @@ async def _contents(repository: OpenRepository, objects: Sequence[str]) -> dict[
         return {}
     stdin = "".join(f"{name}\n" for name in wanted).encode("ascii")
     output = require_success(await repository.run("cat-file", "--batch", stdin=stdin), "cat-file").stdout
-    found: dict[str, Excerpt] = {}
+    contents: dict[str, Excerpt] = {}
     if not output.dropped_bytes:
         rest = output.head + output.tail
         for name in wanted:
             head, _, rest = rest.partition(b"\n")
             size = int(head.split(b" ")[2])
-            found[name], rest = Excerpt(rest[:size], b"", 0), rest[size + 1 :]
-        return found
+            contents[name], rest = Excerpt(rest[:size], b"", 0), rest[size + 1 :]
+        return contents
     for name in wanted:
         completed = await repository.run("cat-file", "blob", name, keep_bytes=repository.git.answer_bytes)
-        found[name] = require_success(completed, "cat-file").stdout
-    return found
+        contents[name] = require_success(completed, "cat-file").stdout
+    return contents
 
 
 def _content(file: _File, versions: Stages, contents: Mapping[str, Excerpt], options: _PathOptions) -> dict[str, Any]:
@@ -222,8 +222,8 @@ def _indented(text: str) -> list[str]:
 
 
 def _side_lines(texts: Mapping[str, Any]) -> list[str]:
-    found = [side for side in SIDES if side in texts]
-    return [line for side in found for line in (f"<<< {side}", cut_lines(texts[side].removesuffix("\n")), ">>>")]
+    present = [side for side in SIDES if side in texts]
+    return [line for side in present for line in (f"<<< {side}", cut_lines(texts[side].removesuffix("\n")), ">>>")]
 
 
 def _excerpt(content: Excerpt, budget: int, way: str) -> str:

@@ -66,9 +66,9 @@ async def merge(repository: OpenRepository, *, revision: str, message: str, fast
         raise failure(completed, "merge")
     if await conflicted(repository):
         return await stopped(repository, "merge")
-    made = await repository.run(*_COMMIT, "--file=-", options=options, stdin=text.encode())
-    if not made.ok:
-        raise failure(made, "commit", "; merged, but not committed: git_continue commits it, or aborts the merge")
+    committed = await repository.run(*_COMMIT, "--file=-", options=options, stdin=text.encode())
+    if not committed.ok:
+        raise failure(committed, "commit", "; merged, but not committed: git_continue commits it, or aborts the merge")
     return await ended(repository, here, "merged")
 
 

@@ -92,11 +92,11 @@ async def rebase(repository: OpenRepository, options: RebaseOptions) -> TextResu
 async def _require_writable(repository: OpenRepository, move: _Move) -> None:
     """Refuse a rebase of too many commits, or one that would write hidden or filtered files."""
     words = ("log", "--format=tformat:%x01%H", "--name-only", "-z", "-m", f"{move.upstream}..{move.head}")
-    found = {name.strip(b"\n") for name in read_names(await repository.output(*words))}
-    commits = {name for name in found if name.startswith(b"\1")}
+    records = {name.strip(b"\n") for name in read_names(await repository.output(*words))}
+    commits = {name for name in records if name.startswith(b"\1")}
     if len(commits) > MAX_COMMITS:
         raise GitRefused(f"would move {len(commits)} commits, at most {MAX_COMMITS} are here; use git itself")
-    names = (found - commits) | set(await changed_names(repository, move.head, move.onto))
+    names = (records - commits) | set(await changed_names(repository, move.head, move.onto))
     await require_writable_names(repository, names - {b""})
 
 
@@ -110,11 +110,11 @@ async def _moved(repository: OpenRepository, move: _Move, *, is_autosquash: bool
     output = await repository.output(
         *_MOVED, "-z", "--date=raw", "--format=tformat:%H%x00%an%x00%ae%x00%ad%x00%B", *which
     )
-    found = []
+    moved = []
     for record in read_records(output, 5):
         commit, name, address, date, message = map(decoded, record)
-        found.append(MovedCommit(commit, message, (name, address, date)))
-    return found
+        moved.append(MovedCommit(commit, message, (name, address, date)))
+    return moved
 
 
 async def _with_steps(

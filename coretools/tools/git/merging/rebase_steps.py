@@ -70,18 +70,18 @@ def read_steps(steps: Sequence[str]) -> list[Step]:
     """
     if len(steps) > MAX_STEPS:
         raise InvalidArguments(f"steps: {len(steps)}, at most {MAX_STEPS}")
-    found = []
+    parsed = []
     for number, text in enumerate(steps, 1):
         match = _STEP.fullmatch(text)
         verb = _VERBS.get(match[1], match[1]) if match else ""
         if match is None or verb not in _VERBS.values() or "\0" in text:
             raise InvalidArguments(f"steps, number {number}, {text[:80]!r}: {_HOW}")
-        found.append(Step(verb, match[2], match[3].strip()))
-        if verb == "reword" and not found[-1].text:
+        parsed.append(Step(verb, match[2], match[3].strip()))
+        if verb == "reword" and not parsed[-1].text:
             raise InvalidArguments(
                 f"steps, number {number}: 'reword {match[2]}' needs the new message after the commit"
             )
-    return found
+    return parsed
 
 
 def check_steps(steps: Sequence[Step], moved: Sequence[MovedCommit]) -> None:

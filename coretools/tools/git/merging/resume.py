@@ -90,13 +90,13 @@ async def _checked(repository: OpenRepository, options: ResumeOptions) -> tuple[
     else:
         is_hard = operation.name == "rebase"
         differing += await overwritten_by_reset(repository) if is_hard else []
-        found = settings_among(repository, differing)
+        settings = settings_among(repository, differing)
         staged = await changed_names(repository, "--cached", back)
         refuse_outside(repository.checkout, sorted({*staged, *(differing if is_hard else [])}))
         # Other operations are reset with --merge, which leaves alone what is not staged.
-        if found and not is_hard:
-            found = settings_among(repository, staged)
-        refuse_settings(found)
+        if settings and not is_hard:
+            settings = settings_among(repository, staged)
+        refuse_settings(settings)
     if operation.remaining and not is_abort:
         commits = await repository.resolved(*operation.remaining)
         names = await picked_names(repository, commits)

@@ -62,10 +62,10 @@ async def blame(repository: OpenRepository, options: BlameOptions) -> TextResult
     if not completed.ok and options.revision:
         await repository.resolved(options.revision)
     output = repository.git.complete_output(require_success(completed, "blame"), "blame")
-    found = [cut_line(line) for line in _lines(output)]
-    shown = fitting(found, repository.git.answer_bytes)
+    lines = [cut_line(line) for line in _lines(output)]
+    shown = fitting(lines, repository.git.answer_bytes)
     after = options.first + len(shown)
-    more = [f"[for more lines: start={after}]"] if len(shown) < len(found) or len(found) == options.count else []
+    more = [f"[for more lines: start={after}]"] if len(shown) < len(lines) or len(lines) == options.count else []
     return answer(repository.checkout, [*shown, *more], details={"lines": len(shown)})
 
 

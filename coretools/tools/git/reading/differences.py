@@ -112,12 +112,12 @@ async def difference(repository: OpenRepository, options: DiffOptions) -> Differ
     """
     refuse_hidden(repository, options.names)
     if options.is_summary or options.by_name:
-        found = await _listed(repository, options)
+        result = await _listed(repository, options)
     else:
-        found = await _patch(repository, options)
-    if not found.changed:
+        result = await _patch(repository, options)
+    if not result.changed:
         await refuse_unknown(repository, options.names, trees=options.commits)
-    return found
+    return result
 
 
 async def _patch(repository: OpenRepository, options: DiffOptions) -> Difference:
@@ -127,14 +127,14 @@ async def _patch(repository: OpenRepository, options: DiffOptions) -> Difference
     end = (*options.sides, "--", *options.names)
     completed = await repository.run(*words, "--raw", "-z", *end)
     output = (await require_known(repository, completed, "diff", *options.given)).stdout
-    found = read_changes(output.head if output.dropped_bytes else output.head + output.tail)
-    if output.dropped_bytes and (found is None or not found[1]):
+    parsed = read_changes(output.head if output.dropped_bytes else output.head + output.tail)
+    if output.dropped_bytes and (parsed is None or not parsed[1]):
         raise TooLarge(f"git diff printed more than {repository.git.output_bytes} bytes; name paths, or use stat")
-    if found is None:  # a file is in conflict: git mixes names and patch
+    if parsed is None:  # a file is in conflict: git mixes names and patch
         output = (await require_known(repository, await repository.run(*words, *end), "diff")).stdout
         patch = output.head if output.dropped_bytes else output.head + output.tail
         return await shown(repository, patch, options, cut=output.dropped_bytes)
-    changes, patch = found
+    changes, patch = parsed
     part = await shown(repository, patch, options, cut=output.dropped_bytes)
     return replace(part, changed=len({change.name for change in changes}))
 
@@ -163,20 +163,20 @@ async def shown(repository: OpenRepository, patch: bytes, options: DiffOptions, 
         by_word=options.by_word,
         is_single=len({file.name for file in files}) == 1 and not cut,
     )
-    found = patch_text(_visible(repository, files, denied), texts)
-    lines = [*found.lines, *_way_to_the_rest(found, options.skip, cut)]
+    text = patch_text(_visible(repository, files, denied), texts)
+    lines = [*text.lines, *_way_to_the_rest(text, options.skip, cut)]
     if denied:
         lines.append(hidden_line(checkout, "not shown", denied))
     names = {file.name for file in files}
-    return Difference(lines or ["no differences"], found.files, found.next_skip, len(names))
+    return Difference(lines or ["no differences"], text.files, text.next_skip, len(names))
 
 
-def _way_to_the_rest(found: PatchText, skip: int, cut: int) -> Iterator[str]:
-    if skip and not found.lines:
+def _way_to_the_rest(text: PatchText, skip: int, cut: int) -> Iterator[str]:
+    if skip and not text.lines:
         yield f"no hunks after skip={skip}"
-    if found.next_skip:
-        yield f"[more hunks; go on with skip={found.next_skip}, name paths, or use stat to list the files]"
-    elif found.cut_lines:
+    if text.next_skip:
+        yield f"[more hunks; go on with skip={text.next_skip}, name paths, or use stat to list the files]"
+    elif text.cut_lines:
         yield "[for the rest use run_command with git diff, then read_run]"
     if cut:
         yield f"[the difference has {cut} more bytes; name paths, or use stat to list the files]"
@@ -211,11 +211,11 @@ async def _listed(repository: OpenRepository, options: DiffOptions) -> Differenc
     counts = ["--numstat"] if options.is_summary else []
     words = ("diff", *_SAFE, "--raw", *counts, "-z", "--no-renames", *options.sides, "--", *options.names)
     completed = await require_known(repository, await repository.run(*words), "diff", *options.given)
-    found = read_changes(repository.git.complete_output(completed, "diff"), counts=True)
-    if found is None:
+    parsed = read_changes(repository.git.complete_output(completed, "diff"), counts=True)
+    if parsed is None:
         raise GitRefused("git diff printed something unknown")
-    changes = {change.name: change for change in found[0]}
-    numbers = _numbers(found[1])
+    changes = {change.name: change for change in parsed[0]}
+    numbers = _numbers(parsed[1])
     lines = [cut_line(f"{quoted(path_of(checkout, name))} | {_counted(changes[name], numbers)}") for name in changes]
     records = [_listed_record(checkout, change, numbers) for change in changes.values()]
     texts, values = fitting(lines, options.most_bytes), fitting_values(records, options.most_bytes)

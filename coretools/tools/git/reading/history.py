@@ -64,6 +64,6 @@ async def refuse_unknown(repository: OpenRepository, names: Sequence[str], *, tr
     for tree in trees:
         known += read_names(await repository.output("ls-tree", "-z", "--name-only", tree, "--", *missing))
     for name in missing:
-        if not any(is_beneath(found, name) for found in known):
+        if not any(is_beneath(one, name) for one in known):
             path = shown_path(checkout, name)
             raise NotFound(f"{path}: matches nothing in the work tree or in git", path=path)

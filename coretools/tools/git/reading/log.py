@@ -87,9 +87,9 @@ class Commit:
         _, short, date, author, _, names, _, summary, message = self.fields
         lines = [single_line(f"{short} {date} {author}: {summary}{f' ({names})' if names else ''}")]
         if body:
-            found = message.strip("\n").split("\n") if message.strip() else []
-            lines += [f"    {single_line(line)}".rstrip() for line in found[:BODY_LINES]]
-            lines += [f"    [{len(found) - BODY_LINES} more lines]"] if len(found) > BODY_LINES else []
+            text = message.strip("\n").split("\n") if message.strip() else []
+            lines += [f"    {single_line(line)}".rstrip() for line in text[:BODY_LINES]]
+            lines += [f"    [{len(text) - BODY_LINES} more lines]"] if len(text) > BODY_LINES else []
         lines += [f"    {quoted(path_of(checkout, name))} | {_change(more, less)}" for name, more, less in self.files]
         return [cut_line(line) for line in lines]
 
@@ -156,14 +156,14 @@ async def log(repository: OpenRepository, options: LogOptions) -> LogResult:
         refuse_hidden(repository, options.names)
     start = await range_argument(repository, options.revision) if options.revision else Range("HEAD", ["HEAD"], [])
     if options.changed:
-        found = await _changing(repository, options, start)
+        commits = await _changing(repository, options, start)
     else:
-        found = await _commits(repository, options, start, counts=(options.skip, options.limit + 1))
-    if found is None:
+        commits = await _commits(repository, options, start, counts=(options.skip, options.limit + 1))
+    if commits is None:
         return LogResult.without("no commits yet", repository.checkout)
-    if not found:
+    if not commits:
         await refuse_unknown(repository, options.names, trees=() if options.all_branches else start.sides)
-    return LogResult.of(found, repository.checkout, options, budget=repository.git.answer_bytes)
+    return LogResult.of(commits, repository.checkout, options, budget=repository.git.answer_bytes)
 
 
 async def _changing(repository: OpenRepository, options: LogOptions, start: Range) -> list[Commit] | None:
@@ -174,14 +174,14 @@ async def _changing(repository: OpenRepository, options: LogOptions, start: Rang
     wanted = options.skip + options.limit + 1
     most = wanted
     while True:
-        found = await _commits(repository, options, start, counts=(0, most))
-        if found is None:
+        commits = await _commits(repository, options, start, counts=(0, most))
+        if commits is None:
             return None
         seen: dict[bytes, bool] = {}
-        for name in {name for commit in found for name in commit.matched}:
+        for name in {name for commit in commits for name in commit.matched}:
             seen[name] = not hidden_reason(repository, name)
-        visible = [commit for commit in found if any(seen[name] for name in commit.matched)]
-        if len(visible) >= wanted or len(found) < most:
+        visible = [commit for commit in commits if any(seen[name] for name in commit.matched)]
+        if len(visible) >= wanted or len(commits) < most:
             return visible[options.skip : wanted]
         most *= 4
 
@@ -224,8 +224,8 @@ def _read(output: bytes, mark: bytes) -> Iterator[Commit]:
         for record in records:
             if _RAW.fullmatch(record):
                 matched.append(next(records, b""))
-            elif (found := _COUNT.fullmatch(record)) is not None:
-                files.append((found[3], found[1].decode("ascii"), found[2].decode("ascii")))
+            elif (count := _COUNT.fullmatch(record)) is not None:
+                files.append((count[3], count[1].decode("ascii"), count[2].decode("ascii")))
         yield Commit([as_text(field) for field in fields], files, matched)
 
 

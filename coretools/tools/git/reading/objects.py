@@ -43,24 +43,24 @@ async def read_file_at(repository: OpenRepository, revision: str, name: str) -> 
     Raises:
         InvalidArguments: not a revision. NotFound: it names no commit. TooLarge: more than git may print.
     """
-    commit = await commit_argument(repository, revision)
-    start = commit.removesuffix("^{commit}")
+    argument = await commit_argument(repository, revision)
+    start = argument.removesuffix("^{commit}")
     above, _, last = name.rpartition("/")
-    asked = [commit, f"{start}^{{tree}}"] if name == "." else [commit, f"{start}:{above}", f"{start}:{name}"]
+    asked = [argument, f"{start}^{{tree}}"] if name == "." else [argument, f"{start}:{above}", f"{start}:{name}"]
     contents = await _objects(repository, asked, what=f"{name} in {revision}")
     if contents[0] is None:
         await repository.resolved(revision)
         raise NotFound(f"revision {revision!r}: names no commit of this repository")
-    found = contents[0][0]
+    commit = contents[0][0]
     if name == ".":
         tree = contents[1]
-        return FileAt(found, TreeEntry(DIRECTORY, b".", ""), None if tree is None else tree[1])
+        return FileAt(commit, TreeEntry(DIRECTORY, b".", ""), None if tree is None else tree[1])
     if contents[1] is None:
-        return FileAt(found, None, None)
+        return FileAt(commit, None, None)
     wanted = encoded(last)
-    entries = read_tree(contents[1][1], object_bytes=len(found) // 2)
+    entries = read_tree(contents[1][1], object_bytes=len(commit) // 2)
     entry = next((entry for entry in entries if entry.name == wanted), None)
-    return FileAt(found, entry, None if contents[2] is None else contents[2][1])
+    return FileAt(commit, entry, None if contents[2] is None else contents[2][1])
 
 
 async def _objects(repository: OpenRepository, asked: list[str], *, what: str) -> list[tuple[str, bytes] | None]:
@@ -94,19 +94,19 @@ def read_tree(data: bytes, *, object_bytes: int) -> Iterator[TreeEntry]:
 
 
 def _contents(output: bytes, asked: list[str]) -> list[tuple[str, bytes] | None]:
-    found: list[tuple[str, bytes] | None] = []
+    contents: list[tuple[str, bytes] | None] = []
     at = 0
     for one in asked:
         end = output.find(b"\n", at)
         header = _HEADER.fullmatch(output[at:end])
         if header is None:
-            found.append(None)
+            contents.append(None)
             at = _after_missing(output, at, one)
             continue
         size = int(header[3])
-        found.append((header[1].decode("ascii"), output[end + 1 : end + 1 + size]))
+        contents.append((header[1].decode("ascii"), output[end + 1 : end + 1 + size]))
         at = end + 1 + size + 1
-    return found
+    return contents
 
 
 def _after_missing(output: bytes, at: int, asked: str) -> int:

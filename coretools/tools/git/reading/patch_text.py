@@ -76,7 +76,7 @@ class _Block:
 
 def patch_text(files: Iterable[FilePatch], options: PatchOptions) -> PatchText:
     """Return the hunks that fit, whole. Only one that is longer than an answer is cut, to its head and tail."""
-    found = PatchText()
+    text = PatchText()
     room, room_of_data = options.budget, options.budget
     current: FilePatch | None = None
     for position, block in enumerate(_blocks(files, options)):
@@ -87,18 +87,18 @@ def patch_text(files: Iterable[FilePatch], options: PatchOptions) -> PatchText:
         lines += _lines(block, options)
         record = _record(block, options) if is_first else _hunk_record(block.hunk)
         size, size_of_data = _size(lines), len(json.dumps(record, ensure_ascii=False).encode("utf-8", "replace"))
-        if found.lines and (size > room or size_of_data > room_of_data):
-            found.next_skip = position
+        if text.lines and (size > room or size_of_data > room_of_data):
+            text.next_skip = position
             break
         if size > room:
-            lines, found.cut_lines = _cut(lines, room, block.hunk)
+            lines, text.cut_lines = _cut(lines, room, block.hunk)
         current, room, room_of_data = block.file, room - size, room_of_data - size_of_data
-        found.lines += lines
+        text.lines += lines
         if is_first:
-            found.files.append(record)
+            text.files.append(record)
         else:
-            found.files[-1]["hunks"] = [*_list(found.files[-1]["hunks"]), record]
-    return found
+            text.files[-1]["hunks"] = [*_list(text.files[-1]["hunks"]), record]
+    return text
 
 
 def summary_reason(file: FilePatch, options: PatchOptions) -> str:
@@ -189,8 +189,8 @@ def _change(file: FilePatch) -> str:
     if file.new is None:
         return "deleted"
     words = (b"rename from ", "renamed"), (b"copy from ", "copied")
-    found = [word for start, word in words if any(line.startswith(start) for line in file.header)]
-    return found[0] if found else "modified"
+    moves = [word for start, word in words if any(line.startswith(start) for line in file.header)]
+    return moves[0] if moves else "modified"
 
 
 def _counts(file: FilePatch) -> tuple[int, int]:

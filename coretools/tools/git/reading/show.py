@@ -65,12 +65,12 @@ async def show(repository: OpenRepository, *, revision: str, options: DiffOption
     lines = [*fitting(map(cut_line, lines), repository.git.answer_bytes // 2), ""]
     left = repository.git.answer_bytes - sum(len(line.encode("utf-8", "replace")) + 1 for line in lines)
     options = replace(options, most_bytes=left)
-    found = await _changes(repository, commit, options)
-    lines += found.lines
+    patch = await _changes(repository, commit, options)
+    lines += patch.lines
     parents = commit.fields[1].split()
     if len(parents) > 1:
         lines.append(f"[merge of {len(parents)} commits; the difference is that to the first]")
-    details = {"commit": commit.fields[0], "parents": parents, "files": found.changed, "next_skip": found.next_skip}
+    details = {"commit": commit.fields[0], "parents": parents, "files": patch.changed, "next_skip": patch.next_skip}
     return answer(repository.checkout, lines, details=details)
 
 
@@ -134,9 +134,9 @@ def _commit_lines(fields: Sequence[str]) -> list[str]:
 
 
 def _message_lines(message: str) -> list[str]:
-    found = [f"    {single_line(line)}" for line in message.strip("\n").split("\n")]
-    more = len(found) - MESSAGE_LINES
-    return found if more <= 0 else [*found[:MESSAGE_LINES], f"    [{more} more lines of the message]"]
+    lines = [f"    {single_line(line)}" for line in message.strip("\n").split("\n")]
+    more = len(lines) - MESSAGE_LINES
+    return lines if more <= 0 else [*lines[:MESSAGE_LINES], f"    [{more} more lines of the message]"]
 
 
 async def show_file(repository: OpenRepository, *, revision: str, name: str, offset: int) -> TextResult:
@@ -147,22 +147,22 @@ async def show_file(repository: OpenRepository, *, revision: str, name: str, off
     """
     checkout = repository.checkout
     refuse_hidden(repository, [name])
-    found = await read_file_at(repository, revision, name)
+    file = await read_file_at(repository, revision, name)
     path = shown_path(checkout, name)
-    if found.entry is None:
-        await refuse_unknown(repository, [name], trees=[found.commit])
+    if file.entry is None:
+        await refuse_unknown(repository, [name], trees=[file.commit])
         raise NotFound(f"{path}: not in revision {revision}; git_log path={path!r} lists the commits that have it")
-    if found.entry.mode == SUBMODULE:
-        return answer(checkout, [f"{path}: a submodule at {found.entry.object}"], details={"commit": found.commit})
-    if found.content is None:
+    if file.entry.mode == SUBMODULE:
+        return answer(checkout, [f"{path}: a submodule at {file.entry.object}"], details={"commit": file.commit})
+    if file.content is None:
         why = "a partial clone leaves objects out; `git fetch` gets them" if checkout.is_partial else "it is damaged"
         raise GitRefused(f"{path}: its content in {revision} is not in this repository; {why}")
-    if found.entry.mode == DIRECTORY:
-        entries = read_tree(found.content, object_bytes=len(found.commit) // 2)
+    if file.entry.mode == DIRECTORY:
+        entries = read_tree(file.content, object_bytes=len(file.commit) // 2)
         return _directory(repository, entries, "" if name == "." else f"{name}/")
-    if found.entry.mode == LINK:
-        return answer(checkout, [f"{path}: a link to {quoted(found.content)}"], details={"commit": found.commit})
-    return _file(checkout, found.content, commit=found.commit, offset=offset, budget=repository.git.answer_bytes)
+    if file.entry.mode == LINK:
+        return answer(checkout, [f"{path}: a link to {quoted(file.content)}"], details={"commit": file.commit})
+    return _file(checkout, file.content, commit=file.commit, offset=offset, budget=repository.git.answer_bytes)
 
 
 def _directory(repository: OpenRepository, entries: Iterator[TreeEntry], above: str) -> TextResult:

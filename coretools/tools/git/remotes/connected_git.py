@@ -113,8 +113,8 @@ async def _own_programs(git: Git, directory: Directory) -> tuple[Rule, ...]:
         inherit=False,
         confined_thread=git.confined.confined_thread("git", ()),
     )
-    found = await git.confined.run(("git", "--exec-path"), cwd=directory, options=options)
-    place = require_success(found, "--exec-path").stdout.text().strip()
+    completed = await git.confined.run(("git", "--exec-path"), cwd=directory, options=options)
+    place = require_success(completed, "--exec-path").stdout.text().strip()
     if reason := git.runner.reach.reason(place):
         raise CannotStart(f"git: {reason}; install git elsewhere, or vouch for it with --trust PATH")
     return tuple((f"{place}/{name}", EXECUTE | READ_FILE) for name in _OWN_PROGRAMS)

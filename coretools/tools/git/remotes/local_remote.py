@@ -59,12 +59,12 @@ async def local_transport(
         NotFound: there is none. GitRefused: git is not run in it. DeniedRemote: its path leads to another one.
     """
     with ExitStack() as stack:
-        found = await to_thread.run_sync(_opened, url, rules, direction, stack)
+        repository = await to_thread.run_sync(_opened, url, rules, direction, stack)
 
         async def start(service: Service, connection: int) -> Completed:
             settings = RECEIVE_SETTINGS if service == "git-receive-pack" else SEND_SETTINGS
-            words = (*found.overrides, *settings, service.removeprefix("git-"), ".")
-            return await serve(git, found.directory, connection, words, rules=found.rules)
+            words = (*repository.overrides, *settings, service.removeprefix("git-"), ".")
+            return await serve(git, repository.directory, connection, words, rules=repository.rules)
 
         yield ProcessTransport(start, limit_bytes=git.limits.transfer_bytes, explain=lambda _: "")
 

@@ -39,13 +39,13 @@ async def add_remote(
     """
     if checked_name(name) in settings.remotes:
         raise AlreadyExists(f"remote {name}: exists; git_remote action='set-url' changes its URL")
-    found = _acceptable(access, url)
-    await repository.output("remote", "add", "--", name, found.text)
+    address = _acceptable(access, url)
+    await repository.output("remote", "add", "--", name, address.text)
     lines = [
-        f"added remote {name}: {found.text} ({access.state(found)})",
+        f"added remote {name}: {address.text} ({access.state(address)})",
         f"Undo: git_remote action='remove' name={name!r}",
     ]
-    return answer(repository.checkout, map(single_line, lines), details={"remote": name, "url": found.text})
+    return answer(repository.checkout, map(single_line, lines), details={"remote": name, "url": address.text})
 
 
 async def rename_remote(repository: OpenRepository, settings: RemoteSettings, *, name: str, to: str) -> TextResult:
@@ -90,14 +90,14 @@ async def set_url(
         NotFound: there is none. InvalidArguments, DeniedRemote: as `add_remote`.
     """
     remote = _existing(settings, name)
-    found = _acceptable(access, url)
+    address = _acceptable(access, url)
     before = [one.text for one in _urls(remote)]
-    await repository.output("config", "--local", "--replace-all", f"remote.{name}.url", found.text)
+    await repository.output("config", "--local", "--replace-all", f"remote.{name}.url", address.text)
     if remote.push_urls:
         await repository.output("config", "--local", "--unset-all", f"remote.{name}.pushurl")
     undo = f"Undo: git_remote action='set-url' name={name!r} url={before[0]!r}" if before else "Undo: by git itself"
-    lines = [f"remote {name}: {found.text} ({access.state(found)})", undo]
-    return answer(repository.checkout, map(single_line, lines), details={"remote": name, "url": found.text})
+    lines = [f"remote {name}: {address.text} ({access.state(address)})", undo]
+    return answer(repository.checkout, map(single_line, lines), details={"remote": name, "url": address.text})
 
 
 def _existing(settings: RemoteSettings, name: str) -> ConfiguredRemote:
@@ -126,13 +126,13 @@ def _acceptable(access: RemoteAccess, text: str) -> RemoteUrl:
 
 
 def _urls(remote: ConfiguredRemote) -> list[RemoteUrl]:
-    found = []
+    urls = []
     for text in remote.urls:
         try:
-            found.append(parsed_url(text))
+            urls.append(parsed_url(text))
         except InvalidArguments:
             continue
-    return found
+    return urls
 
 
 def _described(remote: ConfiguredRemote, access: RemoteAccess) -> list[str]:

@@ -89,17 +89,17 @@ async def plan(
             raise InvalidArguments("delete: goes alone; push something else in another call")
         return _deletion(there, remote, options)
     refspecs, local = [], {}
-    found = PushPlan((), ())
+    prepared = PushPlan((), ())
     if options.branch or not options.tags:
-        found = await _branch_plan(repository, settings, remote, options, there)
-        refspecs, local = list(found.refspecs), dict(found.local)
+        prepared = await _branch_plan(repository, settings, remote, options, there)
+        refspecs, local = list(prepared.refspecs), dict(prepared.local)
     for tag in options.tags:
         name = _checked(f"{TAGS}{tag}", "tag", tag)
         if name not in there:
             raise NotFound(f"tag {tag!r}: there is none; git_tag action='create' makes one")
         refspecs.append(f"{name}:{name}")
         local[name] = there[name]
-    return replace(found, refspecs=tuple(refspecs), local=tuple(local.items()))
+    return replace(prepared, refspecs=tuple(refspecs), local=tuple(local.items()))
 
 
 async def push(
@@ -173,7 +173,7 @@ def _checked(name: str, kind: str, written: str) -> str:
 
 def _updates(output: bytes, prepared: PushPlan, connected: Connected) -> list[RefUpdate]:
     """Read the lines of `git push --porcelain`. Those of references that are up to date are left out."""
-    found, local = [], dict(prepared.local)
+    updates, local = [], dict(prepared.local)
     for line in output.split(b"\n"):
         match = _LINE.fullmatch(line)
         if match is None or match[1] == b"=":
@@ -184,8 +184,8 @@ def _updates(output: bytes, prepared: PushPlan, connected: Connected) -> list[Re
         kind = _KINDS[match[1].decode("ascii")]
         why = single_line(connected.scrubbed((reason[1] if reason else "") or summary)) if kind == REJECTED else ""
         old = moved[1] if moved else prepared.seen if kind == DELETED else ""
-        found.append(RefUpdate(name, old, local.get(name, ""), kind, why[:300]))
-    return found
+        updates.append(RefUpdate(name, old, local.get(name, ""), kind, why[:300]))
+    return updates
 
 
 async def _track(repository: OpenRepository, remote: ConfiguredRemote, updates: Sequence[RefUpdate]) -> list[str]:

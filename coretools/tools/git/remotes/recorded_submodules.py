@@ -36,16 +36,16 @@ class Submodule:
 async def submodules(repository: OpenRepository) -> list[Submodule]:
     """Return the submodules that the index records. No submodule is entered."""
     records = read_names(await repository.output("ls-files", "--stage", "-z"))
-    found = {
+    commits = {
         name: as_text(fields.split(b" ")[1])
         for fields, _, name in (one.partition(b"\t") for one in records)
         if fields.startswith(_GITLINK)
     }
-    settings = await _settings(repository) if found else {}
+    settings = await _settings(repository) if commits else {}
     count = Counter(one.get("path", "") for one in settings.values())
     known = {one["path"]: (name, one) for name, one in settings.items() if count[one.get("path", "")] == 1}
     listed = []
-    for path, commit in found.items():
+    for path, commit in commits.items():
         name, keys = known.get(as_text(path), ("", {}))
         listed.append(Submodule(path, commit, name, keys.get("url", ""), keys.get("update", "")))
     return listed
@@ -54,9 +54,9 @@ async def submodules(repository: OpenRepository) -> list[Submodule]:
 async def list_submodules(repository: OpenRepository) -> TextResult:
     """Return path, commit and address of each submodule, and whether something is there."""
     checkout = repository.checkout
-    found = await submodules(repository)
+    recorded = await submodules(repository)
     lines = []
-    for one in found:
+    for one in recorded:
         address = _CREDENTIALS.sub("//", one.url) or "no address is recorded"
         state = "cloned" if is_cloned(repository, one) else "not cloned"
         lines.append(single_line(f"{quoted(path_of(checkout, one.path))} {one.commit[:10]} {state}: {address}"))

@@ -50,8 +50,8 @@ class RefUpdate:
 
     def fields(self) -> dict[str, str]:
         """The fields of the structured answer; those that are empty are left out."""
-        found = {"reference": self.reference, "old": self.old, "new": self.new, "kind": self.kind}
-        return {key: value for key, value in {**found, "reason": self.reason}.items() if value}
+        fields = {"reference": self.reference, "old": self.old, "new": self.new, "kind": self.kind}
+        return {key: value for key, value in {**fields, "reason": self.reason}.items() if value}
 
     def line(self) -> str:
         """A line of text."""
@@ -105,21 +105,21 @@ def read_advertised(output: bytes) -> Advertised:
     peeled: dict[str, str] = {}
     head = ""
     for line in output.split(b"\n"):
-        if found := _HEAD.fullmatch(line):
-            head = as_text(found[1])
-        elif (found := _LINE.fullmatch(line)) and len(objects) < MAX_REFERENCES:
-            name, target = as_text(found[2]), found[1].decode("ascii")
+        if match := _HEAD.fullmatch(line):
+            head = as_text(match[1])
+        elif (match := _LINE.fullmatch(line)) and len(objects) < MAX_REFERENCES:
+            name, target = as_text(match[2]), match[1].decode("ascii")
             if is_reference(name):
-                (peeled if found[3] else objects)[name] = target
+                (peeled if match[3] else objects)[name] = target
     return Advertised(objects, peeled, head if head in objects else "")
 
 
 def tracked(refspecs: Iterable[Refspec], advertised: Advertised) -> dict[str, tuple[str, bool]]:
     """Return source and whether it may be forced, by tracking reference."""
-    found: dict[str, tuple[str, bool]] = {}
+    sources: dict[str, tuple[str, bool]] = {}
     for refspec in refspecs:
         for name in advertised.objects:
             destination = refspec.destination_of(name)
             if destination and is_reference(destination):
-                found.setdefault(destination, (name, refspec.is_forced))
-    return found
+                sources.setdefault(destination, (name, refspec.is_forced))
+    return sources

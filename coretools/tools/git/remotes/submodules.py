@@ -58,18 +58,18 @@ async def choose(repository: OpenRepository, paths: Sequence[str]) -> Chosen:
         NotFound: there is none. GitRefused: there are too many.
     """
     names = git_names(repository, paths)
-    found = [
+    named = [
         one
         for one in await submodules(repository)
         if not names or "." in names or any(is_beneath(one.path, name) for name in names)
     ]
-    if not found:
+    if not named:
         raise NotFound("paths: no submodule is there; git_submodule action='list' lists them")
-    if len(found) > MAX_SUBMODULES:
-        raise GitRefused(f"{len(found)} submodules, more than {MAX_SUBMODULES}; name some in paths")
-    base = await _base(repository) if any(_is_relative(one.url) for one in found) else None
+    if len(named) > MAX_SUBMODULES:
+        raise GitRefused(f"{len(named)} submodules, more than {MAX_SUBMODULES}; name some in paths")
+    base = await _base(repository) if any(_is_relative(one.url) for one in named) else None
     wanted, cloned, refused = [], [], []
-    for one in found:
+    for one in named:
         path = f"{prefix(repository.checkout)}{one.text}"
         try:
             _require_place(repository, one)

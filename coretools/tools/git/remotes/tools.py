@@ -231,11 +231,11 @@ class RemoteTools(GitToolSet):
         Returns its path, the branch and the call that undoes it; if it fails, nothing is left. Only remotes that the
         operator allows can be cloned. git_fetch and git_pull bring later changes.
         """
-        found = parsed_url(url)
-        rule = self._access.rule_for(found, "fetch", principal=call.principal)
-        await self._access.ask(rule, "fetch", call, single_line(f"Clone {found.text}?"))
+        address = parsed_url(url)
+        rule = self._access.rule_for(address, "fetch", principal=call.principal)
+        await self._access.ask(rule, "fetch", call, single_line(f"Clone {address.text}?"))
         options = CloneOptions(path, branch, single_branch, depth, tags)
-        async with self._access.connected(found, rule, "fetch") as connected:
+        async with self._access.connected(address, rule, "fetch") as connected:
             return await clone(self.repositories, connected, options)
 
     @tool(Effect.CHANGE, profiles=ALL, open_world=True, title="Git submodule")
@@ -321,7 +321,7 @@ class RemoteTools(GitToolSet):
         async with opening as opened:
             settings = await remote_settings(opened)
             branch, _ = await head(opened)
-            found = settings.remote(remote or settings.default(branch))
-            url = found.url(push=direction == "push")
+            configured = settings.remote(remote or settings.default(branch))
+            url = configured.url(push=direction == "push")
             rule = self._access.rule_for(url, direction, principal=call.principal)
-            yield _Used(opened, settings, found, url, rule)
+            yield _Used(opened, settings, configured, url, rule)

@@ -113,12 +113,12 @@ async def present(repository: OpenRepository, objects: Sequence[str]) -> set[str
 
 async def classified(repository: OpenRepository, planned: Mapping[str, tuple[str, str, bool]]) -> list[RefUpdate]:
     """Return what an update of each reference is; `planned` has old and new object and whether it may be forced."""
-    found = []
+    updates = []
     compared = 0
     for name, (old, new, may_force) in sorted(planned.items()):
         if old and name.startswith(TAGS):
             way = f"git_tag action='delete' name={name.removeprefix(TAGS)!r}, then fetch again"
-            found.append(RefUpdate(name, old, new, REJECTED, f"the tag is another one here; {way}"))
+            updates.append(RefUpdate(name, old, new, REJECTED, f"the tag is another one here; {way}"))
             continue
         compared += bool(old)
         if compared > MAX_COMPARED:
@@ -129,10 +129,10 @@ async def classified(repository: OpenRepository, planned: Mapping[str, tuple[str
             completed = await repository.run("merge-base", "--is-ancestor", old, new)
             kind = FAST_FORWARD if completed.ok else FORCED
         if kind == FORCED and not may_force:
-            found.append(RefUpdate(name, old, new, REJECTED, "not a fast-forward, which its refspec requires"))
+            updates.append(RefUpdate(name, old, new, REJECTED, "not a fast-forward, which its refspec requires"))
         else:
-            found.append(RefUpdate(name, old, new, kind))
-    return found
+            updates.append(RefUpdate(name, old, new, kind))
+    return updates
 
 
 async def update_references(repository: OpenRepository, updates: Sequence[RefUpdate], *, message: str) -> None:

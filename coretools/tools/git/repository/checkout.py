@@ -126,7 +126,7 @@ def exists(checkout: Checkout, name: bytes) -> bool:
     return entry_exists(checkout.directory.fd, decoded(name))
 
 
-def is_beneath(found: bytes, name: str) -> bool:
+def is_beneath(listed: bytes, name: str) -> bool:
     """Whether a name that git listed is this name or lies beneath it."""
     wanted = encoded(name)
-    return found == wanted or found.startswith(wanted + b"/")
+    return listed == wanted or listed.startswith(wanted + b"/")

@@ -227,11 +227,11 @@ class Git:
         lines = await self._object_lines(checkout, revisions, "^{commit}")
         commits = []
         for revision in revisions:
-            found = _COMMIT.fullmatch(next(lines, b""))
-            if found is None:
+            match = _COMMIT.fullmatch(next(lines, b""))
+            if match is None:
                 hint = "; a range is two revisions, give each one separately" if ".." in revision else ""
                 raise NotFound(f"revision {revision!r}: names no commit of this repository{hint}")
-            commits.append(found[1].decode("ascii"))
+            commits.append(match[1].decode("ascii"))
         return commits
 
     async def _object_lines(self, checkout: Checkout, revisions: Sequence[str], peel: str) -> Iterator[bytes]:
@@ -254,13 +254,13 @@ class Git:
             InvalidArguments: not a revision. NotFound: no such object.
         """
         lines = await self._object_lines(checkout, revisions, "")
-        found = []
+        objects = []
         for revision in revisions:
             match = _OBJECT.fullmatch(next(lines, b""))
             if match is None:
                 raise NotFound(f"revision {revision!r}: names nothing in this repository")
-            found.append((match[1].decode("ascii"), match[2].decode("ascii")))
-        return found
+            objects.append((match[1].decode("ascii"), match[2].decode("ascii")))
+        return objects
 
     async def settings(self, checkout: Checkout, pattern: str, *, only_user: bool = False) -> dict[str, str]:
         """Return settings whose key matches, as git reads them: the user's, then those of the repository.

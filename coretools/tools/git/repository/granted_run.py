@@ -106,16 +106,16 @@ def _explain(completed: Completed) -> None:
         return
     text = completed.stderr.text()
     output = "\n".join(map(single_line, text[-_OUTPUT_CHARACTERS:].strip().split("\n")))
-    if found := _NAME.search(text):
+    if match := _NAME.search(text):
         raise GitRefused(
-            f"the hook {found['name']} refused with exit code {found['code']}; its output:\n{output}",
+            f"the hook {match['name']} refused with exit code {match['code']}; its output:\n{output}",
             exit_code=completed.exit_code,
         )
     if _NO_PROGRAM.search(text):
         raise GitRefused(f"git-lfs is granted and not installed, or not visible to commands; its output:\n{output}")
-    if found := _FILTER.search(text):
-        what = f"the filter {found['name']} failed"
-        if found["name"] in (None, "lfs"):
+    if match := _FILTER.search(text):
+        what = f"the filter {match['name']} failed"
+        if match["name"] in (None, "lfs"):
             what = (
                 "a file's LFS object is not in this repository and could not be fetched; `git lfs pull` by a person, or"
                 " by run_command with a network, brings it"

@@ -79,7 +79,7 @@ NO_GRANTS = RepositoryGrants()
 
 def record_grants(policy: Mapping[str, GitGrants], roots: Roots, user_git: UserGit) -> dict[str, RepositoryGrants]:
     """Return the grants by the path of the root, with the content of hooks and the definitions as they are now."""
-    found = {}
+    recorded = {}
     for number, root in enumerate(roots):
         grants = policy.get(root.path)
         if grants is None or not user_git.directory:
@@ -89,7 +89,7 @@ def record_grants(policy: Mapping[str, GitGrants], roots: Roots, user_git: UserG
         wanted = (hook.partition("@sha256:") for hook in grants.hooks)
         hooks = {name: pin or _hash_of(roots, root.path, f"{hooks_path}/{name}") for name, _, pin in wanted}
         programs = {name: _stand_in(name, f"{root.path}/{hooks_path}/{name}") for name in hooks}
-        found[root.path] = RepositoryGrants(
+        recorded[root.path] = RepositoryGrants(
             hooks=hooks,
             hooks_path=hooks_path,
             directory=user_git.directory,
@@ -99,7 +99,7 @@ def record_grants(policy: Mapping[str, GitGrants], roots: Roots, user_git: UserG
             merge_drivers=frozenset(grants.merge_drivers),
             signing=grants.signing,
         )
-    return found
+    return recorded
 
 
 def hooks_directory(settings: Iterable[Setting]) -> str:
@@ -168,11 +168,11 @@ def _definitions(grants: GitGrants, settings: Sequence[Setting], user_git: UserG
     """Return the settings of granted filters and drivers: the user's, else the repository's as it is now."""
     own = {one.key: one.value or "" for one in settings}
     keys = [f"merge.{name}.{key}" for name in grants.merge_drivers for key in _DRIVER_KEYS]
-    found = [(key, own.get(key, "")) for key in keys]
+    definitions = [(key, own.get(key, "")) for key in keys]
     for name in grants.filters:
-        found += _filter_definition(name, own, user_git)
+        definitions += _filter_definition(name, own, user_git)
     # An empty `process` would keep git from starting `clean`.
-    return [(key, value) for key, value in found if value]
+    return [(key, value) for key, value in definitions if value]
 
 
 def _filter_definition(name: str, own: Mapping[str, str], user_git: UserGit) -> list[tuple[str, str]]:

@@ -20,9 +20,9 @@ async def pull_mode(repository: OpenRepository, branch: str) -> PullMode:
     Raises:
         GitRefused: git can't read its configuration.
     """
-    found = await repository.settings(r"^(pull\.(rebase|ff)|branch\..*\.rebase)$")
-    rebase = found.get(f"branch.{branch}.rebase", found.get("pull.rebase"))
-    fast_forward = found.get("pull.ff")
+    settings = await repository.settings(r"^(pull\.(rebase|ff)|branch\..*\.rebase)$")
+    rebase = settings.get(f"branch.{branch}.rebase", settings.get("pull.rebase"))
+    fast_forward = settings.get("pull.ff")
     if rebase is not None and rebase.lower() not in _FALSE:
         return "rebase"
     if fast_forward == "only" or (rebase is None and fast_forward is None):
@@ -32,5 +32,5 @@ async def pull_mode(repository: OpenRepository, branch: str) -> PullMode:
 
 async def rebase_autosquash(repository: OpenRepository) -> bool:
     """Return whether `git rebase` moves fixups by default here."""
-    found = await repository.settings(r"^rebase\.autosquash$")
-    return found.get("rebase.autosquash", "false").lower() not in _FALSE
+    settings = await repository.settings(r"^rebase\.autosquash$")
+    return settings.get("rebase.autosquash", "false").lower() not in _FALSE

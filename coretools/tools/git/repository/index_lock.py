@@ -86,12 +86,12 @@ async def run_when_unlocked(run: Callable[[], Awaitable[Completed]], checkout: C
 
 async def index_lock(checkout: Checkout) -> IndexLock | None:
     """Return the lock of the index of a work tree; None if it is not locked. Looks through /proc if it is."""
-    found = directory_access.entry_version(checkout.git_handle, NAME)
-    if found is None:
+    lock = directory_access.entry_version(checkout.git_handle, NAME)
+    if lock is None:
         return None
-    look = partial(file_users, found.identity, program="git", directory=checkout.directory.path)
+    look = partial(file_users, lock.identity, program="git", directory=checkout.directory.path)
     users = await to_thread.run_sync(look)
-    return IndexLock(_path(checkout), _age_seconds(found), tuple(users))
+    return IndexLock(_path(checkout), _age_seconds(lock), tuple(users))
 
 
 def _age_seconds(lock: Version) -> float:

@@ -200,8 +200,8 @@ class Checkouts:
             borrowed = examine_shared(self._roots.for_git, common, shared, stack)
             if access is not Access.READ:
                 _require_writable(self._roots, changed, own, common, access=access)
-                for place, found in {own: entries, common: shared}.items():
-                    examine_changeable(place, found)
+                for place, kinds in {own: entries, common: shared}.items():
+                    examine_changeable(place, kinds)
             policy = self._configurations.policy(own, common)
             handles = dict.fromkeys((directory.fd, own.handle, common.handle, *borrowed))
             rules = [*self._user_rules, *read_rules(self._roots.for_git, handles, policy.included, stack)]
@@ -340,8 +340,8 @@ def _require_own_entry(roots: Roots, directory: Directory, own: GitDirectory, co
     entry = above if is_module and own is common else own.path
     tree = ""
     if posixpath.dirname(entry) == f"{repository.path}/{WORKTREES}" and common.root is repository:
-        with open_directory(roots.for_git, entry) as found:
-            tree = posixpath.normpath(posixpath.join(entry, read_pointer(found.fd, "gitdir", entry)))
+        with open_directory(roots.for_git, entry) as opened:
+            tree = posixpath.normpath(posixpath.join(entry, read_pointer(opened.fd, "gitdir", entry)))
     top = tree.removesuffix(f"/{GIT}")
     is_within = directory.path.startswith(f"{top}/") if entry != own.path else directory.path == top
     if not tree.endswith(f"/{GIT}") or not is_within or (entry == own.path and common.path != repository.path):
@@ -411,9 +411,9 @@ def _repositories_below(roots: Roots, start: Directory) -> list[str]:
     """Return the work trees directly in a directory, as a caller names them."""
     with directory_access.open_subdirectory(start.fd, ".") as readable:
         names = sorted(name for name, kind in directory_access.entry_kinds(readable).items() if kind == "directory")
-    found = [name for name in names if directory_access.entry_kind(start.fd, f"{name}/{GIT}") is not None]
+    trees = [name for name in names if directory_access.entry_kind(start.fd, f"{name}/{GIT}") is not None]
     prefix = roots.display_path(start.place)
-    return [single_line(name if prefix == "." else f"{prefix}/{name}") for name in found]
+    return [single_line(name if prefix == "." else f"{prefix}/{name}") for name in trees]
 
 
 def _require_writable(roots: Roots, directory: Directory, *places: GitDirectory, access: Access) -> None:
@@ -421,9 +421,9 @@ def _require_writable(roots: Roots, directory: Directory, *places: GitDirectory,
 
     git may write anywhere in a work tree that it changes, so none may lie in that one either, nor our own state.
     """
-    found = [directory.place.root, *(place.root for place in places)]
+    affected = [directory.place.root, *(place.root for place in places)]
     if access is Access.WORK_TREE:
-        found += [root for root in roots if root.path.startswith(f"{directory.path}/")]
+        affected += [root for root in roots if root.path.startswith(f"{directory.path}/")]
         own = [f"{place.root.path}/{place.relative}" for place in roots.own_places]
         state = next((path for path in own if path.startswith(f"{directory.path}/")), None)
         if state is not None:
@@ -435,9 +435,9 @@ def _require_writable(roots: Roots, directory: Directory, *places: GitDirectory,
             )
     for place in places:
         inner = roots.split(place.path)
-        found += [] if inner is None else [inner.root]
-        found += [root for root in roots if root.path.startswith(f"{place.path}/")]
-    for root in found:
+        affected += [] if inner is None else [inner.root]
+        affected += [root for root in roots if root.path.startswith(f"{place.path}/")]
+    for root in affected:
         if not root.writable:
             raise ReadOnly(f"{directory.display_path}: the root {root.name} is read-only, so nothing is changed")
 

@@ -132,7 +132,7 @@ def read_patch(data: bytes, *, prefix: bytes = b"", relative: Beginnings = ()) -
 
 
 def _sections(data: bytes) -> Iterator[bytes]:
-    starts = [found.start() for found in _FILE.finditer(data)]
+    starts = [match.start() for match in _FILE.finditer(data)]
     if data and starts[:1] != [0]:
         raise _unknown(data)
     for start, end in zip(starts, [*starts[1:], len(data)], strict=False):
@@ -145,7 +145,7 @@ def _file(section: bytes, prefix: bytes, relative: Beginnings) -> FilePatch:
             header = section.split(b"\n")
             name = unquoted(header[0].removeprefix(word))
             return FilePatch(header, name, name, (), is_conflict=True)
-    starts = [found.start() for found in _HUNK_START.finditer(section)]
+    starts = [match.start() for match in _HUNK_START.finditer(section)]
     header = section[: starts[0] - 1 if starts else len(section)].split(b"\n")
     old, new = _names(header, prefix)
     header = [_shown(line, prefix, relative) for line in header]
@@ -173,12 +173,12 @@ def _shown(line: bytes, prefix: bytes, relative: Beginnings) -> bytes:
 
 def _hunk(number: int, name: bytes, text: bytes) -> Hunk:
     first, _, body = text.partition(b"\n")
-    found = _HUNK.fullmatch(first)
+    match = _HUNK.fullmatch(first)
     wrong = _NO_CONTENT.search(body)
-    if found is None or wrong is not None:
+    if match is None or wrong is not None:
         raise _unknown(first if wrong is None else body[wrong.start() :])
-    old_start, old_count, new_start, new_count = (1 if group is None else int(group) for group in found.groups()[:4])
-    return Hunk(number, name, old_start, old_count, new_start, new_count, found[5].strip(), body)
+    old_start, old_count, new_start, new_count = (1 if group is None else int(group) for group in match.groups()[:4])
+    return Hunk(number, name, old_start, old_count, new_start, new_count, match[5].strip(), body)
 
 
 def _unknown(text: bytes) -> GitRefused:
@@ -227,7 +227,7 @@ def unquoted(text: bytes) -> bytes:
     """Return a name that git may have quoted: in double quotes, with the escapes of C."""
     if not (len(text) >= 2 and text.startswith(b'"') and text.endswith(b'"')):
         return text
-    return _ESCAPE.sub(lambda found: _unescaped(found[1]), text[1:-1])
+    return _ESCAPE.sub(lambda match: _unescaped(match[1]), text[1:-1])
 
 
 def _unescaped(escape: bytes) -> bytes:

@@ -168,16 +168,16 @@ def read_changes(data: bytes, *, counts: bool = False) -> tuple[list[Change], by
         record, _, after = rest.partition(b"\0")
         if not record:
             return changes, after
-        found = _RAW.fullmatch(record)
-        if found is None:
+        match = _RAW.fullmatch(record)
+        if match is None:
             return (changes, rest) if counts else None
-        if found[1] == b"U" and not counts:
+        if match[1] == b"U" and not counts:
             return None
         names = []
-        for _ in range(2 if found[1] in b"CR" else 1):
+        for _ in range(2 if match[1] in b"CR" else 1):
             name, _, after = after.partition(b"\0")
             names.append(name)
-        changes.append(Change(found[1].decode("ascii"), names[-1], names[0] if len(names) == 2 else None))
+        changes.append(Change(match[1].decode("ascii"), names[-1], names[0] if len(names) == 2 else None))
         rest = after
     return changes, b""
 

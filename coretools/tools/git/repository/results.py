@@ -109,9 +109,9 @@ def settings_remark(checkout: Checkout) -> list[str]:
     return settings_line(before.roots, before.changed()) if before else []
 
 
-def settings_line(roots: Roots, found: Sequence[str]) -> list[str]:
+def settings_line(roots: Roots, settings: Sequence[str]) -> list[str]:
     """Return a line about settings that a call created or changed, if there are any."""
-    return [f"[{new_settings_note(roots, [listed(found)])}]"] if found else []
+    return [f"[{new_settings_note(roots, [listed(settings)])}]"] if settings else []
 
 
 def listed(names: Sequence[str]) -> str:

@@ -50,8 +50,8 @@ def lock_work_tree(own: GitDirectory, display_path: str) -> None:
     """
     if directory_access.lock(own.handle):
         return
-    found = directory_access.entry_version(own.handle, ".")
-    raise WorkTreeLocked(display_path, found.identity if found else (0, 0))
+    version = directory_access.entry_version(own.handle, ".")
+    raise WorkTreeLocked(display_path, version.identity if version else (0, 0))
 
 
 async def open_when_unlocked(open_checkout: Callable[[], Awaitable[Checkout]]) -> Checkout:

@@ -112,13 +112,13 @@ async def list_stashes(repository: OpenRepository) -> TextResult:
 
 async def show_stash(repository: OpenRepository, *, stash: str, names: Sequence[str]) -> TextResult:
     """Show what a stash changes in tracked files, and list its untracked ones."""
-    found = await _named(repository, stash)
-    sides = (f"{found.commit}^1", found.commit)
+    entry = await _named(repository, stash)
+    sides = (f"{entry.commit}^1", entry.commit)
     options = DiffOptions(sides=sides, commits=sides, names=names, most_bytes=repository.git.answer_bytes)
     result = await diff(repository, options)
-    new = await _kept_untracked(repository, found)
+    new = await _kept_untracked(repository, entry)
     extra = f"\n[and {len(new)} untracked files: {listed(display_paths(repository.checkout, new))}]" if new else ""
-    return TextResult(body=result.text() + extra, details={**result.facts(), "stash": found.commit})
+    return TextResult(body=result.text() + extra, details={**result.facts(), "stash": entry.commit})
 
 
 async def apply(repository: OpenRepository, *, stash: str, drop: bool, with_index: bool = False) -> TextResult:
@@ -131,36 +131,36 @@ async def apply(repository: OpenRepository, *, stash: str, drop: bool, with_inde
             exists.
     """
     checkout = repository.checkout
-    found = await _named(repository, stash)
+    entry = await _named(repository, stash)
     if conflicts := await conflicted(repository):
         names = listed(display_paths(checkout, conflicts))
         raise GitRefused(f"conflicts are not resolved: {names}; nothing was applied; git_continue or git_add first")
-    changed = await changed_names(repository, f"{found.commit}^1", found.commit)
-    new = await _kept_untracked(repository, found)
+    changed = await changed_names(repository, f"{entry.commit}^1", entry.commit)
+    new = await _kept_untracked(repository, entry)
     await require_writable_names(repository, [*changed, *new])
-    refuse_settings(await reached_by_rename(repository, changed, [found.commit]))
+    refuse_settings(await reached_by_rename(repository, changed, [entry.commit]))
     _require_absent(repository, new)
-    index = await _staged_again(repository, found) if with_index else ""
-    conflicts = await _apply_tracked(repository, found, new)
+    index = await _staged_again(repository, entry) if with_index else ""
+    conflicts = await _apply_tracked(repository, entry, new)
     if index and not conflicts:
         await repository.output("read-tree", index)
         await repository.run("update-index", "-q", "--refresh")
     if new:
-        words = ("restore", "--overlay", "--worktree", f"--source={found.commit}^3", *FROM_STDIN)
+        words = ("restore", "--overlay", "--worktree", f"--source={entry.commit}^3", *FROM_STDIN)
         await repository.output(*words, stdin=terminated(new))
     every = display_paths(checkout, [*changed, *new])
-    lines = [f"applied {found.commit[:10]} to {len(every)}: {listed(every)}"]
+    lines = [f"applied {entry.commit[:10]} to {len(every)}: {listed(every)}"]
     if conflicts:
         lines.append(f"in conflict: {listed(display_paths(checkout, conflicts))}; the stash is kept")
         lines.append("Resolve: git_continue resolutions={path: 'ours', 'theirs' (the stash), ...}, or edit and git_add")
-    elif drop and found.place:
-        await repository.output("stash", "drop", "--quiet", found.place)
-        lines.append(f"dropped it; Undo: git_stash action='push', or apply it again: stash={found.commit!r}")
+    elif drop and entry.place:
+        await repository.output("stash", "drop", "--quiet", entry.place)
+        lines.append(f"dropped it; Undo: git_stash action='push', or apply it again: stash={entry.commit!r}")
     else:
         back = [f"git_restore what='both' {paths_argument(checkout, changed)}"] if changed else []
         back += [f"delete {listed(display_paths(checkout, new))}"] if new else []
         lines.append(f"Undo: {', then '.join(back)}; the stash is kept")
-    return answer(checkout, lines, details={"stash": found.commit, "conflicts": len(conflicts)})
+    return answer(checkout, lines, details={"stash": entry.commit, "conflicts": len(conflicts)})
 
 
 def _require_absent(repository: OpenRepository, names: Sequence[bytes]) -> None:
@@ -207,12 +207,12 @@ async def drop_stash(repository: OpenRepository, *, stash: str) -> TextResult:
     Raises:
         NotFound: it is not in the list.
     """
-    found = await _named(repository, stash)
-    if not found.place:
+    entry = await _named(repository, stash)
+    if not entry.place:
         raise NotFound(f"stash {stash!r}: not in the list of git_stash")
-    await repository.output("stash", "drop", "--quiet", found.place)
-    lines = [f"dropped {found.commit[:10]}", f"Undo: git_stash action='apply' stash={found.commit!r}"]
-    return answer(repository.checkout, lines, details={"stash": found.commit})
+    await repository.output("stash", "drop", "--quiet", entry.place)
+    lines = [f"dropped {entry.commit[:10]}", f"Undo: git_stash action='apply' stash={entry.commit!r}"]
+    return answer(repository.checkout, lines, details={"stash": entry.commit})
 
 
 async def stash_list(repository: OpenRepository) -> list[list[str]]:
@@ -252,9 +252,9 @@ async def _kept_untracked(repository: OpenRepository, stash: Stash) -> list[byte
 
 async def _untracked(repository: OpenRepository, names: Sequence[str]) -> tuple[list[bytes], dict[bytes, str]]:
     """Return untracked files to stash, and hidden ones, which stay."""
-    found = read_names(await repository.output(*_UNTRACKED, "--", *names))
-    hidden = {name: reason for name in found if (reason := hidden_reason(repository, name))}
-    wanted = [name for name in found if name not in hidden and not name.endswith(b"/")]
+    untracked = read_names(await repository.output(*_UNTRACKED, "--", *names))
+    hidden = {name: reason for name in untracked if (reason := hidden_reason(repository, name))}
+    wanted = [name for name in untracked if name not in hidden and not name.endswith(b"/")]
     if sum(len(name) + 1 for name in wanted) > ARGUMENT_BYTES:
         raise TooLarge(f"{len(wanted)} untracked files; name paths", files=len(wanted))
     await require_writable_names(repository, wanted)

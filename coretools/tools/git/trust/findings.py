@@ -37,16 +37,16 @@ class Finding:
     """For grants: the key of the setting, `hookfile.NAME`, or `filter.NAME.` and `merge.NAME.` of attributes."""
 
 
-def finding_of(setting: Setting, found: tuple[str, str], data: bytes, display_path: str) -> Finding:
+def finding_of(setting: Setting, kind: tuple[str, str], data: bytes, display_path: str) -> Finding:
     """Return the finding for a setting of this kind, without credentials."""
     line = data.count(b"\n", 0, setting.span[0]) + 1
     name, value = shown(setting)
     return Finding(
-        kind=found[0],
+        kind=kind[0],
         name=name,
         value=value,
         where=f"{display_path}:{line}",
-        triggered_by=found[1],
+        triggered_by=kind[1],
         key=setting.key,
     )
 
@@ -56,8 +56,8 @@ def attribute_findings(data: bytes, display_path: str) -> Iterator[Finding]:
     for number, line in enumerate(data.split(b"\n"), 1):
         if line.lstrip().startswith(b"#"):
             continue
-        for found in _ATTRIBUTE.finditer(line):
-            kind, name = found["kind"].decode(), found["name"].decode("utf-8", "replace")
+        for match in _ATTRIBUTE.finditer(line):
+            kind, name = match["kind"].decode(), match["name"].decode("utf-8", "replace")
             if name not in _BUILT_IN:
                 yield Finding(
                     kind="attribute",

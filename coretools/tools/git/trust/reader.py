@@ -166,12 +166,12 @@ class TrustReader:
 
     def _entries(self, path: str) -> dict[str, str]:
         """Return the entries of a directory; none if there is no such directory, or it may not be read."""
-        found: dict[str, str] = {}
+        entries: dict[str, str] = {}
         with suppress(CoreError), self._listed(path) as handle:
-            found = directory_access.entry_kinds(handle)
-        if len(found) > MAX_DIRECTORIES:
+            entries = directory_access.entry_kinds(handle)
+        if len(entries) > MAX_DIRECTORIES:
             self._unread(self._shown(path), f"more than {MAX_DIRECTORIES} entries")
-        return dict(sorted(found.items())[:MAX_DIRECTORIES])
+        return dict(sorted(entries.items())[:MAX_DIRECTORIES])
 
     def _lines(self, place: str, name: str) -> Iterator[tuple[int, bytes]]:
         """Yield the lines of a file with their numbers; a file that can't be read is a finding."""
@@ -278,10 +278,10 @@ class TrustReader:
         """Report what an interrupted rebase runs when it goes on."""
         for name in ("git-rebase-todo", "strategy"):
             for number, line in self._lines(place, name):
-                found = _EXEC.fullmatch(line) if name == "git-rebase-todo" else None
-                command = found["command"] if found else line if name == "strategy" else b""
+                match = _EXEC.fullmatch(line) if name == "git-rebase-todo" else None
+                command = match["command"] if match else line if name == "strategy" else b""
                 if command:
-                    kind = "exec" if found else "strategy"
+                    kind = "exec" if match else "strategy"
                     where = f"{self._shown(place)}/{name}:{number}"
                     self._add("todo list", kind, without_secret(_text(command)), where, "rebase --continue")
 
@@ -290,10 +290,10 @@ class TrustReader:
         for folder in ("remotes", "branches"):
             for name, kind in self._entries(f"{place}/{folder}").items():
                 for number, line in self._lines(f"{place}/{folder}", name) if kind == "file" else ():
-                    found = _OLD_URL.fullmatch(line)
-                    if found and (line.startswith(b"URL:") or (folder, number) == ("branches", 1)):
+                    match = _OLD_URL.fullmatch(line)
+                    if match and (line.startswith(b"URL:") or (folder, number) == ("branches", 1)):
                         where = f"{self._shown(place)}/{folder}/{cut(name)}:{number}"
-                        url = without_secret(_text(found["url"]))
+                        url = without_secret(_text(match["url"]))
                         self._add("remote", cut(f"{folder}/{name}"), url, where, "fetch, pull, push")
 
     # Other git directories

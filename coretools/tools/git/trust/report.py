@@ -50,26 +50,26 @@ class TrustReport(GitResult):
 
     @classmethod
     def of(
-        cls, found: Findings, *, repository: Directory, refused: str, grants: "GrantView", budget: int
+        cls, report: Findings, *, repository: Directory, refused: str, grants: "GrantView", budget: int
     ) -> "TrustReport":
         """Build the report from what fits into `budget` bytes, as text and as structured content."""
-        fields = [_fields(one, grants) for one in found.findings]
+        fields = [_fields(one, grants) for one in report.findings]
         lines = [_line(one) for one in fields]
-        budget -= MORE_BYTES * len(found.counts)
+        budget -= MORE_BYTES * len(report.counts)
         kept = min(len(list(fitting(lines, budget))), len(fitting_values(fields, budget)))
-        total = found.counts[found.kind] if found.kind else sum(found.counts.values())
+        total = report.counts[report.kind] if report.kind else sum(report.counts.values())
         result = cls(
             repository=repository.display_path,
             refused=refused,
             findings=fields[:kept],
-            omitted=total - found.skipped - kept,
-            next_offsets=found.next_offsets(kept),
+            omitted=total - report.skipped - kept,
+            next_offsets=report.next_offsets(kept),
         )
         head = f"{repository.display_path}: {total} things that plain git would run or reach"
-        head += f", of the kind {found.kind!r}" if found.kind else ""
+        head += f", of the kind {report.kind!r}" if report.kind else ""
         refusal = [f"git is refused here: {refused}"] if refused else []
         more = [
-            f"[{found.counts[kind] - offset} more of the kind {kind!r}; kind={kind!r} offset={offset} shows them]"
+            f"[{report.counts[kind] - offset} more of the kind {kind!r}; kind={kind!r} offset={offset} shows them]"
             for kind, offset in result.next_offsets.items()
         ]
         return result.with_text([head, *refusal, *lines[:kept], *more], {})
@@ -144,8 +144,8 @@ def examine_trust(
         reader = TrustReader(roots.for_git, directory, stack, kind, offset)
         is_own = reader.read() and directory.path == directory.place.root.path
         if kind and kind not in reader.counts:
-            found = ", ".join(sorted(reader.counts)) or "none"
-            raise NotFound(f"kind {kind!r}: there are no such findings in this repository (kinds: {found})")
+            kinds = ", ".join(sorted(reader.counts)) or "none"
+            raise NotFound(f"kind {kind!r}: there are no such findings in this repository (kinds: {kinds})")
         root = directory.path if is_own else ""
         view = GrantView(root, directory.path, grants.get(root, NO_GRANTS))
         return Findings(reader.ordered(), reader.counts, kind, offset), view, directory

@@ -46,19 +46,19 @@ class _Linked:
 async def list_worktrees(repository: OpenRepository) -> TextResult:
     """List the work trees of the repository; one outside the roots without its path."""
     lines = []
-    found = await worktrees(repository)
-    for one in found:
+    trees = await worktrees(repository)
+    for one in trees:
         shown = path_in_roots(repository.roots, one.path)
         where = f"branch {one.branch}" if one.branch else "detached"
         lines.append(single_line(f"{shown} {one.commit[:10]} {where}{f' [{one.note}]' if one.note else ''}"))
-    return answer(repository.checkout, lines, details={"worktrees": len(found)})
+    return answer(repository.checkout, lines, details={"worktrees": len(trees)})
 
 
 async def other_tree_with(repository: OpenRepository, branch: str) -> str:
     """Return another work tree that has a branch checked out, by its path if that may be shown; "" if none has."""
     here = repository.checkout.directory.path
-    found = [one.path for one in await worktrees(repository) if one.branch == branch and one.path != here]
-    return path_in_roots(repository.roots, found[0]) if found else ""
+    trees = [one.path for one in await worktrees(repository) if one.branch == branch and one.path != here]
+    return path_in_roots(repository.roots, trees[0]) if trees else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,12 +162,12 @@ async def remove_worktree(repository: OpenRepository, open_at: OpenWorkTree, *, 
     checkout = repository.checkout
     with open_directory(repository.roots, path) as directory:
         place = directory.path
-    found = next((one for one in (await worktrees(repository))[1:] if one.path == place), None)
-    if found is None:
+    tree = next((one for one in (await worktrees(repository))[1:] if one.path == place), None)
+    if tree is None:
         raise NotFound(f"{path}: is no linked work tree of this repository; git_worktree action='list' shows them")
     if place == checkout.directory.path:
         raise GitRefused(f"{path}: is the work tree that this call runs git in; name another one as repository")
-    if "locked" in found.note:
+    if "locked" in tree.note:
         raise GitRefused(f"{path}: is locked; unlock it with git itself")
     async with open_at(path) as linked:
         changed = [as_text(one.path) for one in read_status(await linked.output(*_STATUS)).entries]
@@ -176,10 +176,10 @@ async def remove_worktree(repository: OpenRepository, open_at: OpenWorkTree, *, 
             raise GitRefused(f"{path}: has uncommitted changes: {what}; git_commit or git_stash them there first")
     await to_thread.run_sync(partial(delete_directory, repository.roots, path))
     await repository.output("worktree", "remove", "--force", place)
-    undo = f"Undo: git_worktree action='add' path={path!r} branch={found.branch!r}"
-    if not found.branch:
-        undo = f"Undo: git_worktree action='add' path={path!r} branch='a new one' start={found.commit!r}"
-    return answer(checkout, [single_line(f"removed {path}"), single_line(undo)], details={"commit": found.commit})
+    undo = f"Undo: git_worktree action='add' path={path!r} branch={tree.branch!r}"
+    if not tree.branch:
+        undo = f"Undo: git_worktree action='add' path={path!r} branch='a new one' start={tree.commit!r}"
+    return answer(checkout, [single_line(f"removed {path}"), single_line(undo)], details={"commit": tree.commit})
 
 
 async def prune_worktrees(repository: OpenRepository) -> TextResult:
@@ -194,7 +194,7 @@ async def prune_worktrees(repository: OpenRepository) -> TextResult:
 
 async def worktrees(repository: OpenRepository) -> list[_Linked]:
     """Return the work trees of the repository, the main one first."""
-    found: list[_Linked] = []
+    trees: list[_Linked] = []
     for block in (await repository.output("worktree", "list", "--porcelain", "-z")).split(b"\0\0"):
         fields = {line.partition(b" ")[0]: line.partition(b" ")[2] for line in block.split(b"\0") if line}
         if b"worktree" not in fields:
@@ -202,8 +202,8 @@ async def worktrees(repository: OpenRepository) -> list[_Linked]:
         note = " ".join(word for word in ("locked", "prunable", "bare") if word.encode() in fields)
         path = decoded(fields[b"worktree"])
         branch = as_text(fields.get(b"branch", b"")).removeprefix(HEADS)
-        found.append(_Linked(path, as_text(fields.get(b"HEAD", b"")), branch, note))
-    return found
+        trees.append(_Linked(path, as_text(fields.get(b"HEAD", b"")), branch, note))
+    return trees
 
 
 def path_in_roots(roots: Roots, path: str) -> str:
