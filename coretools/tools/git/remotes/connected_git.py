@@ -8,8 +8,8 @@ from coretools.confinement.landlock import EXECUTE, READ_FILE, Rule
 from coretools.errors import CannotStart
 from coretools.process.run import Completed, RunOptions
 from coretools.roots.root import Directory
+from coretools.tools.git.repository.access_rules import file_rules
 from coretools.tools.git.repository.commands import ENVIRONMENT, Git, require_success
-from coretools.tools.git.repository.open_checkout import file_rules
 from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.policy import FIXED_SETTINGS
 

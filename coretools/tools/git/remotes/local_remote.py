@@ -25,6 +25,7 @@ from coretools.roots.root import Directory, RootSpec
 from coretools.roots.root_set import Roots
 from coretools.tools.git.remotes.connected_git import serve
 from coretools.tools.git.remotes.settings import RECEIVE_SETTINGS, SEND_SETTINGS
+from coretools.tools.git.repository.access_rules import read_rules, write_rules
 from coretools.tools.git.repository.commands import Git
 from coretools.tools.git.repository.configuration import GitConfigurations
 from coretools.tools.git.repository.git_directory import (
@@ -34,7 +35,7 @@ from coretools.tools.git.repository.git_directory import (
     examine_shared,
     unusable,
 )
-from coretools.tools.git.repository.open_checkout import installed_hooks, read_rules, write_rules
+from coretools.tools.git.repository.open_checkout import installed_hooks
 
 _DECIDING = frozenset({"pre-receive", "update", "proc-receive", "reference-transaction", "push-to-checkout"})
 """Hooks that can refuse or change a push."""

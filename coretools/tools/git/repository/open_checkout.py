@@ -1,4 +1,4 @@
-"""Find the work tree that a call refers to, and examine its repository before git runs in it.
+"""Examine the repository of a work tree before git runs in it.
 
 A hostile repository can redirect git with links and pointer files. Its structure is therefore checked first, through
 handles opened beneath a root. git then gets the locations in its environment (GIT_DIR, GIT_WORK_TREE) and searches for
@@ -6,25 +6,13 @@ nothing. Nothing that is read during the check is shown to the caller.
 """
 
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from enum import Enum
 from functools import partial
 
-from coretools.confinement.landlock import (
-    MAKE_DIRECTORY,
-    MAKE_FILE,
-    MAKE_LINK,
-    READ,
-    READ_FILE,
-    REFER,
-    REMOVE_DIRECTORY,
-    REMOVE_FILE,
-    TRUNCATE,
-    WRITE_FILE,
-    Rule,
-)
-from coretools.errors import CoreError, DeniedPath, GitRefused, NotFound, ReadOnly
+from coretools.confinement.landlock import READ, Rule
+from coretools.errors import DeniedPath, GitRefused, ReadOnly
 from coretools.process.confined_runner import ConfinedRunner
 from coretools.roots import directory_access
 from coretools.roots.editor_settings import SettingsSnapshot
@@ -34,8 +22,10 @@ from coretools.roots.own_state import REASON
 from coretools.roots.read import open_directory
 from coretools.roots.root import Directory
 from coretools.roots.root_set import Roots
+from coretools.tools.git.repository.access_rules import FILES, TREE, WORK_TREE, read_rules, shared_rules, write_rules
 from coretools.tools.git.repository.checkout import Checkout
 from coretools.tools.git.repository.configuration import GitConfigurations
+from coretools.tools.git.repository.find_work_tree import named_directory, work_tree
 from coretools.tools.git.repository.git_directory import (
     GitDirectory,
     examine,
@@ -47,28 +37,8 @@ from coretools.tools.git.repository.git_directory import (
 )
 from coretools.tools.git.repository.grants import NO_GRANTS, RepositoryGrants
 from coretools.tools.git.repository.policy import GitPolicy
-from coretools.tools.git.repository.porcelain import single_line
-from coretools.tools.git.repository.results import listed
 from coretools.tools.git.repository.setup import GitSetup
 from coretools.tools.git.repository.work_tree_lock import lock_work_tree
-
-# Landlock rules for one checkout: what git may access, given as the examined handles and not as paths.
-#
-# They are the second line of defence behind `structure` and `policy`. If those missed something, or something changed
-# after the check, git reaches a file that the rules do not allow, or a program that it may not execute.
-#
-# Landlock rules only grant access, and a rule for a directory covers everything beneath it. git creates its lock files
-# in the git directory itself, so a change can write all of that directory, `config` and `hooks` included
-# (docs/adr/0008).
-
-
-_FILES = WRITE_FILE | TRUNCATE | MAKE_FILE | REMOVE_FILE
-_TREE = _FILES | MAKE_DIRECTORY | REMOVE_DIRECTORY | REFER
-
-_WORK_TREE = _TREE | MAKE_LINK
-
-_TREES = ("objects", "refs", "logs", "reftable")
-"""Directories of a git directory in which a commit creates files."""
 
 
 class Access(Enum):
@@ -79,66 +49,6 @@ class Access(Enum):
     """Stage and commit: write the git directory."""
     WORK_TREE = "work tree"
     """Write the work tree too, and keep the state of an unfinished operation in the git directory."""
-
-
-def read_rules(
-    roots: Roots, handles: Iterable[int], included: Iterable[tuple[str, str]], stack: ExitStack
-) -> list[Rule]:
-    """Return rules for reading beneath these handles, and the files that the configuration includes from elsewhere."""
-    rules: list[Rule] = [(handle, READ) for handle in handles]
-    for path, name in included:
-        with suppress(NotFound):
-            directory = stack.enter_context(open_directory(roots, path))
-            rules.append((stack.enter_context(directory_access.open_handle(directory.fd, name)), READ_FILE))
-    return rules
-
-
-def write_rules(
-    own: GitDirectory, entries: Mapping[str, str], common: GitDirectory, shared: Mapping[str, str], stack: ExitStack
-) -> list[Rule]:
-    """Return rules for what git_add and git_commit write.
-
-    The work tree is never writable. In the common directory only the trees are.
-    """
-    rules: list[Rule] = [(own.handle, _directory_rights(entries, has_logs="logs" in entries))]
-    rules += _tree_rules(own, entries, stack)
-    if common is not own:
-        rules += _tree_rules(common, shared, stack)
-        if "logs" not in shared:
-            rules.append((common.handle, _directory_rights(shared, has_logs=False)))
-    return rules
-
-
-def _shared_rules(own: GitDirectory, common: GitDirectory, shared: Mapping[str, str], stack: ExitStack) -> list[Rule]:
-    """Return rules for changing the configuration, deleting references (`packed-refs`), and entries of work trees.
-
-    In a linked work tree only for git commands that write no message: a link could lead that into the configuration. In
-    the main one each change has them.
-    """
-    if common is own:
-        return []
-    rules: list[Rule] = [(common.handle, _FILES)]
-    if shared.get(WORKTREES) == "directory":
-        rules.append((stack.enter_context(directory_access.open_subdirectory(common.handle, WORKTREES)), _TREE))
-    return rules
-
-
-def file_rules(files: Iterable[str]) -> list[Rule]:
-    """Return rules for configuration files outside the roots that were found to be harmless."""
-    return [(file, READ_FILE) for file in files]
-
-
-def _directory_rights(entries: Mapping[str, str], *, has_logs: bool) -> int:
-    """Return the rights that a change needs on the git directory itself: for lock files and missing directories."""
-    rights = _FILES
-    rights |= 0 if has_logs else MAKE_DIRECTORY
-    rights |= REMOVE_DIRECTORY if "sequencer" in entries else 0
-    return rights
-
-
-def _tree_rules(directory: GitDirectory, entries: Mapping[str, str], stack: ExitStack) -> list[Rule]:
-    names = [name for name in _TREES if entries.get(name) == "directory"]
-    return [(stack.enter_context(directory_access.open_subdirectory(directory.handle, name)), _TREE) for name in names]
 
 
 _IN_PROGRESS = {
@@ -188,7 +98,7 @@ class Checkouts:
                 root. WorkTreeLocked: another exclusive call is running.
         """
         with ExitStack() as stack:
-            named = _named(self._roots, repository, paths)
+            named = named_directory(self._roots, repository, paths)
             directory, changed = stack.enter_context(work_tree(self._roots, named))
             own, environment = self._git_directory(stack, directory)
             if is_exclusive:
@@ -208,9 +118,9 @@ class Checkouts:
             if access is not Access.READ:
                 rules += write_rules(own, entries, common, shared, stack)
             if is_shared:
-                rules += _shared_rules(own, common, shared, stack)
+                rules += shared_rules(own, common, shared, stack)
             if access is Access.WORK_TREE:
-                rules += [(changed.fd, _WORK_TREE), (own.handle, _TREE)]
+                rules += [(changed.fd, WORK_TREE), (own.handle, TREE)]
             grants = self._granted(directory, own, common)
             refreshes = refreshes and _is_writable(self._roots, directory, own, common)
             index_copy = self._index_copy(own, grants, rules, environment, stack) if refreshes else None
@@ -255,7 +165,7 @@ class Checkouts:
         if copy is None:
             return None
         stack.callback(copy.remove)
-        rules.append((copies, READ | _FILES))
+        rules.append((copies, READ | FILES))
         environment |= {"GIT_INDEX_FILE": copy.path, "GIT_OPTIONAL_LOCKS": "1"}
         return copy
 
@@ -310,7 +220,7 @@ def new_checkout(directory: Directory) -> Checkout:
     """Return a directory in which there is no repository yet; git may write in it, and finds no other."""
     return Checkout(
         directory=directory,
-        rules=((directory.fd, READ | _WORK_TREE),),
+        rules=((directory.fd, READ | WORK_TREE),),
         confined_thread=None,
         is_confined=lambda: True,
         environment={"GIT_DIR": "/dev/null", "GIT_CONFIG_GLOBAL": "/dev/null"},
@@ -350,70 +260,6 @@ def _require_own_entry(roots: Roots, directory: Directory, own: GitDirectory, co
             f"names {own.display_path}, which is not the entry of this work tree in a repository that has this path;"
             " a moved work tree is mended by `git worktree repair`",
         )
-
-
-@contextmanager
-def work_tree(roots: Roots, repository: str) -> Iterator[tuple[Directory, Directory]]:
-    """Open the work tree that contains a directory: the nearest one upwards; above the root only what was opened so.
-
-    Returns:
-        It, and the directory in which its files may change: it too, or the root that is a folder of it.
-
-    Raises:
-        NotFound: there is none.
-    """
-    with open_directory(roots, repository) as start:
-        place = start.place
-        if place.root.is_above:
-            raise roots.outside(repository)
-        if directory_access.entry_kind(start.fd, GIT) is not None:
-            yield start, start
-            return
-        is_bare = all(directory_access.entry_kind(start.fd, name) for name in ("HEAD", "objects", "refs"))
-        below = _repositories_below(roots, start)
-    relative = place.relative
-    while relative != ".":
-        relative = relative.rpartition("/")[0] or "."
-        with open_directory(roots, f"{place.root.path}/{relative}") as above:
-            if directory_access.entry_kind(above.fd, GIT) is not None:
-                yield above, above
-                return
-    if is_bare:
-        raise NotFound(f"{repository}: a bare repository, which has no work tree; clone it, or use git in run_command")
-    if tree := roots.trees_above.get(place.root.path):
-        with open_directory(roots.with_trees, tree) as above, open_directory(roots, place.root.path) as folder:
-            yield above, folder
-            return
-    if below:
-        raise NotFound(f"{repository}: no git work tree here or above; name one with repository: {listed(below)}")
-    why = roots.git_refusals.get(place.root.path) or "a repository that begins above the root can't be used"
-    raise NotFound(f"{repository}: no git work tree here or above, up to the root; {why}")
-
-
-def _named(roots: Roots, repository: str, paths: Sequence[str]) -> str:
-    """Return `repository`; if it is the default, and the root no work tree, the nearest directory of the first path."""
-    if repository != "." or not paths:
-        return repository
-    with open_directory(roots, ".") as top:
-        if directory_access.entry_kind(top.fd, GIT) is not None:
-            return repository
-    path = paths[0]
-    while path not in ("", "/"):
-        try:
-            with open_directory(roots, path):
-                return path
-        except CoreError:
-            path = path.rpartition("/")[0]
-    return repository
-
-
-def _repositories_below(roots: Roots, start: Directory) -> list[str]:
-    """Return the work trees directly in a directory, as a caller names them."""
-    with directory_access.open_subdirectory(start.fd, ".") as readable:
-        names = sorted(name for name, kind in directory_access.entry_kinds(readable).items() if kind == "directory")
-    trees = [name for name in names if directory_access.entry_kind(start.fd, f"{name}/{GIT}") is not None]
-    prefix = roots.display_path(start.place)
-    return [single_line(name if prefix == "." else f"{prefix}/{name}") for name in trees]
 
 
 def _require_writable(roots: Roots, directory: Directory, *places: GitDirectory, access: Access) -> None:

@@ -17,11 +17,12 @@ from coretools.process.confined_runner import ConfinedRunner
 from coretools.process.runner import Runner
 from coretools.roots.file_version import is_harmless_to_open
 from coretools.roots.root_set import Roots
+from coretools.tools.git.repository.access_rules import file_rules
 from coretools.tools.git.repository.checkout import Checkout
 from coretools.tools.git.repository.commands import Git
 from coretools.tools.git.repository.git_directory import unusable
 from coretools.tools.git.repository.grants import NO_GRANTS, require_unchanged
-from coretools.tools.git.repository.open_checkout import Access, Checkouts, file_rules
+from coretools.tools.git.repository.open_checkout import Access, Checkouts
 from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.policy import external_overrides
 from coretools.tools.git.repository.results import settings_remark

@@ -9,8 +9,8 @@ from coretools.errors import NotFound
 from coretools.roots.root import Directory
 from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import fitting, fitting_values
+from coretools.tools.git.repository.find_work_tree import work_tree
 from coretools.tools.git.repository.grants import NO_GRANTS, RepositoryGrants
-from coretools.tools.git.repository.open_checkout import work_tree
 from coretools.tools.git.repository.results import GitResult
 from coretools.tools.git.trust.findings import Finding, cut
 from coretools.tools.git.trust.reader import TrustReader
