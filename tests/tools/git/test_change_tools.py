@@ -8,7 +8,7 @@ from anyio import create_task_group
 
 from coretools.errors import AlreadyExists, CoreError, DeniedPath, GitRefused, InvalidArguments, NotFound, ReadOnly
 from coretools.roots.root import RootSpec
-from coretools.tools.git.changes.work_tree import kept
+from coretools.tools.git.changes.stash_commits import kept
 from coretools.tools.git.repository.open_checkout import Access
 from tests.tools.git.change_calls import CALLS, change_answers, function_of, is_read, with_other
 from tests.tools.git.world import HOME_CONFIG, World

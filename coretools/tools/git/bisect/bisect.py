@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from coretools.errors import CoreError, GitRefused, InvalidArguments
 from coretools.roots import directory_access
 from coretools.tools.git.changes.outcomes import ready
-from coretools.tools.git.changes.work_tree import born
+from coretools.tools.git.changes.position import born
 from coretools.tools.git.changes.writable import changed_names, require_writable_names
 from coretools.tools.git.reading.history import HEADS
 from coretools.tools.git.repository.checkout import Checkout

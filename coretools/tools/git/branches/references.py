@@ -11,7 +11,7 @@ from coretools.tools.answer_budget import cut_line, fitting
 from coretools.tools.git.changes.identity import identity
 from coretools.tools.git.changes.messages import check_message
 from coretools.tools.git.changes.outcomes import move_head
-from coretools.tools.git.changes.work_tree import Position, position
+from coretools.tools.git.changes.position import Position, position
 from coretools.tools.git.changes.writable import changed_names, require_writable_names
 from coretools.tools.git.reading.history import HEADS
 from coretools.tools.git.repository.commands import check_revision, require_success

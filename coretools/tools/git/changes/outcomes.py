@@ -6,13 +6,14 @@ from dataclasses import replace
 from coretools.errors import GitRefused
 from coretools.process.run import Completed
 from coretools.roots import directory_access
-from coretools.tools.git.changes.work_tree import Position, born, conflicted, paths_argument
+from coretools.tools.git.changes.position import Position, born
+from coretools.tools.git.changes.stash_commits import conflicted
 from coretools.tools.git.changes.writable import changed_names
 from coretools.tools.git.repository.checkout import display_paths
 from coretools.tools.git.repository.commands import failure_message
 from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.porcelain import single_line
-from coretools.tools.git.repository.results import TextResult, answer, listed, undo_by_reset
+from coretools.tools.git.repository.results import TextResult, answer, listed, paths_argument, undo_by_reset
 
 MAX_COMMITS = 200
 """Most commits of one cherry-pick, revert or rebase."""

@@ -16,7 +16,8 @@ from coretools.errors import CoreError
 from coretools.roots import directory_access
 from coretools.roots.file_version import Version
 from coretools.roots.path_text import printable
-from coretools.tools.git.changes.work_tree import born, staged_tree
+from coretools.tools.git.changes.position import born
+from coretools.tools.git.changes.stash_commits import staged_tree
 from coretools.tools.git.changes.writable import changed_names
 from coretools.tools.git.repository.checkout import Checkout, display_paths, is_beneath
 from coretools.tools.git.repository.open_checkout import Access

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coretools.errors import GitRefused, InvalidArguments
-from coretools.tools.git.changes.work_tree import kept
+from coretools.tools.git.changes.stash_commits import kept
 from coretools.tools.git.changes.writable import require_visible_names, require_writable_names
 from coretools.tools.git.commits.hunk_choice import chosen_patch
 from coretools.tools.git.repository.checkout import Checkout, display_paths, path_of

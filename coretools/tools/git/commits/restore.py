@@ -5,17 +5,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from coretools.errors import GitRefused, InvalidArguments
-from coretools.tools.git.changes.work_tree import (
-    FROM_STDIN,
-    Position,
-    born,
-    conflicted,
-    index_commit,
-    kept,
-    paths_argument,
-    position,
-    terminated,
-)
+from coretools.tools.git.changes.position import Position, born, position
+from coretools.tools.git.changes.stash_commits import conflicted, index_commit, kept
 from coretools.tools.git.changes.writable import (
     changed_names,
     overwritten_by_reset,
@@ -26,8 +17,8 @@ from coretools.tools.git.reading.history import refuse_unknown
 from coretools.tools.git.repository.checkout import Checkout, display_paths
 from coretools.tools.git.repository.names import refuse_hidden
 from coretools.tools.git.repository.open_repository import OpenRepository
-from coretools.tools.git.repository.porcelain import read_names
-from coretools.tools.git.repository.results import TextResult, answer, listed, undo_by_reset
+from coretools.tools.git.repository.porcelain import FROM_STDIN, read_names, terminated
+from coretools.tools.git.repository.results import TextResult, answer, listed, paths_argument, undo_by_reset
 
 _STAGED = ("--cached", "--ita-visible-in-index")
 """Options for all that is staged, also files of which only the name is."""

@@ -10,14 +10,13 @@ from anyio import to_thread
 from coretools.errors import GitRefused, InvalidArguments, NotFound
 from coretools.roots.read import read_bytes
 from coretools.roots.write import write_bytes
-from coretools.tools.git.changes.work_tree import FROM_STDIN, paths_argument, terminated
 from coretools.tools.git.changes.writable import require_writable_names
 from coretools.tools.git.merging.conflict_regions import read_regions, with_texts
 from coretools.tools.git.repository.checkout import display_paths
 from coretools.tools.git.repository.names import git_names, refuse_hidden
 from coretools.tools.git.repository.open_repository import OpenRepository
-from coretools.tools.git.repository.porcelain import decoded, encoded, quoted
-from coretools.tools.git.repository.results import listed
+from coretools.tools.git.repository.porcelain import FROM_STDIN, decoded, encoded, quoted, terminated
+from coretools.tools.git.repository.results import listed, paths_argument
 
 SIDES = {"base": 1, "ours": 2, "theirs": 3}
 """git's numbers of the versions (gitrevisions(7), `:<n>:<path>`)."""

@@ -12,7 +12,8 @@ from coretools.roots import directory_access
 from coretools.tools.git.changes.identity import identity
 from coretools.tools.git.changes.messages import check_message
 from coretools.tools.git.changes.outcomes import ended, failure, move_head, ready, stopped
-from coretools.tools.git.changes.work_tree import Position, conflicted
+from coretools.tools.git.changes.position import Position
+from coretools.tools.git.changes.stash_commits import conflicted
 from coretools.tools.git.changes.writable import (
     NO_RENAMES,
     picked_names,

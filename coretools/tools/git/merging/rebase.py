@@ -11,7 +11,8 @@ from coretools.errors import GitRefused, InvalidArguments
 from coretools.roots import directory_access
 from coretools.tools.git.changes.identity import identity
 from coretools.tools.git.changes.outcomes import MAX_COMMITS, failure, outcome, ready
-from coretools.tools.git.changes.work_tree import Position, commit_tree
+from coretools.tools.git.changes.position import Position
+from coretools.tools.git.changes.stash_commits import commit_tree
 from coretools.tools.git.changes.writable import changed_names, refuse_staged_outside, require_writable_names
 from coretools.tools.git.merging.rebase_steps import (
     MovedCommit,

@@ -12,8 +12,9 @@ from coretools.errors import GitRefused, InvalidArguments
 from coretools.tools.git.changes.identity import identity
 from coretools.tools.git.changes.messages import check_message
 from coretools.tools.git.changes.outcomes import ended, outcome
+from coretools.tools.git.changes.position import Position, born
 from coretools.tools.git.changes.signing import sign_head
-from coretools.tools.git.changes.work_tree import Position, born, conflicted
+from coretools.tools.git.changes.stash_commits import conflicted
 from coretools.tools.git.changes.writable import (
     changed_names,
     overwritten_by_reset,

@@ -4,7 +4,7 @@ Pure. All output is requested with `-z`, so names are separated by NUL; spaces, 
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from coretools.errors import GitRefused
@@ -33,6 +33,9 @@ CONFLICTS = {
 }
 """git's pairs of letters for a path that a merge left in conflict."""
 
+
+FROM_STDIN = ("--pathspec-from-file=-", "--pathspec-file-nul")
+"""Options of a command that reads names, `terminated`, from standard input."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_./+@=,-]+")
 """Characters of most names. None of them is ever quoted, so such names are not checked character by character."""
@@ -185,6 +188,11 @@ def read_changes(data: bytes, *, counts: bool = False) -> tuple[list[Change], by
 def read_names(output: bytes) -> list[bytes]:
     """Split NUL-terminated names."""
     return [name for name in output.split(b"\0") if name]
+
+
+def terminated(names: Iterable[bytes]) -> bytes:
+    """Return names as git reads them with `-z`."""
+    return b"".join(name + b"\0" for name in names)
 
 
 def decoded(data: bytes) -> str:

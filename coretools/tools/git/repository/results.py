@@ -9,11 +9,14 @@ from coretools.operations.content import Result
 from coretools.roots.editor_settings import new_settings_note
 from coretools.roots.root_set import Roots
 from coretools.tools.git.repository.checkout import Checkout, path_of
-from coretools.tools.git.repository.porcelain import quoted, single_line
+from coretools.tools.git.repository.porcelain import as_text, quoted, single_line
 from coretools.truncation import and_more
 
 MAX_LISTED = 10
 """Settings, hooks or files listed in a remark; the rest is counted."""
+
+MAX_UNDO = 5
+"""Most paths in a call that undoes a change."""
 
 Hooked = Literal["", "commit", "push"]
 """What a call did for which plain git runs hooks: nothing, a change of commits or the work tree, or a push."""
@@ -124,6 +127,12 @@ def undo_by_reset(before: str, mode: str) -> str:
     return (
         f"Undo: git_reset revision={before!r} mode={mode!r} (only while this is the newest commit: later ones go too)"
     )
+
+
+def paths_argument(checkout: Checkout, names: Sequence[bytes]) -> str:
+    """Return the argument `paths` of a call that undoes a change of these names."""
+    more = f" and the other {len(names) - MAX_UNDO}" if len(names) > MAX_UNDO else ""
+    return f"paths={[as_text(path_of(checkout, name)) for name in names[:MAX_UNDO]]!r}{more}"
 
 
 def hidden_line(checkout: Checkout, what: str, reasons: Mapping[bytes, str]) -> str:

@@ -11,15 +11,12 @@ from dataclasses import dataclass
 from coretools.errors import AlreadyExists, GitRefused, InvalidArguments, NotFound, TooLarge
 from coretools.roots.read import kind_at
 from coretools.tools.answer_budget import cut_line, fitting
-from coretools.tools.git.changes.work_tree import (
-    FROM_STDIN,
-    born,
+from coretools.tools.git.changes.position import born
+from coretools.tools.git.changes.stash_commits import (
     conflicted,
     patched_tree,
-    paths_argument,
     stash_commit,
     stash_identity,
-    terminated,
     untracked_commit,
     without_untracked,
 )
@@ -36,8 +33,16 @@ from coretools.tools.git.repository.commands import require_success
 from coretools.tools.git.repository.names import hidden_reason, refuse_hidden
 from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.patches import PATCH
-from coretools.tools.git.repository.porcelain import as_text, decoded, read_names, read_records, single_line
-from coretools.tools.git.repository.results import TextResult, answer, hidden_line, listed
+from coretools.tools.git.repository.porcelain import (
+    FROM_STDIN,
+    as_text,
+    decoded,
+    read_names,
+    read_records,
+    single_line,
+    terminated,
+)
+from coretools.tools.git.repository.results import TextResult, answer, hidden_line, listed, paths_argument
 
 _REFERENCE = "refs/stash"
 # Not `git stash list`, which starts `git log`.

@@ -1,11 +1,10 @@
-"""Where HEAD is, and how uncommitted content is kept that a change of the work tree overwrites.
+"""Stash commits: how uncommitted content is kept that a change of the work tree overwrites.
 
-It becomes a stash commit first, so that the answer can say how to get it back.
+The answer names the commit, and says how to get the content back.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from secrets import token_hex
 
 from anyio import to_thread
@@ -14,64 +13,18 @@ from coretools.errors import GitRefused, NotFound
 from coretools.roots import directory_access
 from coretools.roots.git_index import MAX_INDEX_BYTES
 from coretools.tools.git.changes.identity import identity
+from coretools.tools.git.changes.position import Position, position
 from coretools.tools.git.changes.writable import changed_names, require_visible_names
-from coretools.tools.git.reading.history import head
-from coretools.tools.git.repository.checkout import Checkout, display_paths, is_outside, path_of
+from coretools.tools.git.repository.checkout import display_paths, is_outside
 from coretools.tools.git.repository.open_repository import OpenRepository
-from coretools.tools.git.repository.porcelain import as_text, encoded, read_names
+from coretools.tools.git.repository.porcelain import as_text, encoded, read_names, terminated
 from coretools.tools.git.repository.results import listed
-
-MAX_UNDO = 5
-"""Most paths in a call that undoes a change."""
-
-FROM_STDIN = ("--pathspec-from-file=-", "--pathspec-file-nul")
 
 _INDEX = "coretools-index-"
 """Beginning of the name of a second index in the git directory, in which a stash commit is put together."""
 
 _NO_IDENTITY = ("-c", "user.name=git stash", "-c", "user.email=git@stash")
 """What git itself uses for a stash if it knows no author."""
-
-
-def terminated(names: Iterable[bytes]) -> bytes:
-    """Return names as git reads them with `-z`."""
-    return b"".join(name + b"\0" for name in names)
-
-
-@dataclass(frozen=True, slots=True)
-class Position:
-    """Where HEAD is: the branch ("" if detached) and the commit ("" on an unborn branch)."""
-
-    branch: str
-    commit: str
-
-    @property
-    def switch_back(self) -> str:
-        """The call that returns here."""
-        return f"git_switch branch={self.branch!r}" if self.branch else f"git_switch detach={self.commit!r}"
-
-
-async def position(repository: OpenRepository) -> Position:
-    """Return where HEAD is."""
-    return Position(*await head(repository))
-
-
-async def born(repository: OpenRepository) -> Position:
-    """Return where HEAD is.
-
-    Raises:
-        GitRefused: there is no commit yet.
-    """
-    here = await position(repository)
-    if not here.commit:
-        raise GitRefused(f"branch {here.branch} has no commits yet; git_commit makes the first one")
-    return here
-
-
-def paths_argument(checkout: Checkout, names: Sequence[bytes]) -> str:
-    """Return the argument `paths` of a call that undoes a change of these names."""
-    more = f" and the other {len(names) - MAX_UNDO}" if len(names) > MAX_UNDO else ""
-    return f"paths={[as_text(path_of(checkout, name)) for name in names[:MAX_UNDO]]!r}{more}"
 
 
 async def stash_identity(repository: OpenRepository) -> tuple[str, ...]:
