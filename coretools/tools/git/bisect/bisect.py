@@ -13,7 +13,7 @@ from coretools.roots import directory_access
 from coretools.tools.git.changes.outcomes import ready
 from coretools.tools.git.changes.position import born
 from coretools.tools.git.changes.writable import changed_names, require_writable_names
-from coretools.tools.git.reading.history import HEADS
+from coretools.tools.git.reading.references import HEADS, has_reference
 from coretools.tools.git.repository.checkout import Checkout
 from coretools.tools.git.repository.commands import check_revision, require_success
 from coretools.tools.git.repository.open_repository import OpenRepository
@@ -109,7 +109,7 @@ async def reset(repository: OpenRepository) -> TextResult:
     marks = await _marks(repository)
     where = as_text(directory_access.read_file(repository.checkout.git_handle, _START, limit_bytes=STATE_BYTES)).strip()
     check_revision(where)
-    is_branch = (await repository.run("show-ref", "--verify", "--quiet", f"{HEADS}{where}")).ok
+    is_branch = await has_reference(repository, f"{HEADS}{where}")
     here = await born(repository)
     [target] = await repository.resolved(f"{HEADS}{where}" if is_branch else where)
     await require_writable_names(repository, await changed_names(repository, here.commit, target))

@@ -13,14 +13,12 @@ from coretools.tools.git.changes.messages import check_message
 from coretools.tools.git.changes.outcomes import move_head
 from coretools.tools.git.changes.position import Position, position
 from coretools.tools.git.changes.writable import changed_names, require_writable_names
-from coretools.tools.git.reading.history import HEADS
+from coretools.tools.git.reading.references import HEADS, TAGS, has_reference, require_name
 from coretools.tools.git.repository.commands import check_revision, require_success
 from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.porcelain import as_text, read_names, read_records, single_line
 from coretools.tools.git.repository.results import TextResult, answer
 from coretools.tools.git.worktrees.worktrees import other_tree_with
-
-TAGS = "refs/tags/"
 
 _TAG_FORMAT = "%(refname:short)%00%(objectname:short=10)%00%(*objectname:short=10)%00%(creatordate:short)%00"
 _TAG_FORMAT += "%(contents:subject)%00"
@@ -218,13 +216,9 @@ async def _require_free(repository: OpenRepository, space: str, name: str) -> No
     Raises:
         InvalidArguments: not a name. AlreadyExists: it is taken.
     """
-    kind = "tag" if space == TAGS else "branch"
-    check_revision(name)
-    # The full name, so that no shorthand of a revision (`-`, `@{-1}`) is expanded.
-    good = (await repository.run("check-ref-format", f"{space}{name}")).ok and name != "HEAD"
-    if not good:
-        raise InvalidArguments(f"{kind} {name!r}: not a valid name (git check-ref-format)")
-    if (await repository.run("show-ref", "--verify", "--quiet", f"{space}{name}")).ok:
+    await require_name(repository, space, name)
+    if await has_reference(repository, f"{space}{name}"):
+        kind = "tag" if space == TAGS else "branch"
         raise AlreadyExists(f"{kind} {name}: exists; choose another name")
 
 

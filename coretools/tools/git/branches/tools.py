@@ -8,7 +8,7 @@ from coretools.errors import InvalidArguments
 from coretools.operations.declare import Aliases, Effect, tool
 from coretools.tools.git.branches import references
 from coretools.tools.git.branches.branch_list import BranchesResult, BranchOptions, list_branches
-from coretools.tools.git.reading.history import head
+from coretools.tools.git.reading.references import head
 from coretools.tools.git.repository.open_checkout import Access
 from coretools.tools.git.repository.porcelain import single_line
 from coretools.tools.git.repository.results import TextResult, answer

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from coretools.errors import GitRefused
 from coretools.tools.git.repository.checkout import display_paths
 from coretools.tools.git.repository.open_repository import OpenRepository
-from coretools.tools.git.repository.porcelain import read_records
+from coretools.tools.git.repository.porcelain import read_records, terminated
 from coretools.tools.git.repository.results import listed
 
 
@@ -28,8 +28,7 @@ async def refuse_filtered(repository: OpenRepository, names: Sequence[bytes]) ->
     known = _known_filters(repository)
     if not known:
         return
-    stdin = b"".join(name + b"\0" for name in names)
-    output = await repository.output("check-attr", "-z", "--stdin", "filter", stdin=stdin)
+    output = await repository.output("check-attr", "-z", "--stdin", "filter", stdin=terminated(names))
     wanted = {
         bytes(name): value.decode("utf-8", "replace")
         for name, _, value in read_records(output, 3)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from coretools.errors import GitRefused
-from coretools.tools.git.reading.history import head
+from coretools.tools.git.reading.references import head
 from coretools.tools.git.repository.open_repository import OpenRepository
 
 

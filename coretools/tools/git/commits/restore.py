@@ -13,9 +13,8 @@ from coretools.tools.git.changes.writable import (
     refuse_staged_outside,
     require_writable_names,
 )
-from coretools.tools.git.reading.history import refuse_unknown
 from coretools.tools.git.repository.checkout import Checkout, display_paths
-from coretools.tools.git.repository.names import refuse_hidden
+from coretools.tools.git.repository.names import refuse_hidden, refuse_unknown
 from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.porcelain import FROM_STDIN, read_names, terminated
 from coretools.tools.git.repository.results import TextResult, answer, listed, paths_argument, undo_by_reset

@@ -21,7 +21,7 @@ from coretools.tools.git.changes.writable import (
     refuse_staged_outside,
     require_writable_names,
 )
-from coretools.tools.git.reading.history import HEADS
+from coretools.tools.git.reading.references import HEADS, has_reference
 from coretools.tools.git.repository.checkout import Checkout
 from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.porcelain import single_line
@@ -92,6 +92,6 @@ def _forget_merge(checkout: Checkout) -> None:
 
 async def _merge_message(repository: OpenRepository, here: Position, revision: str) -> str:
     """Return the message that git would use."""
-    is_branch = (await repository.run("show-ref", "--verify", "--quiet", f"{HEADS}{revision}")).ok
+    is_branch = await has_reference(repository, f"{HEADS}{revision}")
     into = "" if here.branch in ("main", "master") else f" into {here.branch or 'HEAD'}"
     return f"Merge {'branch' if is_branch else 'commit'} '{revision}'{into}"

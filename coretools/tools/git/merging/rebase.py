@@ -23,7 +23,7 @@ from coretools.tools.git.merging.rebase_steps import (
     read_steps,
     todo_lines,
 )
-from coretools.tools.git.reading.history import HEADS
+from coretools.tools.git.reading.references import HEADS
 from coretools.tools.git.repository.commands import require_success
 from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.porcelain import decoded, encoded, read_names, read_records

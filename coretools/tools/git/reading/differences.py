@@ -17,11 +17,10 @@ from coretools.errors import CoreError, GitRefused, InvalidArguments, TooLarge
 from coretools.operations.content import UnlessEmpty
 from coretools.roots.directory_access import read_file
 from coretools.tools.answer_budget import cut_line, fitting, fitting_values
-from coretools.tools.git.reading.history import refuse_unknown
 from coretools.tools.git.reading.patch_text import PatchOptions, PatchText, patch_text
 from coretools.tools.git.reading.revisions import range_argument, require_known
 from coretools.tools.git.repository.checkout import Checkout, beginnings, path_of, prefix
-from coretools.tools.git.repository.names import hidden_reason, refuse_hidden
+from coretools.tools.git.repository.names import hidden_reason, refuse_hidden, refuse_unknown
 from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.patches import PATCH, FilePatch, read_patch
 from coretools.tools.git.repository.porcelain import Change, as_text, encoded, quoted, read_changes, read_names

@@ -13,10 +13,10 @@ from secrets import token_hex
 from coretools.errors import InvalidArguments
 from coretools.operations.content import UnlessEmpty
 from coretools.tools.answer_budget import cut_line, fitting_values
-from coretools.tools.git.reading.history import head_commit, refuse_unknown
+from coretools.tools.git.reading.references import head_commit
 from coretools.tools.git.reading.revisions import Range, range_argument, require_known
 from coretools.tools.git.repository.checkout import Checkout, path_of
-from coretools.tools.git.repository.names import hidden_reason, refuse_hidden
+from coretools.tools.git.repository.names import hidden_reason, refuse_hidden, refuse_unknown
 from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.porcelain import as_text, quoted, single_line
 from coretools.tools.git.repository.results import GitResult

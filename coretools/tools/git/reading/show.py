@@ -12,12 +12,11 @@ from coretools.errors import GitRefused, InvalidArguments, NotFound
 from coretools.process.run import Completed
 from coretools.tools.answer_budget import cut_line, fitting
 from coretools.tools.git.reading.differences import Difference, DiffOptions, difference, prefixes, shown
-from coretools.tools.git.reading.history import refuse_unknown
 from coretools.tools.git.reading.objects import DIRECTORY, LINK, SUBMODULE, TreeEntry, read_file_at, read_tree
 from coretools.tools.git.reading.revisions import object_argument
 from coretools.tools.git.repository.checkout import Checkout, path_of, shown_path
 from coretools.tools.git.repository.commands import failure_message
-from coretools.tools.git.repository.names import refuse_hidden
+from coretools.tools.git.repository.names import refuse_hidden, refuse_unknown
 from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.patches import PATCH
 from coretools.tools.git.repository.porcelain import as_text, encoded, quoted, read_changes, single_line

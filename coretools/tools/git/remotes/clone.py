@@ -6,7 +6,7 @@ from coretools.errors import InvalidArguments, NotFound
 from coretools.roots.editor_settings import settings_at
 from coretools.roots.new_directory import new_directory
 from coretools.roots.read import open_directory
-from coretools.tools.git.reading.history import HEADS
+from coretools.tools.git.reading.references import HEADS
 from coretools.tools.git.remotes.access import Connected
 from coretools.tools.git.remotes.configured import remote_settings
 from coretools.tools.git.remotes.connected_git import initialize

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from coretools.config.remote_urls import InvalidUrl, RemoteUrl
 from coretools.errors import GitRefused, InvalidArguments, NotFound
-from coretools.tools.git.reading.history import HEADS
+from coretools.tools.git.reading.references import HEADS
 from coretools.tools.git.remotes.references import Refspec, default_refspec, is_reference, parse_refspec
 from coretools.tools.git.repository.commands import require_success
 from coretools.tools.git.repository.open_repository import OpenRepository

@@ -5,12 +5,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 from coretools.errors import InvalidArguments, NotFound
-from coretools.tools.git.reading.history import HEADS, head
+from coretools.tools.git.reading.references import HEADS, TAGS, head
 from coretools.tools.git.remotes.access import Connected
 from coretools.tools.git.remotes.configured import ConfiguredRemote
 from coretools.tools.git.remotes.references import (
     PRUNED,
-    TAGS,
     Advertised,
     Refspec,
     RefUpdate,

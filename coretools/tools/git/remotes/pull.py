@@ -3,7 +3,7 @@
 from coretools.errors import GitRefused
 from coretools.tools.git.merging.merge import merge
 from coretools.tools.git.merging.rebase import RebaseOptions, rebase
-from coretools.tools.git.reading.history import HEADS, head
+from coretools.tools.git.reading.references import HEADS, head
 from coretools.tools.git.remotes.configured import ConfiguredRemote, RemoteSettings
 from coretools.tools.git.remotes.transfer import distance, local_references
 from coretools.tools.git.repository.habits import PullMode

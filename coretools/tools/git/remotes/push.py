@@ -8,8 +8,7 @@ from typing import Literal
 from coretools.errors import GitRefused, InvalidArguments, NotFound
 from coretools.git_remotes.exchange import exchange
 from coretools.process.run import Completed
-from coretools.tools.git.branches.references import TAGS
-from coretools.tools.git.reading.history import HEADS, head
+from coretools.tools.git.reading.references import HEADS, TAGS, head
 from coretools.tools.git.remotes.access import Connected
 from coretools.tools.git.remotes.configured import ConfiguredRemote, RemoteSettings
 from coretools.tools.git.remotes.connected_git import REMOTE, TransferRun, run_connected

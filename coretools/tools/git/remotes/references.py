@@ -7,10 +7,9 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from coretools.tools.git.reading.history import HEADS
+from coretools.tools.git.reading.references import HEADS
 from coretools.tools.git.repository.porcelain import as_text
 
-TAGS = "refs/tags/"
 TRACKING = "refs/remotes/"
 
 MAX_REFERENCES = 50_000

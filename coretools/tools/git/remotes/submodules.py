@@ -12,7 +12,7 @@ from coretools.config.remote_urls import RemoteUrl
 from coretools.errors import AlreadyExists, CoreError, GitRefused, NotFound
 from coretools.roots import directory_access
 from coretools.tools.git.changes.writable import refuse_outside
-from coretools.tools.git.reading.history import head
+from coretools.tools.git.reading.references import head
 from coretools.tools.git.remotes.configured import parsed_url, remote_settings
 from coretools.tools.git.remotes.recorded_submodules import Submodule, is_cloned, submodules
 from coretools.tools.git.repository.checkout import is_beneath, prefix

@@ -13,7 +13,7 @@ from coretools.errors import DeniedRemote, GitRefused, InvalidArguments
 from coretools.operations.call import Call, SilentCall
 from coretools.operations.declare import Aliases, Effect, asks, tool
 from coretools.tools.git.branches import references
-from coretools.tools.git.reading.history import head
+from coretools.tools.git.reading.references import head
 from coretools.tools.git.remotes import manage
 from coretools.tools.git.remotes.access import CONFIRM, RemoteAccess
 from coretools.tools.git.remotes.clone import CloneOptions, clone

@@ -6,7 +6,7 @@ from coretools.errors import GitRefused, TooLarge
 from coretools.git_remotes.exchange import exchange
 from coretools.git_remotes.incoming import incoming_objects
 from coretools.process.run import Completed
-from coretools.tools.git.reading.history import HEADS
+from coretools.tools.git.reading.references import HEADS, TAGS
 from coretools.tools.git.remotes.access import Connected
 from coretools.tools.git.remotes.connected_git import REMOTE, TransferRun, run_connected
 from coretools.tools.git.remotes.references import (
@@ -16,7 +16,6 @@ from coretools.tools.git.remotes.references import (
     NEW,
     PRUNED,
     REJECTED,
-    TAGS,
     UPDATED,
     Advertised,
     RefUpdate,

@@ -7,14 +7,17 @@ folder of the work tree, paths of the rest begin with `..`, as `git status` prin
 
 from collections.abc import Iterable, Sequence
 
-from coretools.errors import CoreError, InvalidPath, OutsideRoot
+from coretools.errors import CoreError, InvalidPath, NotFound, OutsideRoot
 from coretools.roots.path_text import check_path
 from coretools.roots.read import kind_at
 from coretools.roots.root import RootedPath, join_path
 from coretools.roots.root_set import Roots, hidden_error
-from coretools.tools.git.repository.checkout import Checkout, is_outside, prefix, shown_path
+from coretools.tools.git.repository.checkout import Checkout, is_beneath, is_outside, prefix, shown_path
 from coretools.tools.git.repository.open_repository import OpenRepository
-from coretools.tools.git.repository.porcelain import decoded, encoded
+from coretools.tools.git.repository.porcelain import decoded, encoded, read_names
+
+ARGUMENT_BYTES = 1024 * 1024
+"""Most bytes of names on one command line; Linux accepts 2 MiB of arguments and environment together (execve(2))."""
 
 
 def git_names(repository: OpenRepository, paths: Sequence[str]) -> list[str]:
@@ -50,6 +53,27 @@ def refuse_hidden(repository: OpenRepository, names: Iterable[str]) -> None:
         reason = hidden_reason(repository, encoded(name)) if name != "." else ""
         if reason:
             raise hidden_error(shown_path(repository.checkout, name), reason)
+
+
+async def refuse_unknown(repository: OpenRepository, names: Sequence[str], *, trees: Sequence[str] = ()) -> None:
+    """Refuse names that match nothing in the work tree, the index and the commits.
+
+    Raises:
+        NotFound: one matches nothing.
+    """
+    checkout = repository.checkout
+    missing = [
+        name for name in names if name != "." and kind_at(repository.roots, f"{checkout.directory.path}/{name}") is None
+    ]
+    if not missing:
+        return
+    known = read_names(await repository.output("ls-files", "-z", "--", *missing))
+    for tree in trees:
+        known += read_names(await repository.output("ls-tree", "-z", "--name-only", tree, "--", *missing))
+    for name in missing:
+        if not any(is_beneath(one, name) for one in known):
+            path = shown_path(checkout, name)
+            raise NotFound(f"{path}: matches nothing in the work tree or in git", path=path)
 
 
 def _git_name(repository: OpenRepository, path: str) -> str:

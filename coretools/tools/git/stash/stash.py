@@ -27,10 +27,10 @@ from coretools.tools.git.changes.writable import (
     require_writable_names,
 )
 from coretools.tools.git.reading.differences import DiffOptions, diff
-from coretools.tools.git.reading.history import ARGUMENT_BYTES
+from coretools.tools.git.reading.references import has_reference
 from coretools.tools.git.repository.checkout import display_paths
 from coretools.tools.git.repository.commands import require_success
-from coretools.tools.git.repository.names import hidden_reason, refuse_hidden
+from coretools.tools.git.repository.names import ARGUMENT_BYTES, hidden_reason, refuse_hidden
 from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.patches import PATCH
 from coretools.tools.git.repository.porcelain import (
@@ -222,7 +222,7 @@ async def drop_stash(repository: OpenRepository, *, stash: str) -> TextResult:
 
 async def stash_list(repository: OpenRepository) -> list[list[str]]:
     """Return place, commit, date and message of each stash, newest first."""
-    if not (await repository.run("show-ref", "--verify", "--quiet", _REFERENCE)).ok:
+    if not await has_reference(repository, _REFERENCE):
         return []
     records = read_records(await repository.output(*_LIST), 3)
     return [[f"stash@{{{number}}}", *map(as_text, record)] for number, record in enumerate(records)]

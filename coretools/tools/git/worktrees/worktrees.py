@@ -12,7 +12,7 @@ from functools import partial
 
 from anyio import to_thread
 
-from coretools.errors import AlreadyExists, CoreError, GitRefused, InvalidArguments, NotFound
+from coretools.errors import AlreadyExists, CoreError, GitRefused, NotFound
 from coretools.roots import directory_access
 from coretools.roots.delete import delete_directory
 from coretools.roots.editor_settings import settings_at
@@ -20,8 +20,8 @@ from coretools.roots.read import kind_at, open_directory
 from coretools.roots.root_set import Roots
 from coretools.roots.write import create_directory, resolve_for_change
 from coretools.tools.git.changes.writable import require_visible_names
-from coretools.tools.git.reading.history import HEADS
-from coretools.tools.git.repository.commands import check_revision, require_success
+from coretools.tools.git.reading.references import HEADS, has_reference, require_name
+from coretools.tools.git.repository.commands import require_success
 from coretools.tools.git.repository.open_repository import OpenRepository
 from coretools.tools.git.repository.porcelain import as_text, decoded, encoded, read_names, read_status, single_line
 from coretools.tools.git.repository.results import TextResult, answer, listed, settings_line, settings_remark
@@ -79,7 +79,7 @@ async def add_worktree(repository: OpenRepository, open_at: OpenWorkTree, wanted
     """
     path, branch = wanted.path, wanted.branch
     await _require_free(repository, wanted)
-    is_new = not (await repository.run("show-ref", "--verify", "--quiet", f"{HEADS}{branch}")).ok
+    is_new = not await has_reference(repository, f"{HEADS}{branch}")
     if wanted.start and not is_new:
         raise AlreadyExists(f"branch {branch}: exists; leave out start, or name a new branch")
     [commit] = await repository.resolved(wanted.start or "HEAD" if is_new else f"{HEADS}{branch}")
@@ -111,9 +111,7 @@ async def _require_free(repository: OpenRepository, wanted: NewWorktree) -> None
         InvalidArguments, AlreadyExists: says which.
     """
     path, branch = wanted.path, wanted.branch
-    check_revision(branch)
-    if not (await repository.run("check-ref-format", f"{HEADS}{branch}")).ok or branch == "HEAD":
-        raise InvalidArguments(f"branch {branch!r}: not a valid name (git check-ref-format)")
+    await require_name(repository, HEADS, branch)
     if any(one.branch == branch for one in await worktrees(repository)):
         raise AlreadyExists(f"branch {branch}: is checked out in a work tree; git_worktree action='list' shows where")
     if kind_at(repository.roots, path) is not None:

@@ -1,18 +1,13 @@
-"""Where HEAD is, and names that match nothing."""
+"""References: where HEAD is, which there are, and what may be the name of one."""
 
-from collections.abc import Sequence
-
-from coretools.errors import GitRefused, NotFound
+from coretools.errors import GitRefused, InvalidArguments
 from coretools.process.run import Completed
-from coretools.roots.read import kind_at
-from coretools.tools.git.repository.checkout import is_beneath, shown_path
+from coretools.tools.git.repository.commands import check_revision
 from coretools.tools.git.repository.open_repository import OpenRepository
-from coretools.tools.git.repository.porcelain import as_text, read_names
-
-ARGUMENT_BYTES = 1024 * 1024
-"""Most bytes of names on one command line; Linux accepts 2 MiB of arguments and environment together (execve(2))."""
+from coretools.tools.git.repository.porcelain import as_text
 
 HEADS = "refs/heads/"
+TAGS = "refs/tags/"
 _BRANCH_CALLED_HEAD = f"{HEADS}HEAD"
 
 
@@ -48,22 +43,19 @@ def _lines(completed: Completed) -> list[str]:
     return as_text(completed.stdout.head + completed.stdout.tail).removesuffix("\n").split("\n")
 
 
-async def refuse_unknown(repository: OpenRepository, names: Sequence[str], *, trees: Sequence[str] = ()) -> None:
-    """Refuse names that match nothing in the work tree, the index and the commits.
+async def has_reference(repository: OpenRepository, name: str) -> bool:
+    """Whether there is a reference with this full name."""
+    return (await repository.run("show-ref", "--verify", "--quiet", name)).ok
+
+
+async def require_name(repository: OpenRepository, space: str, name: str) -> None:
+    """Refuse what is no name of a branch (`space` HEADS) or a tag (TAGS).
 
     Raises:
-        NotFound: one matches nothing.
+        InvalidArguments: not a name.
     """
-    checkout = repository.checkout
-    missing = [
-        name for name in names if name != "." and kind_at(repository.roots, f"{checkout.directory.path}/{name}") is None
-    ]
-    if not missing:
-        return
-    known = read_names(await repository.output("ls-files", "-z", "--", *missing))
-    for tree in trees:
-        known += read_names(await repository.output("ls-tree", "-z", "--name-only", tree, "--", *missing))
-    for name in missing:
-        if not any(is_beneath(one, name) for one in known):
-            path = shown_path(checkout, name)
-            raise NotFound(f"{path}: matches nothing in the work tree or in git", path=path)
+    check_revision(name)
+    # The full name, so that no shorthand of a revision (`-`, `@{-1}`) is expanded.
+    if not (await repository.run("check-ref-format", f"{space}{name}")).ok or name == "HEAD":
+        kind = "tag" if space == TAGS else "branch"
+        raise InvalidArguments(f"{kind} {name!r}: not a valid name (git check-ref-format)")
