@@ -38,7 +38,7 @@ _SKIP_CODE = 125
 
 @dataclass(frozen=True, slots=True)
 class _Marks:
-    """What is known by now."""
+    """The commits that are marked."""
 
     bad: str = ""
     good: list[str] = field(default_factory=list)
@@ -85,7 +85,7 @@ async def start(repository: OpenRepository, *, bad: str, good: Sequence[str]) ->
 
 
 async def mark(repository: OpenRepository, *, word: str, revision: str) -> TextResult:
-    """Say that a commit (HEAD) is good or bad, or can't be told, and go to the next.
+    """Mark a commit (HEAD by default) as good or bad, or skip it, and go to the next.
 
     Raises:
         GitRefused: no bisect is in progress, or it has terms of its own.
@@ -172,7 +172,7 @@ async def _marks(repository: OpenRepository) -> _Marks:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """The commit in the middle of those that are left; the bad one if none is before it."""
+    """The commit to test next; the bad one if no other is left."""
 
     marks: _Marks
     commit: str

@@ -211,7 +211,7 @@ async def delete_tag(repository: OpenRepository, name: str) -> TextResult:
 
 
 async def _require_free(repository: OpenRepository, space: str, name: str) -> None:
-    """Refuse what is no name of a branch or tag, and a name that is taken.
+    """Refuse an invalid name of a branch or tag, and one that is taken.
 
     Raises:
         InvalidArguments: not a name. AlreadyExists: it is taken.

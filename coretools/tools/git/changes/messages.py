@@ -7,7 +7,7 @@ MESSAGE_BYTES = 1024 * 1024
 
 
 def check_message(message: str) -> None:
-    """Refuse what can't be a message.
+    """Refuse an invalid message.
 
     Raises:
         InvalidArguments: it has a NUL, or is too long.

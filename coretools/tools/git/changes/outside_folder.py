@@ -58,7 +58,7 @@ class _Changes:
     """What was staged, and is not any more, or with another content."""
     staged: _Names
     start: str
-    """The commit before those that were made; "" if HEAD is elsewhere by now."""
+    """The commit before the new ones; "" if HEAD is elsewhere."""
     is_index_changed: bool
     """Whether the index has to be restored too."""
 
@@ -81,7 +81,7 @@ class OutsideFolder:
 
     @asynccontextmanager
     async def command(self) -> AsyncIterator[Callable[[], Awaitable[Sequence[str]]]]:
-        """Note what is there before a command; yield what returns the sentences for its result."""
+        """Record the state before a command; yield a function that returns the sentences for its result."""
         unreported, self._unreported = self._unreported, {}
         states = {tree: unreported.get(tree) or await self._state(tree) for tree in self._folders}
         what = "this command, or one before it without a result," if unreported else "the command"

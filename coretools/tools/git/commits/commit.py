@@ -53,7 +53,7 @@ _UNKNOWN = re.compile(r"no (?P<part>name|email) was given and auto-detection is 
 
 @dataclass(frozen=True, slots=True)
 class CommitOptions:
-    """How a commit is made."""
+    """What is committed, and with which message and author."""
 
     message: str
     amend: bool
@@ -172,7 +172,7 @@ async def _message(repository: OpenRepository, options: CommitOptions) -> str:
 
 
 def _check_message(options: CommitOptions) -> None:
-    """Refuse what can't be a message, and a message too many or too few.
+    """Refuse an invalid message, no message, and one beside `fixup`.
 
     Raises:
         InvalidArguments: says which.

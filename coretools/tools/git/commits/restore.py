@@ -80,7 +80,7 @@ async def restore(repository: OpenRepository, *, names: Sequence[str], options: 
 
 
 async def _staging_again(repository: OpenRepository, names: Sequence[bytes]) -> str:
-    """Return the call that makes the index of these names what it is now; "" while there is a conflict.
+    """Return the call that stages these names again as they are staged now; "" while there is a conflict.
 
     A commit keeps the index if it differs from the work tree there.
     """
@@ -234,7 +234,7 @@ async def _reset_names(
 
 
 def _keeps_staged(checkout: Checkout, mode: str) -> str:
-    """Say what resets without changing what is staged outside the root."""
+    """Name the calls that leave alone what is staged outside the root."""
     paths = f"paths={[checkout.folder_path]!r}"
     here = f"git_restore what='both' {paths} discards changes of" if mode == "hard" else f"{paths} unstages"
     return f"mode {mode!r} would unstage them too: {here} the root alone, mode='soft' moves the branch alone"

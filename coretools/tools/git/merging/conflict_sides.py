@@ -37,7 +37,7 @@ class _Commit:
 
 
 async def sides(repository: OpenRepository, conflicts: Mapping[bytes, Stages]) -> dict[str, str]:
-    """Return a sentence part for `ours` and one for `theirs`; without those that can't be told."""
+    """Describe `ours` and `theirs` by commit or branch; a side that is not known is left out."""
     checkout = repository.checkout
     state = {name: _state(checkout.git_handle, name) for name in _HEADS}
     head, applied = next(((name, commit) for name, commit in state.items() if commit), ("", ""))

@@ -161,7 +161,7 @@ def autosquash_steps(moved: Sequence[MovedCommit]) -> list[Step]:
 
 
 def _settled(group: Sequence[Step], moved: Sequence[MovedCommit]) -> Iterator[Step]:
-    """Replace `amend` steps: each is a squash whose message, without its first paragraph, is that of the whole."""
+    """Replace `amend` steps by squashes: the message without its first paragraph is that of the whole group."""
     messages = {one.commit: one.message for one in moved}
     for step in group:
         if step.verb != "amend":

@@ -148,7 +148,7 @@ async def shown(repository: OpenRepository, patch: bytes, options: DiffOptions, 
     # What is in the work tree of the first root has relative paths.
     is_first = checkout.folder and checkout.folder_path == "."
     relative = [(before + start, path) for start, path in beginnings(checkout)] if is_first else []
-    # In a thread: megabytes take a moment.
+    # In a thread: megabytes take a while.
     files = await to_thread.run_sync(partial(read_patch, patch, prefix=before, relative=relative))
     if cut and len(files) > 1:
         files.pop()

@@ -1,4 +1,4 @@
-"""Patches as text and as structured content: whole hunks with their numbers, and a summary of what nobody reads.
+"""Patches as text and as structured content: whole hunks with numbers, and summaries of generated and large files.
 
 Pure. What a program wrote (lock files, generated and minified files), and a file that takes more than an answer among
 others, is summarised unless the caller names the file.
@@ -42,7 +42,7 @@ class PatchOptions:
     skip: int = 0
     """Hunks left out at the start."""
     path: Callable[[bytes], bytes]
-    """Makes a path of one of git's names."""
+    """Converts one of git's names to a path."""
     named: frozenset[bytes] = frozenset()
     """Names that the caller wrote: they are shown in any case."""
     generated: frozenset[bytes] = frozenset()
@@ -59,7 +59,7 @@ class PatchText:
     lines: list[str] = field(default_factory=list)
     files: list[dict[str, object]] = field(default_factory=list)
     next_skip: int = 0
-    """Hunks to skip to go on; 0 if all was shown."""
+    """The `skip` that continues; 0 at the end."""
     cut_lines: int = 0
     """Lines left out of a hunk that is too long for an answer."""
 

@@ -49,7 +49,7 @@ async def has_reference(repository: OpenRepository, name: str) -> bool:
 
 
 async def require_name(repository: OpenRepository, space: str, name: str) -> None:
-    """Refuse what is no name of a branch (`space` HEADS) or a tag (TAGS).
+    """Refuse an invalid name of a branch (`space` HEADS) or a tag (TAGS).
 
     Raises:
         InvalidArguments: not a name.

@@ -63,8 +63,8 @@ class Transfers:
             raise TooLarge("the remote has too many references", limit=LIST_BYTES)
         return read_advertised(completed.stdout.head + completed.stdout.tail)
 
-    async def receive(self, references: Sequence[str], *, depth: int = 0) -> int:
-        """Receive what these references of the remote need; return how many packs that were.
+    async def receive(self, references: Sequence[str], *, depth: int = 0) -> None:
+        """Receive the objects that these references of the remote need.
 
         Raises:
             GitRefused, Unreachable, TooLarge: the transfer failed; nothing was kept.
@@ -86,7 +86,7 @@ class Transfers:
 
             completed = await exchange(start, self._remote.transport, "git-upload-pack")
             self._require(completed, "fetch")
-            return incoming.keep()
+            incoming.keep()
 
     def _require(self, completed: Completed, command: str) -> None:
         if not completed.ok:

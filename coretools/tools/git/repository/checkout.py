@@ -25,7 +25,7 @@ class Checkout:
     confined_thread: ConfinedThread | None
     """These rules in force. None: not here, or configuration outside the roots has to be settled first."""
     is_confined: Callable[[], bool]
-    """Whether git runs in a confined thread at all, as far as is known by now."""
+    """Whether git runs in a confined thread at all, as far as is known."""
     environment: Mapping[str, str]
     """Variables that tell git every location, so that it searches for none."""
     git_handle: int
@@ -77,7 +77,7 @@ class Checkout:
 
 
 def prefix(checkout: Checkout) -> str:
-    """Return what makes a path of one of git's names: empty if the work tree is the first root."""
+    """Return the prefix that makes one of git's names a path: empty if the work tree is the first root."""
     display_path = checkout.directory.display_path
     return "" if display_path == "." else f"{display_path}/"
 

@@ -18,10 +18,10 @@ PATCH = (
     *("--no-relative", "--unified=3", "--inter-hunk-context=0", "--diff-algorithm=myers"),
     *("--indent-heuristic", "--ws-error-highlight=none"),
 )
-"""Options that every patch is made with, whatever the configuration says: hunks and their ids depend on them."""
+"""Options of every patch, whatever the configuration says: hunks and their ids depend on them."""
 
 ID_CHARACTERS = 8
-"""Length of a hunk's id. It tells apart the hunks of one file at two moments; the number says which one is meant."""
+"""Length of a hunk's id. It tells whether a hunk has changed; the number says which one is meant."""
 
 _HUNK = re.compile(rb"@@ -(\d{1,18})(?:,(\d{1,18}))? \+(\d{1,18})(?:,(\d{1,18}))? @@(.*)", re.DOTALL)
 # Content always has one of a few first characters, so no content can be mistaken for the header of a file or hunk. `~`

@@ -49,7 +49,7 @@ class StatusEntry:
     letters: str
     """State of index and work tree, as `git status --short` prints it; `.` is unchanged."""
     origin: bytes | None = None
-    """Where a renamed or copied file came from."""
+    """The former name of a renamed file, or the source of a copied one."""
 
     @property
     def in_conflict(self) -> bool:
@@ -152,7 +152,7 @@ class Change:
     letter: str
     name: bytes
     origin: bytes | None = None
-    """Where a renamed or copied file came from."""
+    """The former name of a renamed file, or the source of a copied one."""
 
     @property
     def word(self) -> str:

@@ -109,7 +109,7 @@ class Repositories:
 
 
 def _with_grants(roots: Roots, checkout: Checkout, access: Access) -> Checkout:
-    """Return the checkout with reports without what was granted.
+    """Return the checkout; what was granted is not reported as unused.
 
     Raises:
         GitRefused: a hook is not the one that was granted any more.

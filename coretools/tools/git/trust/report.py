@@ -21,7 +21,7 @@ MORE_BYTES = 100
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What was found."""
+    """The findings of one examination."""
 
     findings: list[Finding]
     counts: Mapping[str, int]

@@ -105,7 +105,7 @@ async def add_worktree(repository: OpenRepository, open_at: OpenWorkTree, wanted
 
 
 async def _require_free(repository: OpenRepository, wanted: NewWorktree) -> None:
-    """Refuse a branch that is none or checked out elsewhere, and a path that is taken.
+    """Refuse an invalid name, a branch that is checked out elsewhere, and a path that is taken.
 
     Raises:
         InvalidArguments, AlreadyExists: says which.
