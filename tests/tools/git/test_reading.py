@@ -396,7 +396,7 @@ async def test_an_unfinished_operation_names_the_call_that_ends_it(tmp_path: Pat
             True,
         )
         for name, word in (
-            ("BISECT_LOG", "bisect reset"),
+            ("BISECT_LOG", "git_bisect action='good', 'bad' or 'skip'; action='reset' ends it"),
             ("CHERRY_PICK_HEAD", "git_continue action='continue', 'skip'"),
         ):
             (world.git_dir / name).write_text(world.git("rev-parse", "HEAD") + "\n")
