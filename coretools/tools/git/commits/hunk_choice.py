@@ -27,7 +27,7 @@ class _Chosen:
     places: set[int]
 
 
-def chosen_patch(file: FilePatch, choices: Sequence[str], *, reverse: bool = False) -> tuple[bytes, list[Hunk]]:
+def chosen_patch(file: FilePatch, choices: Sequence[str], *, reverse: bool) -> tuple[bytes, list[Hunk]]:
     """Return the patch of the chosen hunks and lines, and the hunks that it touches.
 
     With `reverse` the patch is to be undone: it fits the new side.

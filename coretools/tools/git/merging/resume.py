@@ -5,7 +5,7 @@ unfinished operation is examined first (`operation_state`).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from coretools.errors import GitRefused, InvalidArguments
@@ -45,8 +45,8 @@ class ResumeOptions:
 
     action: str
     """`continue`, `skip`, `abort`, or `resolve`: only apply the resolutions."""
-    message: str = ""
-    resolutions: Mapping[str, Any] = field(default_factory=dict)
+    message: str
+    resolutions: Mapping[str, Any]
     """Answers to conflicts, by path."""
 
     def is_resolution(self, checkout: Checkout) -> bool:

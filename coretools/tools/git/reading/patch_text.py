@@ -39,16 +39,16 @@ class PatchOptions:
 
     budget: int
     """Bytes of text, and again of structured content."""
-    skip: int = 0
+    skip: int
     """Hunks left out at the start."""
     path: Callable[[bytes], bytes]
     """Converts one of git's names to a path."""
-    named: frozenset[bytes] = frozenset()
+    named: frozenset[bytes]
     """Names that the caller wrote: they are shown in any case."""
-    generated: frozenset[bytes] = frozenset()
+    generated: frozenset[bytes]
     """Names that an attribute says are generated."""
-    by_word: bool = False
-    is_single: bool = False
+    by_word: bool
+    is_single: bool
     """Only one file changed."""
 
 

@@ -43,6 +43,10 @@ class ConfiguredRemote:
         except InvalidArguments as error:
             raise GitRefused(f"remote {self.name}: {error}") from error
 
+    def tracking(self, reference: str) -> str:
+        """Return the tracking reference for a reference of the remote, by its full name there; "" if there is none."""
+        return next((name for refspec in self.refspecs if (name := refspec.destination_of(reference))), "")
+
 
 @dataclass(frozen=True, slots=True)
 class RemoteSettings:

@@ -116,8 +116,8 @@ def _refspecs(remote: ConfiguredRemote, options: FetchOptions) -> list[Refspec]:
     source = f"{HEADS}{options.branch}"
     if not is_reference(source):
         raise InvalidArguments(f"branch {options.branch!r}: not a valid name (git check-ref-format)")
-    named = [one.destination_of(source) for one in (*remote.refspecs, default_refspec(remote.name or "url"))]
-    return [Refspec(source, next(name for name in named if name))]
+    tracking = remote.tracking(source) or default_refspec(remote.name or "url").destination_of(source)
+    return [Refspec(source, tracking)]
 
 
 async def _tags(

@@ -18,12 +18,7 @@ async def current_upstream(repository: OpenRepository, settings: RemoteSettings)
     remote = settings.remotes.get(name)
     if remote is None:
         return merged if name == "." else ""
-    return tracking_of(remote, merged)
-
-
-def tracking_of(remote: ConfiguredRemote, reference: str) -> str:
-    """Return the tracking reference of a branch of a remote, by its full name there; "" if there is none."""
-    return next((seen for one in remote.refspecs if (seen := one.destination_of(reference))), "")
+    return remote.tracking(merged)
 
 
 def pulled_branch(settings: RemoteSettings, remote: ConfiguredRemote, branch: str, local: str) -> str:

@@ -145,7 +145,7 @@ async def _branch_plan(
     own_remote, merged = settings.upstreams.get(branch, ("", ""))
     same = merged if own_remote == remote.name and merged.startswith(HEADS) else name
     target = _checked(f"{HEADS}{options.to}", "to", options.to) if options.to else same
-    tracking = next((seen for one in remote.refspecs if (seen := one.destination_of(target))), "")
+    tracking = remote.tracking(target)
     seen = there.get(tracking, "")  # what the remote must have; nothing if nothing was seen there
     leases = (f"--force-with-lease={target}:{seen}",) if options.force == "lease" else ()
     prefix = "+" if options.force == "plain" else ""
@@ -157,7 +157,7 @@ def _deletion(there: dict[str, str], remote: ConfiguredRemote, options: PushOpti
     named = options.delete
     name = named if named.startswith((HEADS, TAGS)) else f"{HEADS}{named}"
     _checked(name, "delete", named)
-    tracking = next((seen for one in remote.refspecs if (seen := one.destination_of(name))), "")
+    tracking = remote.tracking(name)
     leases = (f"--force-with-lease={name}:{there[tracking]}",) if tracking in there and options.force != "plain" else ()
     seen = there.get(tracking, "") or (there.get(name, "") if name.startswith(TAGS) else "")
     return PushPlan((f":{name}",), leases, "", name, "", seen, ((name, ""),))
@@ -196,7 +196,7 @@ async def _track(repository: OpenRepository, remote: ConfiguredRemote, updates: 
     there = await local_references(repository, "refs/remotes/")
     moved = []
     for one in updates:
-        name = next((seen for refspec in remote.refspecs if (seen := refspec.destination_of(one.reference))), "")
+        name = remote.tracking(one.reference)
         if one.kind == REJECTED or not name or there.get(name, "") == one.new:
             continue
         moved.append(RefUpdate(name, there.get(name, ""), one.new, one.kind))

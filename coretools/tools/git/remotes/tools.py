@@ -23,7 +23,6 @@ from coretools.tools.git.remotes.pull import (
     current_upstream,
     integrate,
     pulled_branch,
-    tracking_of,
 )
 from coretools.tools.git.remotes.push import ForceMode, PushOptions, plan, push
 from coretools.tools.git.remotes.recorded_submodules import list_submodules
@@ -132,7 +131,7 @@ class RemoteTools(GitToolSet):
                 raise GitRefused(f"a {unfinished} is in progress; git_continue continues or aborts it")
             local, _ = await head(used.repository)
             wanted = pulled_branch(used.settings, used.remote, branch, local)
-            tracking = tracking_of(used.remote, f"refs/heads/{wanted}")
+            tracking = used.remote.tracking(f"refs/heads/{wanted}")
             if not tracking:
                 raise InvalidArguments("remote: pull takes one with a name; git_remote action='add' gives a URL one")
             await self._access.ask(used.rule, "fetch", call, single_line(f"Fetch from {used.url.text}?"))

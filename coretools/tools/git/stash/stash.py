@@ -126,7 +126,7 @@ async def show_stash(repository: OpenRepository, *, stash: str, names: Sequence[
     return TextResult(body=result.text() + extra, details={**result.facts(), "stash": entry.commit})
 
 
-async def apply(repository: OpenRepository, *, stash: str, drop: bool, with_index: bool = False) -> TextResult:
+async def apply(repository: OpenRepository, *, stash: str, drop: bool, with_index: bool) -> TextResult:
     """Apply a stash to the work tree, and with `drop` remove it from the list if there was no conflict.
 
     With `with_index` what was staged is staged again, as `git stash apply --index` does.

@@ -26,9 +26,9 @@ class Findings:
     findings: list[Finding]
     counts: Mapping[str, int]
     """All findings of each kind, with those that are only counted."""
-    kind: str = ""
+    kind: str
     """The requested kind of findings; empty for all kinds."""
-    skipped: int = 0
+    skipped: int
     """Findings of this kind before the first one."""
 
     def next_offsets(self, shown: int) -> dict[str, int]:
@@ -82,7 +82,7 @@ class GrantView:
     root: str
     """The root, if this is its own repository; else empty."""
     path: str
-    grants: RepositoryGrants = NO_GRANTS
+    grants: RepositoryGrants
 
     def of(self, finding: Finding) -> tuple[str, str]:
         """Return whether a finding is granted ("yes", "no", "changed"), and the policy key that would grant it."""
@@ -132,7 +132,7 @@ def _line(fields: dict[str, str]) -> str:
 
 
 def examine_trust(
-    roots: Roots, repository: str, grants: Mapping[str, RepositoryGrants], *, kind: str = "", offset: int = 0
+    roots: Roots, repository: str, grants: Mapping[str, RepositoryGrants], *, kind: str, offset: int
 ) -> tuple[Findings, GrantView, Directory]:
     """Return the findings in the repository that contains a directory: the first of each kind, or those of one kind.
 

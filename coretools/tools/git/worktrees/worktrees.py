@@ -67,7 +67,7 @@ class NewWorktree:
 
     path: str
     branch: str
-    start: str = ""
+    start: str
     """Where a new branch begins; empty: at HEAD."""
 
 
