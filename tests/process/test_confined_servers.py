@@ -436,14 +436,13 @@ def test_a_file_that_is_redirected_to_a_program_is_out_of_its_reach(world: World
     line = [*world.before, *CLI, "confine", "--"]
     settings: dict[str, Any] = {"cwd": world.project, "env": world.environment()}
     with given.open() as source, log.open("a") as target:
-        subprocess.run(
-            [*line, sys.executable, "-c", HOLD], stdin=source, stdout=target, stderr=target, check=True, **settings
-        )
+        hold = [*line, sys.executable, "-c", HOLD]
+        warm.run(hold, stdin=source, stdout=target, stderr=target, check=True, timeout=60, **settings)
     assert (given.read_text(), log.read_text()) == ("given\n", "first\ngiven\nsecond\nthird\n")
     assert [(file.stat().st_mode, file.stat().st_mtime > 1) for file in (given, log)] == before
     assert [name for file in (given, log) for name in os.listxattr(file)] == []
     with open("/dev/full", "w") as full:
-        ended = subprocess.run([*line, "echo"], stdout=full, stderr=subprocess.PIPE, **settings)
+        ended = warm.run([*line, "echo"], stdout=full, stderr=subprocess.PIPE, timeout=60, **settings)
     assert ended.returncode == 74
     assert b"standard output can't be written: No space left" in ended.stderr
 
