@@ -41,6 +41,8 @@ def look(kind):
         if kind == "write":
             open("written", "w").write("x")
             return "written"
+        if kind == "each":
+            return json.dumps({one: look(one) for one in ("root", "write", "home", "network")})
         return open({"root": "data", "home": os.environ["CANARY"]}[kind]).read()
     except OSError as error:
         return "refused"
@@ -114,7 +116,7 @@ class World:
 
 
 TIERS: dict[str, bool] = {}
-"""Whether a tier is available here: the doctor's answer, which is the same for all tests."""
+"""Whether a tier is available here, which is the same for all tests."""
 
 
 @pytest.fixture(params=["full", "landlock"])
@@ -122,7 +124,7 @@ def world(request: pytest.FixtureRequest, tmp_path: Path) -> World:
     before = tuple(map(str, under_profile())) if request.param == "landlock" else ()
     found = World(tmp_path, before)
     if request.param not in TIERS:
-        TIERS[request.param] = f"confined in tier: {request.param}" in found.run("doctor", "--no-versions").stdout
+        TIERS[request.param] = found.run("confine", "--require-tier", request.param, "--", "true").returncode == 0
     if not TIERS[request.param]:
         pytest.skip(f"tier {request.param} is not available here")
     return found
@@ -226,21 +228,34 @@ def ran(world: World) -> set[str]:
     return {path.name.removeprefix("marker-") for path in world.home.glob("marker-*")}
 
 
-def test_what_agents_plant_is_not_run_outside_the_sandbox(world: World) -> None:
-    """client-29: whatever way an entry of the user leads to the project; each attack works without confinement."""
+LISTED = ("mcp", "list", "--connect-timeout", "60")
+
+
+def searched(world: World) -> str:
+    return f"{world.home}/links:{world.project}:{world.project}/node_modules/.bin:.::{os.environ['PATH']}"
+
+
+def test_what_agents_plant_runs_where_nothing_is_confined(tmp_path: Path) -> None:
+    """client-29: each attack of the next test works."""
+    world = World(tmp_path, ())
     plant(world)
     entries = planted(world)
     world.mine(**entries)
-    searched = f"{world.home}/links:{world.project}:{world.project}/node_modules/.bin:.::{os.environ['PATH']}"
-    line = ("mcp", "list", "--connect-timeout", "60")
-    found = world.run(*line, PATH=searched)
+    world.run(*LISTED, PATH=searched(world), CORETOOLS_UNCONFINED=";".join(entries))
+    assert ran(world) == entries.keys()
+
+
+def test_what_agents_plant_is_not_run_outside_the_sandbox(world: World) -> None:
+    """client-29: whatever way an entry of the user leads to the project."""
+    plant(world)
+    entries = planted(world)
+    world.mine(**entries)
+    found = world.run(*LISTED, PATH=searched(world))
     assert found.returncode == 0, found.stderr
     assert found.stdout.count(" failed  stdio ") == len(entries), found.stdout
     assert ran(world) == set()
     world.run("mcp", "ping", "script", at="sub", **COLD)  # where a planted .git makes the project appear smaller
     assert ran(world) == set()
-    world.run(*line, PATH=searched, CORETOOLS_UNCONFINED=";".join(entries))
-    assert ran(world) == entries.keys()
 
 
 def test_our_own_server_and_the_repl_run_no_planted_code(world: World) -> None:
@@ -331,9 +346,8 @@ def test_a_server_of_the_project_is_confined(world: World, listening: str) -> No
     """client-30: by `coretools mcp call` and in the background; `--unconfined` gives it the user's rights."""
     world.theirs(it=theirs(world, listening))
     line = ("mcp", "call", "it", "look", "--yes", "--trust-project", "--output", "text")
-    for kind, expected in LOOKS.items():
-        found = world.run(*line, f"kind={kind}")
-        assert found.stdout.strip() == expected, (kind, found.stderr)
+    found = world.run(*line, "kind=each")
+    assert json.loads(found.stdout) == LOOKS, found.stderr
     assert world.run(*line, "kind=home", "--unconfined", "it").stdout.strip() == "canary"
     short = Path(tempfile.mkdtemp(prefix="ct", dir="/tmp"))  # for a socket
     runtime = {"XDG_RUNTIME_DIR": str(short)}
@@ -351,8 +365,7 @@ def test_a_confined_server_works_through_ours(world: World, listening: str) -> N
     assert world.run("mcp", "approve", "it", "--yes").returncode == 0
     with ended(world.serve("--upstream", "it")) as peer:
         peer.start_session()
-        for kind, expected in LOOKS.items():
-            assert peer.call("look", kind=kind)["content"][0]["text"] == expected, kind
+        assert json.loads(peer.call("look", kind="each")["content"][0]["text"]) == LOOKS
         assert peer.end() == 0
 
 
