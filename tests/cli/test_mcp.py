@@ -20,7 +20,7 @@ from coretools.cli.mcp.output import arguments_text
 from coretools.client.approval.decisions import Decisions
 from tests.checkout import TREE
 from tests.cli.terminal import terminal
-from tests.client.peers import EventLog, misbehaving, workstation
+from tests.client.peers import EventLog, misbehaving
 from tests.starting import warm
 from tests.variables import variables
 
@@ -248,7 +248,7 @@ def test_an_answer_that_is_too_large_is_one_sentence(home: Path) -> None:
     with serving_too_much() as url:
         configured(home, {"large": {"type": "http", "url": url}})
         words = [sys.executable, *STARTS, "mcp", "call", "large", "t", "--yes"]
-        ended = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+        ended = warm.run(words, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 76
     assert "larger than 16777216 bytes" in ended.stderr
     assert len(ended.stderr.splitlines()) == 1
@@ -306,11 +306,10 @@ def test_a_link_in_a_project_belongs_to_the_project(home: Path) -> None:
 
 def test_a_call_with_a_result_as_json(home: Path, capsys: Captured) -> None:
     """client-16: one object of a fixed shape, also for an error."""
-    (home / "file").write_text("content\n")
-    configured(home, {"ours": workstation(home), "ok": misbehaving("ok"), "fails": misbehaving("fails")})
-    assert typed("call", "ours", "read_file", "path=file", "--yes", "--output", "json") == 0
+    configured(home, {"ok": misbehaving("ok"), "fails": misbehaving("fails")})
+    assert typed("call", "ok", "echo", "text=content", "--yes", "--output", "json") == 0
     result = json.loads(capsys.readouterr().out)
-    assert (result["server"], result["tool"], result["ok"], result["error"]) == ("ours", "read_file", True, None)
+    assert (result["server"], result["tool"], result["ok"], result["error"]) == ("ok", "echo", True, None)
     assert "content" in result["content"][0]["text"]
     assert typed("call", "fails", "echo", "text=none", "--yes", "--output", "json") == 1
     result = json.loads(capsys.readouterr().out)

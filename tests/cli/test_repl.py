@@ -17,6 +17,7 @@ from tests.checkout import TREE
 from tests.cli.terminal import terminal
 from tests.cli.test_commands import coretools
 from tests.protocol.peer import processes_with, stop, wait_until_some
+from tests.starting import warm
 
 REPL = ("-m", "coretools.cli.main", "repl")
 
@@ -159,7 +160,7 @@ def test_the_exit_code_is_that_of_the_last_failure(tmp_path: Path, lines: str, c
     script = tmp_path / "script"
     script.write_text(lines)
     with script.open() as file:
-        done = subprocess.run(
+        done = warm.run(
             [sys.executable, *REPL, "--root", str(tmp_path)],
             stdin=file,
             capture_output=True,
@@ -180,7 +181,7 @@ def test_runs_live_as_long_as_the_repl(tmp_path: Path) -> None:
 
 def test_a_signal_ends_a_repl_that_waits_for_a_line(tmp_path: Path) -> None:
     """cli-8, cli-16: SIGTERM, while the pipe is open."""
-    process = subprocess.Popen(
+    process = warm.Popen(
         [sys.executable, *REPL, "--root", str(tmp_path)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -17,6 +17,7 @@ from coretools.config.commit_author import Author
 from coretools.errors import BadSetting, InvalidArguments
 from coretools.web.auth.hashed_tokens import find_record, read_tokens
 from tests.checkout import TREE
+from tests.starting import warm
 from tests.variables import variables
 
 Captured = pytest.CaptureFixture[str]
@@ -137,7 +138,7 @@ def test_a_token_that_could_not_be_printed_is_revoked(file: str) -> None:
     """auth-8: if standard output is closed or full."""
     command = [sys.executable, "-m", "coretools.cli.main", "token", "create", "--name", "ci", "--file", file]
     with open("/dev/full", "w") as full:
-        done = subprocess.run(command, cwd=TREE, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
+        done = warm.run(command, cwd=TREE, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60)
     assert done.returncode == 74
     assert "is revoked, because it could not be printed" in done.stderr
     assert read_tokens(file)[0] == ()

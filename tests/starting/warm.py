@@ -34,7 +34,7 @@ OWN = ("CORETOOLS_", "XDG_", "PYTHONPATH")
 """Beginnings of the names of variables that are read when an entry point runs. Any other may be read by an interpreter
 or a library at its start, or be looked for in /proc by a test: a process for which one differs is started."""
 READ_LATE = frozenset({
-    *("HOME", "PATH", "TERM", "TMPDIR", "GNUPGHOME", "SSH_AUTH_SOCK"),
+    *("HOME", "PATH", "TERM", "NO_COLOR", "BROWSER", "TMPDIR", "GNUPGHOME", "SSH_AUTH_SOCK"),
     *("GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM", "GIT_SEQUENCE_EDITOR"),
     *("CARGO_HOME", "RUSTUP_HOME", "PYENV_ROOT", "GOPATH", "NVM_DIR", "JAVA_HOME"),
     *("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TIMEOUT", "OTEL_BSP_EXPORT_TIMEOUT", "OTEL_SERVICE_NAME"),
