@@ -17,6 +17,9 @@ import socket
 import sys
 import threading
 
+from coretools.redaction.redactor import Redactor
+from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
+
 PRELOADED = (
     "anyio._backends._asyncio",
     "coretools.app.stdio_service",
@@ -41,6 +44,10 @@ PRELOADED = (
     "uvicorn.lifespan.off",
 )
 """Never an entry point itself: it is run anew in every child."""
+CREDENTIALS = """https://user:c4n4ry@host/ ghp_c4n4ry Authorization: Bearer c4n4ry
+password=c4n4ry --api-key 5.0s tokenKind=~/c4n4ry secret='a b' pwd: none"""
+"""Most expressions of the redaction are applied to it."""
+
 HANDLES = 4
 """Sent with a request: a file that contains it, and the three standard descriptors."""
 
@@ -131,12 +138,19 @@ def _exit(code: int) -> None:
     os._exit(code)
 
 
+def compile_expressions() -> None:
+    """Use once what compiles regular expressions at its first use: a fifth of the processor time of a forked server."""
+    DenyRules(DEFAULT_DENY)
+    Redactor().text(CREDENTIALS)
+
+
 def main() -> None:
     """Import, then serve on the socket with the given descriptor."""
     control = socket.socket(fileno=int(sys.argv[1]))
     gc.disable()
     for name in PRELOADED:
         importlib.import_module(name)
+    compile_expressions()
     gc.freeze()
     gc.enable()
     serve(control)
