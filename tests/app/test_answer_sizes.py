@@ -17,7 +17,7 @@ LINE = LINE_CHARACTERS + 200
 
 FAILING = """
 import sys
-for number in range(2000):
+for number in range(500):
     print("FAILED tests/test_a.py::test_%d - " % number + "why " * 600)
 sys.exit(1)
 """
