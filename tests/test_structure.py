@@ -91,7 +91,11 @@ class Module:
     def where(self) -> str:
         return self.path.relative_to(TREE).as_posix()
 
-    def imports(self) -> Iterator[str]:
+    @cached_property
+    def imports(self) -> tuple[str, ...]:
+        return tuple(self._imports())
+
+    def _imports(self) -> Iterator[str]:
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
                 yield from (alias.name for alias in node.names)
@@ -143,9 +147,10 @@ def branches(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
 def test_imports_point_down() -> None:
     """structure-1: a layer imports itself and lower ones; entry points and the client never import each other."""
     wrong = []
+    by_name = {module.name: module for module in modules()}
     for module in modules():
-        for target in module.imports():
-            other = next((known for known in modules() if known.name == target), None)
+        for target in module.imports:
+            other = by_name.get(target)
             if other is None or other.layer == module.layer:
                 continue
             if module.layer in TOP:
@@ -159,7 +164,7 @@ def test_imports_point_down() -> None:
 
 def test_no_import_cycle_not_even_inside_functions() -> None:
     """structure-2: every import counts, also inside functions."""
-    require_no_cycle({module.name: {name for name in module.imports() if name in names()} for module in modules()})
+    require_no_cycle({module.name: {name for name in module.imports if name in names()} for module in modules()})
 
 
 def test_no_cycle_of_folders() -> None:
@@ -167,7 +172,7 @@ def test_no_cycle_of_folders() -> None:
     folders = {module.name: module.folder for module in modules()}
     graph: dict[str, set[str]] = {folder: set() for folder in folders.values()}
     for module in modules():
-        graph[module.folder] |= {folders[name] for name in module.imports() if name in folders} - {module.folder}
+        graph[module.folder] |= {folders[name] for name in module.imports if name in folders} - {module.folder}
     require_no_cycle(graph)
 
 
@@ -191,7 +196,7 @@ def test_only_the_upper_layers_know_the_protocol() -> None:
     wrong = [
         f"{module.where} imports {target}"
         for module in modules()
-        for target in module.imports()
+        for target in module.imports
         if target.split(".")[0] in MCP and module.layer not in MCP_LAYERS
     ]
     assert wrong == []
@@ -203,7 +208,7 @@ def test_tools_reach_files_and_processes_only_through_what_they_are_given() -> N
     for module in modules():
         if module.layer != "coretools.tools":
             continue
-        wrong += [f"{module.where} imports {name}" for name in module.imports() if name.split(".")[0] in NO_FILES]
+        wrong += [f"{module.where} imports {name}" for name in module.imports if name.split(".")[0] in NO_FILES]
         wrong += [
             f"{module.where}:{node.lineno} calls open"
             for node in ast.walk(module.tree)
