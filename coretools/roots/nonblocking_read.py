@@ -7,6 +7,7 @@ functions, which report what is wrong.
 """
 
 import os
+import resource
 import stat
 import sys
 import time
@@ -28,8 +29,9 @@ MAX_BYTES = 8 * 1024
 LATE_SECONDS = 0.1
 
 PAUSE_SECONDS = 600.0
-"""After a read that took longer, because a program that watches the file system (fanotify(7)) delayed it, all reads use
-threads for ten minutes."""
+"""After a read that waited longer, because a program that watches the file system (fanotify(7)) delayed it, all reads
+use threads for ten minutes. On a busy machine a read also takes long because its thread got no processor: then it has
+not waited (`_waits`), and a thread would not help."""
 
 _NOWAIT = getattr(os, "RWF_NOWAIT", 0)
 
@@ -46,15 +48,24 @@ def read_nonblocking(roots: Roots, path: str, *, limit_bytes: int) -> FileConten
             return None
 
 
+def _waits() -> int:
+    """How often this thread has given up the processor to wait for something (getrusage(2), `ru_nvcsw`)."""
+    return resource.getrusage(resource.RUSAGE_THREAD).ru_nvcsw
+
+
 @contextmanager
-def attempt_nonblocking(roots: Roots, *, clock: Callable[[], float] = time.monotonic) -> Iterator[bool]:
-    """Whether a non-blocking read may be tried now. A slow one disables further attempts for a while."""
+def attempt_nonblocking(
+    roots: Roots, *, clock: Callable[[], float] = time.monotonic, waits: Callable[[], int] = _waits
+) -> Iterator[bool]:
+    """Whether a non-blocking read may be tried now. One that waits long disables further attempts for a while."""
     began = clock()
+    may_try = can_read_nonblocking(roots) and began >= roots.nonblocking_from
+    waited = waits() if may_try else 0
     try:
-        yield can_read_nonblocking(roots) and began >= roots.nonblocking_from
+        yield may_try
     finally:
         ended = clock()
-        if ended - began > LATE_SECONDS:
+        if may_try and ended - began > LATE_SECONDS and waits() > waited:
             roots.disable_nonblocking_until(ended + PAUSE_SECONDS)
 
 

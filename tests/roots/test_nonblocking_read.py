@@ -5,8 +5,10 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import chdir
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -146,10 +148,27 @@ def test_a_slow_read_disables_nonblocking_reads_for_a_while(world: World) -> Non
     """roots-28: only the clock is simulated; a program that watches opens would need root."""
     now = iter([100.0, 100.0 + LATE_SECONDS + 0.01, 200.0, 200.0, 100.2 + PAUSE_SECONDS, 100.3 + PAUSE_SECONDS])
     for tried in (True, False, True):
-        with attempt_nonblocking(world.roots, clock=lambda: next(now)) as may_try:
+        with attempt_nonblocking(world.roots, clock=lambda: next(now), waits=count().__next__) as may_try:
             assert may_try is tried
     world.roots.disable_nonblocking_until(math.inf)
     assert read_now(world.roots, "plain.txt") is None
+
+
+def test_a_read_that_got_no_processor_disables_nothing(world: World) -> None:
+    """roots-28: it did not wait, so a thread would not be faster."""
+    now = iter([100.0, 101.0 + LATE_SECONDS, 200.0, 200.0])
+    for _ in range(2):
+        with attempt_nonblocking(world.roots, clock=lambda: next(now), waits=lambda: 7) as may_try:
+            assert may_try
+
+
+def test_a_thread_that_sleeps_has_waited(world: World) -> None:
+    """roots-28: as an open does that another program delays."""
+    late = iter([100.0, 101.0 + LATE_SECONDS, 200.0, 200.0])
+    for tried in (True, False):
+        with attempt_nonblocking(world.roots, clock=lambda: next(late)) as may_try:
+            assert may_try is tried
+            time.sleep(0.001)
 
 
 def test_a_removed_root_uses_the_ordinary_read(world: World) -> None:
