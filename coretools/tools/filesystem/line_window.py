@@ -79,6 +79,8 @@ def _with_cut_lines(text: str, first: int) -> str:
     if len(text) <= LINE_CHARACTERS:
         return text
     lines = text.split("\n")
+    if max(map(len, lines)) <= LINE_CHARACTERS:
+        return text
     return "\n".join(cut_line(line, f"offset={first + at}, limit=1 shows it") for at, line in enumerate(lines))
 
 
