@@ -62,7 +62,6 @@ class EntryReader:
         if node.role != WORK_TREE:
             return self._git_listing(node, list(entries))
         listing, collector = ScannedDirectory(is_top=node.path == "."), ControlFileCollector(node.path)
-        configurations: list[str] = []
         names: list[str] = []
         for entry in entries:
             path = node.join(entry.name)
@@ -76,11 +75,10 @@ class EntryReader:
                 listing.children[entry.name] = SubdirectoryEntry(entry.inode(), WORK_TREE)
                 if self._roots.holds_own_state(RootedPath(node.root, path)):
                     _protect(listing.pinned, node.root, path)
-            if is_configuration_name(entry.name):
-                configurations.append(path)
         collector.store(listing)
         if listing.is_git:  # a bare repository, or a git directory separate from its work tree
-            _protect(listing.credential_files, node.root, *configurations)
+            configurations = filter(is_configuration_name, names)
+            _protect(listing.credential_files, node.root, *map(node.join, configurations))
         listing.settings = setting_entries(node, names)
         self._record_mounted(node, mounted, listing)
         return listing
