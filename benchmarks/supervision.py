@@ -14,8 +14,8 @@ from anyio.from_thread import start_blocking_portal
 from benchmarks.failure import NotMeasured
 from benchmarks.interleaved import Contender
 from benchmarks.workspace import Workspace
+from coretools.config.limits import Limits
 from coretools.config.operator_policy import ConfinementPolicy
-from coretools.config.settings import Limits
 from coretools.process.fork_server.pool import SandboxPool
 from coretools.process.run import RunOptions
 from coretools.process.runner import Runner

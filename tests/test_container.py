@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from coretools.config.commit_author import read_author
+from coretools.config.limits import Limits
 from coretools.config.options import settings_from
-from coretools.config.settings import Limits
 from coretools.confinement import allowed_paths
 from coretools.redaction.redactor import secret_values
 from coretools.web.auth.exposure_checks import require_safe

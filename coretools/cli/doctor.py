@@ -16,8 +16,9 @@ from coretools import __version__
 from coretools.app.trust_report import trust_report
 from coretools.cli.common.list_tools import result_text
 from coretools.cli.toolchain_report import PROGRAMS, toolchain_report
+from coretools.config.limits import Limits
 from coretools.config.operator_policy import network_text
-from coretools.config.settings import Limits, Settings
+from coretools.config.settings import Settings
 
 ANSWER_SECONDS = 30.0
 """Time for the server to answer before it is reported as failing to start."""

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from coretools.config.agent_reach import files_of_policy, require_out_of_reach, split_root
 from coretools.config.commit_author import Author, read_author
+from coretools.config.limits import Limits
 from coretools.config.operator_policy import (
     ACCESSES,
     TIERS,
@@ -23,7 +24,7 @@ from coretools.config.operator_policy import (
     network_access,
 )
 from coretools.config.policy_file import policy_path, read_policy
-from coretools.config.settings import ASK_MODES, LOG_LEVELS, PROFILES, Limits, Settings, require_profile
+from coretools.config.settings import ASK_MODES, LOG_LEVELS, PROFILES, Settings, require_profile
 from coretools.errors import BadSetting
 
 TRUE = frozenset({"1", "true", "yes", "on"})

@@ -6,8 +6,8 @@ request. The token stays here: git never has it.
 
 from collections.abc import AsyncIterator, Callable
 
+from coretools.config.limits import Limits
 from coretools.config.remote_urls import InvalidUrl, RemoteUrl
-from coretools.config.settings import Limits
 from coretools.egress.connector import Connector
 from coretools.egress.peer import Peer
 from coretools.errors import NotFound, PermissionRefused, TooLarge, Unreachable, Unsupported

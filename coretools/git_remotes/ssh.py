@@ -13,9 +13,9 @@ from tempfile import TemporaryDirectory
 
 import anyio
 
+from coretools.config.limits import Limits
 from coretools.config.remote_policy import RemoteRule
 from coretools.config.remote_urls import RemoteUrl
-from coretools.config.settings import Limits
 from coretools.confinement.landlock import CHANGE, READ, READ_FILE, RESOLVE_UNIX, Rule
 from coretools.egress.connector import Connector
 from coretools.egress.peer import Peer

@@ -8,7 +8,7 @@ import re
 import mcp_types as types
 from mcp import MCPError, UriTemplate
 
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.errors import CoreError, InvalidArguments, NotFound
 from coretools.operations.completion import with_prefix
 from coretools.process.jobs.job import Job

@@ -1,4 +1,4 @@
-"""The size of an answer: 20,000 bytes of text by default, and 2,000 characters of a line.
+"""How an answer fits its size (`Limits.answer_bytes`, 20,000 bytes of text), and a line 2,000 characters.
 
 A model reads every byte of an answer. Each tool names the way to what its answer leaves out.
 """
@@ -6,7 +6,7 @@ A model reads every byte of an answer. Each tool names the way to what its answe
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.operations.content import compact_json
 
 NOTE_BYTES = 1_000

@@ -8,7 +8,7 @@ import platform
 from dataclasses import asdict
 
 from coretools import __version__
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.confinement import landlock
 from coretools.confinement.command_confinement import ConfinementStatus
 from coretools.confinement.confined_thread import ConfinedThreadPool

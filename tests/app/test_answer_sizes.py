@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.tools.answer_budget import LINE_CHARACTERS
 from tests.protocol.peer import Peer, peer
 

@@ -22,7 +22,8 @@ from coretools.client.upstream.chain import META, VARIABLE
 from coretools.client.upstream.foreign_tools import CallRules, ForeignTool, command_function
 from coretools.client.upstream.offered_tools import NameOrder, usable
 from coretools.client.upstream.upstreams import UpstreamRules, open_upstreams
-from coretools.config.settings import Limits, Settings
+from coretools.config.limits import Limits
+from coretools.config.settings import Settings
 from coretools.errors import CoreError
 from coretools.hosting.serve import ServeOptions, build, http_app
 from coretools.operations.content import Text

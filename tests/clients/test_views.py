@@ -13,7 +13,8 @@ import pytest
 from mcp import Client
 
 from coretools.app.assembly import open_assembly
-from coretools.config.settings import Asking, Limits, Settings
+from coretools.config.limits import Limits
+from coretools.config.settings import Asking, Settings
 from coretools.protocol.round_trip_questions import QuestionFactory
 from coretools.protocol.server import ServerOptions, build_server
 from tests.checkout import TREE

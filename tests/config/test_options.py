@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from coretools.config.commit_author import Author
+from coretools.config.limits import Limits
 from coretools.config.options import VARIABLES, add_options, settings_from, with_login_path, with_upstreams
-from coretools.config.settings import Asking, Limits, Settings
+from coretools.config.settings import Asking, Settings
 from coretools.errors import BadSetting
 from tests.checkout import TREE
 from tests.starting import warm

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.process.runner import Runner
 from coretools.roots.hidden_files import DenyRules
 from coretools.roots.read import open_directory

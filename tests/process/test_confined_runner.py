@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.confinement import landlock
 from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.confinement.landlock import READ

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.errors import BadSetting
 from coretools.process.environment import child_environment
 from coretools.process.run import RunOptions

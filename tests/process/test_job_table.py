@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.errors import Busy, CannotStart, NotFound, Unsupported
 from coretools.process.children.streams import InputBuffer, TerminalSize
 from coretools.process.jobs.job import Job

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.errors import Busy, CannotStart
 from coretools.process.run import Completed, RunOptions
 from coretools.process.runner import Runner

@@ -18,8 +18,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from coretools.config.limits import Limits
 from coretools.config.operator_policy import ConfinementPolicy
-from coretools.config.settings import Limits
 from coretools.confinement import landlock
 from coretools.confinement.toolchain_grants import ToolchainSources, user_toolchains
 from coretools.errors import CannotStart, CoreError, InvalidArguments, Unsupported

@@ -146,7 +146,7 @@ from pathlib import Path
 import anyio
 from coretools.errors import InputOutput
 from coretools.process.runner import Runner
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from tests.process.tree import opened
 
 def children_of(task):

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.errors import CannotStart
 from coretools.process.children import reaper
 from coretools.process.children.spawn import exit_handle_by_thread

@@ -13,8 +13,9 @@ import pytest
 from anyio import to_thread
 
 from coretools.app.assembly import open_assembly
+from coretools.config.limits import Limits
 from coretools.config.options import with_login_path
-from coretools.config.settings import Limits, Settings
+from coretools.config.settings import Settings
 from coretools.confinement import landlock
 from coretools.confinement.command_path import Programs, is_usable, merged_path
 from coretools.confinement.confined_thread import ConfinedThreadPool

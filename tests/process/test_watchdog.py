@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.errors import InputOutput
 from coretools.process.children import reaper
 from coretools.process.runner import Runner

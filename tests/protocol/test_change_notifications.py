@@ -19,7 +19,8 @@ from mcp.shared.memory import create_client_server_memory_streams
 from mcp.shared.message import SessionMessage
 
 from coretools.app.assembly import Assembly, open_assembly
-from coretools.config.settings import Limits, Settings
+from coretools.config.limits import Limits
+from coretools.config.settings import Settings
 from coretools.errors import NotFound
 from coretools.operations.catalog import Selection
 from coretools.operations.declare import Effect, prompt, resource, tool

@@ -13,8 +13,9 @@ import pytest
 from mcp import Client, MCPError
 
 from coretools.app.assembly import open_assembly
+from coretools.config.limits import Limits
 from coretools.config.operator_policy import CommandPolicy, CommandRule, ConfinementPolicy, OperatorPolicy, ToolPolicy
-from coretools.config.settings import Limits, Settings
+from coretools.config.settings import Settings
 from coretools.errors import BadSetting
 from coretools.protocol.results import ERROR_KEY, FACTS_KEY
 from coretools.protocol.round_trip_questions import QuestionFactory

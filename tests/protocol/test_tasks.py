@@ -19,8 +19,9 @@ from mcp.server.lowlevel import Server
 
 from coretools.app.assembly import Assembly, open_assembly
 from coretools.cancellation import check_cancelled
+from coretools.config.limits import Limits
 from coretools.config.operator_policy import OperatorPolicy, ToolPolicy
-from coretools.config.settings import Asking, AskMode, Limits, Settings
+from coretools.config.settings import Asking, AskMode, Settings
 from coretools.errors import NotFound, RequestRefused
 from coretools.operations.call import Call, require_confirmation
 from coretools.operations.catalog import Selection

@@ -11,7 +11,7 @@ import anyio.from_thread
 import anyio.to_thread
 import pytest
 
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.errors import CoreError
 from coretools.roots.hidden_files import DenyRules
 from coretools.roots.root import RootSpec

@@ -6,8 +6,8 @@ from contextlib import closing
 from pathlib import Path
 
 from coretools import __version__
+from coretools.config.limits import Limits
 from coretools.config.operator_policy import ConfinementPolicy
-from coretools.config.settings import Limits
 from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.process.environment import child_environment
 from coretools.process.runner import Runner

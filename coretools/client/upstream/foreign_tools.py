@@ -20,7 +20,7 @@ from mcp.shared.dispatcher import ProgressFnT
 
 from coretools.client.common.errors import ToolFailed
 from coretools.client.connection.server_connection import Connection
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.errors import CoreError, DeadlinePassed
 from coretools.operations.call import Call
 from coretools.operations.content import Audio, Blocks, Content, Embedded, Image, Link, Text

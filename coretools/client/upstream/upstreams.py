@@ -29,7 +29,7 @@ from coretools.client.hub import Connections, open_hub
 from coretools.client.upstream.chain import Chain, came_through, own_identity
 from coretools.client.upstream.foreign_tools import CallRules, ForeignTool
 from coretools.client.upstream.offered_tools import NameOrder, OfferedTools, usable
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.errors import BadSetting, CoreError
 from coretools.redaction.redactor import Redactor
 

@@ -12,7 +12,7 @@ from typing import Protocol
 import anyio
 from anyio import CapacityLimiter, to_thread
 
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.process.children import reaper
 from coretools.process.children.spawn import ChildProcess
 from coretools.process.children.streams import Streams

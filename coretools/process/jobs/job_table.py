@@ -16,7 +16,7 @@ from typing import Self
 
 import anyio
 
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.errors import Busy, CoreError, NotFound, Unsupported
 from coretools.process.children.reaper import KILL_SECONDS
 from coretools.process.jobs.job import JOB_VARIABLE, Job, OutputFilter, Work

@@ -19,7 +19,7 @@ from mcp.server.extension import Extension, MethodBinding
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 from pydantic import ConfigDict, Field
 
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.errors import CoreError, InputNeeded, RequestError, UnknownTool
 from coretools.operations.command import Command
 from coretools.operations.content import escape_surrogates

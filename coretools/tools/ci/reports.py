@@ -7,7 +7,7 @@ from typing import NamedTuple
 import anyio
 import anyio.to_thread
 
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.process.jobs.job import Job
 from coretools.process.run import Completed
 from coretools.redaction.redactor import Redactor, drop_partial_lines

@@ -13,7 +13,7 @@ import anyio
 import anyio.to_thread
 from pydantic import Field
 
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.errors import Conflict, CoreError, Unsupported, WrongType
 from coretools.operations.call import Call, SilentCall
 from coretools.operations.declare import Aliases, Effect, tool

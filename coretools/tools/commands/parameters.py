@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.errors import InvalidArguments
 from coretools.operations.declare import Aliases
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import anyio
 import anyio.to_thread
 
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.errors import Busy, Conflict, InvalidArguments, Unsupported
 from coretools.operations.call import Call, SilentCall
 from coretools.operations.declare import Effect, asks, tool

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.roots.read import OpenFile
 from coretools.roots.text import binary_error, decode, newline_of, utf8_by_start
 from coretools.tools.answer_budget import content_bytes

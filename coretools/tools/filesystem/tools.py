@@ -13,7 +13,7 @@ from typing import Annotated
 from pydantic import Field
 
 from coretools.cancellation import check_cancelled
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.errors import Conflict, CoreError, EditRefused, InvalidArguments, NotText, TooLarge, WrongType
 from coretools.operations.call import Call, SilentCall, WouldBlock, may_block
 from coretools.operations.completion import MAX_VALUES, Completes

@@ -14,7 +14,7 @@ import anyio
 import anyio.to_thread
 from anyio import CapacityLimiter
 
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.confinement.confined_thread import ConfinedThread
 from coretools.confinement.landlock import READ, Rule
 from coretools.errors import CannotStart, CoreError

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 
 from coretools.cancellation import check_cancelled
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.errors import CoreError, DeadlinePassed, NotText, TooLarge
 from coretools.escapes import escape_controls
 from coretools.roots.read import open_file

@@ -8,7 +8,7 @@ import anyio.to_thread
 from anyio import CapacityLimiter
 from pydantic import Field
 
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.errors import CannotStart
 from coretools.escapes import escape_controls

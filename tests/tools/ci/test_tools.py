@@ -11,7 +11,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.errors import CannotStart, OutsideRoot, ReadOnly, Unsupported
 from coretools.process.environment import child_environment
 from coretools.process.jobs.job_table import JobTable

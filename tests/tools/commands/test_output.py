@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.errors import InvalidArguments
 from coretools.tools.answer_budget import cut_line
 from coretools.tools.commands import line_search

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.errors import CannotStart, CommandSyntax, InvalidArguments, NotFound, OutsideRoot, ReadOnly, WrongType
 from tests.tools.commands.world import commands_in
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.errors import Busy, CannotStart, Conflict, InvalidArguments, NotFound, Unsupported
 from coretools.operations.call import SilentCall
 from coretools.process.children.streams import INPUT_BUFFER_BYTES

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from coretools.command_policy.verdict import ProgramPolicy
+from coretools.config.limits import Limits
 from coretools.config.operator_policy import CommandPolicy, ConfinementPolicy
-from coretools.config.settings import Limits
 from coretools.process.environment import child_environment
 from coretools.process.fork_server.pool import SandboxPool
 from coretools.process.jobs.job_table import JobTable

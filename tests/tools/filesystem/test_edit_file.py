@@ -14,7 +14,7 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.errors import Conflict, EditRefused, InputOutput, NotText, ReadOnly, TooLarge
 from coretools.roots.hidden_files import DenyRules
 from coretools.roots.read import read_bytes

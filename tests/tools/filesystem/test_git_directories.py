@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.errors import CoreError, DeniedPath, GitRefused, TooLarge
 from coretools.roots import git_directories
 from coretools.roots.git_directories import require_no_repository

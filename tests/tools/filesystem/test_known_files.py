@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.errors import Conflict, EditRefused
 from coretools.operations.call import SilentCall
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules

@@ -13,7 +13,7 @@ from threading import BoundedSemaphore
 
 import pytest
 
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.errors import (
     AlreadyExists,
     Conflict,

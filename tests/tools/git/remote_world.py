@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from coretools.config.limits import Limits
 from coretools.config.remote_policy import RemoteRule
-from coretools.config.settings import Limits
 from coretools.errors import CoreError
 from coretools.tools.git.remotes.access import RemoteAccess
 from coretools.tools.git.remotes.tools import RemoteTools

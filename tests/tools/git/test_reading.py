@@ -12,7 +12,7 @@ from typing import Any
 import anyio
 import pytest
 
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.errors import CoreError, DeniedPath, GitRefused, InvalidArguments, NotFound
 from coretools.tools.git.repository.patches import PATCH, read_patch
 from tests.tools.git.change_calls import function_of

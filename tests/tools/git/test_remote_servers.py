@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.git_remotes.smart_http import ADVERTISED_BYTES
 from tests.tools.git.git_servers import GitHttpServer, git_daemon, git_http_server, self_signed
 from tests.tools.git.remote_world import RemoteWorld, error_of

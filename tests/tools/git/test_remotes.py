@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.git_remotes import incoming
 from coretools.operations.call import SilentCall
 from coretools.roots import new_directory

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.errors import GitRefused, NotFound, TooLarge
 from coretools.operations.registry import Registry
 from coretools.roots.root import RootSpec

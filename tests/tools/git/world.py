@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.confinement.user_git import read_user_configuration
 from coretools.errors import CannotStart

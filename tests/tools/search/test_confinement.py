@@ -7,7 +7,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.confinement import landlock
 from coretools.confinement.confined_thread import ConfinedThread, ConfinedThreadPool
 from coretools.process.confined_runner import ConfinedRunner

@@ -11,7 +11,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import pytest
 
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.errors import CoreError, DeniedPath, InvalidArguments, NotFound, NotText, OutsideRoot, TooLarge
 from coretools.process.environment import child_environment

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from anyio import CapacityLimiter
 
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.process.confined_runner import ConfinedRunner
 from coretools.process.environment import child_environment

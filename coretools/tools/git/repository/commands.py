@@ -10,7 +10,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from coretools.config import commit_author
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.confinement.landlock import READ, Rule
 from coretools.confinement.memory import memory_bytes
 from coretools.errors import GitRefused, InvalidArguments, NotFound, TooLarge

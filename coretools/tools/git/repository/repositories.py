@@ -10,7 +10,7 @@ from functools import partial
 
 from anyio import CapacityLimiter, move_on_after, to_thread
 
-from coretools.config.settings import Limits
+from coretools.config.limits import Limits
 from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.errors import CoreError, GitRefused
 from coretools.process.confined_runner import ConfinedRunner
