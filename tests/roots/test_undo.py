@@ -17,7 +17,7 @@ from coretools.roots.root import Directory, RootSpec
 from coretools.roots.root_set import Roots
 from coretools.roots.undo import UNDO_DIRECTORY, SavedEntries, Undo
 
-ENTRIES = SavedEntries(moved=("packages",), made=("environment",), copied=("lock",))
+ENTRIES = SavedEntries(moved=("packages",), created=("environment",), copied=("lock",))
 
 
 @pytest.fixture
@@ -271,7 +271,7 @@ with open("full/rest", "wb", 0) as file:
             file.write(bytes(4096))
         except OSError:
             break
-entries = SavedEntries(moved=("packages",), made=("environment",), copied=("lock",))
+entries = SavedEntries(moved=("packages",), created=("environment",), copied=("lock",))
 with Roots([RootSpec("p"), RootSpec("full")], deny=DenyRules(())) as roots:
     for name in ("bound", "tree"):
         try:
