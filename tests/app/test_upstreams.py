@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import chdir, contextmanager, suppress
+from contextlib import chdir, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from coretools.operations.registry import Registry
 from tests.checkout import TREE
 from tests.client.peers import EventLog, hub, misbehaving, wait_gone
 from tests.client.remote import served
-from tests.protocol.peer import Peer, processes_with
+from tests.protocol.peer import Peer, connected, processes_with
 from tests.starting import warm
 from tests.variables import NO_LOGIN_SHELL
 from tests.variables import variables as changed
@@ -83,17 +83,9 @@ def server(home: Path, *words: str, program: str = "coretools.cli.main") -> Iter
         env=variables(home),
         cwd=home,
     )
-    try:
-        peer = Peer(process)
+    with connected(process) as peer:
         peer.start_session()
         yield peer
-    finally:
-        process.kill()
-        for pipe in (process.stdin, process.stdout, process.stderr):
-            assert pipe is not None
-            with suppress(BrokenPipeError):
-                pipe.close()
-        process.wait()
 
 
 def tools_of(peer: Peer) -> dict[str, dict[str, Any]]:

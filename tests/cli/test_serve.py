@@ -1,12 +1,11 @@
 """`coretools serve`: registries named on the command line (docs/specs/api.md)."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import chdir, contextmanager, suppress
+from contextlib import chdir, contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,8 +14,7 @@ from coretools.errors import BadSetting
 from coretools.operations.loading import load
 from coretools.operations.registry import Registry
 from tests.checkout import TREE
-from tests.protocol.peer import ANSWER_SECONDS, HANDSHAKE, Peer
-from tests.starting import warm
+from tests.protocol.peer import ANSWER_SECONDS, HANDSHAKE, Peer, connected, started
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the server's transport is POSIX only")
 
@@ -58,34 +56,20 @@ def read_file(path: str) -> str:
 '''
 
 
-def started(*words: str | Path, cwd: Path, environment: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
-    return warm.Popen(
-        [sys.executable, "-m", "coretools.cli.main", "serve", *map(str, words)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "PYTHONPATH": str(TREE), **(environment or {})},
-        cwd=cwd,
-    )
+def serving(*words: str | Path, cwd: Path, environment: dict[str, str] | None = None) -> subprocess.Popen[bytes]:
+    line = (sys.executable, "-m", "coretools.cli.main", "serve", *map(str, words))
+    return started(*line, cwd=cwd, environment=environment)
 
 
 @contextmanager
 def server(*words: str | Path, cwd: Path, environment: dict[str, str] | None = None) -> Iterator[Peer]:
-    process = started(*words, cwd=cwd, environment=environment)
-    try:
-        yield Peer(process)
-    finally:
-        process.kill()
-        for pipe in (process.stdin, process.stdout, process.stderr):
-            assert pipe is not None
-            with suppress(BrokenPipeError):
-                pipe.close()
-        process.wait()
+    with connected(serving(*words, cwd=cwd, environment=environment)) as peer:
+        yield peer
 
 
 def refused(*words: str | Path, cwd: Path) -> str:
     """Standard error of a refused start, which exits with the code for an invalid configuration."""
-    expected, errors = started(*words, cwd=cwd).communicate(timeout=ANSWER_SECONDS)
+    expected, errors = serving(*words, cwd=cwd).communicate(timeout=ANSWER_SECONDS)
     assert expected == b""
     return errors.decode()
 
@@ -128,7 +112,7 @@ def test_an_imported_module_neither_prints_to_the_wire_nor_reads_from_it(tmp_pat
     """api-9: nor does its child, its buffer, or its thread; the client's first request reaches the server."""
     path = tmp_path / "noisy_commands.py"
     path.write_text(NOISY + COMMANDS)
-    process = started("--with", f"{path}:registry", cwd=tmp_path)
+    process = serving("--with", f"{path}:registry", cwd=tmp_path)
     hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HANDSHAKE}
     expected, errors = process.communicate(json.dumps(hello).encode() + b"\n", timeout=ANSWER_SECONDS)
     assert [json.loads(line)["id"] for line in expected.splitlines()] == [1]
@@ -187,7 +171,7 @@ def test_a_start_that_cannot_work_says_why_and_exits_with_78(
     words: tuple[str, ...], expected: str, tmp_path: Path
 ) -> None:
     """api-9: before anything is served; nothing reaches standard output."""
-    process = started(*words, cwd=tmp_path)
+    process = serving(*words, cwd=tmp_path)
     _, errors = process.communicate(timeout=ANSWER_SECONDS)
     assert process.returncode == 78
     assert expected in errors.decode()

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ import pytest
 
 from tests.checkout import TREE
 from tests.docker_profile import under_profile
-from tests.protocol.peer import Peer
+from tests.protocol.peer import connected
 from tests.starting import warm
 from tests.variables import NO_LOGIN_SHELL
 
@@ -265,7 +264,7 @@ def test_our_own_server_and_the_repl_run_no_planted_code(world: World) -> None:
     world.mine(**entries)
     words = [word for name in entries for word in ("--upstream", name)]
     process = world.serve(*words, PATH=f"{world.project}:{os.environ['PATH']}")
-    with ended(process) as peer:
+    with connected(process) as peer:
         peer.start_session()
         peer.ask("tools/list")
         assert peer.end() == 0
@@ -311,20 +310,6 @@ def test_a_name_of_no_server_is_refused(tmp_path: Path) -> None:
     assert world.run("repl", CORETOOLS_UNCONFINED="another").returncode == 0
 
 
-@contextmanager
-def ended(process: subprocess.Popen[bytes]) -> Iterator[Peer]:
-    """Yield the peer of a process, which is killed at the end."""
-    try:
-        yield Peer(process)
-    finally:
-        process.kill()
-        for pipe in (process.stdin, process.stdout, process.stderr):
-            assert pipe is not None
-            with suppress(BrokenPipeError):
-                pipe.close()
-        process.wait()
-
-
 @pytest.fixture
 def listening() -> Iterator[str]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -363,7 +348,7 @@ def test_a_confined_server_works_through_ours(world: World, listening: str) -> N
     world.theirs(it=theirs(world, listening))
     assert world.run("mcp", "trust", "it", "--yes").returncode == 0
     assert world.run("mcp", "approve", "it", "--yes").returncode == 0
-    with ended(world.serve("--upstream", "it")) as peer:
+    with connected(world.serve("--upstream", "it")) as peer:
         peer.start_session()
         assert json.loads(peer.call("look", kind="each")["content"][0]["text"]) == LOOKS
         assert peer.end() == 0
@@ -374,7 +359,7 @@ def test_a_killed_client_leaves_nothing_of_a_confined_server(world: World, liste
     world.theirs(it=theirs(world, listening))
     world.run("mcp", "trust", "it", "--yes")
     world.run("mcp", "approve", "it", "--yes")
-    with ended(world.serve("--upstream", "it")) as peer:
+    with connected(world.serve("--upstream", "it")) as peer:
         peer.start_session()
         assert peer.call("look", kind="child")["content"][0]["text"] == "started"
         handles = [os.pidfd_open(pid) for pid in with_words("sleep", "1000.25")]

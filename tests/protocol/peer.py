@@ -105,14 +105,26 @@ def peer(
     before: Sequence[str] = (),
 ) -> Iterator[Peer]:
     """A workstation server, started as a desktop client starts it; `before` precedes its command line."""
-    process = warm.Popen(
-        [*before, sys.executable, "-m", "coretools.servers.workstation", *map(str, words)],
+    words = (*before, sys.executable, "-m", "coretools.servers.workstation", *map(str, words))
+    with connected(started(*words, environment=environment, cwd=cwd)) as client:
+        yield client
+
+
+def started(*words: str, environment: dict[str, str] | None = None, cwd: Path | None = None) -> subprocess.Popen[bytes]:
+    """A program with a pipe for each standard stream, and these variables beside our own."""
+    return warm.Popen(
+        list(words),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": str(TREE), **(environment or {})},
         cwd=cwd,
     )
+
+
+@contextmanager
+def connected(process: subprocess.Popen[bytes]) -> Iterator[Peer]:
+    """The peer of a process, which is killed at the end."""
     try:
         yield Peer(process)
     finally:
