@@ -56,9 +56,11 @@ def test_open_requests_are_answered_at_the_end(tmp_path: Path, end: str) -> None
 
 def test_requests_piped_into_a_server_are_answered(tmp_path: Path) -> None:
     """workstation-20: requests that are open when the input ends may complete for a moment."""
+    (tmp_path / "file").write_text("here")
     with peer(tmp_path) as client:
         client.start_session()
-        send(client, 5, "tools/call", name="run_command", arguments={"command": "echo here"})
+        client.call("read_file", path="file")  # the first call loads what the next needs, and the moment is short
+        send(client, 5, "tools/call", name="read_file", arguments={"path": "file"})
         assert client.process.stdin is not None
         client.process.stdin.close()
         [answer] = rest(client)
