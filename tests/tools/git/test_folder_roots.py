@@ -467,6 +467,20 @@ def test_a_planted_pointer_opens_no_other_repository(session: Session) -> None:
     assert "a.txt" in session.text("list_directory", path=".")
 
 
+def test_a_folder_without_a_tracked_file_is_named(tmp_path: Path) -> None:
+    """git-54: git names it as one untracked directory, which is the root itself."""
+    trees = plant(tmp_path)
+    fresh = trees.main / "services" / "fresh"
+    fresh.mkdir()
+    (fresh / "new.txt").write_text("new\n")
+    with trees.server("--git-above", root=fresh) as client:
+        client.start_session()
+        session = Session(trees, client, "")
+        assert "?? .\n" in session.text("git_status") + "\n"
+        session.text("git_add", paths=["."])
+        assert "A  new.txt" in session.text("git_status")
+
+
 def test_one_command_at_a_time_is_reported_too(tmp_path: Path) -> None:
     """confinement-54: with limits.processes=1 the command does not take the place of the git that observes it."""
     trees = plant(tmp_path)

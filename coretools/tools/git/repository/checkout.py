@@ -96,7 +96,7 @@ def beginnings(checkout: Checkout) -> list[tuple[bytes, bytes]]:
 
 def path_of(checkout: Checkout, name: bytes) -> bytes:
     """Return the path, from the root, of a name that git printed."""
-    if checkout.folder and name == encoded(checkout.folder):
+    if checkout.folder and name.rstrip(b"/") == encoded(checkout.folder):
         return encoded(checkout.folder_path)
     return next(path + name[len(start) :] for start, path in beginnings(checkout) if name.startswith(start))
 
