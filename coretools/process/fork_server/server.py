@@ -49,7 +49,8 @@ def main() -> None:
         listener = namespaces.listen_on_loopback(port) if port else None
     except OSError as error:
         with suppress(OSError):
-            control.send(f"{error.errno or 0} {error.strerror or error}"[:200].encode())
+            why = f"{error.filename}: {error.strerror}" if error.filename else f"{error.strerror or error}"
+            control.send(f"{error.errno or 0} {why}".encode("utf-8", "surrogateescape")[:500])
         os._exit(1)
     # Objects that exist now stay for good: without garbage collection a child copies none of their pages.
     gc.disable()

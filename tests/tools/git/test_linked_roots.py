@@ -328,3 +328,19 @@ def test_a_root_without_its_repository_says_why(tmp_path: Path) -> None:
             assert not is_done
             assert cause in text
             assert cause in session.text("run_command", command="git status", directory=str(root))
+
+
+def test_a_repository_that_is_gone_is_named(tmp_path: Path) -> None:
+    """confinement-51: where commands can't start since it was moved, in tier full."""
+    trees = plant(tmp_path)
+    with trees.server() as client:
+        client.start_session()
+        session = Session(trees, client, "")
+        session.run("true")
+        trees.main.rename(tmp_path / "moved")
+        (trees.main / ".git").mkdir(parents=True)
+        (trees.root / ".env").write_text("TOKEN=x\n")  # what commands see is prepared anew
+        is_done, text = session.answer("run_command", command="true")
+        tier = session.text("get_diagnostics")
+    assert is_done or f"{trees.main}/.git: " in text, text
+    assert is_done == ("commands are confined in tier: full" not in tier), text
