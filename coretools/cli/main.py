@@ -116,7 +116,7 @@ def _names_tool(rest: list[str]) -> bool:
 
 def general_help(commands: str) -> str:
     """Return the page of `coretools --help`; `commands` is the overview of the catalog."""
-    summary, built_in, _ = (__doc__ or "").split("\n\n")
+    summary, built_in, _ = (__doc__ or "\n\n\n\n").split("\n\n")
     return f"{summary}\n\n{built_in}\n\n{commands}\n\n{_HINT}"
 
 
@@ -214,7 +214,7 @@ def _policy(options: argparse.Namespace, argv: list[str]) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    summary, _, exit_codes = (__doc__ or "").split("\n\n")
+    summary, _, exit_codes = (__doc__ or "\n\n\n\n").split("\n\n")
     parser = OptionParser(prog="coretools", description=summary, epilog=exit_codes.strip())
     list_tools = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     call = list_tools.add_parser("call", help="call a tool by its name and print its result")  # for its help alone

@@ -265,6 +265,7 @@ async def test_a_refused_start_has_the_status_and_the_servers_message(tmp_path: 
     cases: list[tuple[dict[str, str], tuple[int, str, str], tuple[int, str, str], str]] = [
         ({}, plain, page, "HTTP 400 Bad Request: the header X-Tenant is missing"),
         ({}, page, plain, "HTTP 405 Method Not Allowed: Server returned an error response (-32603)"),
+        ({}, plain, (200, "text/html", "<h1>a site</h1>"), "HTTP 400 Bad Request: the header X-Tenant is missing"),
         ({"type": "sse"}, page, json_rpc, "HTTP 405 Method Not Allowed: Use POST."),
         ({"type": "sse"}, plain, page, "HTTP 405 Method Not Allowed"),
     ]

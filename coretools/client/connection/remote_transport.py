@@ -121,8 +121,8 @@ class RemoteTransport:
             refusal, status, message = group, self.status, self._exchange.message
         try:
             return await self._enter(stack, new_client, others[0])
-        except* httpx2.HTTPStatusError:
-            if self.status not in _OTHER_TRANSPORT:
+        except* (httpx2.HTTPStatusError, httpx2.TransportError):
+            if self.status not in (*_OTHER_TRANSPORT, 200):  # 200: a page that is no stream of events
                 raise
             self._exchange.status, self._exchange.message = status, message
             raise refusal from None
@@ -212,7 +212,10 @@ async def _message(response: httpx2.Response) -> str:
     length = response.headers.get("content-length", "")
     if not length.isdecimal() or int(length) > MAX_ERROR_BYTES:
         return ""
-    await response.aread()
+    try:
+        await response.aread()
+    except httpx2.TransportError:
+        return ""
     kind = response.headers.get("content-type", "").partition(";")[0].strip()
     if kind == "application/json":
         with suppress(ValueError):

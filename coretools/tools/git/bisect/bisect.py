@@ -204,14 +204,15 @@ async def _go(repository: OpenRepository, step: _Step) -> TextResult:
     commit, left = step.commit, step.left
     if commit == step.marks.bad:
         return await _result(repository, step.marks)
-    moved = await repository.run("checkout", "--quiet", "--no-progress", "--no-overwrite-ignore", "--detach", commit)
-    require_success(moved, "checkout")
-    directory_access.replace_file(repository.checkout.git_handle, "BISECT_EXPECTED_REV", f"{commit}\n".encode())
     lines = [
         f"bisecting: {left} commits left after this; now at {await _summary(repository, commit)}",
         "Then: git_bisect action='good', 'bad' or 'skip'; git_bisect_run does it with a command",
         "Undo: git_bisect action='reset'",
     ]
+    directory_access.replace_file(repository.checkout.git_handle, "BISECT_EXPECTED_REV", f"{commit}\n".encode())
+    # Last, so that nothing is checked out where this fails.
+    moved = await repository.run("checkout", "--quiet", "--no-progress", "--no-overwrite-ignore", "--detach", commit)
+    require_success(moved, "checkout")
     return answer(repository.checkout, lines, details={"commit": commit, "left": left + 1})
 
 

@@ -82,8 +82,9 @@ class OutsideFolder:
     @asynccontextmanager
     async def command(self) -> AsyncIterator[Callable[[], Awaitable[Sequence[str]]]]:
         """Record the state before a command; yield a function that returns the sentences for its result."""
-        unreported, self._unreported = self._unreported, {}
+        unreported = self._unreported
         states = {tree: unreported.get(tree) or await self._state(tree) for tree in self._folders}
+        self._unreported = {}
         what = "this command, or one before it without a result," if unreported else "the command"
         was_checked = False
 
@@ -101,7 +102,7 @@ class OutsideFolder:
             yield check
         finally:
             if not was_checked:
-                self._unreported |= states
+                self._unreported = states | self._unreported  # that of the command which was cancelled first
 
     async def _state(self, tree: str) -> _State | None:
         """Return the state of a repository; None if it has none, with conflicts for example."""

@@ -320,6 +320,7 @@ def require_success(completed: Completed, command: str) -> Completed:
 
 
 _UNWRITTEN = "error: unable to write file "
+"""Before a file of the work tree; before one of the repository too, and then the reason follows."""
 _WHEN_UNWRITTEN = (
     " (is the disk full?); git_status shows what was changed or created until then, git_restore takes changes back"
 )
@@ -328,7 +329,7 @@ _WHEN_UNWRITTEN = (
 def failure_message(completed: Completed) -> str:
     """Return git's own message in one line, or how it ended."""
     lines = [line for line in completed.stderr.text().split("\n") if not line.startswith("hint: ")]
-    unwritten = [line for line in lines if line.startswith(_UNWRITTEN)]
+    unwritten = [line for line in lines if line.startswith(_UNWRITTEN) and ": " not in line.removeprefix(_UNWRITTEN)]
     if unwritten:
         count = f" and {len(unwritten) - 1} more files" if len(unwritten) > 1 else ""
         others = [line for line in lines if line not in unwritten]

@@ -6,7 +6,7 @@ gitrepository-layout(5) describes them, and git then checks the branch out in th
 
 import re
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -85,18 +85,21 @@ async def add_worktree(repository: OpenRepository, open_at: OpenWorkTree, wanted
     [commit] = await repository.resolved(wanted.start or "HEAD" if is_new else f"{HEADS}{branch}")
     names = read_names(await repository.output("ls-tree", "-r", "-z", "--name-only", commit))
     await require_visible_names(repository, names)
-    if is_new:
-        await repository.output("branch", "--no-track", branch, commit)
     if not await to_thread.run_sync(partial(create_directory, repository.roots, path)):
         raise AlreadyExists(f"{path}: something is there; name a new directory")
+    new_branch = ""
     try:
+        if is_new:
+            await repository.output("branch", "--no-track", branch, commit)
+            new_branch = branch
         await to_thread.run_sync(partial(_link, repository, path, branch))
         async with open_at(path) as linked:
             await linked.output("reset", "--hard", "--quiet")
             settings = settings_remark(linked.checkout)
             settings += settings_line(repository.roots, settings_at(repository.roots, path))
     except CoreError:
-        await _take_back(repository, path, branch if is_new else "")
+        with suppress(CoreError):
+            await _take_back(repository, path, new_branch)
         raise
     undo = f"Undo: git_worktree action='remove' path={path!r}"
     undo += f", then git_branch action='delete' name={branch!r}" if is_new else ""
