@@ -35,6 +35,7 @@ def plant(top: Path) -> Monorepo:
     trees.git(trees.main, "add", ".")
     trees.git(trees.main, "commit", "--quiet", "-m", "first")
     trees.git(trees.main, "branch", "inside")
+    trees.git(trees.main, "tag", "planted")
     trees.git(trees.main, "switch", "--quiet", "-c", "outside")
     (trees.main / "other.txt").write_text("changed\n")
     trees.git(trees.main, "commit", "--quiet", "-am", "elsewhere")
@@ -46,8 +47,18 @@ def plant(top: Path) -> Monorepo:
     return trees
 
 
+@pytest.fixture
+def session(served: Session) -> Session:
+    """The session, with the repository as it was planted, branches of other tests apart."""
+    trees = served.trees
+    trees.git(trees.main, "switch", "--quiet", "--force", "main")
+    trees.git(trees.main, "reset", "--quiet", "--hard", "planted")
+    trees.git(trees.main, "clean", "--quiet", "-dff")
+    return served
+
+
 @pytest.fixture(scope="module", params=["full", "landlock"])
-def session(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     trees = plant(tmp_path_factory.mktemp("folder"))
     with trees.server("--git-above", tier=request.param) as client:
         client.start_session()
@@ -202,6 +213,7 @@ def test_operations_within_the_folder_leave_the_index_outside_alone(session: Ses
     """git-55: merges, picks and rebases, with and without conflicts, beside what the user staged outside."""
     trees, root = session.trees, session.trees.root
     start = trees.git(trees.main, "rev-parse", "HEAD")
+    trees.git(trees.main, "branch", "behind")
     trees.git(trees.main, "branch", "theirs")
     for branch, text in (("main", "ours\n"), ("theirs", "theirs\n")):
         session.text("git_switch", branch=branch)
@@ -228,7 +240,7 @@ def test_operations_within_the_folder_leave_the_index_outside_alone(session: Ses
         assert "outside the root, in" in text, (tool, text)
         assert state(trees) == before, tool
         assert "in progress" not in session.text("git_status"), tool
-    session.text("git_switch", branch="inside")
+    session.text("git_switch", branch="behind")
     session.text("git_merge", revision="theirs")  # by fast-forward
     session.text("git_switch", branch="main")
     assert state(trees)[0] == before[0]
@@ -443,14 +455,15 @@ def test_what_a_cancelled_command_did_is_in_the_next_result(session: Session) ->
         pytest.skip("git in commands only reads here in tier landlock")
     trees, other = session.trees, session.trees.main / "other.txt"
     other.write_text("of the user\n")
-    trees.git(trees.main, "add", "other.txt")
-    line = f"git reset -q; touch started; sleep {marker()}"
-    number = session.client.send("tools/call", {"name": "run_command", "arguments": {"command": line}})
-    session.run(["bash", "-c", "while ! test -e started; do :; done; rm started"])
-    session.client.notify("notifications/cancelled", {"requestId": number})
-    while "one before it without a result" not in (text := session.run("true")):
-        pass
-    assert "unstaged, or replaced in the index, ../../other.txt" in text
+    line = f"git reset -q; touch was-reset; sleep {marker()}"
+    for _ in range(5):
+        trees.git(trees.main, "add", "other.txt")
+        number = session.client.send("tools/call", {"name": "run_command", "arguments": {"command": line}})
+        session.run(["bash", "-c", "while ! test -e was-reset; do :; done; rm was-reset"])
+        session.client.notify("notifications/cancelled", {"requestId": number})
+        while "one before it without a result" not in (text := session.run("true")):
+            pass
+        assert "unstaged, or replaced in the index, ../../other.txt" in text
     trees.git(trees.main, "reset", "--quiet", "--hard")
 
 

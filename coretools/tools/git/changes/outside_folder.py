@@ -82,9 +82,12 @@ class OutsideFolder:
     @asynccontextmanager
     async def command(self) -> AsyncIterator[Callable[[], Awaitable[Sequence[str]]]]:
         """Record the state before a command; yield a function that returns the sentences for its result."""
-        unreported = self._unreported
-        states = {tree: unreported.get(tree) or await self._state(tree) for tree in self._folders}
-        self._unreported = {}
+        unreported, self._unreported = self._unreported, {}
+        try:
+            states = {tree: unreported.get(tree) or await self._state(tree) for tree in self._folders}
+        except BaseException:
+            self._unreported = unreported | self._unreported
+            raise
         what = "this command, or one before it without a result," if unreported else "the command"
         was_checked = False
 
