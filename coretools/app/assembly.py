@@ -42,7 +42,8 @@ from coretools.tools.ci.tools import CiTools
 from coretools.tools.commands.tools import CommandTools
 from coretools.tools.diagnostics import Diagnostics
 from coretools.tools.filesystem.known_files import KnownFiles
-from coretools.tools.filesystem.tools import FilesystemTools, large_read_slots
+from coretools.tools.filesystem.tool_set import large_read_slots
+from coretools.tools.filesystem.tools import FilesystemTools
 from coretools.tools.git.changes.outside_folder import OutsideFolder
 from coretools.tools.git.repository.grants import record_grants
 from coretools.tools.git.repository.repositories import Repositories
@@ -295,7 +296,8 @@ def _own_registry(resources: Resources, runs: JobTable) -> Registry:
     registry.context("ci", summary="build, test and restore a project by its own build system")
     shared = resources.shared
     files = FilesystemTools(roots, limits, large_reads=shared.large_reads, known_files=shared.known_files)
-    registry.add_set("filesystem", files)
+    for function in files.in_order():
+        registry.add(function, "filesystem")
     registry.add_set("search", SearchTools(roots, runner, limits, confined_threads=confined_threads))
     setup = GitSetup(
         user_git=resources.user_git,

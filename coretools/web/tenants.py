@@ -35,7 +35,7 @@ from coretools.protocol.draining import Draining
 from coretools.protocol.round_trip_questions import QuestionFactory
 from coretools.protocol.server import ServerOptions, build_server
 from coretools.replica_ids import ReplicaScopedIds
-from coretools.tools.filesystem.tools import large_read_slots
+from coretools.tools.filesystem.tool_set import large_read_slots
 from coretools.web.common.principals import Role, Verifier
 from coretools.web.config_changes import pluralized
 from coretools.web.endpoint import Endpoint

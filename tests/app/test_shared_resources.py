@@ -9,7 +9,7 @@ import pytest
 from coretools.app.assembly import Assembly, SharedResources, open_assembly, open_successor
 from coretools.config.settings import Settings
 from coretools.operations.call import LOCAL, SilentCall
-from coretools.tools.filesystem.tools import LARGE_BYTES
+from coretools.tools.filesystem.reading_tools import LARGE_BYTES
 
 pytestmark = pytest.mark.anyio
 

@@ -154,7 +154,7 @@ def test_a_duplicate_name_ends_the_start_with_both_sources(tmp_path: Path) -> No
     clash.write_text(CLASH)
     errors = refused("--own", "--with", f"{clash}:registry", "--root", f"{tmp_path}:ro", cwd=tmp_path)
     assert "two commands are named read_file" in errors
-    assert "FilesystemTools.read_file" in errors
+    assert "reading_tools.ReadingTools.read_file" in errors
     assert "clash.read_file" in errors
 
 

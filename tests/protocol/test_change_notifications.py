@@ -433,7 +433,8 @@ def files(tmp_path: Path) -> Registry:
     (tmp_path / "raw.bin").write_bytes(b"\0\1\2")
     registry = Registry()
     roots = Roots([RootSpec(str(tmp_path), writable=True)], deny=DenyRules([".env"]))
-    registry.add_set("filesystem", FilesystemTools(roots, Limits()))
+    for function in FilesystemTools(roots, Limits()).in_order():
+        registry.add(function, "filesystem")
     return registry
 
 

@@ -14,7 +14,8 @@ from coretools.roots.root import RootSpec
 from coretools.roots.root_set import Roots
 from coretools.tools.filesystem.edits import Edit
 from coretools.tools.filesystem.known_files import MAX_COPY_BYTES, KnownFiles
-from coretools.tools.filesystem.tools import WHOLE_BYTES, FilesystemTools
+from coretools.tools.filesystem.reading_tools import WHOLE_BYTES
+from coretools.tools.filesystem.tools import FilesystemTools
 
 ME, OTHER = SilentCall("me"), SilentCall("other")
 OLD = "".join(f"line {number}\n" for number in range(1, 10))

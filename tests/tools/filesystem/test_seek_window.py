@@ -15,6 +15,7 @@ from coretools.roots.root import RootSpec
 from coretools.roots.root_set import Roots
 from coretools.tools.filesystem.line_offsets import count_lines
 from coretools.tools.filesystem.line_window import LineRange, window
+from coretools.tools.filesystem.reading_tools import WHOLE_BYTES
 from coretools.tools.filesystem.seek_window import (
     BLOCK_BYTES,
     COUNT_BYTES,
@@ -23,7 +24,7 @@ from coretools.tools.filesystem.seek_window import (
     after_lines,
     seek_window,
 )
-from coretools.tools.filesystem.tools import WHOLE_BYTES, FilesystemTools
+from coretools.tools.filesystem.tools import FilesystemTools
 
 NUMBERED = b"".join(b"line %d\n" % number for number in range(1, 100_001))
 

@@ -1,0 +1,176 @@
+"""The tools that write, create, move and delete files and directories."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from coretools.errors import Conflict, CoreError, InvalidArguments, TooLarge
+from coretools.operations.call import Call
+from coretools.operations.declare import Aliases, Effect, same_policy_as, tool
+from coretools.roots.delete import delete_directory
+from coretools.roots.file_version import Version
+from coretools.roots.path_text import printable
+from coretools.roots.read import FileContent, open_file
+from coretools.roots.write import create_directory, delete_file, lock_paths, move, write_bytes
+from coretools.tools.filesystem.known_files import NO_DIFF
+from coretools.tools.filesystem.results import ChangeResult
+from coretools.tools.filesystem.tool_set import (
+    FILE_NAMES,
+    NOBODY,
+    AnyPath,
+    DirectoryPath,
+    FilePath,
+    FileToolSet,
+    with_foreign_change,
+)
+from coretools.truncation import and_more
+
+_SHOWN_HIDDEN = 20
+"""Most hidden files listed in the result of a deletion."""
+
+
+class ChangingTools(FileToolSet):
+    """Tools that change whole files and directories."""
+
+    @tool(Effect.CHANGE, idempotent=True, title="Write file")
+    def write_file(
+        self,
+        path: FilePath,
+        content: Annotated[
+            str,
+            Field(description="The whole new text of the file"),
+            Aliases("contents", "text", "file_text", "file_content"),
+        ],
+        *,
+        create_parents: Annotated[bool, Field(description="Create missing parent directories too")] = False,
+        overwrite: Annotated[
+            bool,
+            Field(description="Replace the file even if it changed after you last read it; that change is then lost"),
+        ] = False,
+        call: Call = NOBODY,
+    ) -> ChangeResult:
+        """Create a file, or replace the whole content of one.
+
+        Returns whether it was created or replaced, and its size. An existing file needs no flag, but if somebody else
+        or a command changed it after you last read or wrote it, the call is refused and shows the change. To change a
+        part of a file, use edit_file.
+        """
+        try:
+            data = content.encode()
+        except UnicodeEncodeError:
+            raise InvalidArguments("content: must be valid Unicode text (no lone surrogates)") from None
+        if len(data) > self._limits.write_bytes:
+            raise TooLarge(f"{path}: content has {len(data)} bytes; the most is {self._limits.write_bytes}")
+        with lock_paths(self._roots, path):
+            expected = None if overwrite else self._require_known(path, data, call)
+            written = write_bytes(self._roots, path, data, parents=create_parents, expected=expected)
+            self._known_files.record(call, written.place, data)
+        did = "created" if written.created else "replaced"
+        message = f"{did} {written.display_path}, {written.size} bytes{self._settings_note(path)}"
+        return ChangeResult(message=message, details={"created": written.created})
+
+    @tool(Effect.CHANGE, title="Delete file")
+    def delete_file(
+        self,
+        path: Annotated[AnyPath, Field(description="Path of the file or link"), FILE_NAMES],
+        *,
+        call: Call = NOBODY,
+    ) -> ChangeResult:
+        """Delete one file, or a link itself and not what it leads to.
+
+        Returns the path. There is no trash: git_restore brings back only what git knows. For a directory, use
+        delete_directory.
+        """
+        deleted = delete_file(self._roots, path)
+        self._known_files.forget(call, self._roots.place(path))
+        return ChangeResult(message=f"deleted {deleted}")
+
+    @same_policy_as("delete_file")
+    @tool(Effect.CHANGE, title="Delete directory")
+    def delete_directory(
+        self,
+        path: DirectoryPath,
+        *,
+        with_repositories: Annotated[
+            bool,
+            Field(
+                description="Delete git repositories too, with all commits that were never pushed. Without it, a"
+                " directory that is or contains a repository is refused"
+            ),
+        ] = False,
+        call: Call = NOBODY,
+    ) -> ChangeResult:
+        """Delete a directory with everything in it, also files that are hidden from commands.
+
+        Returns the number of entries deleted, and the names of the hidden ones. There is no trash. Links in it are
+        deleted, not what they lead to. For one file, use delete_file.
+        """
+        deleted = delete_directory(self._roots, path, with_repositories=with_repositories)
+        self._known_files.forget(call, self._roots.place(path))
+        hidden = [printable(name) for name in deleted.hidden]
+        message = f"deleted {deleted.display_path}, {deleted.entries} entries in it"
+        if hidden:
+            message += f"; of them hidden: {and_more(hidden[:_SHOWN_HIDDEN], len(hidden))}"
+        return ChangeResult(message=message, details={"entries": deleted.entries, "hidden": len(hidden)})
+
+    @tool(Effect.ADD, idempotent=True, title="Create directory")
+    def create_directory(self, path: DirectoryPath) -> ChangeResult:
+        """Create a directory, and its parents where they are missing.
+
+        Returns whether it was created or existed already, which is no error. Not needed before write_file,
+        which creates missing directories too when asked.
+        """
+        created = create_directory(self._roots, path)
+        message = f"created {path}{self._settings_note(path)}" if created else f"{path} was there already"
+        return ChangeResult(message=message, details={"created": created})
+
+    @tool(Effect.CHANGE, title="Move")
+    def move_path(
+        self,
+        source: Annotated[
+            AnyPath, Field(description="What to move"), Aliases("source_path", "src", "from", "old_path")
+        ],
+        destination: Annotated[
+            AnyPath,
+            Field(description="Its new path, with the name: not a directory to put it in"),
+            Aliases("destination_path", "dest", "dst", "to", "new_path"),
+        ],
+        *,
+        overwrite: Annotated[bool, Field(description="Replace a file at the destination; never a directory")] = False,
+        call: Call = NOBODY,
+    ) -> ChangeResult:
+        """Move or rename one file or directory.
+
+        Returns both paths. The directory of the destination must exist, and nothing is replaced unless `overwrite` is
+        set. A directory that contains a git repository is refused: use `mv` in run_command.
+        """
+        old, new = move(self._roots, source, destination, overwrite=overwrite)
+        self._known_files.rename(call, self._roots.place(source), self._roots.place(destination))
+        return ChangeResult(message=f"moved {old} to {new}{self._settings_note(destination)}")
+
+    def _require_known(self, path: str, data: bytes, call: Call) -> Version | None:
+        """Refuse to replace what somebody else changed; return the version that may be replaced, None for any.
+
+        Raises:
+            Conflict: the file is known to the client and has another content now, which is not `data` either.
+        """
+        try:
+            opened = open_file(self._roots, path)
+        except CoreError:
+            return None  # nothing is there, or writing it reports what is wrong
+        with opened as file:
+            known = self._known_files.find(call, file.place)
+            if known is None or known.version == file.version:
+                return None if known is None else file.version
+            foreign = NO_DIFF
+            if file.size <= self._limits.file_bytes:
+                content = FileContent(file.read(self._limits.file_bytes), file.display_path, file.place, file.version)
+                foreign = "" if content.data == data else self._known_files.change_since(call, content)
+        if foreign:
+            message = (
+                f"{file.display_path}: changed since you last read or wrote it, by somebody else, a command or a git"
+                " tool; nothing was written. Read it again and write what keeps that change, use edit_file for a part,"
+                " or call again with overwrite=true to replace it anyway"
+            )
+            raise Conflict(with_foreign_change(message, foreign), path=file.display_path)
+        return file.version

@@ -1,0 +1,178 @@
+"""The tools that read files and directories."""
+
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from typing import Annotated
+
+from pydantic import Field
+
+from coretools.cancellation import check_cancelled
+from coretools.errors import NotText, WrongType
+from coretools.operations.call import Call, WouldBlock, may_block
+from coretools.operations.completion import MAX_VALUES
+from coretools.operations.content import Embedded
+from coretools.operations.declare import Aliases, Effect, nonblocking, resource, same_policy_as, tool
+from coretools.roots.directory_listing import complete_path, list_directory
+from coretools.roots.file_version import Version
+from coretools.roots.nonblocking_read import read_nonblocking
+from coretools.roots.read import file_status, kind_at, open_file
+from coretools.roots.text import decode
+from coretools.tools.answer_budget import content_bytes
+from coretools.tools.filesystem.file_text import part_of_file, text_of_file
+from coretools.tools.filesystem.line_window import LineRange
+from coretools.tools.filesystem.results import FileText, ListingResult
+from coretools.tools.filesystem.tool_set import (
+    DIRECTORY_NAMES,
+    FILE_NAMES,
+    NOBODY,
+    AnyPath,
+    DirectoryPath,
+    FilePath,
+    FileToolSet,
+)
+
+WHOLE_BYTES = 256 * 1024
+"""Largest file that is read whole with its lines counted. Of a larger UTF-8 file only the shown part is read."""
+
+LARGE_BYTES = 1024 * 1024
+
+_POLL_SECONDS = 0.1
+"""Interval of checks whether a call that waits for a slot was cancelled."""
+
+_NUMBER = re.compile(r"[1-9][0-9]{0,15}")
+
+
+class ReadingTools(FileToolSet):
+    """Tools that change nothing."""
+
+    @same_policy_as("read_file")
+    @resource("coretools://files/{+path}", version="file_version")
+    def file(self, path: AnyPath, *, call: Call = NOBODY) -> str | Embedded:
+        """The content of a file."""
+        with open_file(self._roots, path, is_served=True) as opened:
+            data = opened.read(self._limits.read_bytes)
+            display_path = opened.display_path
+            self._known_files.record(call, opened.place, data)
+        try:
+            return decode(data, display_path).text
+        except NotText:
+            return Embedded(uri="", content=data, mime_type="application/octet-stream")
+
+    def file_version(self, path: str) -> Version:
+        """Return a version that differs whenever the file was changed or replaced."""
+        status = file_status(self._roots, path)
+        if status.kind != "file":
+            raise WrongType(f"{path}: a {status.kind}, not a file", path=path)
+        return status.version
+
+    def paths(self, typed: str, _: Mapping[str, str]) -> list[str]:
+        """Return paths that begin with the typed text."""
+        return complete_path(self._roots, typed, most=MAX_VALUES)
+
+    @nonblocking
+    @tool(Effect.READ, title="Read file")
+    def read_file(
+        self,
+        path: FilePath,
+        *,
+        offset: Annotated[
+            Annotated[int, Field(ge=1)] | str | None,
+            Field(
+                description="Number of the first line to return, from 1. To read on in a large file or a long line,"
+                ' pass what the previous answer named, such as "812@65536"'
+            ),
+            Aliases("start_line", "start_line_one_indexed"),
+        ] = None,
+        limit: Annotated[
+            int | None,
+            Field(ge=1, description="How many lines to return from `offset`, or from the start"),
+            Aliases("max_lines", "num_lines", hints=("end_line", "end_line_one_indexed_inclusive", "view_range")),
+        ] = None,
+        head: Annotated[int | None, Field(ge=1, description="Return only this many lines from the start")] = None,
+        tail: Annotated[int | None, Field(ge=1, description="Return only this many lines from the end")] = None,
+        line_numbers: Annotated[bool, Field(description="Put its number and a tab before each line")] = False,
+        call: Call = NOBODY,
+    ) -> FileText:
+        """Read a text file, whole or in part.
+
+        Returns the text exactly as it is in the file; remarks in brackets are not part of it. If a file does not fit
+        into one answer, its start and end come back, and a remark names the `offset` at which to read on. Give `offset`
+        with `limit`, or `head`, or `tail`. Binary files are refused. To find where something is, use search_text; to
+        see what a directory contains, use list_directory.
+        """
+        lines = _lines(offset, limit=limit, head=head, tail=tail, line_numbers=line_numbers)
+        if not may_block():
+            return self._in_memory(path, lines, call)
+        with open_file(self._roots, path) as file:
+            is_sought = lines.cursor is not None or (file.size > WHOLE_BYTES and not lines.need_counting)
+            part = part_of_file(file, lines, self._limits) if is_sought else None
+            if part is not None:
+                self._known_files.record_part(call, file.place, file.version)
+                return part
+            with _turn(self._large_reads) if file.size > LARGE_BYTES else nullcontext():
+                data = file.read(self._limits.file_bytes)
+                self._known_files.record(call, file.place, data)
+            return text_of_file(data, file.display_path, lines, self._limits)
+
+    def _in_memory(self, path: str, lines: LineRange, call: Call) -> FileText:
+        """Read a small file that is in the page cache.
+
+        Raises:
+            WouldBlock: it is not, or reading it is not straightforward.
+        """
+        content = None if lines.cursor else read_nonblocking(self._roots, path, limit_bytes=self._limits.file_bytes)
+        if content is None:
+            raise WouldBlock
+        self._known_files.record(call, content.place, content.data)
+        return text_of_file(content.data, content.display_path, lines, self._limits)
+
+    @tool(Effect.READ, title="List directory")
+    def list_directory(self, path: DirectoryPath = ".") -> ListingResult:
+        """List the entries of one directory.
+
+        Returns one name per line, sorted, hidden ones too: directories end with `/`, links with `@`, files are followed
+        by their size in bytes. Entries beyond one answer are counted. It does not descend: to find files in a whole
+        tree, use search_files.
+        """
+        listing = list_directory(self._roots, path, limit=self._limits.list_entries)
+        return ListingResult.of(listing, content_bytes(self._limits))
+
+    @tool(Effect.READ, structured=False, title="File exists")
+    def file_exists(self, path: Annotated[AnyPath, Field(description="Path to check"), FILE_NAMES]) -> str:
+        """Check whether a path is a file; links are followed.
+
+        Returns `true` or `false`; `false` for a directory too. A path outside the roots is an error. read_file reports
+        a missing file by itself: there is no need to check first.
+        """
+        return "true" if kind_at(self._roots, path) == "file" else "false"
+
+    @tool(Effect.READ, structured=False, title="Directory exists")
+    def directory_exists(self, path: Annotated[AnyPath, Field(description="Path to check"), DIRECTORY_NAMES]) -> str:
+        """Check whether a path is a directory; links are followed.
+
+        Returns `true` or `false`; `false` for a file too. A path outside the roots is an error.
+        """
+        return "true" if kind_at(self._roots, path) == "directory" else "false"
+
+
+def _lines(
+    offset: int | str | None, *, limit: int | None, head: int | None, tail: int | None, line_numbers: bool
+) -> LineRange:
+    """Build the requested range of lines; refuse contradictory arguments."""
+    if isinstance(offset, str) and _NUMBER.fullmatch(offset):  # written as text, as on a command line
+        offset = int(offset)
+    line, cursor = (None, offset) if isinstance(offset, str) else (offset, None)
+    return LineRange(offset=line, limit=limit, head=head, tail=tail, cursor=cursor, line_numbers=line_numbers)
+
+
+@contextmanager
+def _turn(turns: threading.Semaphore) -> Iterator[None]:
+    """Hold a slot; a cancelled call stops waiting for it."""
+    while not turns.acquire(timeout=_POLL_SECONDS):
+        check_cancelled()
+    try:
+        yield
+    finally:
+        turns.release()

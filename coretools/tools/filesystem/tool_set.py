@@ -1,0 +1,68 @@
+"""What the sets of file tools share: their services, and the parameters that are paths."""
+
+import threading
+from typing import Annotated
+
+from pydantic import Field
+
+from coretools.config.limits import Limits
+from coretools.operations.call import Call, SilentCall
+from coretools.operations.completion import Completes
+from coretools.operations.declare import Aliases
+from coretools.roots.editor_settings import new_settings_note, settings_at
+from coretools.roots.root_set import Roots
+from coretools.tools.filesystem.known_files import KnownFiles
+
+LARGE_READS = 2
+"""Larger files read at the same time. Each read holds several times the size of the file, and the interpreter's lock
+while it counts lines: one in every worker thread would take gigabytes and block other calls for most of a minute."""
+
+FILE_NAMES = Aliases(
+    "file_path", "filename", "file", "target_file", "absolute_path", ignored=("explanation", "should_read_entire_file")
+)
+DIRECTORY_NAMES = Aliases(
+    *("directory", "dir", "dir_path", "directory_path", "folder", "target_directory", "relative_workspace_path"),
+    ignored=("explanation",),
+)
+
+AnyPath = Annotated[str, Completes("paths")]
+FilePath = Annotated[AnyPath, Field(description="Path of the file, relative to the root or absolute"), FILE_NAMES]
+DirectoryPath = Annotated[
+    AnyPath, Field(description="Path of the directory, relative to the root or absolute"), DIRECTORY_NAMES
+]
+
+NOBODY: Call = SilentCall()
+"""The call of a method that is called directly, without a dispatcher."""
+
+
+def large_read_slots() -> threading.Semaphore:
+    """Slots for reading large files. A server has one such semaphore for all its roles, since it bounds the memory."""
+    return threading.BoundedSemaphore(LARGE_READS)
+
+
+class FileToolSet:
+    """Tools for files beneath the roots."""
+
+    def __init__(
+        self,
+        roots: Roots,
+        limits: Limits,
+        *,
+        large_reads: threading.Semaphore | None = None,
+        known_files: KnownFiles | None = None,
+    ) -> None:
+        """`large_reads` and `known_files` are those of the server; by default these tools have their own."""
+        self._roots = roots
+        self._limits = limits
+        self._large_reads = large_reads or large_read_slots()
+        self._known_files = known_files or KnownFiles()
+
+    def _settings_note(self, path: str) -> str:
+        """The note to add to the answer of a change that created settings of editors or agents; usually empty."""
+        settings = settings_at(self._roots, path)
+        return f"; {new_settings_note(self._roots, settings)}" if settings else ""
+
+
+def with_foreign_change(message: str, foreign: str) -> str:
+    """Add what somebody else changed to the message of a refusal."""
+    return f"{message}\nChanged since you last read or wrote it:\n{foreign}" if foreign else message
