@@ -51,8 +51,9 @@ def parse_mounts(data: bytes) -> Iterator[Mount]:
     """Yield the mounts that the text of a table names."""
     for line in filter(None, data.split(b"\n")):
         words = line.split(b" ")
-        # The number of optional fields varies; a hyphen ends them, and the type follows.
-        kind = words[words.index(b"-") + 1].decode()
+        # The number of optional fields varies; a hyphen ends them, and the type follows. The type of a FUSE file system
+        # may have any bytes: its user chooses them.
+        kind = os.fsdecode(words[words.index(b"-") + 1])
         yield Mount(int(words[0]), words[2], _path(words[3]), _path(words[4]), kind, words[-1])
 
 

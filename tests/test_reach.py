@@ -111,3 +111,31 @@ for path in ("elsewhere/bin", "tools/bin", "case/inner", "apart", "."):
     if within.reason(sys.argv[1] + "/" + path):
         print(path)
 """
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/fuse"), reason="needs FUSE")
+def test_a_mount_whose_type_is_not_unicode_hides_no_other(tmp_path: Path) -> None:
+    """trust-2: any user may name the type of a FUSE file system (fusermount3(1), subtype)."""
+    for name in ("root/inner/bin", "elsewhere", "fuse"):
+        (tmp_path / name).mkdir(parents=True)
+    program = f"{MOUNT}{PROGRAM}"
+    script = f"cd {tmp_path} && mount --bind root/inner elsewhere && exec {sys.executable} -P -c '{program}' {tmp_path}"
+    checkout = str(Path(__file__).parent.parent)
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env={**os.environ, "PYTHONPATH": checkout},
+    )
+    if "unshare" in done.stderr or "mount:" in done.stderr or "PermissionError" in done.stderr:
+        pytest.skip("mounts in a user namespace are not permitted here")
+    assert done.stdout.split() == ["elsewhere/bin"], done.stderr
+
+
+MOUNT = """
+import ctypes, os
+options = b"fd=%d,rootmode=40000,user_id=0,group_id=0" % os.open("/dev/fuse", os.O_RDWR)
+if ctypes.CDLL(None).mount(b"x", b"fuse", b"fuse.\\xff", 0, options):
+    raise PermissionError
+"""
