@@ -303,8 +303,8 @@ class CommandConfinement:
 
     def prepare_home(self, scratch: ScratchDirectories) -> None:
         """Fill the home of commands with the directories that tool chains write to."""
-        cargo_home = os.path.realpath(self.environment.get("CARGO_HOME") or os.path.join(self.home, ".cargo"))
-        with suppress(OSError):
+        with suppress(OSError):  # a relative path in a working directory that was removed, too
+            cargo_home = os.path.realpath(self.environment.get("CARGO_HOME") or os.path.join(self.home, ".cargo"))
             create_cargo_home(cargo_home, f"{scratch.home}/{CARGO_HOME_NAME}")
 
 

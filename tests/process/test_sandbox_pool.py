@@ -84,9 +84,9 @@ class SandboxedRunner:
 
 @asynccontextmanager
 async def sandboxed(
-    *folders: Path, policy: ConfinementPolicy = PLAIN, limits: Limits = SHORT, home: Path | None = None
+    *folders: Path, policy: ConfinementPolicy = PLAIN, limits: Limits = SHORT, home: Path | None = None, cargo: str = ""
 ) -> AsyncIterator[SandboxedRunner]:
-    environment = ENVIRONMENT | ({"HOME": str(home)} if home else {})
+    environment = ENVIRONMENT | ({"HOME": str(home)} if home else {}) | ({"CARGO_HOME": cargo} if cargo else {})
     specs = [RootSpec(str(folder).removesuffix(":ro"), writable=not str(folder).endswith(":ro")) for folder in folders]
     with Roots(specs, deny=DenyRules(DEFAULT_DENY)) as roots:
         mine = pool.SandboxPool(roots, policy, environment)
@@ -102,6 +102,19 @@ async def test_the_strongest_tier_is_used(tmp_path: Path) -> None:
     async with sandboxed(tmp_path) as place:
         holding = await place.runner.prepare()
     assert (holding.tier, holding.missing, holding.is_permitted) == ("full", {}, True)
+
+
+async def test_commands_start_although_the_home_of_cargo_is_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """confinement-33: a relative CARGO_HOME, and the working directory of the server was removed since its start."""
+    root, started = tmp_path / "root", tmp_path / "started"
+    root.mkdir()
+    started.mkdir()
+    monkeypatch.chdir(started)
+    started.rmdir()
+    async with sandboxed(root, cargo="cargo") as place:
+        assert await place.sh("echo here") == "here\n"
 
 
 def test_a_missing_tier_is_reported(tmp_path: Path) -> None:
