@@ -3,6 +3,7 @@
 
 import os
 import shlex
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -141,6 +142,7 @@ def test_changed_control_files_are_reported(world: World) -> None:
     assert world.reported("echo x > own/.git/hooks/pre-commit") == {"own/.git/hooks/pre-commit"}
     assert world.reported("chmod +x own/.git/hooks/pre-commit") == {"own/.git/hooks/pre-commit"}
     assert world.reported("mv own/.git/hooks own/.git/h; ln -s ../../a own/.git/hooks") == {"own/.git/hooks"}
+    shutil.rmtree(world.root / "own")
 
 
 def test_a_name_can_not_imitate_a_line_of_the_result(world: World) -> None:

@@ -134,6 +134,7 @@ def test_directories_that_are_closed_to_the_server_are_searched(session: Session
         assert not (tree / ".git" / "logs" / "HEAD").is_symlink()
         use(world, tree)
         assert world.canary.read_text() == CANARY
+        Path(logs).chmod(0o755)
 
 
 def test_a_repository_that_is_moved_meanwhile_is_the_same(session: Session) -> None:

@@ -153,10 +153,13 @@ def commit(place: Granted, client: Peer, root: Path, message: str) -> tuple[bool
 def test_a_granted_hook_runs_like_a_command_and_no_other_one_does(served: tuple[Granted, Peer]) -> None:
     """git-user-11, git-user-12: it sees git as usual, reaches nothing outside; one that is not granted is listed."""
     place, client = served
+    place.marks(place.granted)
     done, text = commit(place, client, place.granted, "one")
     assert done, text
     assert "hooks that did not run: post-checkout, post-commit" in text
-    assert place.marks(place.granted) == {"mark": "ran\n"}
+    marks = place.marks(place.granted)
+    assert marks["mark"] == "ran\n"
+    assert not marks.keys() & {"mark-post-checkout", "mark-post-commit"}
     assert (place.granted / "names").read_text() == "f\n"
     assert not place.outside.exists()
     assert place.git(place.granted, "log", "-1", "--format=%B").split("\n")[:2] == ["one", "Checked: yes"]
@@ -330,7 +333,7 @@ def signing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Granted,
         agent.stdout.readline()
         variables = {**os.environ, "SSH_AUTH_SOCK": str(socket)}
         subprocess.run(["ssh-add", "-q", str(key)], env=variables, check=True)
-        key.unlink()
+        key.rename(place.top / "key")
         settings = f"\tsigningKey = key::{public}[gpg]\n\tformat = ssh\n[commit]\n\tgpgSign = true\n"
         (place.home / ".gitconfig").write_text(IDENTITY + settings)
         (place.home / "signers").write_text(f"ada@example.org {public}")
@@ -380,11 +383,13 @@ def test_a_signature_that_fails_leaves_nothing_committed(signing: tuple[Granted,
     variables = {**os.environ, "SSH_AUTH_SOCK": str(place.top / "agent")}
     subprocess.run(["ssh-add", "-q", "-D"], env=variables, check=True)
     done, text = commit(place, client, place.granted, "unsigned")
+    subprocess.run(["ssh-add", "-q", str(place.top / "key")], env=variables, check=True)
     assert not done
     assert "the commit could not be signed: ssh-keygen: " in text
     assert "nothing was committed" in text
     assert place.git(place.granted, "rev-parse", "HEAD") == head
     assert place.git(place.granted, "diff", "--cached", "--name-only") == "f\n"
+    place.git(place.granted, "reset", "-q")
 
 
 PLANTED = (

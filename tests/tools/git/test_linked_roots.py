@@ -26,6 +26,8 @@ class Trees:
     """A repository with two linked work trees."""
 
     top: Path
+    start: str = ""
+    """The commit of the linked tree as planted."""
 
     @property
     def main(self) -> Path:
@@ -69,6 +71,7 @@ def plant(top: Path) -> Trees:
     trees.git(top, "clone", "--quiet", "main", "library")
     trees.git(trees.root, "-c", "protocol.file.allow=always", "submodule", "--quiet", "add", "../library", "sub")
     trees.git(trees.root, "commit", "--quiet", "-m", "sub")
+    trees.start = trees.git(trees.root, "rev-parse", "HEAD")
     return trees
 
 
@@ -92,8 +95,20 @@ class Session:
         return self.text("run_command", command=line)
 
 
+@pytest.fixture
+def session(served: Session) -> Session:
+    """The session, with the work tree and its branch as they were planted."""
+    trees = served.trees
+    trees.git(trees.root, "switch", "--quiet", "--force", "feature")
+    trees.git(trees.root, "reset", "--quiet", "--hard", trees.start)
+    trees.git(trees.root, "clean", "--quiet", "-dff")
+    trees.git(trees.main, "reset", "--quiet", "--hard", f"{trees.start}~1")
+    trees.git(trees.root, "-c", "protocol.file.allow=always", "submodule", "--quiet", "update", "--force")
+    return served
+
+
 @pytest.fixture(scope="module", params=["full", "landlock"])
-def session(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     trees = plant(tmp_path_factory.mktemp("trees"))
     with trees.server(tier=request.param) as client:
         client.start_session()
