@@ -3,15 +3,19 @@
 The repository lies beside the root, with a token in its configuration, another linked work tree, and files of its own.
 """
 
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 
+from coretools.confinement import landlock
+from coretools.roots import open_beneath
 from tests.docker_profile import under_profile
 from tests.protocol.peer import Peer, peer
 from tests.tools.git.world import HOME_CONFIG
@@ -359,3 +363,64 @@ def test_a_repository_that_is_gone_is_named(tmp_path: Path) -> None:
         tier = session.text("get_diagnostics")
     assert is_done or f"{trees.main}/.git: " in text, text
     assert is_done == ("commands are confined in tier: full" not in tier), text
+
+
+@pytest.mark.skipif(landlock.abi() < landlock.ABI_REQUIRED, reason="Landlock (Linux 6.2)")
+@pytest.mark.parametrize("tool", ["git_stash", "git_bisect"])
+def test_no_checkout_writes_into_the_shared_directory(tmp_path: Path, tool: str) -> None:
+    """git-30: another process swaps a directory of the work tree with a link to the hooks while git writes files."""
+    trees = plant(tmp_path)
+    root, hooks = trees.root, trees.main / ".git" / "hooks"
+    names = [f"d/{number}" for number in range(40)]
+    commits = []
+    for text in ("one\n", "two\n", "three\n"):
+        for name in names:
+            (root / name).parent.mkdir(exist_ok=True)
+            (root / name).write_text(text)
+        trees.git(root, "add", "d")
+        trees.git(root, "commit", "--quiet", "-m", text.strip())
+        commits.append(trees.git(root, "rev-parse", "HEAD"))
+    for name in names:
+        (root / name).write_text("stashed\n")
+    stash = trees.git(root, "stash", "create")
+    before = sorted(os.listdir(hooks))
+    calls: dict[str, dict[str, object]] = {
+        "git_stash": {"action": "pop", "stash": stash},
+        "git_bisect": {"action": "start", "bad": commits[2], "good": [commits[0]]},
+    }
+    with trees.server() as client:
+        client.start_session()
+        for _ in range(10):
+            for name in ("d", "link"):
+                path = root / name
+                if path.is_dir() and not path.is_symlink():
+                    shutil.rmtree(path)
+                path.unlink(missing_ok=True)
+            trees.git(root, "switch", "--quiet", "--force", "feature")
+            (root / "link").symlink_to(hooks)
+            with exchanged(root):
+                client.call(tool, **calls[tool])
+                if tool == "git_bisect":
+                    client.call(tool, action="reset")
+            assert sorted(os.listdir(hooks)) == before
+
+
+@contextmanager
+def exchanged(root: Path) -> Iterator[None]:
+    """Exchange `d` and `link` in a loop, where both are there: git removes a link that it comes upon."""
+    is_over = Event()
+
+    def exchange() -> None:
+        handle = os.open(root, os.O_RDONLY)
+        while not is_over.is_set():
+            with suppress(OSError):
+                open_beneath.rename(handle, "d", handle, "link", flags=2)  # RENAME_EXCHANGE
+        os.close(handle)
+
+    thread = Thread(target=exchange)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()

@@ -16,7 +16,7 @@ from coretools.tools.git.changes.writable import changed_names, require_writable
 from coretools.tools.git.reading.references import HEADS, has_reference
 from coretools.tools.git.repository.checkout import Checkout
 from coretools.tools.git.repository.commands import check_revision, require_success
-from coretools.tools.git.repository.open_repository import OpenRepository
+from coretools.tools.git.repository.open_repository import OpenRepository, OpenShared
 from coretools.tools.git.repository.porcelain import as_text, encoded, single_line
 from coretools.tools.git.repository.results import TextResult, answer
 
@@ -55,7 +55,7 @@ class _Marks:
                 return replace(self, bad=commit)
 
 
-async def start(repository: OpenRepository, *, bad: str, good: Sequence[str]) -> TextResult:
+async def start(repository: OpenRepository, shared: OpenShared, *, bad: str, good: Sequence[str]) -> TextResult:
     """Begin a bisect, and go to the commit in the middle.
 
     Raises:
@@ -80,7 +80,7 @@ async def start(repository: OpenRepository, *, bad: str, good: Sequence[str]) ->
         await _mark(repository, [("bad", worst), *(("good", one) for one in best)])
         return await _go(repository, step)
     except CoreError:
-        await _forget(repository)  # nothing was checked out
+        await _forget(shared)  # nothing was checked out
         raise
 
 
@@ -99,7 +99,7 @@ async def mark(repository: OpenRepository, *, word: str, revision: str) -> TextR
     return await _go(repository, step)
 
 
-async def reset(repository: OpenRepository) -> TextResult:
+async def reset(repository: OpenRepository, shared: OpenShared) -> TextResult:
     """End the bisect, and go back to where it began.
 
     Raises:
@@ -116,7 +116,7 @@ async def reset(repository: OpenRepository) -> TextResult:
     words = ["--no-guess", where] if is_branch else ["--detach", target]
     completed = await repository.run("switch", "--quiet", "--no-progress", "--no-overwrite-ignore", *words)
     require_success(completed, "switch")
-    await _forget(repository)
+    await _forget(shared)
     undo = f"Undo: git_bisect action='start' bad={marks.bad!r} good={marks.good!r}"
     lines = [single_line(f"bisect ended; back on {where}"), undo]
     return answer(repository.checkout, lines, details={"commit": target})
@@ -256,9 +256,11 @@ def _require_started(checkout: Checkout) -> None:
             raise GitRefused("the bisect in progress has terms of its own; go on with git itself")
 
 
-async def _forget(repository: OpenRepository) -> None:
-    output = as_text(await repository.output("for-each-ref", "--format=%(refname)", _SPACE))
-    stdin = "".join(f"delete {name}\n" for name in output.splitlines())
-    await repository.output("update-ref", "--stdin", stdin=stdin.encode())
-    for name in (*_FILES, _START):
-        directory_access.remove_file(repository.checkout.git_handle, name)
+async def _forget(shared: OpenShared) -> None:
+    """Delete the references and files of the bisect."""
+    async with shared() as repository:
+        output = as_text(await repository.output("for-each-ref", "--format=%(refname)", _SPACE))
+        stdin = "".join(f"delete {name}\n" for name in output.splitlines())
+        await repository.output("update-ref", "--stdin", stdin=stdin.encode())
+        for name in (*_FILES, _START):
+            directory_access.remove_file(repository.checkout.git_handle, name)

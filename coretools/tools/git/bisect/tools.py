@@ -62,13 +62,13 @@ class BisectTools(GitToolSet):
         overwrite refuse it. git_bisect_run does the steps with a command.
         """
         access = Access.READ if action == "log" else Access.WORK_TREE
-        is_shared = action in ("start", "reset")  # these delete references, for which git locks `packed-refs`
-        async with self._opened(repository, access=access, is_shared=is_shared) as opened:
+        shared = self._shared(repository)
+        async with self._opened(repository, access=access) as opened:
             match action:
                 case "start":
-                    return await bisect.start(opened, bad=bad, good=good)
+                    return await bisect.start(opened, shared, bad=bad, good=good)
                 case "reset":
-                    return await bisect.reset(opened)
+                    return await bisect.reset(opened, shared)
                 case "log":
                     return await bisect.log(opened)
                 case _:

@@ -69,8 +69,8 @@ def write_rules(
 def shared_rules(own: GitDirectory, common: GitDirectory, shared: Mapping[str, str], stack: ExitStack) -> list[Rule]:
     """Return rules for changing the configuration, deleting references (`packed-refs`), and entries of work trees.
 
-    In a linked work tree only for calls that write no message to a file, as a commit or merge does: a link could lead
-    that into the configuration. In the main one each change has them.
+    In a linked work tree only for calls that write no message to a file, as a commit or merge does, and no file of the
+    work tree: a link could lead that into the configuration or the hooks. In the main one each change has them.
     """
     if common is own:
         return []

@@ -1,6 +1,7 @@
 """A repository that is open for one call: the roots it lies in, its examined work tree, and git to run there."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, replace
 from typing import Self
 
@@ -52,3 +53,7 @@ class OpenRepository:
     async def settings(self, pattern: str, *, only_user: bool = False) -> dict[str, str]:
         """Return settings whose key matches, as git reads them."""
         return await self.git.settings(self.checkout, pattern, only_user=only_user)
+
+
+OpenShared = Callable[[], AbstractAsyncContextManager[OpenRepository]]
+"""Opens a repository once more, to change what its work trees share; git may not write the work tree there."""

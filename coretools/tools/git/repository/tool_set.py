@@ -1,12 +1,15 @@
 """What the sets of git tools share: the repositories, completion of branches, profiles and parameters."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Annotated
 
 from pydantic import Field
 
 from coretools.operations.completion import MAX_VALUES, Completes
 from coretools.operations.declare import Aliases
+from coretools.tools.git.repository.open_checkout import Access
+from coretools.tools.git.repository.open_repository import OpenShared
 from coretools.tools.git.repository.repositories import Repositories
 
 DEV = ("dev",)
@@ -30,6 +33,14 @@ class GitToolSet:
     def __init__(self, repositories: Repositories) -> None:
         self.repositories = repositories
         self._opened = repositories.opened
+
+    def _shared(self, repository: str, paths: Sequence[str] = ()) -> OpenShared:
+        """Return what opens the repository of a call in progress for deleting references: git locks `packed-refs`.
+
+        Not the call itself: git writes files of the work tree through a link that appears meanwhile.
+        """
+        access = Access.GIT_DIRECTORY
+        return partial(self._opened, repository, paths, access=access, is_shared=True, is_exclusive=False)
 
     async def branches(self, _: str, given: Mapping[str, str]) -> list[str]:
         """Return branch names for completion, local branches first."""

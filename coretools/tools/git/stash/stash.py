@@ -31,7 +31,7 @@ from coretools.tools.git.reading.references import has_reference
 from coretools.tools.git.repository.checkout import display_paths
 from coretools.tools.git.repository.commands import require_success
 from coretools.tools.git.repository.names import ARGUMENT_BYTES, hidden_reason, refuse_hidden
-from coretools.tools.git.repository.open_repository import OpenRepository
+from coretools.tools.git.repository.open_repository import OpenRepository, OpenShared
 from coretools.tools.git.repository.patches import PATCH
 from coretools.tools.git.repository.porcelain import (
     FROM_STDIN,
@@ -126,8 +126,8 @@ async def show_stash(repository: OpenRepository, *, stash: str, names: Sequence[
     return TextResult(body=result.text() + extra, details={**result.facts(), "stash": entry.commit})
 
 
-async def apply(repository: OpenRepository, *, stash: str, drop: bool, with_index: bool) -> TextResult:
-    """Apply a stash to the work tree, and with `drop` remove it from the list if there was no conflict.
+async def apply(repository: OpenRepository, *, stash: str, dropping: OpenShared | None, with_index: bool) -> TextResult:
+    """Apply a stash to the work tree, and with `dropping` remove it from the list if there was no conflict.
 
     With `with_index` what was staged is staged again, as `git stash apply --index` does.
 
@@ -158,8 +158,8 @@ async def apply(repository: OpenRepository, *, stash: str, drop: bool, with_inde
     if conflicts:
         lines.append(f"in conflict: {listed(display_paths(checkout, conflicts))}; the stash is kept")
         lines.append("Resolve: git_continue resolutions={path: 'ours', 'theirs' (the stash), ...}, or edit and git_add")
-    elif drop and entry.place:
-        await repository.output("stash", "drop", "--quiet", entry.place)
+    elif dropping and entry.place:
+        await _drop(dropping, entry)
         lines.append(f"dropped it; Undo: git_stash action='push', or apply it again: stash={entry.commit!r}")
     else:
         back = [f"git_restore what='both' {paths_argument(checkout, changed)}"] if changed else []
@@ -206,7 +206,7 @@ async def _staged_again(repository: OpenRepository, stash: Stash) -> str:
     return await patched_tree(repository, patch)
 
 
-async def drop_stash(repository: OpenRepository, *, stash: str) -> TextResult:
+async def drop_stash(repository: OpenRepository, shared: OpenShared, *, stash: str) -> TextResult:
     """Remove a stash from the list.
 
     Raises:
@@ -215,9 +215,14 @@ async def drop_stash(repository: OpenRepository, *, stash: str) -> TextResult:
     entry = await _named(repository, stash)
     if not entry.place:
         raise NotFound(f"stash {stash!r}: not in the list of git_stash")
-    await repository.output("stash", "drop", "--quiet", entry.place)
+    await _drop(shared, entry)
     lines = [f"dropped {entry.commit[:10]}", f"Undo: git_stash action='apply' stash={entry.commit!r}"]
     return answer(repository.checkout, lines, details={"stash": entry.commit})
+
+
+async def _drop(shared: OpenShared, entry: Stash) -> None:
+    async with shared() as repository:
+        await repository.output("stash", "drop", "--quiet", entry.place)
 
 
 async def stash_list(repository: OpenRepository) -> list[list[str]]:

@@ -52,8 +52,8 @@ class StashTools(GitToolSet):
         end in conflict; then the stash stays and git_conflicts shows the regions. For a lasting state use git_commit.
         """
         access = Access.READ if action in ("list", "show") else Access.WORK_TREE
-        is_shared = action in ("pop", "drop")  # the last one deletes the reference, for which git locks `packed-refs`
-        async with self._opened(repository, paths, access=access, is_shared=is_shared) as opened:
+        shared = self._shared(repository, paths)  # the last stash is dropped with its reference
+        async with self._opened(repository, paths, access=access) as opened:
             names = git_names(opened, paths)
             match action:
                 case "push":
@@ -64,7 +64,7 @@ class StashTools(GitToolSet):
                 case "show":
                     return await stashes.show_stash(opened, stash=stash, names=names)
                 case "drop":
-                    return await stashes.drop_stash(opened, stash=stash)
+                    return await stashes.drop_stash(opened, shared, stash=stash)
                 case _:
-                    drop = action == "pop"
-                    return await stashes.apply(opened, stash=stash, drop=drop, with_index=with_index)
+                    dropping = shared if action == "pop" else None
+                    return await stashes.apply(opened, stash=stash, dropping=dropping, with_index=with_index)
