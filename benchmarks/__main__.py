@@ -12,7 +12,10 @@ from benchmarks.client_commands import client_commands
 from benchmarks.confinement import can_hold, confined_starts
 from benchmarks.contenders import calls, starts
 from benchmarks.failure import NotMeasured
-from benchmarks.git_servers import git_servers, missing_servers
+from benchmarks.file_servers import file_servers
+from benchmarks.file_servers import missing_servers as missing_file_servers
+from benchmarks.git_servers import git_servers
+from benchmarks.git_servers import missing_servers as missing_git_servers
 from benchmarks.http_load import crowds, throughput
 from benchmarks.http_soak import soaked
 from benchmarks.interleaved import Contender, Sample, measured
@@ -41,6 +44,7 @@ FULL = Rounds(of_starts=25, of_calls=120, of_floods=25, of_crowds=5, soak_second
 
 CROWDED = {
     "git": (git_servers, attrgetter("of_floods")),
+    "files": (file_servers, attrgetter("of_floods")),
     "http": (throughput, attrgetter("of_floods")),
     "crowd": (crowds, attrgetter("of_crowds")),
     "search": (large_tree, attrgetter("of_crowds")),
@@ -48,6 +52,9 @@ CROWDED = {
     "waiting": (commands_that_wait, attrgetter("of_crowds")),
 }
 """What makes the contenders of a group that is smaller in a smoke run, and how many turns they have."""
+
+MISSING = {"git": missing_git_servers, "files": missing_file_servers}
+"""What lists the servers of a group that are not installed; their rows are left out."""
 
 SMOKE = Rounds(of_starts=1, of_calls=1, of_floods=1, of_crowds=1, soak_seconds=4.0)
 
@@ -83,7 +90,7 @@ def measure(rows: Sequence[Row], rounds: Rounds) -> list[Measured]:
                 print("benchmarks: search is left out: there is no ripgrep here to compare with", file=sys.stderr)
                 continue
             asked = [row for row in rows if row.group == group]
-            for name in missing_servers() if group == "git" else ():
+            for name in MISSING[group]() if group in MISSING else ():
                 print(f"benchmarks: {name} is left out: it is not installed in benchmarks/peers", file=sys.stderr)
                 asked = [row for row in asked if not row.name.endswith(f"/{name}")]
             samples = _samples(group, asked, place, rounds)

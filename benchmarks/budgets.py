@@ -128,6 +128,25 @@ def _git_servers() -> tuple[Row, ...]:
 GIT_SERVERS = _git_servers()
 
 
+FILE_ROWS = ("read", "read-in-flight", "head", "tail", "write", "edit", "list", "glob")
+
+
+def _file_servers() -> tuple[Row, ...]:
+    """The file tools beside other file servers, where those are installed."""
+    return tuple(
+        Row(name=f"files/{row}/{name}", subject=f"{row} by coretools", baseline=f"{row} by {name}", target=1.2)
+        for row in FILE_ROWS
+        for name in ("server-filesystem", "desktop-commander")
+        # It answers before its search has ended, and takes a minute for 64 calls.
+        if name != "desktop-commander" or row not in ("glob", "read-in-flight")
+    )
+
+
+FILE_SERVERS = _file_servers()
+
+OF_PEERS = (*GIT_SERVERS, *FILE_SERVERS)
+
+
 CLIENT = (
     Row(name="client/help", subject="coretools --help, processor", baseline="interpreter, processor", most=150.0),
     Row(name="client/call", subject="coretools mcp call", baseline="bare call", bar=1.15),
@@ -198,7 +217,7 @@ SOAK = tuple(
 )
 
 _TOOLS = (*_calls("handshake"), *_calls("stateless"))
-ROWS = (*START, *_TOOLS, *CONFINEMENT, *LESS_WORK, *GIT_SERVERS, *CLIENT, *NEIGHBOURS, *WAITING, *HTTP, *CROWD, *SOAK)
+ROWS = (*START, *_TOOLS, *CONFINEMENT, *LESS_WORK, *OF_PEERS, *CLIENT, *NEIGHBOURS, *WAITING, *HTTP, *CROWD, *SOAK)
 
 
 def selected(text: str) -> tuple[Row, ...]:

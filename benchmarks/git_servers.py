@@ -11,16 +11,16 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
 from benchmarks.failure import NotMeasured
 from benchmarks.interleaved import Contender
+from benchmarks.peer_servers import INSTALLED, Call, Server, is_installed
 from benchmarks.stdio_client import Era, Peer
-from benchmarks.workspace import CHECKOUT, Workspace, plain_environment
+from benchmarks.workspace import Workspace, plain_environment
 
 COMMITS = 5_000
 SMOKE_COMMITS = 60
@@ -28,7 +28,6 @@ FILES = 500
 LINES = 200
 LOGGED = 50
 
-INSTALLED = CHECKOUT / "benchmarks" / "peers"
 OFFICIAL, OTHER = "mcp-server-git", "git-mcp-server"
 FILE = "part0/file1.py"
 
@@ -36,17 +35,6 @@ COPIED = ("status", "diff")
 """Rows that are also measured right after the checkout was copied."""
 COPIED_CALLS = 10
 """Calls after a copy; the first one, in which git reads every file, is not counted."""
-
-Call = tuple[str, Mapping[str, object]]
-
-
-@dataclass(frozen=True, slots=True)
-class Server:
-    """A server and its calls, by row. A call of add-commit is two, for which the file is changed before."""
-
-    name: str
-    program: Sequence[str]
-    calls: Mapping[str, Sequence[Call]] = field(default_factory=dict)
 
 
 def _words() -> dict[str, Sequence[Sequence[str]]]:
@@ -124,7 +112,7 @@ def _other(repository: str) -> Server:
 
 def missing_servers() -> list[str]:
     """Return the names of the other servers that are not installed."""
-    return [one.name for one in (_official(""), _other("")) if not _is_installed(one)]
+    return [one.name for one in (_official(""), _other("")) if not is_installed(one)]
 
 
 def git_servers(place: Workspace, stack: ExitStack, *, is_smoke: bool) -> list[Contender]:
@@ -135,7 +123,7 @@ def git_servers(place: Workspace, stack: ExitStack, *, is_smoke: bool) -> list[C
     for make in (_ours, _official, _other):
         repository = place.beside / f"of-{make.__name__}"
         server = make(str(repository))
-        if make is not _ours and not _is_installed(server):
+        if make is not _ours and not is_installed(server):
             continue
         _copy(top, repository)
         peer = stack.enter_context(Peer((), Era.HANDSHAKE, bytecode=place.bytecode, program=server.program))
@@ -153,10 +141,6 @@ def git_servers(place: Workspace, stack: ExitStack, *, is_smoke: bool) -> list[C
     contenders += [_processes(f"{row} by git", commands, bare) for row, commands in words.items()]
     contenders += [_copied(_processes(f"copied-{row} by git", words[row], bare), bare) for row in COPIED]
     return contenders
-
-
-def _is_installed(server: Server) -> bool:
-    return all(Path(word).exists() for word in server.program if word.startswith("/"))
 
 
 _changes = count()

@@ -67,7 +67,8 @@ def as_table(measured: Sequence[Measured]) -> str:
 
 def _cells(one: Measured) -> tuple[str, ...]:
     row = one.row
-    ratio = "" if row.bar is None else f"{row.bar:.2f}" + ("" if row.target is None else f" (aim {row.target:.2f})")
+    aim = "" if row.target is None else f"(aim {row.target:.2f})"
+    ratio = aim if row.bar is None else f"{row.bar:.2f} {aim}".rstrip()
     more_bar = "" if row.most_more is None else f"{row.most_more:+.2f}"
     most = "" if row.most is None else f"{row.most:.2f} {row.unit}"
     bar = " and ".join(part for part in (ratio, more_bar, most) if part)

@@ -170,8 +170,8 @@ class Peer:
         return json.dumps(message, separators=(",", ":")).encode() + b"\n"
 
     def _answers(self, count: int) -> list[bytes]:
-        pieces = [self._partial]
-        missing = count
+        answers: list[bytes] = []
+        pieces, missing = [self._partial], count
         while missing > 0:
             if not self._poll.poll(ANSWER_MILLISECONDS):
                 raise NotMeasured(f"no answer within {ANSWER_MILLISECONDS / 1000:.0f} s: {self._process.args!r}")
@@ -180,8 +180,11 @@ class Peer:
                 raise NotMeasured(f"the server has ended: {self._process.args!r}")
             missing -= data.count(b"\n")
             pieces.append(data)
-        *lines, self._partial = b"".join(pieces).split(b"\n")
-        return lines
+            if missing <= 0:
+                *lines, self._partial = b"".join(pieces).split(b"\n")
+                answers += [line for line in lines if b'"id"' in line]  # no notifications
+                pieces, missing = [self._partial], count - len(answers)
+        return answers
 
 
 def environment_with(bytecode: str) -> dict[str, str]:
