@@ -27,9 +27,9 @@ from coretools.roots.read import open_directory
 from coretools.roots.root import RootSpec
 from coretools.roots.root_set import Roots
 from coretools.tools.git.repository.access_rules import read_rules, write_rules
-from coretools.tools.git.repository.commands import ANYWHERE
 from coretools.tools.git.repository.git_directory import GitDirectory
 from coretools.tools.git.repository.open_checkout import Access
+from coretools.tools.git.repository.repositories import ANYWHERE
 from tests.checkout import TREE
 from tests.protocol.peer import HANDSHAKE, Peer
 from tests.roots.test_race import swapped

@@ -123,7 +123,7 @@ MEMORY_BOMB = "((((a{1,200}){1,200}){1,200}){1,200})"
 
 async def test_a_regular_expression_takes_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """git-50: one of the configuration is not used, one of the caller has a limit."""
-    monkeypatch.setattr("coretools.tools.git.repository.commands.MEMORY_BYTES", 128 << 20)
+    monkeypatch.setattr("coretools.tools.git.repository.open_repository.MEMORY_BYTES", 128 << 20)
     world = World(tmp_path).filled()
     world.git("config", "diff.evil.xfuncname", MEMORY_BOMB)
     world.git("config", "diff.worse.funcname", re.sub("([(){}])", r"\\\1", MEMORY_BOMB))

@@ -15,8 +15,7 @@ from coretools.tools.git.changes.position import born
 from coretools.tools.git.changes.writable import changed_names, require_writable_names
 from coretools.tools.git.reading.references import HEADS, has_reference
 from coretools.tools.git.repository.checkout import Checkout
-from coretools.tools.git.repository.commands import check_revision, require_success
-from coretools.tools.git.repository.open_repository import OpenRepository, OpenShared
+from coretools.tools.git.repository.open_repository import OpenRepository, OpenShared, check_revision, require_success
 from coretools.tools.git.repository.porcelain import as_text, encoded, single_line
 from coretools.tools.git.repository.results import TextResult, answer
 

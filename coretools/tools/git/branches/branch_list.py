@@ -64,18 +64,18 @@ async def list_branches(repository: OpenRepository, options: BranchOptions) -> B
     Raises:
         InvalidArguments: not a pattern or revision. NotFound: a revision names no commit.
     """
-    git = repository.git
     given = {"--merged": options.merged, "--no-merged": options.no_merged, "--contains": options.contains}
     asked = [revision for revision in given.values() if revision]
     words = [f"{word}={await commit_argument(repository, rev)}" for word, rev in given.items() if rev]
     words += [f"--count={MAX_BRANCHES + 1}", "--sort=-committerdate", f"--format={'%00'.join(_FIELDS)}%00"]
     completed = await repository.run("for-each-ref", *words, *_patterns(options))
-    output = git.complete_output(await require_known(repository, completed, "for-each-ref", *asked), "for-each-ref")
+    known = await require_known(repository, completed, "for-each-ref", *asked)
+    output = repository.complete_output(known, "for-each-ref")
     # One record per line. No field holds a newline: each is a name, a number or a summary.
     records = read_records(output.replace(b"\0\n", b"\0"), len(_FIELDS))
     rows = [[as_text(field) for field in record] for record in records]
     empty = "no branches match" if options.pattern or asked else "no branches yet"
-    return BranchesResult.of(rows, repository.checkout, budget=git.answer_bytes, empty=empty)
+    return BranchesResult.of(rows, repository.checkout, budget=repository.git.answer_bytes, empty=empty)
 
 
 def _patterns(options: BranchOptions) -> list[str]:

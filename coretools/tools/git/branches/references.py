@@ -14,8 +14,7 @@ from coretools.tools.git.changes.outcomes import move_head
 from coretools.tools.git.changes.position import Position, position
 from coretools.tools.git.changes.writable import changed_names, require_writable_names
 from coretools.tools.git.reading.references import HEADS, TAGS, has_reference, require_name
-from coretools.tools.git.repository.commands import check_revision, require_success
-from coretools.tools.git.repository.open_repository import OpenRepository
+from coretools.tools.git.repository.open_repository import OpenRepository, check_revision, require_success
 from coretools.tools.git.repository.porcelain import as_text, read_names, read_records, single_line
 from coretools.tools.git.repository.results import TextResult, answer
 from coretools.tools.git.worktrees.worktrees import other_tree_with

@@ -10,8 +10,7 @@ from coretools.tools.git.changes.position import Position, born
 from coretools.tools.git.changes.stash_commits import conflicted
 from coretools.tools.git.changes.writable import changed_names
 from coretools.tools.git.repository.checkout import display_paths
-from coretools.tools.git.repository.commands import failure_message
-from coretools.tools.git.repository.open_repository import OpenRepository
+from coretools.tools.git.repository.open_repository import OpenRepository, failure_message
 from coretools.tools.git.repository.porcelain import single_line
 from coretools.tools.git.repository.results import TextResult, answer, listed, paths_argument, undo_by_reset
 

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from coretools.errors import CoreError, GitRefused
 from coretools.git_remotes.ssh import top_directory
 from coretools.process.run import RunOptions
-from coretools.tools.git.repository.commands import Git, failure_message
-from coretools.tools.git.repository.open_repository import OpenRepository
+from coretools.tools.git.repository.open_repository import Git, OpenRepository, failure_message
 
 SIGN_SECONDS = 60.0
 """Longest wait for a signature: a person may have to unlock the key."""

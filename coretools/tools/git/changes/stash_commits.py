@@ -179,7 +179,7 @@ async def commit_tree(
     completed = await repository.run(
         "commit-tree", "--no-gpg-sign", tree, *words, options=options, stdin=encoded(message)
     )
-    return repository.git.complete_output(completed, "commit-tree").decode("ascii").strip()
+    return repository.complete_output(completed, "commit-tree").decode("ascii").strip()
 
 
 async def _text(repository: OpenRepository, *words: str) -> str:

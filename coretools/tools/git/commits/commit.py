@@ -17,9 +17,8 @@ from coretools.tools.git.changes.messages import MESSAGE_BYTES
 from coretools.tools.git.changes.signing import sign_head
 from coretools.tools.git.changes.writable import refuse_staged_outside
 from coretools.tools.git.repository.checkout import Checkout, display_paths, is_beneath, is_outside, path_of
-from coretools.tools.git.repository.commands import require_success
 from coretools.tools.git.repository.names import ARGUMENT_BYTES, refuse_hidden
-from coretools.tools.git.repository.open_repository import OpenRepository
+from coretools.tools.git.repository.open_repository import OpenRepository, require_success
 from coretools.tools.git.repository.porcelain import (
     GitStatus,
     as_text,

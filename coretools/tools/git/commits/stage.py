@@ -8,9 +8,8 @@ from coretools.roots.read import kind_at
 from coretools.roots.replace import is_temporary
 from coretools.tools.git.changes.filters import refuse_filtered, required_filters
 from coretools.tools.git.repository.checkout import Checkout, display_paths, is_beneath, path_of, shown_path
-from coretools.tools.git.repository.commands import require_success
 from coretools.tools.git.repository.names import hidden_reason, refuse_hidden
-from coretools.tools.git.repository.open_repository import OpenRepository
+from coretools.tools.git.repository.open_repository import OpenRepository, require_success
 from coretools.tools.git.repository.porcelain import FROM_STDIN, StatusEntry, quoted, read_status, terminated
 from coretools.tools.git.repository.results import TextResult, answer, hidden_line, listed, paths_argument
 

@@ -17,9 +17,8 @@ from coretools.tools.git.merging.conflict_answers import MAX_BYTES, SIDES, Stage
 from coretools.tools.git.merging.conflict_regions import Region, read_regions
 from coretools.tools.git.merging.conflict_sides import sides
 from coretools.tools.git.repository.checkout import path_of
-from coretools.tools.git.repository.commands import require_success
 from coretools.tools.git.repository.names import hidden_reason, refuse_hidden
-from coretools.tools.git.repository.open_repository import OpenRepository
+from coretools.tools.git.repository.open_repository import OpenRepository, require_success
 from coretools.tools.git.repository.porcelain import as_text, decoded, quoted
 from coretools.tools.git.repository.results import GitResult, remarks
 from coretools.truncation import Excerpt

@@ -24,8 +24,7 @@ from coretools.tools.git.merging.rebase_steps import (
     todo_lines,
 )
 from coretools.tools.git.reading.references import HEADS
-from coretools.tools.git.repository.commands import require_success
-from coretools.tools.git.repository.open_repository import OpenRepository
+from coretools.tools.git.repository.open_repository import OpenRepository, require_success
 from coretools.tools.git.repository.porcelain import decoded, encoded, read_names, read_records
 from coretools.tools.git.repository.results import TextResult
 

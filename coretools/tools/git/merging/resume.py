@@ -30,8 +30,7 @@ from coretools.tools.git.changes.writable import (
 from coretools.tools.git.merging.conflict_answers import resolve
 from coretools.tools.git.merging.operation_state import Operation, operation_in_progress
 from coretools.tools.git.repository.checkout import Checkout, display_paths
-from coretools.tools.git.repository.commands import require_success
-from coretools.tools.git.repository.open_repository import OpenRepository
+from coretools.tools.git.repository.open_repository import OpenRepository, require_success
 from coretools.tools.git.repository.porcelain import as_text, encoded, read_records, single_line
 from coretools.tools.git.repository.results import TextResult, answer, listed
 

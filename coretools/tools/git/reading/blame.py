@@ -9,9 +9,8 @@ from coretools.errors import InvalidArguments
 from coretools.roots.read import read_bytes
 from coretools.tools.answer_budget import cut_line, fitting
 from coretools.tools.git.reading.revisions import commit_argument
-from coretools.tools.git.repository.commands import require_success
 from coretools.tools.git.repository.names import refuse_hidden
-from coretools.tools.git.repository.open_repository import OpenRepository
+from coretools.tools.git.repository.open_repository import OpenRepository, require_success
 from coretools.tools.git.repository.porcelain import as_text, single_line
 from coretools.tools.git.repository.results import TextResult, answer
 
@@ -61,7 +60,7 @@ async def blame(repository: OpenRepository, options: BlameOptions) -> TextResult
     completed = await repository.run("blame", *words, *where, "--", options.name, stdin=ignored or None)
     if not completed.ok and options.revision:
         await repository.resolved(options.revision)
-    output = repository.git.complete_output(require_success(completed, "blame"), "blame")
+    output = repository.complete_output(require_success(completed, "blame"), "blame")
     lines = [cut_line(line) for line in _lines(output)]
     shown = fitting(lines, repository.git.answer_bytes)
     after = options.first + len(shown)

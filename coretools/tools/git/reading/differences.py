@@ -210,7 +210,7 @@ async def _listed(repository: OpenRepository, options: DiffOptions) -> Differenc
     counts = ["--numstat"] if options.is_summary else []
     words = ("diff", *_SAFE, "--raw", *counts, "-z", "--no-renames", *options.sides, "--", *options.names)
     completed = await require_known(repository, await repository.run(*words), "diff", *options.given)
-    parsed = read_changes(repository.git.complete_output(completed, "diff"), counts=True)
+    parsed = read_changes(repository.complete_output(completed, "diff"), counts=True)
     if parsed is None:
         raise GitRefused("git diff printed something unknown")
     changes = {change.name: change for change in parsed[0]}

@@ -199,7 +199,7 @@ async def _commits(
     if not completed.ok and not options.revision and not await head_commit(repository):
         return None
     await require_known(repository, completed, "log", *start.given)
-    return list(_read(repository.git.complete_output(completed, "log"), mark.encode()))
+    return list(_read(repository.complete_output(completed, "log"), mark.encode()))
 
 
 def _selection(options: LogOptions) -> Iterator[str]:

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 
 from coretools.errors import GitRefused, NotFound, TooLarge
 from coretools.tools.git.reading.revisions import commit_argument
-from coretools.tools.git.repository.commands import require_success
-from coretools.tools.git.repository.open_repository import OpenRepository
+from coretools.tools.git.repository.open_repository import OpenRepository, require_success
 from coretools.tools.git.repository.porcelain import encoded
 
 LINK, DIRECTORY, SUBMODULE = b"120000", b"40000", b"160000"

@@ -2,8 +2,7 @@
 
 from coretools.errors import GitRefused, InvalidArguments
 from coretools.process.run import Completed
-from coretools.tools.git.repository.commands import check_revision
-from coretools.tools.git.repository.open_repository import OpenRepository
+from coretools.tools.git.repository.open_repository import OpenRepository, check_revision
 from coretools.tools.git.repository.porcelain import as_text
 
 HEADS = "refs/heads/"

@@ -6,9 +6,8 @@ from coretools.errors import NotFound
 from coretools.roots import directory_access
 from coretools.roots.git_credentials import without_users
 from coretools.tools.answer_budget import cut_line, fitting
-from coretools.tools.git.repository.commands import check_revision
 from coretools.tools.git.repository.git_directory import unusable
-from coretools.tools.git.repository.open_repository import OpenRepository
+from coretools.tools.git.repository.open_repository import OpenRepository, check_revision
 from coretools.tools.git.repository.porcelain import as_text, read_records, single_line
 from coretools.tools.git.repository.results import TextResult, answer
 

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coretools.process.run import Completed
-from coretools.tools.git.repository.commands import check_revision, require_success
-from coretools.tools.git.repository.open_repository import OpenRepository
+from coretools.tools.git.repository.open_repository import OpenRepository, check_revision, require_success
 
 _ORDINARY = re.compile(r"[\w@][\w./@{}~^+#=%,-]*")
 """No colon (`HEAD:file`, `:/text`), no space, and no `^` or `-` at the start. Ranges are split before."""

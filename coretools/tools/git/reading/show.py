@@ -15,9 +15,8 @@ from coretools.tools.git.reading.differences import Difference, DiffOptions, dif
 from coretools.tools.git.reading.objects import DIRECTORY, LINK, SUBMODULE, TreeEntry, read_file_at, read_tree
 from coretools.tools.git.reading.revisions import object_argument
 from coretools.tools.git.repository.checkout import Checkout, path_of, shown_path
-from coretools.tools.git.repository.commands import failure_message
 from coretools.tools.git.repository.names import refuse_hidden, refuse_unknown
-from coretools.tools.git.repository.open_repository import OpenRepository
+from coretools.tools.git.repository.open_repository import OpenRepository, failure_message
 from coretools.tools.git.repository.patches import PATCH
 from coretools.tools.git.repository.porcelain import as_text, encoded, quoted, read_changes, single_line
 from coretools.tools.git.repository.results import TextResult, answer

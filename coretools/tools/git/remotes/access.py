@@ -16,7 +16,7 @@ from coretools.git_remotes.exchange import Transport
 from coretools.operations.call import LOCAL, Call, require_confirmation
 from coretools.questions.kinds import AskConfirmation
 from coretools.tools.git.remotes.local_remote import local_transport
-from coretools.tools.git.repository.commands import Git
+from coretools.tools.git.repository.open_repository import Git
 from coretools.tools.git.repository.porcelain import single_line
 
 CONFIRM = "remote"

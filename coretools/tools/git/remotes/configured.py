@@ -10,8 +10,7 @@ from coretools.config.remote_urls import InvalidUrl, RemoteUrl
 from coretools.errors import GitRefused, InvalidArguments, NotFound
 from coretools.tools.git.reading.references import HEADS
 from coretools.tools.git.remotes.references import Refspec, default_refspec, is_reference, parse_refspec
-from coretools.tools.git.repository.commands import require_success
-from coretools.tools.git.repository.open_repository import OpenRepository
+from coretools.tools.git.repository.open_repository import OpenRepository, require_success
 from coretools.tools.git.repository.porcelain import as_text
 
 _PATTERN = r"^(remote|branch|url)\.|^extensions\.partialclone$"
@@ -98,7 +97,7 @@ async def remote_settings(repository: OpenRepository) -> RemoteSettings:
     if completed.exit_code == 1:  # git-config(1): no key matches
         return RemoteSettings({})
     require_success(completed, "config")
-    return _settings(_values(repository.git.complete_output(completed, "config")))
+    return _settings(_values(repository.complete_output(completed, "config")))
 
 
 def _values(output: bytes) -> dict[str, list[str]]:

@@ -9,8 +9,7 @@ from coretools.errors import CannotStart
 from coretools.process.run import Completed, RunOptions
 from coretools.roots.root import Directory
 from coretools.tools.git.repository.access_rules import file_rules
-from coretools.tools.git.repository.commands import ENVIRONMENT, Git, require_success
-from coretools.tools.git.repository.open_repository import OpenRepository
+from coretools.tools.git.repository.open_repository import ENVIRONMENT, Git, OpenRepository, require_success
 from coretools.tools.git.repository.policy import FIXED_SETTINGS
 
 REMOTE = "<remote>"
@@ -86,7 +85,8 @@ async def initialize(repository: OpenRepository, *words: str) -> None:
     """
     git, checkout = repository.git, repository.checkout
     confined = git.confined.confined_thread("git", checkout.rules)
-    require_success(await git.run(replace(checkout, confined_thread=confined), "init", *words), "init")
+    confined_repository = replace(repository, checkout=replace(checkout, confined_thread=confined))
+    require_success(await confined_repository.run("init", *words), "init")
 
 
 async def serve(

@@ -26,8 +26,7 @@ from coretools.tools.git.remotes.transfer import (
     present,
     update_references,
 )
-from coretools.tools.git.repository.commands import check_revision
-from coretools.tools.git.repository.open_repository import OpenRepository
+from coretools.tools.git.repository.open_repository import OpenRepository, check_revision
 
 TagMode = Literal["follow", "all", "none"]
 

@@ -26,7 +26,6 @@ from coretools.roots.root_set import Roots
 from coretools.tools.git.remotes.connected_git import serve
 from coretools.tools.git.remotes.settings import RECEIVE_SETTINGS, SEND_SETTINGS
 from coretools.tools.git.repository.access_rules import read_rules, write_rules
-from coretools.tools.git.repository.commands import Git
 from coretools.tools.git.repository.configuration import GitConfigurations
 from coretools.tools.git.repository.git_directory import (
     GitDirectory,
@@ -36,6 +35,7 @@ from coretools.tools.git.repository.git_directory import (
     unusable,
 )
 from coretools.tools.git.repository.open_checkout import installed_hooks
+from coretools.tools.git.repository.open_repository import Git
 
 _DECIDING = frozenset({"pre-receive", "update", "proc-receive", "reference-transaction", "push-to-checkout"})
 """Hooks that can refuse or change a push."""

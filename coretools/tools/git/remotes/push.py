@@ -16,8 +16,7 @@ from coretools.tools.git.remotes.references import DELETED, FAST_FORWARD, FORCED
 from coretools.tools.git.remotes.results import Outcome
 from coretools.tools.git.remotes.settings import PUSH_SETTINGS
 from coretools.tools.git.remotes.transfer import distance, local_references, update_references
-from coretools.tools.git.repository.commands import check_revision, failure_message
-from coretools.tools.git.repository.open_repository import OpenRepository
+from coretools.tools.git.repository.open_repository import OpenRepository, check_revision, failure_message
 from coretools.tools.git.repository.porcelain import as_text, single_line
 
 _PUSH = (

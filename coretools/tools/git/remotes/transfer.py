@@ -22,8 +22,7 @@ from coretools.tools.git.remotes.references import (
     read_advertised,
 )
 from coretools.tools.git.remotes.settings import FETCH_SETTINGS
-from coretools.tools.git.repository.commands import failure_message, require_success
-from coretools.tools.git.repository.open_repository import OpenRepository
+from coretools.tools.git.repository.open_repository import OpenRepository, failure_message, require_success
 from coretools.tools.git.repository.porcelain import decoded, encoded
 
 LIST_BYTES = 16 * 1024 * 1024

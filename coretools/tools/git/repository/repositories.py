@@ -12,19 +12,21 @@ from anyio import CapacityLimiter, move_on_after, to_thread
 
 from coretools.config.limits import Limits
 from coretools.confinement.confined_thread import ConfinedThreadPool
+from coretools.confinement.landlock import READ, Rule
 from coretools.errors import CoreError, GitRefused
 from coretools.process.confined_runner import ConfinedRunner
+from coretools.process.run import RunOptions
 from coretools.process.runner import Runner
 from coretools.roots.file_version import is_harmless_to_open
 from coretools.roots.root_set import Roots
 from coretools.tools.git.repository.access_rules import file_rules
 from coretools.tools.git.repository.checkout import Checkout
-from coretools.tools.git.repository.commands import Git
 from coretools.tools.git.repository.git_directory import unusable
 from coretools.tools.git.repository.grants import NO_GRANTS, require_unchanged
 from coretools.tools.git.repository.open_checkout import Access, Checkouts
-from coretools.tools.git.repository.open_repository import OpenRepository
+from coretools.tools.git.repository.open_repository import ENVIRONMENT, Git, OpenRepository
 from coretools.tools.git.repository.policy import external_overrides
+from coretools.tools.git.repository.porcelain import decoded
 from coretools.tools.git.repository.results import settings_remark
 from coretools.tools.git.repository.setup import GitSetup
 from coretools.tools.git.repository.work_tree_lock import open_when_unlocked
@@ -44,6 +46,12 @@ FILE_BYTES = 1024 * 1024
 
 PROBE_SECONDS = 5.0
 """Deadline for checking the files, and again for git's answer; ordinarily both take 2 ms."""
+
+ANYWHERE: tuple[Rule, ...] = (("/", READ),)
+"""For calls that list the keys of configuration outside the roots. They act on none of it."""
+
+_KEYS_STDIN = b"[coretools]\nstdin\n"
+"""Standard input while key names are listed: an include of it yields a key that makes the repository unusable."""
 
 _UNSTABLE_TREES = ("proc", "sys", "dev")
 """Files there may differ from one reading to the next: `/dev/stdin` is the message of a commit."""
@@ -162,10 +170,40 @@ async def _overrides(
     if not are_harmless:
         return None
     try:
-        names = await git.key_names(checkout, files, timeout_seconds=PROBE_SECONDS)
+        names = await _key_names(git, checkout, files)
     except GitRefused:
         return None
     return external_overrides(names)
+
+
+async def _key_names(git: Git, checkout: Checkout, files: Sequence[str]) -> list[str]:
+    """Return the names of the keys in configuration files outside the roots and in their includes, without values.
+
+    `git config` acts on nothing that it reads. It runs outside any repository, so that it reads only these files;
+    a missing file has no keys. Neither the result nor git's messages about it may be shown.
+
+    Raises:
+        GitRefused: git can't read a file, takes too long, or prints more than the limit.
+    """
+    options = RunOptions(
+        timeout_seconds=min(PROBE_SECONDS, git.limits.git_seconds),
+        stdin=_KEYS_STDIN,
+        environment={**git.programs, **ENVIRONMENT, "GIT_DIR": "/dev/null"},
+        inherit=False,
+        confined_thread=git.confined.confined_thread("git", ANYWHERE),
+        keep_bytes=git.limits.git_output_bytes,
+    )
+    included = [word for file in files for word in ("-c", f"include.path={file}")]
+    argv = ("git", "--no-pager", *included, "config", "--includes", "--list", "-z", "--name-only", "--show-origin")
+    completed = await git.confined.run(argv, cwd=checkout.directory, options=options)
+    output = completed.stdout
+    records = (output.head + output.tail).split(b"\0")
+    pairs = list(zip(records[::2], records[1::2], strict=False))
+    # Our own options are listed too: if they are not as many as the files, the format is unknown.
+    ours = sum(origin == b"command line:" for origin, _ in pairs)
+    if not completed.ok or output.dropped_bytes or len(records) % 2 == 0 or ours != len(files):
+        raise GitRefused("git config: can't list the names of keys", exit_code=completed.exit_code)
+    return [decoded(name) for origin, name in pairs if origin != b"command line:"]
 
 
 def _are_harmless(files: Sequence[str]) -> bool:

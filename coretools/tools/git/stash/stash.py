@@ -29,9 +29,8 @@ from coretools.tools.git.changes.writable import (
 from coretools.tools.git.reading.differences import DiffOptions, diff
 from coretools.tools.git.reading.references import has_reference
 from coretools.tools.git.repository.checkout import display_paths
-from coretools.tools.git.repository.commands import require_success
 from coretools.tools.git.repository.names import ARGUMENT_BYTES, hidden_reason, refuse_hidden
-from coretools.tools.git.repository.open_repository import OpenRepository, OpenShared
+from coretools.tools.git.repository.open_repository import OpenRepository, OpenShared, require_success
 from coretools.tools.git.repository.patches import PATCH
 from coretools.tools.git.repository.porcelain import (
     FROM_STDIN,

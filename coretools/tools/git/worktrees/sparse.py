@@ -10,8 +10,7 @@ from coretools.tools.git.changes.writable import (
     settings_among,
 )
 from coretools.tools.git.repository.checkout import Checkout, prefix
-from coretools.tools.git.repository.commands import require_success
-from coretools.tools.git.repository.open_repository import OpenRepository
+from coretools.tools.git.repository.open_repository import OpenRepository, require_success
 from coretools.tools.git.repository.porcelain import as_text, decoded, encoded, read_names, single_line
 from coretools.tools.git.repository.results import TextResult, answer
 

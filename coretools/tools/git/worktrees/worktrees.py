@@ -21,8 +21,7 @@ from coretools.roots.root_set import Roots
 from coretools.roots.write import create_directory, resolve_for_change
 from coretools.tools.git.changes.writable import require_visible_names
 from coretools.tools.git.reading.references import HEADS, has_reference, require_name
-from coretools.tools.git.repository.commands import require_success
-from coretools.tools.git.repository.open_repository import OpenRepository
+from coretools.tools.git.repository.open_repository import OpenRepository, require_success
 from coretools.tools.git.repository.porcelain import as_text, decoded, encoded, read_names, read_status, single_line
 from coretools.tools.git.repository.results import TextResult, answer, listed, settings_line, settings_remark
 
