@@ -1,6 +1,6 @@
 """The `Call` of an MCP request: who made it, and what a command can do meanwhile."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -10,7 +10,7 @@ from mcp.server.context import ServerRequestContext
 
 from coretools.config.commit_author import Author
 from coretools.egress.hosts import system_address
-from coretools.operations.call import LOCAL, Capability, Channel, Level, SilentCall
+from coretools.operations.call import LOCAL, Capability, Channel, Level
 from coretools.protocol.extensions import has_capability
 from coretools.protocol.live_questions import CallQuestions
 from coretools.protocol.notifier import Notifier
@@ -76,11 +76,14 @@ class ClientCall:
     def __init__(
         self,
         context: ServerRequestContext[Any],
+        questions: Callable[[], CallQuestions],
         *,
-        questions: CallQuestions | None = None,
-        min_level: types.LoggingLevel = "info",
+        min_level: types.LoggingLevel,
     ) -> None:
-        """Without `questions` nobody is asked. `min_level` is the least severe level of messages for the client."""
+        """`questions` returns those of this call, created on first use: most commands ask nothing.
+
+        `min_level` is the least severe level of messages for the client.
+        """
         self._client_session = context.session
         self._make_notifier = partial(Notifier, context, min_level)
         self._notifier: Notifier | None = None
@@ -94,11 +97,12 @@ class ClientCall:
         """Id of the session; empty if there is none."""
         self.address = address_of(context)
         """Client address; empty on a pair of streams."""
-        self._questions = questions or SilentCall(trusts_answers=False)
+        self._questions = questions
+        self._prefilled: tuple[Mapping[str, Any], Sequence[str] | None] = ({}, None)
 
     def prefill(self, answers: Mapping[str, Any], asks: Sequence[str] | None = None) -> None:
         """Keep these answers for the questions of this call."""
-        self._questions.prefill(answers, asks)
+        self._prefilled = (answers, asks)
 
     async def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Queue a progress notification without waiting for the client. Values that do not increase are dropped."""
@@ -130,12 +134,14 @@ class ClientCall:
     async def ask(self, question: Question[T]) -> T:
         """Ask in a way that the client supports."""
         answer: T
-        (answer,) = await self._questions.ask_all(question)
+        (answer,) = await self.ask_all(question)
         return answer
 
     async def ask_all(self, *questions: Question[Any]) -> tuple[Any, ...]:
         """Ask in a way that the client supports; in the stateless era all questions at once."""
-        return await self._questions.ask_all(*questions)
+        asking = self._questions()
+        asking.prefill(*self._prefilled)
+        return await asking.ask_all(*questions)
 
     def _get_notifier(self) -> Notifier:
         """Return the notifier, created on first use: most commands send nothing."""

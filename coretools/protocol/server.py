@@ -7,6 +7,7 @@ Only the SDK's public API is used (docs/adr/0001). The entry point chooses the t
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache, partial
 from typing import Any, Literal
 
 import mcp_types as types
@@ -265,8 +266,10 @@ class _Handlers:
         return self.listings.of(LOCAL).header_schema(name)
 
     def _call(self, context: ServerRequestContext[Any], params: types.InputResponseRequestParams) -> ClientCall:
-        min_level = self._handshakes.level_of(context)
-        return ClientCall(context, questions=self._questions.of(context, params), min_level=min_level)
+        questions = cache(partial(self._questions.of, context, params))
+        if params.request_state is not None:
+            questions()  # a state that is not one of this server is refused, even by a command that asks nothing
+        return ClientCall(context, questions, min_level=self._handshakes.level_of(context))
 
     def _listing(self, context: ServerRequestContext[Any]) -> CatalogListing:
         return self.listings.of(principal_of(context))
