@@ -24,7 +24,6 @@ from coretools.config.settings import Settings
 from coretools.confinement.command_confinement import ConfinementStatus
 from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.confinement.user_git import UserGit
-from coretools.operations.call import LOCAL
 from coretools.operations.catalog import Selection, require_known, selection_of, surfaces_of
 from coretools.operations.dispatch import CallObserver, Dispatcher
 from coretools.operations.live_catalog import LiveCatalog
@@ -134,7 +133,7 @@ class Assembly(Resources):
         """The output of runs as resources; None where the tool `read_run` is not available."""
         from coretools.protocol.resources import RunResources  # imported late: needs the SDK
 
-        if self.catalog.for_principal(LOCAL).find("read_run") is None:
+        if self.catalog.current.find("read_run") is None:
             return None
         return RunResources(self.runs, self.settings.limits)
 
@@ -157,7 +156,7 @@ class Assembly(Resources):
                 is_refused=bool(self.sandbox_pool.refusals.of_credentials),
                 policy=self.settings.policy,
                 path=self.runner.command_path,
-                can_run=any(map(self.catalog.for_principal(LOCAL).find, ("run_command", "ci_build", "ci_test"))),
+                can_run=any(map(self.catalog.current.find, ("run_command", "ci_build", "ci_test"))),
             )
         )
 
@@ -274,8 +273,7 @@ def _build_catalog(
     registry.require_known()
     selection = selection_of(settings)
     require_known(registry, selection)
-    catalog = LiveCatalog(registry, lambda _: selection, surfaces_of(settings), is_same_for_all=is_same_for_all)
-    catalog.for_principal(LOCAL)  # a start error if a command can't be listed
+    catalog = LiveCatalog(registry, selection, surfaces_of(settings), is_same_for_all=is_same_for_all)
     return catalog, selection
 
 
@@ -382,7 +380,7 @@ async def prepare(assembly: Assembly, name: str = "") -> None:
 
 async def confinement_status(assembly: Assembly) -> ConfinementStatus | None:
     """Return how commands are confined; None if no tool can run one."""
-    offered = assembly.catalog.for_principal(LOCAL)
+    offered = assembly.catalog.current
     if not any(offered.find(name) for name in ("run_command", "ci_test", "ci_build", "ci_restore")):
         return None
     return await assembly.runner.prepare()

@@ -22,7 +22,7 @@ from coretools.config.settings import AskMode, Settings
 from coretools.errors import CoreError, InvalidArguments
 from coretools.operations.argument_words import split_word
 from coretools.operations.arguments import ANSWERS
-from coretools.operations.call import LOCAL, Channel
+from coretools.operations.call import Channel
 from coretools.operations.catalog import Selection
 from coretools.operations.command import Command
 from coretools.operations.content import escape_surrogates
@@ -130,7 +130,7 @@ class CommandRunner:
         return command_page(document_command((match or routes.get(words)).command), program=self._program)
 
     def _tool(self, name: str) -> Command:
-        return self.context.catalog.command(LOCAL, name)
+        return self.context.catalog.command(name)
 
     def _arguments(self, match: RouteMatch, line: CommandLine) -> dict[str, Any]:
         page = document_command(match.command)

@@ -19,7 +19,6 @@ from coretools import __version__
 from coretools.config.logs import redact_logging
 from coretools.config.settings import Asking
 from coretools.errors import BadSetting
-from coretools.operations.call import LOCAL
 from coretools.operations.catalog import EVERYTHING, Selection, Surfaces
 from coretools.operations.completion import require_sources
 from coretools.operations.dispatch import Dispatcher
@@ -96,8 +95,7 @@ def build(registry: Registry, options: ServeOptions | None = None) -> Server[Any
     options = options or ServeOptions()
     registry.validate()
     require_sources(registry)
-    catalog = LiveCatalog(registry, lambda _: options.selection, options.surfaces, is_same_for_all=True)
-    catalog.for_principal(LOCAL)  # what can't be offered ends the start
+    catalog = LiveCatalog(registry, options.selection, options.surfaces, is_same_for_all=True)
     dispatcher = Dispatcher(threads=options.threads, services=options.services)
     identity = ServerInfo(name=options.name, version=options.version, instructions=options.instructions)
     return build_server(

@@ -1,6 +1,6 @@
-"""The live catalog: one catalog for each selection, replaced as a whole when the registry changes.
+"""The live catalog: replaced as a whole when the registry changes.
 
-Changes of the registry are debounced. New catalogs are built aside; if one can't be built, the old ones stay in force.
+Changes of the registry are debounced. The new catalog is built aside; if it can't be built, the old one stays in force.
 A removed command is refused from the moment it is removed.
 """
 
@@ -45,52 +45,43 @@ class _Subscription:
 
 
 class LiveCatalog:
-    """The catalogs of one registry. Used on the event loop; the registry may change in any thread."""
+    """The current catalog of one registry. Used on the event loop; the registry may change in any thread."""
 
     def __init__(
         self,
         registry: Registry,
-        selection_of: Callable[[str], Selection],
+        selection: Selection,
         surfaces: Surfaces | None = None,
         *,
         is_same_for_all: bool = False,
         sleep: Sleep = anyio.sleep,
     ) -> None:
-        """`selection_of` gives the selection of a principal; `sleep` waits between changes."""
+        """Build the catalog. `sleep` waits between changes.
+
+        Raises:
+            BadSetting: two commands with one name, or an unknown profile.
+        """
         self.registry = registry
         self.is_same_for_all = is_same_for_all
         """Whether all principals have the same lists, so that caches may share them."""
-        self.selection_of = selection_of
+        self.selection = selection
         self.surfaces = surfaces or Surfaces()
         self.sleep = sleep
         """Waits between changes; replaceable in tests."""
-        self.catalogs: dict[Selection, Catalog] = {}
         self.version = registry.version
-        """That of the registry when the oldest catalog was built."""
+        """That of the registry when the catalog was built."""
+        self.current = self._build()
+        """The catalog in force: what may be listed and called."""
         self._listeners: list[Listener] = []
         self._subscriptions: list[_Subscription] = []
 
-    def for_principal(self, principal: str) -> Catalog:
-        """The catalog of this principal: what it may list and call.
-
-        Raises:
-            BadSetting: on first use only: two commands with one name, or an unknown profile.
-        """
-        selection = self.selection_of(principal)
-        catalog = self.catalogs.get(selection)
-        if catalog is None:
-            # The older one, so that `follow` rebuilds all if any was built before a change.
-            self.version = min(self.version, self.registry.version) if self.catalogs else self.registry.version
-            catalog = self.catalogs[selection] = self._build(selection)
-        return catalog
-
-    def command(self, principal: str, name: str) -> Command:
+    def command(self, name: str) -> Command:
         """The tool of this name.
 
         Raises:
             UnknownTool: not in the catalog, or removed.
         """
-        return self.require_registered(self.for_principal(principal).get(name))
+        return self.require_registered(self.current.get(name))
 
     def require_registered(self, command: Command) -> Command:
         """Return the command unless it was removed since the catalog was built.
@@ -112,20 +103,19 @@ class LiveCatalog:
         return self._subscribed(lambda registry: registry.on_announce(listener))
 
     def adopt(self, other: "LiveCatalog") -> frozenset[Surface]:
-        """Take over the registry, selections and surfaces of another live catalog in one step.
+        """Take over the registry, selection and surfaces of another live catalog in one step.
 
         Calls in progress continue with the commands they began with.
 
         Returns:
             The lists that changed; `notify` notifies the listeners.
         """
-        before, self.catalogs = self.catalogs, dict(other.catalogs)
+        before, self.current = self.current, other.current
         self.registry, self.version = other.registry, other.version
-        self.selection_of, self.surfaces = other.selection_of, other.surfaces
+        self.selection, self.surfaces = other.selection, other.surfaces
         for subscription in self._subscriptions:
             subscription.move(self.registry)
-        pairs = [(old, new) for old in before.values() for new in self.catalogs.values()]
-        return frozenset(kind for kind in Surface for old, new in pairs if _lists_differ(kind, old, new))
+        return _changed_lists(before, self.current)
 
     async def notify(self, kinds: frozenset[Surface]) -> None:
         """Notify the listeners that these lists changed."""
@@ -144,7 +134,7 @@ class LiveCatalog:
         return stop
 
     async def follow(self) -> None:
-        """Keep the catalogs up to date, including changes made before this call; runs until it is cancelled."""
+        """Keep the catalog up to date, including changes made before this call; runs until it is cancelled."""
         changed = asyncio.Event()
         loop = asyncio.get_running_loop()
 
@@ -180,30 +170,28 @@ class LiveCatalog:
             message = "the changed commands can't be served; the previous ones stay in force: %s"
             logger.warning(message, failure, exc_info=trace)
             return
-        if self.registry is not registry:  # another registry was adopted meanwhile, with its own catalogs
+        if self.registry is not registry:  # another registry was adopted meanwhile, with its own catalog
             return
-        built = building.result()
+        before, self.current = self.current, building.result()
         self.version = version
-        kinds = frozenset(
-            kind for kind in Surface for one in built if _lists_differ(kind, self.catalogs[one], built[one])
-        )
-        self.catalogs |= built
-        await self.notify(kinds)
+        await self.notify(_changed_lists(before, self.current))
 
-    async def _rebuild(self) -> dict[Selection, Catalog]:
-        built = {selection: self._build(selection) for selection in self.catalogs}
-        for selection, catalog in built.items():
-            known = set(map(id, self.catalogs[selection].commands))
-            for command in catalog.commands:
-                if id(command) not in known:
-                    command.validate()
-        return built
+    async def _rebuild(self) -> Catalog:
+        catalog = self._build()
+        known = set(map(id, self.current.commands))
+        for command in catalog.commands:
+            if id(command) not in known:
+                command.validate()
+        return catalog
 
-    def _build(self, selection: Selection) -> Catalog:
-        registry = self.registry
-        return build_catalog(registry, selection, self.surfaces, contexts=registry.contexts)
+    def _build(self) -> Catalog:
+        return build_catalog(self.registry, self.selection, self.surfaces, contexts=self.registry.contexts)
 
 
-def _lists_differ(kind: Surface, before: Catalog, after: Catalog) -> bool:
-    lists = {Surface.TOOL: "tools", Surface.RESOURCE: "resources", Surface.PROMPT: "prompts"}
-    return list(getattr(before, lists[kind]).items()) != list(getattr(after, lists[kind]).items())
+def _changed_lists(before: Catalog, after: Catalog) -> frozenset[Surface]:
+    lists = {
+        Surface.TOOL: (before.tools, after.tools),
+        Surface.RESOURCE: (before.resources, after.resources),
+        Surface.PROMPT: (before.prompts, after.prompts),
+    }
+    return frozenset(kind for kind, (old, new) in lists.items() if list(old.items()) != list(new.items()))

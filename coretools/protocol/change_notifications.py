@@ -67,8 +67,6 @@ class _WatchedResource:
 
     read_version: ReadVersion | None = None
     version: object = None
-    principal: str = ""
-    """Whose permissions apply to polling it."""
     task: "asyncio.Task[None] | None" = None
     watchers: int = 0
 
@@ -238,12 +236,12 @@ class ChangeNotifications:
         if self._runs is not None and self._runs.is_one(uri):
             run = self._runs.run_at(uri, principal)
             return self._add_watcher(uri, lambda: _WatchedResource(task=self._start_task(self._follow_run(uri, run))))
-        read_version = self._version_reader(uri, principal)
+        read_version = self._version_reader(uri)
         version = None if read_version is None else (await self._dispatcher.versions([read_version]))[0]
         # A resource that has versions, but none now, does not exist.
         if read_version is not None and version is None:
             raise no_resource(uri)
-        watching = self._add_watcher(uri, lambda: _WatchedResource(read_version, version, principal))
+        watching = self._add_watcher(uri, lambda: _WatchedResource(read_version, version))
         if read_version is not None and self._poller is None:
             self._poller = self._start_task(self._poll_versions())
         return watching
@@ -264,13 +262,13 @@ class ChangeNotifications:
             watched.task.cancel()
         del self._resources[uri]
 
-    def _version_reader(self, uri: str, principal: str) -> ReadVersion | None:
+    def _version_reader(self, uri: str) -> ReadVersion | None:
         """Return the function that reads the version of a command's resource; None if it has none.
 
         Raises:
             MCPError: there is no such resource.
         """
-        resource = find_resource(self._catalog.for_principal(principal).resources.values(), uri)
+        resource = find_resource(self._catalog.current.resources.values(), uri)
         if resource is None or not self._catalog.registry.contains(resource[0]):
             raise no_resource(uri)
         command, values = resource
@@ -279,9 +277,9 @@ class ChangeNotifications:
         except CoreError as error:
             raise no_resource(uri) from error
 
-    def _current_reader(self, uri: str, principal: str) -> ReadVersion:
+    def _current_reader(self, uri: str) -> ReadVersion:
         try:
-            return self._version_reader(uri, principal) or _no_version
+            return self._version_reader(uri) or _no_version
         except MCPError:
             return _no_version
 
@@ -290,7 +288,7 @@ class ChangeNotifications:
         while polled := {uri: watched for uri, watched in self._resources.items() if watched.read_version is not None}:
             await self._catalog.sleep(NOTIFY_SECONDS)
             # Looked up each time: a reload may have replaced the commands.
-            readers = [self._current_reader(uri, watched.principal) for uri, watched in polled.items()]
+            readers = [self._current_reader(uri) for uri in polled]
             versions = await self._dispatcher.versions(readers)
             for (uri, watched), version in zip(polled.items(), versions, strict=True):
                 if version != watched.version:

@@ -37,18 +37,17 @@ class CompletionHandler:
         Raises:
             MCPError: no such prompt or template, or no such argument of it.
         """
-        principal = principal_of(context)
         name, typed = params.argument.name, params.argument.value
         given = (params.context.arguments if params.context else None) or {}
         if isinstance(params.ref, types.PromptReference):
-            command = self._prompt(params.ref.name, principal)
+            command = self._prompt(params.ref.name)
             values = await self._values(command, name, typed, given, known=command.arguments.names)
         elif self._runs is not None and params.ref.uri == TEMPLATE:
             _require(name, template_variables(TEMPLATE))
-            values = self._runs.completed(name, typed, principal)
+            values = self._runs.completed(name, typed, principal_of(context))
         else:
             uri = params.ref.uri
-            command = self._template(uri, principal)
+            command = self._template(uri)
             values = await self._values(command, name, typed, given, known=template_variables(uri))
         return _shown(values)
 
@@ -58,14 +57,14 @@ class CompletionHandler:
         _require(name, known)
         return await self._dispatcher.complete(command, name, typed, given)
 
-    def _prompt(self, name: str, principal: str) -> Command:
+    def _prompt(self, name: str) -> Command:
         try:
-            return self._catalog.require_registered(self._catalog.for_principal(principal).prompt(name))
+            return self._catalog.require_registered(self._catalog.current.prompt(name))
         except (UnknownPrompt, UnknownTool) as error:
             raise MCPError(code=types.INVALID_PARAMS, message=str(error)) from error
 
-    def _template(self, uri: str, principal: str) -> Command:
-        resource = self._catalog.for_principal(principal).resources.get(uri)
+    def _template(self, uri: str) -> Command:
+        resource = self._catalog.current.resources.get(uri)
         if resource is None or not self._catalog.registry.contains(resource.command):
             raise no_resource(uri)
         return resource.command

@@ -7,7 +7,7 @@ import base64
 import binascii
 import hashlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import mcp_types as types
@@ -72,29 +72,6 @@ class CatalogListing:
     def prompts(self) -> list[types.Prompt]:
         """Every prompt."""
         return [_as_prompt(name, command) for name, command in self._catalog.prompts.items()]
-
-
-class CatalogListings:
-    """The listing of each catalog, kept while that catalog is in force."""
-
-    def __init__(self, catalog_for: Callable[[str], Catalog]) -> None:
-        self._catalog_for = catalog_for
-        self._cached: dict[int, tuple[Catalog, CatalogListing]] = {}
-
-    def of(self, principal: str) -> CatalogListing:
-        """Return the listing for a principal."""
-        catalog = self._catalog_for(principal)
-        cached = self._cached.get(id(catalog))
-        if cached is None:
-            if len(self._cached) > MAX_LISTINGS:
-                self._cached.clear()
-            # With the catalog, which lives as long as the entry: otherwise another one could get its id.
-            cached = self._cached[id(catalog)] = (catalog, CatalogListing(catalog))
-        return cached[1]
-
-
-MAX_LISTINGS = 64
-"""Listings cached at once. When there are more, all are dropped, including those of replaced catalogs."""
 
 
 def tools_for(tools: list[types.Tool], revision: str) -> list[types.Tool]:

@@ -7,7 +7,7 @@ Only the SDK's public API is used (docs/adr/0001). The entry point chooses the t
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from typing import Any, Literal
 
 import mcp_types as types
@@ -23,7 +23,6 @@ from opentelemetry import trace
 from coretools import __version__
 from coretools.config.settings import Asking
 from coretools.errors import CoreError, InputNeeded, NotFound, RequestError, UnknownPrompt, UnknownTool
-from coretools.operations.call import LOCAL
 from coretools.operations.catalog import Catalog
 from coretools.operations.command import Command
 from coretools.operations.dispatch import Dispatcher, Outcome
@@ -34,7 +33,7 @@ from coretools.protocol.completion_handler import CompletionHandler
 from coretools.protocol.draining import Draining
 from coretools.protocol.extensions import attach_extensions
 from coretools.protocol.handshake import Discovery, HandshakeConnections, HandshakeRules
-from coretools.protocol.listing import LIST_TTL_SECONDS, CatalogListing, CatalogListings, page, tools_for
+from coretools.protocol.listing import LIST_TTL_SECONDS, CatalogListing, page, tools_for
 from coretools.protocol.resource_addresses import MAX_SHOWN_URI, NoResource, find_resource, no_resource
 from coretools.protocol.resources import RunResources
 from coretools.protocol.results import as_contents, as_messages, as_result
@@ -169,12 +168,12 @@ class _Handlers:
         self._dispatcher = dispatcher
         self._runs = runs
         self._questions = questions
-        self.listings = CatalogListings(catalog.for_principal)
+        self._listing_of = lru_cache(1)(CatalogListing)
 
     async def list_tools(
         self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        listed = tools_for(self._listing(context).tools, context.protocol_version)
+        listed = tools_for(self._listing().tools, context.protocol_version)
         tools, next_cursor = page(listed, params.cursor if params else None)
         return types.ListToolsResult(
             tools=tools, next_cursor=next_cursor, ttl_ms=LIST_TTL_SECONDS * 1000, cache_scope=self._scope
@@ -185,7 +184,7 @@ class _Handlers:
     ) -> types.CallToolResult | types.InputRequiredResult:
         call = self._call(context, params)
         try:
-            command = self._catalog.command(call.principal, params.name)
+            command = self._catalog.command(params.name)
         except UnknownTool as error:
             # A protocol error, not a tool error (server/tools, "Error Handling").
             raise _request_error(error) from error
@@ -195,7 +194,7 @@ class _Handlers:
         if isinstance(outcome.error, RequestError):
             raise _request_error(outcome.error)
         if command.tool_set == HINTING_SET:
-            outcome = _with_note(outcome, self._catalog.for_principal(call.principal))
+            outcome = _with_note(outcome, self._catalog.current)
         return as_result(outcome, context.protocol_version)
 
     async def list_resources(
@@ -203,7 +202,7 @@ class _Handlers:
     ) -> types.ListResourcesResult:
         principal = principal_of(context)
         runs = self._runs.listed(principal) if self._runs else []
-        resources, next_cursor = page([*self._listing(context).resources, *runs], params.cursor if params else None)
+        resources, next_cursor = page([*self._listing().resources, *runs], params.cursor if params else None)
         # The list of runs changes with every call, so it must not be cached.
         return types.ListResourcesResult(
             resources=resources,
@@ -213,10 +212,10 @@ class _Handlers:
         )
 
     async def list_templates(
-        self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
+        self, _: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
         own = [self._runs.template] if self._runs else []
-        templates, next_cursor = page([*self._listing(context).templates, *own], params.cursor if params else None)
+        templates, next_cursor = page([*self._listing().templates, *own], params.cursor if params else None)
         return types.ListResourceTemplatesResult(
             resource_templates=templates,
             next_cursor=next_cursor,
@@ -230,7 +229,7 @@ class _Handlers:
         call = self._call(context, params)
         if self._runs and self._runs.is_one(params.uri):
             return self._runs.read(params.uri, call.principal)
-        resource = find_resource(self._catalog.for_principal(call.principal).resources.values(), params.uri)
+        resource = find_resource(self._catalog.current.resources.values(), params.uri)
         if resource is None:
             raise no_resource(params.uri)
         command, values = resource
@@ -241,9 +240,9 @@ class _Handlers:
         return types.ReadResourceResult(contents=contents, ttl_ms=0, cache_scope="private")
 
     async def list_prompts(
-        self, context: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
+        self, _: ServerRequestContext[Any], params: types.PaginatedRequestParams | None
     ) -> types.ListPromptsResult:
-        prompts, next_cursor = page(self._listing(context).prompts, params.cursor if params else None)
+        prompts, next_cursor = page(self._listing().prompts, params.cursor if params else None)
         return types.ListPromptsResult(
             prompts=prompts, next_cursor=next_cursor, ttl_ms=LIST_TTL_SECONDS * 1000, cache_scope=self._scope
         )
@@ -253,7 +252,7 @@ class _Handlers:
     ) -> types.GetPromptResult | types.InputRequiredResult:
         call = self._call(context, params)
         try:
-            command = self._catalog.for_principal(call.principal).prompt(params.name)
+            command = self._catalog.current.prompt(params.name)
         except UnknownPrompt as error:
             raise _request_error(error) from error
         outcome = await self._dispatch_or_raise(command, command.arguments.from_text(params.arguments or {}), call)
@@ -262,8 +261,8 @@ class _Handlers:
         return types.GetPromptResult(description=command.summary, messages=as_messages(outcome))
 
     def header_schema(self, name: str) -> dict[str, Any] | None:
-        """Return the schema that the headers of a request are checked against. Called before the caller is known."""
-        return self.listings.of(LOCAL).header_schema(name)
+        """Return the schema that the headers of a request are checked against."""
+        return self._listing().header_schema(name)
 
     def _call(self, context: ServerRequestContext[Any], params: types.InputResponseRequestParams) -> ClientCall:
         questions = cache(partial(self._questions.of, context, params))
@@ -271,8 +270,9 @@ class _Handlers:
             questions()  # a state that is not one of this server is refused, even by a command that asks nothing
         return ClientCall(context, questions, min_level=self._handshakes.level_of(context))
 
-    def _listing(self, context: ServerRequestContext[Any]) -> CatalogListing:
-        return self.listings.of(principal_of(context))
+    def _listing(self) -> CatalogListing:
+        """Return the lists of the catalog in force, created once for it."""
+        return self._listing_of(self._catalog.current)
 
     async def _dispatch_or_raise(
         self, command: Command, arguments: dict[str, Any], call: ClientCall, *, uri: str = ""

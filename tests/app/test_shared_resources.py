@@ -8,14 +8,14 @@ import pytest
 
 from coretools.app.assembly import Assembly, SharedResources, open_assembly, open_successor
 from coretools.config.settings import Settings
-from coretools.operations.call import LOCAL, SilentCall
+from coretools.operations.call import SilentCall
 from coretools.tools.filesystem.reading_tools import LARGE_BYTES
 
 pytestmark = pytest.mark.anyio
 
 
 async def read(assembly: Assembly, path: str, done: anyio.Event) -> None:
-    command = assembly.catalog.for_principal(LOCAL).find("read_file")
+    command = assembly.catalog.current.find("read_file")
     assert command is not None
     outcome = await assembly.dispatcher.dispatch(command, {"path": path, "head": 1}, SilentCall())
     assert outcome.error is None

@@ -17,7 +17,6 @@ import pytest
 from coretools.app.assembly import open_assembly
 from coretools.app.instructions import MOST_BYTES
 from coretools.config.settings import Settings
-from coretools.operations.call import LOCAL
 from tests.protocol.peer import ENVELOPE, HANDSHAKE, Peer, peer
 
 NO_NEIGHBOUR = {"directory_exists", "get_diagnostics"}
@@ -112,7 +111,7 @@ async def test_no_alias_is_listed_and_each_is_understood(tmp_path: Path) -> None
     """declarations-21: for every alias of every tool, the call is the one with the parameter's own name."""
     async with open_assembly(Settings(roots=(str(tmp_path),)), dict(os.environ)) as assembly:
         count = 0
-        for command in assembly.catalog.for_principal(LOCAL):
+        for command in assembly.catalog.current:
             schema = command.arguments.schema()
             required = {name: sample(schema["properties"][name]) for name in schema.get("required", ())}
             for own, aliases in command.arguments.aliases.items():

@@ -186,7 +186,7 @@ REGISTRY = registry()
 
 def context(*, profile: str = "all", read_only: bool = False, ask: Any = "elicitation") -> CommandContext:
     selection = Selection(profile=profile, read_only=read_only)
-    catalog = LiveCatalog(registry(), lambda _: selection)
+    catalog = LiveCatalog(registry(), selection)
     return CommandContext(
         catalog=catalog, dispatcher=Dispatcher(threads=4), selection=selection, ask=ask, roots=("file:///work",)
     )

@@ -10,7 +10,6 @@ import anyio
 import pytest
 
 from coretools.errors import BadSetting, UnknownTool
-from coretools.operations.call import LOCAL
 from coretools.operations.catalog import Selection
 from coretools.operations.declare import Effect, Surface, at, prompt, resource, tool
 from coretools.operations.live_catalog import DEBOUNCE_SECONDS, MAX_DEBOUNCES, LiveCatalog
@@ -87,12 +86,12 @@ class Recorder:
 class Served:
     def __init__(self, registry: Registry, **given: Any) -> None:
         self.registry, self.clock, self.changes = registry, Clock(), Recorder()
-        self.catalog = LiveCatalog(registry, lambda principal: Selection(profile="all"), sleep=self.clock.wait, **given)
+        self.catalog = LiveCatalog(registry, Selection(profile="all"), sleep=self.clock.wait, **given)
         self.stop = self.catalog.on_change(self.changes)
 
     @property
     def tools(self) -> list[str]:
-        return list(self.catalog.for_principal(LOCAL).tools)
+        return list(self.catalog.current.tools)
 
 
 @asynccontextmanager
@@ -157,10 +156,10 @@ async def test_continuous_changes_are_notified_too() -> None:
 async def test_a_removed_command_is_refused_at_once() -> None:
     """catalog-9: before any replacement; a command found before is checked again when it is run."""
     async with served() as one:
-        command = one.catalog.command(LOCAL, "first")
+        command = one.catalog.command("first")
         one.registry.remove("first")
         with pytest.raises(UnknownTool, match="no longer available"):
-            one.catalog.command(LOCAL, "first")
+            one.catalog.command("first")
         with pytest.raises(UnknownTool):
             one.catalog.require_registered(command)
         assert one.tools == ["first"]
@@ -169,7 +168,7 @@ async def test_a_removed_command_is_refused_at_once() -> None:
         assert await one.changes.next() == {Surface.TOOL}
         assert one.tools == []
         with pytest.raises(UnknownTool, match="unknown tool"):
-            one.catalog.command(LOCAL, "first")
+            one.catalog.command("first")
 
 
 async def test_a_command_that_was_removed_and_added_again_can_be_called_and_is_not_notified() -> None:
@@ -184,7 +183,7 @@ async def test_a_command_that_was_removed_and_added_again_can_be_called_and_is_n
         await one.clock.until_waiting()
         one.clock.pass_time()
         assert await one.changes.next() == {Surface.RESOURCE}
-        assert one.catalog.command(LOCAL, "first") is again
+        assert one.catalog.command("first") is again
 
 
 async def test_a_catalog_that_cannot_be_built_leaves_the_old_one_in_force(caplog: pytest.LogCaptureFixture) -> None:
@@ -303,26 +302,25 @@ async def test_an_unsubscribed_listener_is_not_notified() -> None:
     assert len(one.clock.asked) == 1
 
 
-async def test_every_principal_has_the_catalog_of_its_selection() -> None:
-    """catalog-7, catalog-9: each is replaced; equal selections share one catalog."""
+def test_catalogs_of_one_registry_have_their_own_selections() -> None:
+    """catalog-7: as the roles of a server do."""
     registry = Registry()
     registry.add(first)
     registry.add(tool(Effect.CHANGE)(lambda_named("change")))
-    catalog = LiveCatalog(registry, lambda principal: Selection(profile="read" if principal == "guest" else "all"))
-    assert list(catalog.for_principal("guest").tools) == ["first"]
-    assert list(catalog.for_principal("owner").tools) == ["first", "change"]
-    assert catalog.for_principal("owner") is catalog.for_principal("other owner")
+    guest, owner = (LiveCatalog(registry, Selection(profile=profile)) for profile in ("read", "all"))
+    assert list(guest.current.tools) == ["first"]
+    assert list(owner.current.tools) == ["first", "change"]
     with pytest.raises(UnknownTool, match="profile read"):
-        catalog.command("guest", "change")
+        guest.command("change")
 
 
 def test_invalid_commands_end_the_start() -> None:
-    """catalog-6: the first use of a catalog builds it."""
+    """catalog-6: they are found when the catalog is built."""
     registry = Registry()
     registry.add(first)
     registry.add(tool(Effect.READ)(at("first", "{word}")(lambda_named("collides", word=True))))
     with pytest.raises(BadSetting, match="two commands are named first"):
-        LiveCatalog(registry, lambda principal: Selection(profile="all")).for_principal(LOCAL)
+        LiveCatalog(registry, Selection(profile="all"))
 
 
 def lambda_named(name: str, *, word: bool = False) -> Any:

@@ -61,7 +61,7 @@ def client(
 ) -> Client:
     registry = Registry()
     registry.add_set("drawn", Drawn())
-    catalog = LiveCatalog(registry, lambda _: Selection(profile="all"))
+    catalog = LiveCatalog(registry, Selection(profile="all"))
     server = build_server(catalog, Dispatcher(threads=2), ServerInfo(), ServerOptions(extensions=extensions))
     declared: list[ClientExtension] = [] if settings is None else [advertise(IDENTIFIER, dict(settings))]
     return Client(server, mode=mode, extensions=declared)

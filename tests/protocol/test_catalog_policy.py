@@ -160,8 +160,8 @@ async def test_commands_of_other_registries_are_filtered_too(tmp_path: Path) -> 
         return ""
 
     async with open_assembly(settings, dict(os.environ), [other]) as built:
-        assert "read_file" in built.catalog.for_principal("local").tools
-        assert "theirs" not in built.catalog.for_principal("local").tools
+        assert "read_file" in built.catalog.current.tools
+        assert "theirs" not in built.catalog.current.tools
 
 
 def test_a_stdio_server_reads_it(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def plan() -> str:
 
 
 def server_of(registry: Registry) -> Server[Any]:
-    catalog = LiveCatalog(registry, lambda principal: Selection(profile="all"), sleep=hurried)
+    catalog = LiveCatalog(registry, Selection(profile="all"), sleep=hurried)
     return build_server(catalog, Dispatcher(threads=2), ServerInfo())
 
 

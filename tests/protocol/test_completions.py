@@ -58,7 +58,7 @@ class Guide:
 def client(mode: str) -> Client:
     registry = Registry()
     registry.add_set("guide", Guide())
-    catalog = LiveCatalog(registry, lambda principal: Selection(profile="all"))
+    catalog = LiveCatalog(registry, Selection(profile="all"))
     return Client(build_server(catalog, Dispatcher(threads=2), ServerInfo()), mode=mode)
 
 
@@ -131,7 +131,7 @@ async def test_an_unknown_reference_is_an_error_of_the_request(
 @asynccontextmanager
 async def workstation(root: Path, mode: str, surfaces: Surfaces | None = None) -> AsyncIterator[Client]:
     async with open_assembly(Settings(roots=(str(root),)), dict(os.environ)) as assembly:
-        catalog = LiveCatalog(assembly.catalog.registry, lambda principal: Selection(), surfaces)
+        catalog = LiveCatalog(assembly.catalog.registry, Selection(), surfaces)
         server = build_server(catalog, assembly.dispatcher, assembly.identity, ServerOptions(runs=assembly.resources))
         async with Client(server, mode=mode) as connected:
             yield connected

@@ -138,7 +138,7 @@ class Talkative:
 def served(talkative: Talkative) -> Server[Any]:
     registry = Registry()
     registry.add_set("talkative", talkative)
-    catalog = LiveCatalog(registry, lambda principal: Selection(profile="all"))
+    catalog = LiveCatalog(registry, Selection(profile="all"))
     return build_server(catalog, Dispatcher(threads=2), ServerInfo())
 
 

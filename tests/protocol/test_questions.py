@@ -213,7 +213,7 @@ def server_of(asking: Asking | None = None, policy: ToolPolicy | None = None) ->
     asker = Asker()
     registry = Registry(policy=policy or ToolPolicy())
     registry.add_set("sample", asker)
-    catalog = LiveCatalog(registry, lambda _: Selection(profile="all"))
+    catalog = LiveCatalog(registry, Selection(profile="all"))
     return build_server(
         catalog, Dispatcher(threads=2), ServerInfo(), ServerOptions(questions=QuestionFactory(asking or Asking()))
     ), asker

@@ -54,7 +54,7 @@ class Asker:
 def server_of(asker: Asker, asking: Asking | None = None) -> Server[Any]:
     registry = Registry()
     registry.add_set("sample", asker)
-    catalog = LiveCatalog(registry, lambda _: Selection(profile="all"))
+    catalog = LiveCatalog(registry, Selection(profile="all"))
     return build_server(
         catalog, Dispatcher(threads=2), ServerInfo(), ServerOptions(questions=QuestionFactory(asking or Asking()))
     )

@@ -84,7 +84,7 @@ class Sample:
 def client(mode: str) -> Client:
     registry = Registry()
     registry.add_set("sample", Sample())
-    catalog = LiveCatalog(registry, lambda _: Selection(profile="all"))
+    catalog = LiveCatalog(registry, Selection(profile="all"))
     return Client(build_server(catalog, Dispatcher(threads=2), ServerInfo(instructions="be kind")), mode=mode)
 
 
@@ -187,7 +187,7 @@ def test_headers_are_checked_against_the_schema_of_the_called_tool() -> None:
     registry = Registry()
     for function in (headed, headless, shapeless):
         registry.add(function)
-    catalog = LiveCatalog(registry, lambda _: Selection(profile="all"))
+    catalog = LiveCatalog(registry, Selection(profile="all"))
     schema_of = build_server(catalog, Dispatcher(threads=1), ServerInfo()).get_tool_input_schema
     assert schema_of is not None
     for _ in range(2):

@@ -51,7 +51,7 @@ class Point(BaseModel):
 def client(
     registry: Registry, mode: str, *, selection: Selection | None = None, surfaces: Surfaces | None = None
 ) -> Client:
-    catalog = LiveCatalog(registry, lambda principal: selection or Selection(profile="all"), surfaces)
+    catalog = LiveCatalog(registry, selection or Selection(profile="all"), surfaces)
     return Client(build_server(catalog, Dispatcher(threads=2), ServerInfo()), mode=mode, cache=None)
 
 
@@ -530,7 +530,7 @@ async def test_a_cursor_of_another_list_is_refused(mode: str) -> None:
 @pytest.mark.parametrize(("same", "scope"), [(True, "public"), (False, "private")])
 async def test_lists_and_reads_have_cache_hints(same: bool, scope: str) -> None:
     """catalog-15: on the revision that has them; public only if all principals see the same; reads are never cached."""
-    catalog = LiveCatalog(many(3), lambda principal: Selection(profile="all"), is_same_for_all=same)
+    catalog = LiveCatalog(many(3), Selection(profile="all"), is_same_for_all=same)
     server = build_server(catalog, Dispatcher(threads=2), ServerInfo())
     async with Client(server, mode="auto", cache=None) as connected:
         lists = [await getattr(connected, each.values[0])() for each in LISTS]

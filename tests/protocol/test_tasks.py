@@ -140,7 +140,7 @@ async def served(
 ) -> AsyncIterator[tuple[Server[Any], TaskStore]]:
     registry = Registry()
     registry.add_set("work", work)
-    catalog = LiveCatalog(registry, lambda _: Selection(profile="all"))
+    catalog = LiveCatalog(registry, Selection(profile="all"))
     dispatcher = Dispatcher(threads=2)
     async with TaskStore(limits) as tasks:
         questions = QuestionFactory(Asking(mode=mode))

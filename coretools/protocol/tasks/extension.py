@@ -120,7 +120,7 @@ class TaskExtension(Extension):
     def _task_command(self, name: str, principal: str) -> Command | None:
         """Return the command if a call of it may become a task."""
         try:
-            command = self._catalog.command(principal, name)
+            command = self._catalog.command(name)
         except UnknownTool:
             return None
         return command if command.declaration.long_running and self._tasks.has_room(principal) else None

@@ -16,7 +16,6 @@ from mcp.shared.message import SessionMessage
 from mcp_types import JSONRPCNotification
 from starlette.types import Receive, Scope, Send
 
-from coretools.operations.call import LOCAL
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.protocol.open_requests import CANCELLED, OpenRequests, RequestReader, ResponseWriter
 
@@ -82,7 +81,7 @@ def json_response_rule(catalog: LiveCatalog) -> UsesJsonResponse:
         if message["method"] != "tools/call":
             return message["method"] in JSON_RESPONSE_METHODS
         params = message.get("params") or {}
-        command = catalog.for_principal(LOCAL).find(str(params.get("name")))
+        command = catalog.current.find(str(params.get("name")))
         return command is not None and command.returns_result_only
 
     return uses_json_response

@@ -7,7 +7,6 @@ import pytest
 from coretools.app.assembly import open_assembly
 from coretools.config.settings import Settings
 from coretools.errors import NotFound
-from coretools.operations.call import LOCAL
 from tests.tools.git import change_calls, test_hostile_remotes
 from tests.tools.git.traps import answers, snapshot
 from tests.tools.git.world import SECRET, GitTools, World
@@ -32,9 +31,7 @@ async def test_every_served_tool_is_called_in_hostile_repositories(tmp_path: Pat
     """git-12, git-changes-12, git-remotes-6: a tool that a server gets is tried too, whatever class declares it."""
     settings = Settings(roots=(str(tmp_path),), profile="all")
     async with open_assembly(settings, {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path)}) as assembly:
-        served = {
-            name for name in (one.name for one in assembly.catalog.for_principal(LOCAL)) if name.startswith("git_")
-        }
+        served = {name for name in (one.name for one in assembly.catalog.current) if name.startswith("git_")}
     names = _Names()
     await answers(names)
     remote = {name for name, _ in (*test_hostile_remotes.CALLS, *test_hostile_remotes.CLONES)}

@@ -10,7 +10,6 @@ from anyio import Path as AnyPath
 from coretools.app.assembly import open_assembly
 from coretools.config.settings import Settings
 from coretools.errors import AlreadyExists, CoreError, GitRefused, InvalidArguments, NotFound, ReadOnly
-from coretools.operations.call import LOCAL
 from coretools.roots.root import RootSpec
 from tests.tools.git.remote_world import RemoteWorld
 from tests.tools.git.world import World
@@ -198,7 +197,7 @@ async def test_a_bisect_is_driven_by_a_confined_command(tmp_path: Path) -> None:
     settings = Settings(roots=(str(world.root),), profile="all")
     environment = {"PATH": "/usr/bin:/bin", "HOME": str(world.home)}
     async with open_assembly(settings, environment) as assembly:
-        catalog = assembly.catalog.for_principal(LOCAL)
+        catalog = assembly.catalog.current
 
         async def call(name: str, **arguments: Any) -> Any:
             return await catalog.get(name).function(**arguments)

@@ -309,7 +309,7 @@ def test_without_the_extra_the_start_error_names_it(tmp_path: Path) -> None:
 def test_spans_that_nobody_exports_are_not_created(is_traced: bool) -> None:
     """observability-21: the SDK creates one for each message, which costs a twentieth of a call."""
     server = build_server(
-        LiveCatalog(Registry(), lambda _: Selection()),
+        LiveCatalog(Registry(), Selection()),
         Dispatcher(threads=1),
         ServerInfo(),
         ServerOptions(is_traced=is_traced),

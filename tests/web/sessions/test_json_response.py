@@ -106,13 +106,13 @@ def call(name: str) -> dict[str, Any]:
 )
 def test_what_may_report_or_ask_may_need_a_stream(message: dict[str, Any], uses_json: bool) -> None:
     """http-2: by declaration; unknown methods may need one."""
-    catalog = LiveCatalog(registry_of(), lambda _: Selection(profile="all"))
+    catalog = LiveCatalog(registry_of(), Selection(profile="all"))
     assert json_response_rule(catalog)(message) is uses_json
 
 
 def test_a_tool_that_the_operator_confirms_may_need_a_stream() -> None:
     """http-2: the question must reach the client."""
-    catalog = LiveCatalog(registry_of(ToolPolicy(ask=("plain",))), lambda _: Selection(profile="all"))
+    catalog = LiveCatalog(registry_of(ToolPolicy(ask=("plain",))), Selection(profile="all"))
     assert not json_response_rule(catalog)(call("plain"))
     assert json_response_rule(catalog)(call("slow"))
 
