@@ -21,6 +21,7 @@ from coretools.roots.git_layout import (
     git_part,
     is_git_directory,
     is_git_name,
+    may_be_git_object,
 )
 from coretools.roots.open_beneath import HANDLE
 from coretools.roots.path_text import printable
@@ -65,11 +66,6 @@ def require_servable(resolved: ResolvedPath) -> None:
         raise DeniedPath(
             f"{resolved.display_path}: {clause}, and nothing of one is served: {_TO_READ}", path=resolved.display_path
         )
-
-
-def may_be_git_object(relative: str) -> bool:
-    """Whether a path could lead to git's objects, by its text alone; false for nearly all."""
-    return OBJECTS in relative.casefold()
 
 
 def require_not_git_object(resolved: ResolvedPath) -> None:

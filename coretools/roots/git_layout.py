@@ -72,6 +72,11 @@ def is_in_git_directory(place: RootedPath, *, exists: Exists = entry_exists) -> 
     return any(is_git_directory(place.root.fd, path, exists=exists) for path in _possible_git_directories(names))
 
 
+def may_be_git_object(relative: str) -> bool:
+    """Whether a path could lead to git's objects, by its text alone; false for nearly all."""
+    return OBJECTS in relative.casefold()
+
+
 def _is_object(names: Sequence[str]) -> bool:
     """Whether a path in a `.git` is one of an object, of the repository or of a submodule's in it."""
     return any(

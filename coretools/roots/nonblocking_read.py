@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from coretools.errors import CoreError
 from coretools.roots.file_version import version_of
 from coretools.roots.git_credentials import may_be_configuration
-from coretools.roots.git_directories import may_be_git_object
+from coretools.roots.git_layout import may_be_git_object
 from coretools.roots.open_beneath import HANDLE, open_cached, statx_identity
 from coretools.roots.read import READ, FileContent
 from coretools.roots.root import Root, RootedPath
