@@ -6,7 +6,7 @@ Pure. The work is bounded whatever the sizes: a refusal must not cost more than 
 import re
 from collections.abc import Iterator
 
-from coretools.tools.filesystem.line_offsets import line_start
+from coretools.tools.filesystem.line_window import line_start
 
 ANCHORS = 8
 """Lines of the old text that are searched for in the file, longest first."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from coretools.tools.filesystem.edits import Hunk
-from coretools.tools.filesystem.line_offsets import after_lines, line_start
+from coretools.tools.filesystem.line_window import after_lines, line_start
 
 CONTEXT_LINES = 2
 """Lines of context around a change: enough to locate it, since a model pays for every line."""

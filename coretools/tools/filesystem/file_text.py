@@ -1,4 +1,4 @@
-"""Build the result of reading a file: its text as far as it fits into an answer."""
+"""The result of reading a file: its text as far as it fits into an answer."""
 
 import codecs
 from collections.abc import Callable
@@ -6,12 +6,11 @@ from dataclasses import replace
 from functools import partial
 
 from coretools.config.limits import Limits
+from coretools.operations.content import Result
 from coretools.roots.read import OpenFile
 from coretools.roots.text import binary_error, decode, newline_of, utf8_by_start
 from coretools.tools.answer_budget import content_bytes
-from coretools.tools.filesystem.line_offsets import count_lines
-from coretools.tools.filesystem.line_window import LineRange, window
-from coretools.tools.filesystem.results import FileText
+from coretools.tools.filesystem.line_window import LineRange, count_lines, window
 from coretools.tools.filesystem.seek_window import CountedWindow, Cursor, seek_window
 
 SMALLEST_BUDGET = 256
@@ -19,6 +18,35 @@ SMALLEST_BUDGET = 256
 
 START_BYTES = 16 * 1024
 """Bytes examined to detect the encoding of a file that is not read whole."""
+
+
+_ENDINGS = {"\r\n": "CRLF", "\r": "CR", "mixed": "mixed line endings"}
+"""Line endings that are reported."""
+
+
+class FileText(Result):
+    """Text of a file, unchanged, with remarks on omitted parts in brackets."""
+
+    content: str
+    encoding: str
+    newline: str
+    lines: int | None
+    """Number of lines in the file; None if they were not counted."""
+    size: int
+
+    def text(self) -> str:
+        """The text; if it is not plain UTF-8 with LF, a last line in brackets says so."""
+        kinds = [self.encoding] if self.encoding != "utf-8" else []
+        kinds += [_ENDINGS[self.newline]] if self.newline in _ENDINGS else []
+        if not kinds:
+            return self.content
+        gap = "" if self.content.endswith("\n") or not self.content else "\n"
+        return f"{self.content}{gap}[{', '.join(kinds)}]\n"
+
+    def facts(self) -> dict[str, object]:
+        """Facts about the whole file; encoding and line endings of a large file as far as it was read."""
+        counted = {} if self.lines is None else {"lines": self.lines}
+        return {"encoding": self.encoding, "newline": self.newline, **counted, "bytes": self.size}
 
 
 def part_of_file(file: OpenFile, lines: LineRange, limits: Limits) -> FileText | None:

@@ -1,4 +1,4 @@
-"""Select the lines of a text that an answer shows (all, a range, the first, the last) within a budget of bytes.
+"""Lines of a text: where they begin, and which of them an answer shows within a budget of bytes.
 
 Pure. The lines are exactly those of the file; remarks on them are in `gap` and `note`. A line ends with LF, so the CR
 of CRLF is part of the line. A newline at the end of the text starts no further line.
@@ -10,7 +10,6 @@ from itertools import count
 
 from coretools.errors import InvalidArguments
 from coretools.tools.answer_budget import LINE_CHARACTERS, cut_line
-from coretools.tools.filesystem.line_offsets import after_lines, count_lines
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +108,31 @@ def window(
     start = after_lines(text, 0, selected.first - 1)
     reached = first_byte + len(text[: start + len(selected.head)].encode())
     return replace(selected, note=f"{selected.note}; offset={selected.first}@{reached} reads the rest of this line")
+
+
+def line_start(text: str, position: int, lines_back: int) -> int:
+    """Return the start of the line `lines_back` above the one at `position`, or of the text."""
+    start = text.rfind("\n", 0, position) + 1
+    for _ in range(lines_back):
+        if start == 0:
+            break
+        start = text.rfind("\n", 0, start - 1) + 1
+    return start
+
+
+def after_lines(text: str, position: int, count: int) -> int:
+    """Return the offset after the next `count` ends of lines from `position` on, or the end of the text."""
+    for _ in range(count):
+        end = text.find("\n", position)
+        if end < 0:
+            return len(text)
+        position = end + 1
+    return position
+
+
+def count_lines(text: str) -> int:
+    """Lines in a text."""
+    return text.count("\n") + (not text.endswith("\n") and text != "")
 
 
 def _whole(text: str, budget_bytes: int) -> Window:

@@ -20,9 +20,9 @@ from coretools.roots.nonblocking_read import read_nonblocking
 from coretools.roots.read import file_status, kind_at, open_file
 from coretools.roots.text import decode
 from coretools.tools.answer_budget import content_bytes
-from coretools.tools.filesystem.file_text import part_of_file, text_of_file
+from coretools.tools.filesystem.file_text import FileText, part_of_file, text_of_file
 from coretools.tools.filesystem.line_window import LineRange
-from coretools.tools.filesystem.results import FileText, ListingResult
+from coretools.tools.filesystem.results import ListingResult
 from coretools.tools.filesystem.tool_set import (
     DIRECTORY_NAMES,
     FILE_NAMES,

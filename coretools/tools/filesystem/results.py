@@ -1,4 +1,4 @@
-"""Results of the file tools, and their text."""
+"""Results of listing and changing files, and their text."""
 
 from typing import Any
 
@@ -10,34 +10,6 @@ from coretools.roots.directory_listing import DirectoryEntry, DirectoryListing
 from coretools.tools.answer_budget import cut_line, fitting
 
 _MARKS = {"directory": "/", "link": "@"}
-
-_ENDINGS = {"\r\n": "CRLF", "\r": "CR", "mixed": "mixed line endings"}
-"""Line endings that are reported."""
-
-
-class FileText(Result):
-    """Text of a file, unchanged, with remarks on omitted parts in brackets."""
-
-    content: str
-    encoding: str
-    newline: str
-    lines: int | None
-    """Number of lines in the file; None if they were not counted."""
-    size: int
-
-    def text(self) -> str:
-        """The text; if it is not plain UTF-8 with LF, a last line in brackets says so."""
-        kinds = [self.encoding] if self.encoding != "utf-8" else []
-        kinds += [_ENDINGS[self.newline]] if self.newline in _ENDINGS else []
-        if not kinds:
-            return self.content
-        gap = "" if self.content.endswith("\n") or not self.content else "\n"
-        return f"{self.content}{gap}[{', '.join(kinds)}]\n"
-
-    def facts(self) -> dict[str, object]:
-        """Facts about the whole file; encoding and line endings of a large file as far as it was read."""
-        counted = {} if self.lines is None else {"lines": self.lines}
-        return {"encoding": self.encoding, "newline": self.newline, **counted, "bytes": self.size}
 
 
 class EditResult(Result):

@@ -5,8 +5,7 @@ import random
 import pytest
 
 from coretools.errors import InvalidArguments
-from coretools.tools.filesystem.line_offsets import count_lines
-from coretools.tools.filesystem.line_window import LineRange, window
+from coretools.tools.filesystem.line_window import LineRange, count_lines, window
 
 TEN = "".join(f"line {number}\n" for number in range(1, 11))
 

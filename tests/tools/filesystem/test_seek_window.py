@@ -13,8 +13,7 @@ from coretools.errors import Conflict, CoreError, InvalidArguments, NotText, Too
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 from coretools.roots.root import RootSpec
 from coretools.roots.root_set import Roots
-from coretools.tools.filesystem.line_offsets import count_lines
-from coretools.tools.filesystem.line_window import LineRange, window
+from coretools.tools.filesystem.line_window import LineRange, count_lines, window
 from coretools.tools.filesystem.reading_tools import WHOLE_BYTES
 from coretools.tools.filesystem.seek_window import (
     BLOCK_BYTES,

@@ -33,8 +33,8 @@ from coretools.operations.call import WouldBlock, run_nonblocking
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 from coretools.roots.root import RootSpec
 from coretools.roots.root_set import Roots
+from coretools.tools.filesystem.file_text import FileText
 from coretools.tools.filesystem.reading_tools import LARGE_BYTES
-from coretools.tools.filesystem.results import FileText
 from coretools.tools.filesystem.tool_set import LARGE_READS
 from coretools.tools.filesystem.tools import FilesystemTools
 
