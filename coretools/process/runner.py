@@ -22,7 +22,7 @@ from coretools.config.limits import Limits
 from coretools.confinement.command_confinement import ConfinementStatus
 from coretools.confinement.command_path import tool_path, trusted_program
 from coretools.confinement.control_files import changed_between
-from coretools.confinement.protected_paths import ControlFiles, HiddenPath
+from coretools.confinement.protected_paths import HiddenPath
 from coretools.confinement.toolchains import FoundToolchain
 from coretools.errors import ReadOnly
 from coretools.process.children import reaper
@@ -188,7 +188,8 @@ class Runner:
 
     async def _run(self, argv: tuple[str, ...], cwd: Directory, options: RunOptions) -> Completed:
         with self._concurrency.acquire(argv) as run:
-            run.control_files = await self._control_files(options)
+            if options.is_command:
+                run.control_files = await self._sandbox.control_files()
             return await self._wait_for_exit(run, await self._start(run, argv, cwd, options), argv, options)
 
     async def _check(self, argv: tuple[str, ...], options: RunOptions) -> None:
@@ -281,9 +282,6 @@ class Runner:
             limit_memory(child.pid, options.memory_bytes)
         return child
 
-    async def _control_files(self, options: RunOptions) -> ControlFiles:
-        return await self._sandbox.control_files() if options.is_command else {}
-
     def _command_environment(self, run: AdmittedRun, options: RunOptions, root: Root) -> dict[str, str]:
         inherited = {**self._environment, **caller_variables(), **self._sandbox.variables(root)}
         return {**inherited, **options.environment, MARKER: run.marker}
@@ -322,8 +320,8 @@ class Runner:
             tier=self.tier if options.is_command else None,
             stopped_for=child.stopped_for,
             changed_control_files=()
-            if run.is_closing
-            else changed_between(run.control_files, await self._control_files(options)),
+            if run.is_closing or not options.is_command
+            else changed_between(run.control_files, await self._sandbox.control_files()),
             remarks=run.remarks,
         )
 

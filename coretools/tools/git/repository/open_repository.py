@@ -23,6 +23,7 @@ from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import content_bytes
 from coretools.tools.git.repository.checkout import Checkout
 from coretools.tools.git.repository.granted_run import run_granted, starts_granted_program
+from coretools.tools.git.repository.grants import NO_GRANTS
 from coretools.tools.git.repository.index_lock import LOCKING_COMMANDS, index_lock, is_refused, run_when_unlocked
 from coretools.tools.git.repository.policy import FIXED_SETTINGS, PATTERN_FILES
 from coretools.tools.git.repository.porcelain import decoded, single_line
@@ -161,7 +162,7 @@ class OpenRepository:
         git, checkout = self.git, self.checkout
         run_options = self.run_options(stdin=stdin, keep_bytes=keep_bytes)
         argv = ("git", *git.arguments, *checkout.policy.overrides, *options, *words)
-        is_granted = starts_granted_program(checkout.grants, words[0])
+        is_granted = checkout.grants is not NO_GRANTS and starts_granted_program(checkout.grants, words[0])
         if is_granted:
             run_options = replace(run_options, timeout_seconds=git.limits.run_seconds)
 

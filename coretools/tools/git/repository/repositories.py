@@ -101,7 +101,8 @@ class Repositories:
             def entered() -> Checkout:
                 return stack.enter_context(self._checkouts.opened(repository, paths, access=access, **options))
 
-            checkout = await open_when_unlocked(partial(to_thread.run_sync, entered, limiter=self.threads))
+            opening = partial(to_thread.run_sync, entered, limiter=self.threads)
+            checkout = await (open_when_unlocked(opening) if is_exclusive else opening())
             if checkout.grants is not NO_GRANTS:
                 checkout = await to_thread.run_sync(_with_grants, self.roots, checkout, access, limiter=self.threads)
             try:
