@@ -15,9 +15,7 @@ HOSTS = "hosts"
 """The key of the question."""
 
 
-async def ask_about_hosts(
-    approvals: "HostApprovals | None", argv: Sequence[str], call: Call, *, line: str = ""
-) -> None:
+async def ask_about_hosts(approvals: "HostApprovals", argv: Sequence[str], call: Call, *, line: str = "") -> None:
     """Ask about the hosts that this command was refused before, if anybody can be asked; `line` is shown for its argv.
 
     Only the user who started the server is asked: principals of an HTTP server share a network namespace, so that a
@@ -26,7 +24,7 @@ async def ask_about_hosts(
     Raises:
         Declined: the question was declined; nothing is started.
     """
-    if approvals is None or call.principal != LOCAL or not call.has_capability("elicitation"):
+    if call.principal != LOCAL or not call.has_capability("elicitation"):
         return
     approvals.expect(argv)
     if hosts := approvals.open_questions(argv):

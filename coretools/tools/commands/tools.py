@@ -136,7 +136,8 @@ class CommandTools:
             with await self._opened(directory) as checked:
                 await require_syntax(prepared, checked, runner)
         is_confirmed = await approved(prepared.argv, options, runner=runner, place=directory, stdin=stdin, call=call)
-        await ask_about_hosts(self._approvals, prepared.argv, call, line=options.line)
+        if self._approvals is not None:
+            await ask_about_hosts(self._approvals, prepared.argv, call, line=options.line)
         opened = await self._opened(directory)
         started = StartedCommand(prepared.argv, opened, replace(options, is_confirmed=is_confirmed))
         if wants_run:
