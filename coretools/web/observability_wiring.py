@@ -1,17 +1,21 @@
 """Connects observability to the running server: metrics, log, traces, health and console."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import PurePath
 
 from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from coretools.app.assembly import Assembly
-from coretools.errors import Unreachable
+from coretools.confinement.confined_thread import ConfinedThreadPool
+from coretools.errors import CoreError, Unreachable
 from coretools.operations.dispatch import CallObserver
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.protocol.draining import Draining
 from coretools.redaction.redactor import Redactor, secret_values
+from coretools.roots.root import Root
 from coretools.web.auth.exposure_checks import is_exposed
 from coretools.web.auth.middleware import AuthMiddleware
 from coretools.web.auth.verifiers import FailureLimiter, TokenFileVerifier
@@ -26,10 +30,10 @@ from coretools.web.observability.metrics import METRICS_PATH, Metrics, MetricsPa
 from coretools.web.observability.middleware import ObservabilityMiddleware
 from coretools.web.observability.snapshots import (
     ReloadStatus,
+    RootSnapshot,
     ServerSnapshot,
     SessionSnapshot,
     TenantSnapshot,
-    tenant_snapshot,
 )
 from coretools.web.observability.tracing import Tracing
 from coretools.web.replicas.stores import Stores
@@ -66,7 +70,7 @@ class ServerState:
 
     def tenants(self) -> Sequence[TenantSnapshot]:
         """Return a snapshot of each tenant."""
-        return [tenant_snapshot(role, tenant.assembly) for role, tenant in self.opened.items()]
+        return [_tenant_snapshot(role, tenant.assembly) for role, tenant in self.opened.items()]
 
     def server(self) -> ServerSnapshot:
         """Return a snapshot of the server as a whole."""
@@ -88,6 +92,37 @@ class ServerState:
         else:
             self.are_stores_fine = True
         return self.are_stores_fine
+
+
+def _tenant_snapshot(role: str, assembly: Assembly) -> TenantSnapshot:
+    """Return a snapshot of a role's tenant."""
+    protections = {**assembly.runner.protections, "git-confinement": _is_git_confined(assembly.confined_threads)}
+    return TenantSnapshot(
+        role=role,
+        roots=tuple(_roots(assembly.roots)),
+        resolver=assembly.roots.resolver_name,
+        tier=assembly.runner.tier or "",
+        missing=tuple(name for name, holds in protections.items() if not holds),
+        children=assembly.runner.running,
+        runs=assembly.runs.alive,
+    )
+
+
+def _roots(roots: Iterable[Root]) -> Iterator[RootSnapshot]:
+    """Name roots by the last part of their path; duplicates get a number."""
+    taken: Counter[str] = Counter()
+    for root in roots:
+        name = PurePath(root.path).name
+        taken[name] += 1
+        number = taken[name]
+        yield RootSnapshot(name=name if number == 1 else f"{name} ({number})", is_writable=root.writable)
+
+
+def _is_git_confined(confined_threads: ConfinedThreadPool) -> bool:
+    try:
+        return confined_threads.is_possible
+    except CoreError:  # unknown now
+        return False
 
 
 class ObservabilityWiring:

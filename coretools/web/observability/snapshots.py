@@ -4,16 +4,9 @@ A root is known by its name only: its path on the host stays in the operator's o
 """
 
 import time
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePath
 from typing import Protocol
-
-from coretools.app.assembly import Assembly
-from coretools.confinement.confined_thread import ConfinedThreadPool
-from coretools.errors import CoreError
-from coretools.roots.root import Root
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,34 +84,3 @@ class SnapshotSource(Protocol):
     def server(self) -> ServerSnapshot:
         """The server as a whole."""
         ...
-
-
-def tenant_snapshot(role: str, assembly: Assembly) -> TenantSnapshot:
-    """Return a snapshot of a role's tenant."""
-    protections = {**assembly.runner.protections, "git-confinement": _is_git_confined(assembly.confined_threads)}
-    return TenantSnapshot(
-        role=role,
-        roots=tuple(_roots(assembly.roots)),
-        resolver=assembly.roots.resolver_name,
-        tier=assembly.runner.tier or "",
-        missing=tuple(name for name, holds in protections.items() if not holds),
-        children=assembly.runner.running,
-        runs=assembly.runs.alive,
-    )
-
-
-def _roots(roots: Iterable[Root]) -> Iterator[RootSnapshot]:
-    """Name roots by the last part of their path; duplicates get a number."""
-    taken: Counter[str] = Counter()
-    for root in roots:
-        name = PurePath(root.path).name
-        taken[name] += 1
-        number = taken[name]
-        yield RootSnapshot(name=name if number == 1 else f"{name} ({number})", is_writable=root.writable)
-
-
-def _is_git_confined(confined_threads: ConfinedThreadPool) -> bool:
-    try:
-        return confined_threads.is_possible
-    except CoreError:  # unknown now
-        return False
