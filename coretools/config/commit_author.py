@@ -4,9 +4,6 @@ Written as in git, `Ada Lovelace <ada@example.com>`. Git tools and `git` inside 
 environment variables, which override all git configuration (git-commit(1), "Commit Information").
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 
 from coretools.errors import BadSetting
@@ -62,22 +59,3 @@ def read_author(text: str, where: str) -> Author:
 def _is_usable(text: str) -> bool:
     is_plain = text.isprintable() and not any(one in text for one in "<>")
     return is_plain and 0 < len(text) <= LONGEST and bool(text.strip(_STRIPPED))
-
-
-_caller: ContextVar[Author | None] = ContextVar("who commits in the call under way", default=None)
-
-
-@contextmanager
-def acting_as(author: Author | None) -> Iterator[None]:
-    """Commit as this author in the block, including its tasks and threads; None changes nothing."""
-    token = _caller.set(author)
-    try:
-        yield
-    finally:
-        _caller.reset(token)
-
-
-def caller_variables() -> Mapping[str, str]:
-    """The variables of the current caller's author; empty if the caller has none."""
-    author = _caller.get()
-    return {} if author is None else author.variables

@@ -11,12 +11,11 @@ import select
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
 from datetime import UTC, datetime
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Literal
 
+from coretools.config.call_context import current_call
 from coretools.escapes import escape_unprintable
 from coretools.redaction.redactor import Redactor, secret_values
 
@@ -50,23 +49,10 @@ _UNREDACTED_TYPES = (int, float, TrustedText)
 _ENCODER = json.JSONEncoder(separators=(",", ":"))
 
 
-_NO_FIELDS: Mapping[str, object] = MappingProxyType({})
-
-_CALL_FIELDS: ContextVar[Mapping[str, object]] = ContextVar("coretools_call_fields", default=_NO_FIELDS)
-
-
-@contextmanager
-def logging_of_call(call: str, principal: str) -> Iterator[None]:
-    """Add the id of a call and its principal to every record within, also of tasks and threads that it starts."""
-    token = _CALL_FIELDS.set({"call": TrustedText(call), "principal": principal})
-    try:
-        yield
-    finally:
-        _CALL_FIELDS.reset(token)
-
-
 def _fields_of(record: logging.LogRecord) -> Mapping[str, object]:
-    return {**_CALL_FIELDS.get(), **getattr(record, FIELDS, {})}
+    call = current_call()
+    of_call = {} if call is None else {"call": TrustedText(call.id), "principal": call.principal}
+    return {**of_call, **getattr(record, FIELDS, {})}
 
 
 def log_fields(fields: Mapping[str, object]) -> dict[str, object]:

@@ -21,8 +21,7 @@ import anyio
 import anyio.to_thread
 
 from coretools.cancellation import check_cancelled
-from coretools.config.commit_author import acting_as
-from coretools.config.logs import logging_of_call
+from coretools.config.call_context import CallContext, calling
 from coretools.errors import CoreError, InputNeeded
 from coretools.operations.call import Call, WouldBlock, require_confirmation, run_nonblocking
 from coretools.operations.command import Command
@@ -138,8 +137,8 @@ class Dispatcher:
         self._observer.began(underway)
         outcome = None
         try:
-            with self._marked(), logging_of_call(underway.id, call.principal):
-                outcome = await self._outcome(command, call, underway.id, self._run(command, given, defaults, call))
+            with self._marked(), calling(CallContext(underway.id, call.principal, call.author)):
+                outcome = await self._outcome(command, underway.id, self._run(command, given, defaults, call))
         finally:
             self._observer.ended(underway, outcome)
         return outcome
@@ -153,13 +152,12 @@ class Dispatcher:
         finally:
             self._under_way.discard(mark)
 
-    async def _outcome(self, command: Command, call: Call, call_id: str, run: Awaitable[object]) -> Outcome:
+    async def _outcome(self, command: Command, call_id: str, run: Awaitable[object]) -> Outcome:
         failure = "failed inside the server"
         try:
-            with acting_as(call.author):
-                result = await run
-                failure = "ran, but its result does not have the declared type and can't be sent"
-                return _outcome_of(command, result)
+            result = await run
+            failure = "ran, but its result does not have the declared type and can't be sent"
+            return _outcome_of(command, result)
         except CoreError as error:
             return _failed(error)
         except (Exception, SystemExit) as error:  # sys.exit() in a command ends its call, not the server

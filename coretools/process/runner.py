@@ -17,7 +17,7 @@ import anyio
 from anyio import CancelScope, CapacityLimiter, to_thread
 
 from coretools.command_policy.verdict import ProgramPolicy
-from coretools.config.commit_author import caller_variables
+from coretools.config.call_context import caller_variables
 from coretools.config.limits import Limits
 from coretools.confinement.command_confinement import ConfinementStatus
 from coretools.confinement.command_path import tool_path, trusted_program

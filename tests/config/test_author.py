@@ -8,7 +8,8 @@ import anyio
 import anyio.to_thread
 import pytest
 
-from coretools.config.commit_author import VARIABLES, Author, acting_as, author_from, caller_variables, read_author
+from coretools.config.call_context import CallContext, caller_variables, calling
+from coretools.config.commit_author import VARIABLES, Author, author_from, read_author
 from coretools.errors import BadSetting
 
 ADA = Author("Ada", "ada@example.com")
@@ -62,7 +63,7 @@ async def test_the_author_applies_in_tasks_and_threads_of_the_call_only() -> Non
     both = {name: anyio.Event() for name in ("Ada", "Bob")}
 
     async def call(name: str, other: str) -> None:
-        with acting_as(Author(name, "x@example.com")):
+        with calling(CallContext("1", "ada", Author(name, "x@example.com"))):
             both[name].set()
             await both[other].wait()
             found = await anyio.to_thread.run_sync(caller_variables)

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from coretools.config.logs import JsonFormatter, TextFormatter, TrustedText, log_fields, logging_of_call
+from coretools.config.call_context import CallContext, calling
+from coretools.config.logs import JsonFormatter, TextFormatter, TrustedText, log_fields
 from coretools.redaction.redactor import Redactor
 
 KNOWN = "correct-horse-battery"
@@ -151,7 +152,7 @@ logging.info("at last")
 
 def test_records_within_a_call_have_its_id_and_its_principal() -> None:
     """observability-31: also of threads that it starts."""
-    with logging_of_call("c-1", "ann"):
+    with calling(CallContext("c-1", "ann")):
         line = as_json(record("run: git status"))
     assert (line["call"], line["principal"]) == ("c-1", "ann")
     assert "call" not in as_json(record("run: git status"))

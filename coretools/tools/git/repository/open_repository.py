@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Self
 
-from coretools.config import commit_author
+from coretools.config.call_context import caller_variables
+from coretools.config.commit_author import VARIABLES
 from coretools.config.limits import Limits
 from coretools.confinement.memory import memory_bytes
 from coretools.errors import GitRefused, InvalidArguments, NotFound, TooLarge
@@ -102,7 +103,7 @@ class Git:
         self.memory_bytes = min(MEMORY_BYTES, memory_bytes() // 2)
         given = runner.environment
         self.programs = {"PATH": runner.tool_path}
-        self._identity = {name: given[name] for name in commit_author.VARIABLES if name in given}
+        self._identity = {name: given[name] for name in VARIABLES if name in given}
 
     @property
     def answer_bytes(self) -> int:
@@ -117,7 +118,7 @@ class Git:
     @property
     def identity(self) -> Mapping[str, str]:
         """Author and committer as configured by the operator or the caller's token, as git's four variables."""
-        return {**self._identity, **commit_author.caller_variables()}
+        return {**self._identity, **caller_variables()}
 
     def finished(
         self, completed: Completed, checkout: Checkout, command: str, *, seconds: float | None = None
