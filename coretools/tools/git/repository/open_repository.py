@@ -103,6 +103,8 @@ class Git:
         self.memory_bytes = min(MEMORY_BYTES, memory_bytes() // 2)
         given = runner.environment
         self.programs = {"PATH": runner.tool_path}
+        self.environment = {**self.programs, **ENVIRONMENT, "GIT_CONFIG_GLOBAL": self.user_git.config}
+        """That of every call; the identity and the location of the repository are added."""
         self._identity = {name: given[name] for name in VARIABLES if name in given}
 
     @property
@@ -201,13 +203,7 @@ class OpenRepository:
         return RunOptions(
             timeout_seconds=git.limits.git_seconds,
             stdin=stdin,
-            environment={
-                **git.programs,
-                **git.identity,
-                **ENVIRONMENT,
-                "GIT_CONFIG_GLOBAL": git.user_git.config,
-                **checkout.environment,
-            },
+            environment={**git.environment, **git.identity, **checkout.environment},
             inherit=False,
             confined_thread=checkout.confined_thread,
             memory_bytes=git.memory_bytes,
