@@ -4,10 +4,8 @@ The policy file alone decides. A repository chooses a URL at most, which is comp
 started or looked up.
 """
 
-import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
 
 from coretools.config.remote_policy import Direction, RemoteRule, matching_rule, required_key
 from coretools.config.remote_urls import RemoteUrl
@@ -15,40 +13,13 @@ from coretools.errors import AnswerNeeded, CapabilityMissing, DeniedRemote
 from coretools.git_remotes.exchange import Transport
 from coretools.operations.call import LOCAL, Call, require_confirmation
 from coretools.questions.kinds import AskConfirmation
+from coretools.tools.git.remotes.connected_git import Connected
 from coretools.tools.git.remotes.local_remote import local_transport
 from coretools.tools.git.repository.open_repository import Git
 from coretools.tools.git.repository.porcelain import single_line
 
 CONFIRM = "remote"
 """The key of the question."""
-
-_GIVEN_URL = re.compile("fd::[0-9]+/[0-9a-f]{16}")
-
-_REMOTE_LINES = 10
-"""Most lines of a remote's messages that an answer shows."""
-
-
-@dataclass(frozen=True, slots=True)
-class Connected:
-    """A remote that may be reached, and the way to it."""
-
-    url: RemoteUrl
-    rule: RemoteRule
-    transport: Transport
-    secrets: tuple[str, ...] = field(default=(), repr=False)
-    """What no answer may contain: a remote may send back what it got."""
-
-    def scrubbed(self, text: str) -> str:
-        """Return text of the remote without secrets, and with its URL in place of the one that git was given."""
-        for secret in self.secrets:
-            text = text.replace(secret, "[credential]")
-        return _GIVEN_URL.sub(lambda _: self.url.text, text)
-
-    def messages(self, stderr: str) -> list[str]:
-        """Return what the remote itself said, one line each, without control characters."""
-        lines = [line.removeprefix("remote:").strip() for line in stderr.split("\n") if line.startswith("remote:")]
-        shown = [single_line(self.scrubbed(line.rpartition("\r")[2]))[:300] for line in lines if line.strip()]
-        return [f"remote: {line}" for line in shown if line][:_REMOTE_LINES]
 
 
 class RemoteAccess:

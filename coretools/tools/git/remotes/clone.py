@@ -7,9 +7,8 @@ from coretools.roots.editor_settings import settings_at
 from coretools.roots.new_directory import new_directory
 from coretools.roots.read import open_directory
 from coretools.tools.git.reading.references import HEADS
-from coretools.tools.git.remotes.access import Connected
 from coretools.tools.git.remotes.configured import remote_settings
-from coretools.tools.git.remotes.connected_git import initialize
+from coretools.tools.git.remotes.connected_git import Connected, initialize
 from coretools.tools.git.remotes.fetch import Fetched, FetchOptions, TagMode, fetch
 from coretools.tools.git.remotes.references import TRACKING, Advertised
 from coretools.tools.git.remotes.results import Outcome, TransferResult

@@ -1,16 +1,21 @@
 """Run git with a socket as its remote, and git's services on one. git may start itself here, and nothing else."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from secrets import token_hex
 
+from coretools.config.remote_policy import RemoteRule
+from coretools.config.remote_urls import RemoteUrl
 from coretools.confinement.landlock import EXECUTE, READ_FILE, Rule
 from coretools.errors import CannotStart
+from coretools.git_remotes.exchange import Transport
 from coretools.process.run import Completed, RunOptions
 from coretools.roots.root import Directory
 from coretools.tools.git.repository.access_rules import file_rules
 from coretools.tools.git.repository.open_repository import ENVIRONMENT, Git, OpenRepository, require_success
 from coretools.tools.git.repository.policy import FIXED_SETTINGS
+from coretools.tools.git.repository.porcelain import single_line
 
 REMOTE = "<remote>"
 """Stands for the URL of the remote in the words of `run_connected`."""
@@ -28,6 +33,35 @@ _OWN_PROGRAMS = (
     *("git-pack-objects", "git-rev-list"),
 )
 """Programs of git that a transfer consists of; ordinarily all are one file."""
+
+_GIVEN_URL = re.compile("fd::[0-9]+/[0-9a-f]{16}")
+"""The URL that `run_connected` gives git."""
+
+_REMOTE_LINES = 10
+"""Most lines of a remote's messages that an answer shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """A remote that may be reached, and the way to it."""
+
+    url: RemoteUrl
+    rule: RemoteRule
+    transport: Transport
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+    """What no answer may contain: a remote may send back what it got."""
+
+    def scrubbed(self, text: str) -> str:
+        """Return text of the remote without secrets, and with its URL in place of the one that git was given."""
+        for secret in self.secrets:
+            text = text.replace(secret, "[credential]")
+        return _GIVEN_URL.sub(lambda _: self.url.text, text)
+
+    def messages(self, stderr: str) -> list[str]:
+        """Return what the remote itself said, one line each, without control characters."""
+        lines = [line.removeprefix("remote:").strip() for line in stderr.split("\n") if line.startswith("remote:")]
+        shown = [single_line(self.scrubbed(line.rpartition("\r")[2]))[:300] for line in lines if line.strip()]
+        return [f"remote: {line}" for line in shown if line][:_REMOTE_LINES]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,8 @@ from typing import Literal
 
 from coretools.errors import InvalidArguments, NotFound
 from coretools.tools.git.reading.references import HEADS, TAGS, head
-from coretools.tools.git.remotes.access import Connected
 from coretools.tools.git.remotes.configured import ConfiguredRemote
+from coretools.tools.git.remotes.connected_git import Connected
 from coretools.tools.git.remotes.references import (
     PRUNED,
     Advertised,

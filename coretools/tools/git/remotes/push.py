@@ -9,9 +9,8 @@ from coretools.errors import GitRefused, InvalidArguments, NotFound
 from coretools.git_remotes.exchange import exchange
 from coretools.process.run import Completed
 from coretools.tools.git.reading.references import HEADS, TAGS, head
-from coretools.tools.git.remotes.access import Connected
 from coretools.tools.git.remotes.configured import ConfiguredRemote, RemoteSettings
-from coretools.tools.git.remotes.connected_git import REMOTE, TransferRun, run_connected
+from coretools.tools.git.remotes.connected_git import REMOTE, Connected, TransferRun, run_connected
 from coretools.tools.git.remotes.references import DELETED, FAST_FORWARD, FORCED, NEW, REJECTED, RefUpdate, is_reference
 from coretools.tools.git.remotes.results import Outcome
 from coretools.tools.git.remotes.settings import PUSH_SETTINGS

@@ -7,8 +7,7 @@ from coretools.git_remotes.exchange import exchange
 from coretools.git_remotes.incoming import incoming_objects
 from coretools.process.run import Completed
 from coretools.tools.git.reading.references import HEADS, TAGS
-from coretools.tools.git.remotes.access import Connected
-from coretools.tools.git.remotes.connected_git import REMOTE, TransferRun, run_connected
+from coretools.tools.git.remotes.connected_git import REMOTE, Connected, TransferRun, run_connected
 from coretools.tools.git.remotes.references import (
     DELETED,
     FAST_FORWARD,
