@@ -2,6 +2,9 @@
 
 import subprocess
 import sys
+from dataclasses import replace
+from functools import wraps
+from types import MethodType
 
 import pytest
 
@@ -141,3 +144,31 @@ def test_the_registry_imports_neither_mcp_nor_git() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_schemas_of_a_method_are_built_once_for_all_objects() -> None:
+    """declarations-1: not for another name, other questions, or a wrapper with parameters of its own."""
+
+    class Own:
+        @tool(Effect.READ)
+        def read_it(self, name: str) -> str:
+            """Read."""
+            return name
+
+    first, second = Registry(), Registry()
+    first.add_set("own", Own())
+    second.add_set("own", Own())
+    one, other = next(iter(first)), next(iter(second))
+    assert one.arguments is other.arguments
+    assert one.return_type is other.return_type
+    assert replace(one, name="another").arguments is not one.arguments
+    asking = replace(one, declaration=replace(one.declaration, asks=("key",)))
+    assert "answers" in asking.arguments.schema()["properties"]
+    assert "answers" not in other.arguments.schema()["properties"]
+
+    @wraps(Own.read_it)
+    def wrapper(self: Own, number: int) -> str:
+        return str(number)
+
+    del wrapper.__wrapped__  # type: ignore[attr-defined]
+    assert replace(one, function=MethodType(wrapper, Own())).arguments.names == ("number",)
