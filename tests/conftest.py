@@ -7,6 +7,7 @@ import gc
 import logging
 import os
 import ssl
+import sys
 from collections.abc import Callable, Iterator
 from functools import cache
 
@@ -18,6 +19,11 @@ from tests.variables import NO_LOGIN_SHELL
 
 os.environ.update(NO_LOGIN_SHELL)
 """Servers inherit it. A test of the login shell sets it to 1 for its own."""
+
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
+    sys.dont_write_bytecode = False
+"""Nothing would be kept of what is compiled: by each of the workers, which rewrite every assertion of the tests, and by
+hundreds of servers and programs. Takes effect before a worker starts."""
 
 _load_tls_context = httpcore2.default_ssl_context
 
