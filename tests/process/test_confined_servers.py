@@ -271,7 +271,8 @@ def test_what_agents_plant_is_not_run_outside_the_sandbox(world: World) -> None:
 def test_our_own_server_and_the_repl_run_no_planted_code(world: World) -> None:
     """client-29, upstream-14: `--upstream`, at the start and when the server is started again."""
     plant(world)
-    entries = {name: entry for name, entry in planted(world).items() if name in ("module", "script", "search", "cwd")}
+    started = ("script", "search") if world.before else ("module", "script", "search", "cwd")
+    entries = {name: entry for name, entry in planted(world).items() if name in started}
     world.mine(**entries)
     words = [word for name in entries for word in ("--upstream", name)]
     process = world.serve(*words, PATH=f"{world.project}:{os.environ['PATH']}")
