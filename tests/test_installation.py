@@ -19,6 +19,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from coretools.process import ripgrep
 from tests.checkout import TREE
 
 NODE_FOLDERS = sorted((TREE / "tests").glob("*/node"))
@@ -70,6 +71,22 @@ def test_required_packages_are_pinned_to_a_version_that_fits() -> None:
         (specifier,) = pinned.specifier
         assert specifier.operator == "==", wanted
         assert specifier.version in wanted.specifier, wanted
+
+
+def test_ripgrep_comes_with_it() -> None:
+    """installation-7: required where it has a wheel, and there it starts."""
+    (wanted,) = (one for one in named() if one.name == ripgrep.PACKAGE)
+    assert wanted.marker is not None
+    assert [
+        machine
+        for machine in ("x86_64", "aarch64", "arm64", "ppc64le")
+        if wanted.marker.evaluate({"platform_machine": machine})
+    ] == [*("x86_64", "aarch64", "arm64")]
+    if wanted.marker.evaluate():
+        file = ripgrep.packaged_ripgrep()
+        assert file is not None
+        printed = subprocess.run([file, "--version"], capture_output=True, text=True, check=True).stdout
+        assert printed.split()[1] in wanted.specifier
 
 
 @pytest.mark.parametrize("text", [CONSTRAINTS, SERVERS], ids=["coretools", "reference servers"])

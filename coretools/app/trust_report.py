@@ -11,6 +11,7 @@ from coretools.config.settings import Settings
 from coretools.confinement.command_path import trusted_program
 from coretools.confinement.user_git import configuration_files, read_user_configuration
 from coretools.errors import CannotStart
+from coretools.process.ripgrep import packaged_ripgrep
 from coretools.reach import Reach
 
 PROGRAMS = ("git", "rg", "ssh", "ssh-keygen", "gpg", "gpgsm")
@@ -65,7 +66,7 @@ def _of_the_user(environment: Mapping[str, str]) -> Iterator[_Trusted]:
 
 def _programs(environment: Mapping[str, str], reach: Reach) -> Iterator[tuple[str, str]]:
     """Yield the programs that there are, each with why it is not started, or ""."""
-    for name in PROGRAMS:
+    for name in (*PROGRAMS, *filter(None, [packaged_ripgrep()])):
         try:
             if trusted_program(name, environment.get("PATH") or os.defpath, reach):
                 yield name, ""

@@ -19,6 +19,7 @@ from coretools.cli.toolchain_report import PROGRAMS, toolchain_report
 from coretools.config.limits import Limits
 from coretools.config.operator_policy import network_text
 from coretools.config.settings import Settings
+from coretools.process.ripgrep import PROGRAM, packaged_ripgrep
 
 ANSWER_SECONDS = 30.0
 """Time for the server to answer before it is reported as failing to start."""
@@ -44,12 +45,7 @@ async def doctor(settings: Settings, environment: Mapping[str, str], programs: S
         Finding("python", sys.version_info >= (3, 11), f"{platform.python_version()} on {platform.system()}"),
         Finding("coretools", is_ok=True, detail=f"{__version__}, mcp {version('mcp')}"),
         Finding("git", shutil.which("git") is not None, shutil.which("git") or "not on PATH; the git tools need it"),
-        Finding(
-            "ripgrep",
-            shutil.which("rg") is not None,
-            shutil.which("rg") or "not on PATH; search_text uses its own slower engine",
-            is_required=False,
-        ),
+        Finding("ripgrep", *_ripgrep(), is_required=False),
     ]
     served, report = await _try_server(settings)
     for finding in (*findings, served):
@@ -59,6 +55,13 @@ async def doctor(settings: Settings, environment: Mapping[str, str], programs: S
     print("\n".join(f"trusted: {line}" for line in trust_report([settings], environment)))
     print("\n".join((await toolchain_report(settings, environment, programs)).lines()))
     return 0 if all(finding.is_ok or not finding.is_required for finding in (*findings, served)) else 69
+
+
+def _ripgrep() -> tuple[bool, str]:
+    """Whether there is a ripgrep, and where. The report of the server says which one it uses."""
+    files = dict.fromkeys(file for file in (packaged_ripgrep(), shutil.which(PROGRAM)) if file)
+    missing = "neither installed with coretools nor on PATH; search_text uses its own slower engine"
+    return bool(files), ", ".join(files) or missing
 
 
 def _flags(settings: Settings) -> list[str]:

@@ -58,7 +58,9 @@ def _rules(file: str, _identity: tuple[int, int, int]) -> tuple[Rule, ...] | Non
     except (OSError, ValueError, struct.error):
         return None
     prefix = os.path.dirname(os.path.dirname(file))
-    places = dict.fromkeys((*LIBRARIES, f"{prefix}/lib", f"{prefix}/lib64", _ZONES, *_FILES))
+    # A static program has none beside it; in a virtual environment those would be everybody's packages.
+    own_libraries = () if loader is None else (f"{prefix}/lib", f"{prefix}/lib64")
+    places = dict.fromkeys((*LIBRARIES, *own_libraries, _ZONES, *_FILES))
     started = (file,) if loader is None else (file, loader)
     return (
         *((name, EXECUTE | READ_FILE) for name in started),
@@ -110,6 +112,10 @@ class ConfinedRunner:
             InputOutput, Busy: it cannot be tried now.
         """
         return self._confined_threads.is_possible
+
+    def program(self, name: str) -> str | None:
+        """Return the file that would be started; see `Runner.program`."""
+        return self._runner.program(name)
 
     def confined_thread(
         self, program: str, rules: Sequence[Rule], *, forks: bool = False, unix_sockets: bool = False

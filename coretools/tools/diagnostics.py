@@ -16,6 +16,7 @@ from coretools.errors import CannotStart, CoreError
 from coretools.operations.content import Result
 from coretools.operations.declare import Effect, tool
 from coretools.process.confined_runner import ConfinedRunner
+from coretools.process.ripgrep import Ripgrep
 from coretools.process.run import RunOptions
 from coretools.process.runner import Runner
 from coretools.roots.read import open_directory
@@ -29,9 +30,6 @@ from coretools.tools.tier_restrictions import TierRestrictions
 
 PACKAGES = ("mcp", "pydantic", "anyio")
 """Installed packages whose version affects the server."""
-
-PROGRAMS = ("git", "rg")
-"""Programs that tools start."""
 
 VERSION_SECONDS = 5.0
 """Deadline of one `--version`; a program that takes longer hangs."""
@@ -62,6 +60,8 @@ class DiagnosticsReport(Result):
     platform: str
     roots: list[str]
     resolver: str
+    search: str
+    """What lists the files of a text search: which ripgrep, or the built-in engine and why."""
     tier: str
     """Tier in which commands are confined: `full`, `landlock` or `none`."""
     network: str
@@ -95,6 +95,7 @@ class DiagnosticsReport(Result):
             f"platform: {self.platform}",
             *(f"root: {root}" for root in self.roots),
             f"paths resolved by: {self.resolver}",
+            f"text searched with: {self.search}",
             f"commands are confined in tier: {self.tier}",
             f"network: {self.network}",
             *([f"remotes that the git tools may reach: {', '.join(self.remotes)}"] if self.remotes else []),
@@ -144,17 +145,20 @@ class Diagnostics:
         self._roots = roots
         self._runner = runner
         self._confined = ConfinedRunner(runner, confined_threads)
+        self._ripgrep = Ripgrep(self._confined)
         self._limits = limits
 
     @tool(Effect.READ, title="Diagnostics")
     async def get_diagnostics(self) -> DiagnosticsReport:
         """Report roots, rights, network, limits: why a call was refused."""
         status = await self._runner.prepare()
+        ripgrep_version, search = await self._search()
         return DiagnosticsReport(
-            versions=await self._versions(),
+            versions={**await self._versions(), "rg": ripgrep_version},
             platform=f"{platform.system()} {platform.release()} {platform.machine()}",
             roots=[_described(root) for root in self._roots.for_git],
             resolver=self._roots.resolver_name,
+            search=search,
             tier=status.tier,
             network=self._network.state(status.tier),
             remotes=list(self._network.remotes),
@@ -205,9 +209,22 @@ class Diagnostics:
                 versions[package] = importlib.metadata.version(package)
             except importlib.metadata.PackageNotFoundError:
                 versions[package] = "missing"
-        for program in PROGRAMS:
-            versions[program] = await self._version(program)
-        return versions
+        return {**versions, "git": await self._version("git")}
+
+    async def _search(self) -> tuple[str, str]:
+        """The version of the ripgrep that searches use, or why none is, and what to tell about it."""
+        built_in = "the built-in engine, which is slower"
+        try:
+            with open_directory(self._roots, ".") as directory:
+                program = await self._ripgrep.choose(directory)
+        except CannotStart as error:
+            return "not used", f"{built_in}: {error}"
+        except CoreError as error:
+            return f"unknown ({error.kind})", f"unknown ({error.kind})"
+        if program is None:
+            return "missing", f"{built_in}: ripgrep is neither installed with coretools nor on PATH"
+        remark = "" if self._ripgrep.is_confined(program) else ", not confined by the kernel"
+        return program.version_text, f"ripgrep {program}{remark}"
 
     async def _version(self, program: str) -> str:
         """The first line that `program --version` prints, without its name; or why there is none."""
@@ -223,5 +240,5 @@ class Diagnostics:
         except CoreError as error:
             return f"unknown ({error.kind})"
         first = plain(run.stdout.text()).partition("\n")[0]
-        version = first.removeprefix(f"{program} version ").removeprefix("ripgrep ")
+        version = first.removeprefix(f"{program} version ")
         return version[:80] if run.ok and version else "does not answer"

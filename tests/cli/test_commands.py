@@ -149,6 +149,7 @@ def test_the_doctor_starts_a_real_server(project: Path) -> None:
     assert "commands are confined in tier: " in done.stdout
     assert "\nnetwork: " in done.stdout
     assert "ok      server: " in done.stdout
+    assert "\ntext searched with: ripgrep " in done.stdout or "\ntext searched with: the built-in engine" in done.stdout
     assert str(project) in done.stdout
 
 

@@ -5,11 +5,14 @@ import platform
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
 from coretools import __version__
 from coretools.config.limits import Limits
 from coretools.config.operator_policy import ConfinementPolicy
 from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.process.environment import child_environment
+from coretools.process.ripgrep import packaged_ripgrep
 from coretools.process.runner import Runner
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 from coretools.roots.root import RootSpec
@@ -18,6 +21,7 @@ from coretools.tools.diagnostics import Diagnostics, DiagnosticsReport
 from coretools.tools.failure_explanations import CommandOutcome
 from coretools.tools.network_policy import NetworkPolicy
 from coretools.tools.tier_restrictions import TierRestrictions
+from tests.tools.search.world import needs_ripgrep
 from tests.variables import variables
 
 
@@ -75,11 +79,25 @@ async def test_protections_in_force_and_missing_ones_are_named(tmp_path: Path) -
     assert "command-confinement" not in protections
 
 
-async def test_a_program_that_is_not_installed_is_missing_not_an_error(tmp_path: Path) -> None:
-    """ci-18: diagnostics work where other tools fail."""
+async def test_a_program_that_is_not_installed_is_missing_not_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """ci-18, search-28: diagnostics work where other tools fail."""
+    monkeypatch.setattr("coretools.process.ripgrep.PACKAGE", "coretools-has-no-such-package")
     report = await diagnosed(RootSpec(str(tmp_path)), environment={"PATH": str(tmp_path)})
     assert report.versions["git"] == "missing"
     assert report.versions["rg"] == "missing"
+    assert "text searched with: the built-in engine, which is slower: ripgrep is neither installed" in report.text()
+
+
+@needs_ripgrep
+async def test_the_ripgrep_of_searches_is_named(tmp_path: Path) -> None:
+    """search-28: with its version, and where it comes from."""
+    report = await diagnosed(RootSpec(str(tmp_path)), environment=environment())
+    assert report.versions["rg"][0].isdigit()
+    assert f"\ntext searched with: ripgrep {report.versions['rg']} (/" in report.text()
+    packaged = packaged_ripgrep()
+    assert packaged is None or f"({packaged}, installed with coretools)" in report.search
 
 
 async def test_a_root_that_is_gone_does_not_stop_diagnostics(tmp_path: Path) -> None:

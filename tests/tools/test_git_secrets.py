@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from coretools.process.ripgrep import PACKAGE
 from tests.docker_profile import under_profile
 from tests.protocol.peer import ENVELOPE, Peer, peer
 from tests.tools.git_secrets import CANARY, Canaries, git, plant
@@ -42,6 +43,11 @@ def reader(request: pytest.FixtureRequest, planted: tuple[Path, Canaries], tmp_p
     if "walk" in request.param:
         (tmp_path / "git").symlink_to("/usr/bin/git")
         environment["PATH"] = str(tmp_path)
+        # Found before the installed package of that name, and without a program.
+        empty = tmp_path / "modules" / f"{PACKAGE.replace('-', '_')}-0.dist-info"
+        empty.mkdir(parents=True)
+        (empty / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {PACKAGE}\nVersion: 0\n")
+        environment["PYTHONPATH"] = str(empty.parent)
     with peer(planted[0], *words, environment=environment) as client:
         client.start_session()
         yield client

@@ -1,4 +1,4 @@
-"""List the files of a tree that a text search reads: with ripgrep if installed, otherwise with our own walk.
+"""List the files of a tree that a text search reads: with ripgrep if there is one, otherwise with our own walk.
 
 Both only list files. `Findings` reads and matches them through handles beneath a root. So a file that is replaced by a
 link to the outside while ripgrep runs is never shown, and both engines give the same answer.
@@ -15,10 +15,10 @@ import anyio.to_thread
 from anyio import CapacityLimiter
 
 from coretools.config.limits import Limits
-from coretools.confinement.confined_thread import ConfinedThread
 from coretools.confinement.landlock import READ, Rule
 from coretools.errors import CannotStart, CoreError
 from coretools.process.confined_runner import ConfinedRunner
+from coretools.process.ripgrep import Ripgrep
 from coretools.process.run import Completed, RunOptions
 from coretools.roots.read import open_directory
 from coretools.roots.root import Directory
@@ -96,9 +96,12 @@ class RipgrepEngine:
 
     name = "ripgrep"
 
-    def __init__(self, roots: Roots, confined: ConfinedRunner, *, limits: Limits, limiter: CapacityLimiter) -> None:
+    def __init__(
+        self, roots: Roots, confined: ConfinedRunner, *, ripgrep: Ripgrep, limits: Limits, limiter: CapacityLimiter
+    ) -> None:
         self._roots = roots
         self._confined = confined
+        self._ripgrep = ripgrep
         self._limits = limits
         self._limiter = limiter
 
@@ -140,31 +143,30 @@ class RipgrepEngine:
         ignored = ("--no-ignore",) if query.include_ignored else ()
         size = f"--max-filesize={self._limits.file_bytes}"
         pattern = f"--regexp={query.pattern.ripgrep}"
-        argv = ("rg", *_OPTIONS, *order_words, *ignored, size, *_type_options(query.glob), pattern, "--", "./")
+        words = (*_OPTIONS, *order_words, *ignored, size, *_type_options(query.glob), pattern, "--", "./")
         path = self._roots.display_path(query.top)
         try:
             with ExitStack() as stack:
-                directory, confined_thread = await anyio.to_thread.run_sync(
-                    self._opened, path, stack, limiter=self._limiter
-                )
+                directory = await anyio.to_thread.run_sync(self._opened, path, stack, limiter=self._limiter)
+                program = await self._ripgrep.choose(directory)
+                if program is None:
+                    return  # not installed: `completed` stays None
                 options = RunOptions(
                     timeout_seconds=max(0.0, share * (query.deadline - time.monotonic())),
                     keep_bytes=STDERR_BYTES,
                     on_stdout=names.feed,
-                    confined_thread=confined_thread,
+                    confined_thread=self._confined.confined_thread(program.file, readable_paths(directory)),
                 )
-                names.completed = await self._confined.run(argv, cwd=directory, options=options)
+                names.completed = await self._confined.run((program.file, *words), cwd=directory, options=options)
         except CannotStart:
-            pass  # not installed: `completed` stays None
+            pass  # none that may be started; `completed` stays None
         except CoreError as error:
             names.failure = error
         finally:
             names.end()
 
-    def _opened(self, path: str, stack: ExitStack) -> tuple[Directory, ConfinedThread | None]:
-        """Open the directory to search, and confine ripgrep to reading its root."""
-        directory = stack.enter_context(open_directory(self._roots, path))
-        return directory, self._confined.confined_thread("rg", readable_paths(directory))
+    def _opened(self, path: str, stack: ExitStack) -> Directory:
+        return stack.enter_context(open_directory(self._roots, path))
 
     def _rules(self, query: Query) -> IgnoreRules | None:
         return None if query.include_ignored else ignore_rules(self._roots, query.top)

@@ -14,6 +14,7 @@ from coretools.errors import CannotStart
 from coretools.escapes import escape_controls
 from coretools.operations.declare import Aliases, Effect, Rare, tool
 from coretools.process.confined_runner import ConfinedRunner
+from coretools.process.ripgrep import Ripgrep
 from coretools.process.runner import Runner
 from coretools.roots.directory_listing import WalkEntry
 from coretools.roots.read import file_status, open_directory
@@ -94,8 +95,9 @@ class SearchTools:
         self._roots = roots
         self._limits = limits
         self._limiter = CapacityLimiter(limits.threads)
+        confined = ConfinedRunner(runner, confined_threads)
         self._engines: tuple[SearchEngine, ...] = engines or (
-            RipgrepEngine(roots, ConfinedRunner(runner, confined_threads), limits=limits, limiter=self._limiter),
+            RipgrepEngine(roots, confined, ripgrep=Ripgrep(confined), limits=limits, limiter=self._limiter),
             WalkEngine(roots, self._limiter),
         )
 
@@ -147,7 +149,7 @@ class SearchTools:
             findings = Findings(self._roots, self._limits, query)
             if await engine.search(findings):
                 return self._found(findings, engine.name)
-        raise CannotStart("no engine for text searches works here; install ripgrep (rg)")
+        raise CannotStart("no engine for text searches works here")
 
     @tool(Effect.READ, title="Search files")
     def search_files(

@@ -13,6 +13,7 @@ from coretools.config.limits import Limits
 from coretools.confinement.confined_thread import ConfinedThreadPool
 from coretools.process.confined_runner import ConfinedRunner
 from coretools.process.environment import child_environment
+from coretools.process.ripgrep import Ripgrep, packaged_ripgrep
 from coretools.process.runner import Runner
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 from coretools.roots.root import RootSpec
@@ -20,12 +21,10 @@ from coretools.roots.root_set import Roots
 from coretools.tools.search.engines import RipgrepEngine, SearchEngine, WalkEngine
 from coretools.tools.search.tools import SearchTools
 
-ENGINES = [
-    pytest.param("walk", id="walk"),
-    pytest.param("ripgrep", id="ripgrep", marks=pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep")),
-]
 LIMITS = Limits()
-needs_ripgrep = pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep")
+RIPGREP = packaged_ripgrep() or shutil.which("rg")
+needs_ripgrep = pytest.mark.skipif(RIPGREP is None, reason="ripgrep")
+ENGINES = [pytest.param("walk", id="walk"), pytest.param("ripgrep", id="ripgrep", marks=needs_ripgrep)]
 
 
 def planted(top: Path, files: dict[str, str | bytes]) -> None:
@@ -46,17 +45,25 @@ async def searching(
     limits: Limits = LIMITS,
     deny: tuple[str, ...] = DEFAULT_DENY,
     environment: dict[str, str] | None = None,
+    packaged: str | None = "",
 ) -> AsyncIterator[SearchTools]:
-    """The search tools for these roots, with one engine only if it is named."""
+    """The search tools for these roots, with one engine only if it is named.
+
+    `packaged` is the ripgrep that is installed with coretools: by default what is, or none if `environment` is given.
+    """
+    if packaged == "":
+        packaged = packaged_ripgrep() if environment is None else None
     runner = Runner(limits, child_environment(os.environ, passed=()) if environment is None else environment)
     with Roots([RootSpec(str(top)) for top in tops], deny=DenyRules(deny)) as roots:
         limiter, confined_threads = CapacityLimiter(4), ConfinedThreadPool()
+        confined = ConfinedRunner(runner, confined_threads)
+        ripgrep = Ripgrep(confined, packaged=lambda: packaged)
+        by_ripgrep = RipgrepEngine(roots, confined, ripgrep=ripgrep, limits=limits, limiter=limiter)
+        walk = WalkEngine(roots, limiter)
         engines: dict[str, tuple[SearchEngine, ...]] = {
-            "": (),
-            "walk": (WalkEngine(roots, limiter),),
-            "ripgrep": (
-                RipgrepEngine(roots, ConfinedRunner(runner, confined_threads), limits=limits, limiter=limiter),
-            ),
+            "": (by_ripgrep, walk),
+            "walk": (walk,),
+            "ripgrep": (by_ripgrep,),
         }
         try:
             yield SearchTools(roots, runner, limits, confined_threads=confined_threads, engines=engines[engine])
