@@ -293,7 +293,13 @@ def _own_registry(resources: Resources, runs: JobTable) -> Registry:
     registry.context("git", summary="the git repositories beneath the roots")
     registry.context("ci", summary="build, test and restore a project by its own build system")
     shared = resources.shared
-    files = FilesystemTools(roots, limits, large_reads=shared.large_reads, known_files=shared.known_files)
+    files = FilesystemTools(
+        roots,
+        limits,
+        large_reads=shared.large_reads,
+        known_files=shared.known_files,
+        refuses_syntax_errors=settings.policy.files.refuses_syntax_errors,
+    )
     for function in files.in_order():
         registry.add(function, "filesystem")
     registry.add_set("search", SearchTools(roots, runner, limits, confined_threads=confined_threads))

@@ -95,6 +95,7 @@ def _policy_flags(settings: Settings) -> list[str]:
     words += ["--own-container"] if confinement.own_container else []
     words += ["--allow-git-credentials"] if confinement.allow_git_credentials else []
     words += ["--allow-editor-settings"] if settings.policy.files.changes_settings else []
+    words += ["--refuse-syntax-errors"] if settings.policy.files.refuses_syntax_errors else []
     words += ["--git-above"] if settings.policy.git.above else []
     return words + (["--allow-unconfined"] if confinement.allow_unconfined else [])
 

@@ -260,6 +260,7 @@ def _add_policy(policy: argparse.ArgumentParser) -> None:
     add_policy_options(explain)
     check.set_defaults(network=None, require_tier=None, allow_unconfined=None, own_container=None)
     check.set_defaults(allow_git_credentials=None, allow_editor_settings=None, git_above=None)
+    check.set_defaults(refuse_syntax_errors=None)
     for action in (explain, check):
         action.add_argument("--root", action="append", metavar="DIRECTORY", help="root that must not contain the file")
         action.set_defaults(redact_output=None)

@@ -35,6 +35,7 @@ _OWN_TOOLS_ONLY = (
     "allow_unconfined",
     "allow_git_credentials",
     "allow_editor_settings",
+    "refuse_syntax_errors",
     "git_above",
     "own_container",
     "author",

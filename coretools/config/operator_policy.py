@@ -197,11 +197,18 @@ class FilePolicy:
 
     editor_settings: Access = "deny"
     """Whether they may change existing settings of editors and agents (`coretools.roots.editor_settings`)."""
+    syntax_errors: Access = "allow"
+    """Whether file tools may make a change that introduces syntax errors; they report them anyway."""
 
     @property
     def changes_settings(self) -> bool:
         """Whether they may."""
         return self.editor_settings == "allow"
+
+    @property
+    def refuses_syntax_errors(self) -> bool:
+        """Whether a change that introduces syntax errors is refused."""
+        return self.syntax_errors == "deny"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -43,7 +43,8 @@ VARIABLES = (
     *("CORETOOLS_LIMITS", "CORETOOLS_PASS_ENV", "CORETOOLS_AUTHOR", "CORETOOLS_UMASK"),
     *("CORETOOLS_REDACT_OUTPUT", "CORETOOLS_ASK", "CORETOOLS_POLICY", "CORETOOLS_OWN_CONTAINER", "CORETOOLS_NETWORK"),
     *("CORETOOLS_REQUIRE_TIER", "CORETOOLS_ALLOW_UNCONFINED", "CORETOOLS_ALLOW_GIT_CREDENTIALS"),
-    *("CORETOOLS_ALLOW_EDITOR_SETTINGS", "CORETOOLS_GIT_ABOVE", "CORETOOLS_LOGIN_PATH", "CORETOOLS_LOG_LEVEL"),
+    *("CORETOOLS_ALLOW_EDITOR_SETTINGS", "CORETOOLS_REFUSE_SYNTAX_ERRORS", "CORETOOLS_GIT_ABOVE"),
+    *("CORETOOLS_LOGIN_PATH", "CORETOOLS_LOG_LEVEL"),
     *("CORETOOLS_UPSTREAM", "CORETOOLS_CONFINE", "CORETOOLS_UNCONFINED", "CORETOOLS_TRUST"),
 )
 """The environment variables that are read here, in the order of the options."""
@@ -106,6 +107,7 @@ def add_policy_options(parser: argparse.ArgumentParser) -> None:
         "--allow-editor-settings",
         "let tools and commands change existing settings of editors and agents, such as .vscode",
     )
+    _add_switch(parser, "--refuse-syntax-errors", "refuse changes by file tools that introduce syntax errors")
     _add_switch(
         parser,
         "--git-above",
@@ -234,6 +236,7 @@ def policy_from(options: argparse.Namespace, environment: Mapping[str, str]) -> 
 
     confinement = policy.confinement
     changes_settings = switch("allow_editor_settings", policy.files.changes_settings)
+    refuses_errors = switch("refuse_syntax_errors", policy.files.refuses_syntax_errors)
     return replace(
         policy,
         confinement=replace(
@@ -245,7 +248,10 @@ def policy_from(options: argparse.Namespace, environment: Mapping[str, str]) -> 
             own_container=switch("own_container", confinement.own_container),
         ),
         git=replace(policy.git, above=switch("git_above", policy.git.above)),
-        files=FilePolicy(editor_settings="allow" if changes_settings else "deny"),
+        files=FilePolicy(
+            editor_settings="allow" if changes_settings else "deny",
+            syntax_errors="deny" if refuses_errors else "allow",
+        ),
         redact_output=switch("redact_output", policy.redact_output),
     )
 

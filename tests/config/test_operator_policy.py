@@ -56,6 +56,7 @@ file_bytes = 5
 processes = 64
 [files]
 editor_settings = "allow"
+syntax_errors = "deny"
 [git]
 above = true
 [environment]
@@ -115,7 +116,7 @@ def test_every_key_of_the_file_is_used() -> None:
             file_bytes=5,
             processes=64,
         ),
-        files=FilePolicy(editor_settings="allow"),
+        files=FilePolicy(editor_settings="allow", syntax_errors="deny"),
         git=GitOptions(above=True),
         environment_pass=("CI", "GOFLAGS"),
         redact_output=True,
@@ -226,6 +227,9 @@ def test_the_file_is_a_setting_that_flags_override(file: Path, tmp_path: Path) -
     assert read.policy.files.changes_settings
     assert not settings(flag, HOME=home, CORETOOLS_ALLOW_EDITOR_SETTINGS="0").policy.files.changes_settings
     assert settings("--allow-editor-settings").policy.files.changes_settings
+    assert read.policy.files.refuses_syntax_errors
+    assert not settings(flag, HOME=home, CORETOOLS_REFUSE_SYNTAX_ERRORS="0").policy.files.refuses_syntax_errors
+    assert settings("--refuse-syntax-errors").policy.files.refuses_syntax_errors
     assert read.policy.git.above
     assert not settings(flag, HOME=home, CORETOOLS_GIT_ABOVE="0").policy.git.above
     assert settings("--git-above").policy.git.above

@@ -4,21 +4,24 @@ from typing import Annotated
 
 from pydantic import Field
 
-from coretools.errors import Conflict, CoreError, InvalidArguments, TooLarge
+from coretools.errors import Conflict, CoreError, InvalidArguments
 from coretools.operations.call import Call
-from coretools.operations.declare import Aliases, Effect, same_policy_as, tool
+from coretools.operations.declare import Aliases, Effect, Rare, same_policy_as, tool
 from coretools.roots.delete import delete_directory
 from coretools.roots.file_version import Version
 from coretools.roots.path_text import printable
 from coretools.roots.read import FileContent, open_file
 from coretools.roots.write import create_directory, delete_file, lock_paths, move, write_bytes
 from coretools.tools.filesystem.known_files import NO_DIFF
+from coretools.tools.filesystem.new_content import appended, encoded, expected_version, old_text
 from coretools.tools.filesystem.results import ChangeResult
+from coretools.tools.filesystem.syntax_errors import SyntaxCheck, introduced_faults
 from coretools.tools.filesystem.tool_set import (
     FILE_NAMES,
     NOBODY,
     AnyPath,
     DirectoryPath,
+    ExpectedHash,
     FilePath,
     FileToolSet,
     with_foreign_change,
@@ -47,27 +50,47 @@ class ChangingTools(FileToolSet):
             bool,
             Field(description="Replace the file even if it changed after you last read it; that change is then lost"),
         ] = False,
+        create_only: Annotated[
+            bool, Field(description="Refuse if anything exists at the path: nothing is ever replaced")
+        ] = False,
+        append: Annotated[
+            bool,
+            Field(
+                description="Add the content to the end of the file, exactly as given and in the file's encoding,"
+                " instead of replacing it; a missing file is created"
+            ),
+        ] = False,
+        expected_hash: Annotated[ExpectedHash, Rare()] = None,
         call: Call = NOBODY,
     ) -> ChangeResult:
-        """Create a file, or replace the whole content of one.
+        """Create a file, replace the whole content of one, or append to one.
 
-        Returns whether it was created or replaced, and its size. An existing file needs no flag, but if somebody else
-        or a command changed it after you last read or wrote it, the call is refused and shows the change. To change a
-        part of a file, use edit_file.
+        Returns what was done, the size, and the syntax errors that were not there before. An existing file needs no
+        flag, but if somebody else or a command changed it after you last read or wrote it, the call is refused and
+        shows the change; appending keeps such a change. To change a part of a file, use edit_file.
         """
-        try:
-            data = content.encode()
-        except UnicodeEncodeError:
-            raise InvalidArguments("content: must be valid Unicode text (no lone surrogates)") from None
-        if len(data) > self._limits.write_bytes:
-            raise TooLarge(f"{path}: content has {len(data)} bytes; the most is {self._limits.write_bytes}")
+        data = encoded(content, path, self._limits)
+        if create_only and (append or overwrite):
+            raise InvalidArguments("create_only: excludes append and overwrite")
         with lock_paths(self._roots, path):
-            expected = None if overwrite else self._require_known(path, data, call)
-            written = write_bytes(self._roots, path, data, parents=create_parents, expected=expected)
+            if append:
+                new = appended(self._roots, self._limits, path, content, expected_hash=expected_hash)
+                data, expected = new.data, new.version
+                syntax = self._check_syntax(path, new.before, new.text)
+            else:
+                expected = self._replaceable_version(path, data, expected_hash, call, overwrite=overwrite)
+                syntax = self._check_written(path, content)
+            # Where something was to be appended to nothing, nothing may be there now.
+            replaces = not create_only and (not append or expected is not None)
+            written = write_bytes(
+                self._roots, path, data, parents=create_parents, overwrite=replaces, expected=expected
+            )
             self._known_files.record(call, written.place, data)
-        did = "created" if written.created else "replaced"
+        did = "created" if written.created else "appended to" if append else "replaced"
         message = f"{did} {written.display_path}, {written.size} bytes{self._settings_note(path)}"
-        return ChangeResult(message=message, details={"created": written.created})
+        note = syntax.note(written.display_path)
+        details = {"created": written.created, **syntax.facts()}
+        return ChangeResult(message=f"{message}\n{note}" if note else message, details=details)
 
     @tool(Effect.CHANGE, title="Delete file")
     def delete_file(
@@ -147,6 +170,29 @@ class ChangingTools(FileToolSet):
         old, new = move(self._roots, source, destination, overwrite=overwrite)
         self._known_files.rename(call, self._roots.place(source), self._roots.place(destination))
         return ChangeResult(message=f"moved {old} to {new}{self._settings_note(destination)}")
+
+    def _replaceable_version(
+        self, path: str, data: bytes, expected_hash: str | None, call: Call, *, overwrite: bool
+    ) -> Version | None:
+        """The version of the file that may be replaced; None for any.
+
+        Raises:
+            Conflict: the file has another hash than expected, or somebody else changed it.
+        """
+        if expected_hash is not None:
+            return expected_version(self._roots, self._limits, path, expected_hash)
+        return None if overwrite else self._require_known(path, data, call)
+
+    def _check_written(self, path: str, content: str) -> SyntaxCheck:
+        """Check new content; the old one is read only if the new one has errors.
+
+        Raises:
+            EditRefused: it introduces some, and the operator wants no such change.
+        """
+        check = introduced_faults(path, None, content)
+        if not check.faults:
+            return check
+        return self._check_syntax(path, old_text(self._roots, self._limits, path), content)
 
     def _require_known(self, path: str, data: bytes, call: Call) -> Version | None:
         """Refuse to replace what somebody else changed; return the version that may be replaced, None for any.

@@ -5,19 +5,16 @@ from typing import Annotated
 
 from pydantic import Field
 
-from coretools.errors import EditRefused
 from coretools.operations.call import Call
 from coretools.operations.declare import Aliases, Effect, Rare, tool
-from coretools.roots.read import read_bytes
-from coretools.roots.text import decode
 from coretools.roots.write import lock_paths, write_bytes
-from coretools.tools.filesystem.edit_diff import unified_diff
-from coretools.tools.filesystem.edits import Edit, apply_edits
+from coretools.tools.filesystem.edited_file import EditingToolSet
+from coretools.tools.filesystem.edits import Edit
 from coretools.tools.filesystem.results import EditResult
-from coretools.tools.filesystem.tool_set import NOBODY, FilePath, FileToolSet, with_foreign_change
+from coretools.tools.filesystem.tool_set import NOBODY, ExpectedHash, FilePath
 
 
-class EditingTools(FileToolSet):
+class EditingTools(EditingToolSet):
     """Tools that replace pieces of text."""
 
     @tool(Effect.CHANGE, title="Edit file")
@@ -36,30 +33,22 @@ class EditingTools(FileToolSet):
         dry_run: Annotated[
             bool, Field(description="Return the diff and change nothing"), Aliases("preview"), Rare()
         ] = False,
+        expected_hash: Annotated[ExpectedHash, Rare()] = None,
         call: Call = NOBODY,
     ) -> EditResult:
         """Replace exact pieces of text in one file.
 
-        Returns a diff of what changed. Each `old` must occur exactly once, unless `all` is set; otherwise the call is
-        refused with the closest text or the lines of all matches, and nothing is written: all edits are applied, or
-        none. Changes that others made elsewhere in the file are kept, and shown. To create a file or rewrite all of it,
-        use write_file.
+        Returns a diff of what changed, and the syntax errors that were not there before. Each `old` must occur exactly
+        once, unless `all` is set or `line` chooses one; otherwise the call is refused with the closest text or the
+        lines of all matches, and nothing is written: all edits are applied, or none. If lines of `old` differ from the
+        file in nothing but their indentation, `new` is indented like the file, and the answer says so. Changes that
+        others made elsewhere in the file are kept, and shown. For several files at once use edit_files; to create a
+        file or rewrite all of it, write_file.
         """
         with nullcontext() if dry_run else lock_paths(self._roots, path):
-            content = read_bytes(self._roots, path, limit_bytes=self._limits.file_bytes)
-            foreign = self._known_files.change_since(call, content)
-            text = decode(content.data, content.display_path)
-            most = self._limits.file_bytes
-            try:
-                edited = apply_edits(text.text, edits, display_path=content.display_path, most_characters=most)
-            except EditRefused as error:
-                raise EditRefused(with_foreign_change(str(error), foreign), **error.facts) from error
-            changed = edited.text != text.text
-            if changed and not dry_run:
-                data = text.encode(edited.text)
-                write_bytes(self._roots, path, data, expected=content.version)
-                self._known_files.record(call, content.place, data)
-        diff = unified_diff(text.text, edited.text, edited.hunks, display_path=content.display_path) if changed else ""
-        return EditResult(
-            path=content.display_path, replaced=edited.replaced, dry_run=dry_run, diff=diff, foreign_change=foreign
-        )
+            file = self._edit(path, edits, expected_hash, call)
+            if file.is_changed and not dry_run:
+                data = file.data()
+                write_bytes(self._roots, path, data, expected=file.content.version)
+                self._known_files.record(call, file.content.place, data)
+        return file.result(dry_run=dry_run)

@@ -1,10 +1,13 @@
 """Exact replacements in a text: an ambiguous match is refused, and either all edits are applied or none.
 
+The one difference that is tolerated is the indentation of whole lines (`indentation`).
+
 Pure: text in, text out. It works on decoded text with original line endings, so a file with CRLF, with mixed endings or
 without a newline at its end keeps them.
 """
 
 import heapq
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
@@ -15,6 +18,8 @@ from coretools.cancellation import check_cancelled
 from coretools.errors import EditRefused, TooLarge
 from coretools.operations.declare import Aliases
 from coretools.tools.filesystem.closest_lines import closest_lines
+from coretools.tools.filesystem.indentation import reindented
+from coretools.tools.filesystem.line_offsets import after_lines
 from coretools.truncation import and_more
 
 LINES_NAMED = 20
@@ -54,6 +59,15 @@ class Edit(BaseModel):
         Field(description="Replace every match of `old`; otherwise it must occur exactly once"),
         Aliases("replace_all", "allow_multiple", hints=("expected_replacements",)),
     ] = False
+    line: Annotated[
+        int | None,
+        Field(
+            ge=1,
+            description="Of several matches, replace the one that starts nearest to this line of the file as it was"
+            " before the call",
+        ),
+        Aliases("line_number", "near_line"),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +96,8 @@ class EditedText:
     text: str
     replaced: int
     hunks: tuple[Hunk, ...]
+    reindented: tuple[int, ...] = ()
+    """The lines of the new text where an edit was applied with the indentation of the file."""
 
 
 def apply_edits(text: str, edits: Sequence[Edit], *, display_path: str, most_characters: int) -> EditedText:
@@ -94,37 +110,87 @@ def apply_edits(text: str, edits: Sequence[Edit], *, display_path: str, most_cha
     if len(edits) > EDITS_MOST or len(edits) * len(text) > CHARACTERS_MOST:
         most = min(EDITS_MOST, CHARACTERS_MOST // max(1, len(text)))
         raise TooLarge(f"{display_path}: {len(edits)} edits; at most {most} per call for a text of this size")
+    before = text
     hunks: tuple[Hunk, ...] = ()
     replaced = 0
+    reindented_lines: list[int] = []
     for number, edit in enumerate(edits, 1):
         check_cancelled()
         label = display_path if len(edits) == 1 else f"{display_path}: edit {number} of {len(edits)}"
-        changes = _changes(text, edit, label, most_characters)
-        text = _spliced(text, changes)
-        hunks = _composed(hunks, changes)
+        near = None if edit.line is None else _after(hunks, after_lines(before, 0, edit.line - 1))
+        changes, is_reindented = _changes(text, edit, label, near=near, most_characters=most_characters)
+        if is_reindented:
+            reindented_lines.append(text.count("\n", 0, changes[0].start) + 1)
+        text = spliced(text, changes)
+        hunks = composed(hunks, changes)
         replaced += len(changes)
-    return EditedText(text, replaced, hunks)
+    return EditedText(text, replaced, hunks, tuple(reindented_lines))
 
 
-def _changes(text: str, edit: Edit, label: str, most_characters: int) -> list[TextChange]:
+def _after(hunks: Sequence[Hunk], position: int) -> int:
+    """The position in the text after `hunks` of a position in the text before them."""
+    shift = 0
+    for hunk in hunks:
+        if position < hunk.a1:
+            return position + shift if position < hunk.a0 else hunk.b0
+        shift = hunk.b1 - hunk.a1
+    return position + shift
+
+
+def _changes(
+    text: str, edit: Edit, label: str, *, near: int | None, most_characters: int
+) -> tuple[list[TextChange], bool]:
+    """The changes of one edit, and whether its lines were indented like those of the file."""
     if not edit.old:
         raise EditRefused(f"{label}: old is empty; name the text to replace, or use write_file")
     if edit.old == edit.new:
         raise EditRefused(f"{label}: old and new are the same; nothing would change")
-    spans = _spans(text, edit.old, every=edit.all)
-    if not spans and "\r\n" in edit.old:
-        # The caller wrote CRLF where the file has LF: the file's own ending is used on both sides.
-        edit = edit.model_copy(update={"old": edit.old.replace("\r\n", "\n"), "new": edit.new.replace("\r\n", "\n")})
-        spans = _spans(text, edit.old, every=edit.all)
-    if not spans:
-        raise EditRefused(f"{label}: old matches nothing{closest_lines(text, edit.old)}")
+    found = _found(text, edit)
+    is_reindented = found is None
+    edit, spans = found or _found_reindented(text, edit, label)
+    if len(spans) > 1 and near is not None and not edit.all:
+        spans = _nearest(text, spans, near)
     if len(spans) > 1 and not edit.all:
         raise _ambiguous(text, spans, label)
     if len(spans) > MATCHES_MOST:
         raise TooLarge(f"{label}: old matches more than {MATCHES_MOST} times; edit in smaller steps")
     if len(text) + len(spans) * len(edit.new) > most_characters:
         raise TooLarge(f"{label}: the result could pass {most_characters} characters; edit in smaller steps")
-    return [TextChange(start, end, _replacement(text, start, end, edit)) for start, end in spans]
+    return [TextChange(start, end, _replacement(text, start, end, edit)) for start, end in spans], is_reindented
+
+
+def _found(text: str, edit: Edit) -> tuple[Edit, list[tuple[int, int]]] | None:
+    """The edit as it fits the line endings of the file, and its matches; None if there are none."""
+    spans = _spans(text, edit.old, every=edit.all)
+    if not spans and "\r\n" in edit.old:
+        # The caller wrote CRLF where the file has LF: the file's own ending is used on both sides.
+        edit = edit.model_copy(update={"old": edit.old.replace("\r\n", "\n"), "new": edit.new.replace("\r\n", "\n")})
+        spans = _spans(text, edit.old, every=edit.all)
+    return (edit, spans) if spans else None
+
+
+def _found_reindented(text: str, edit: Edit, label: str) -> tuple[Edit, list[tuple[int, int]]]:
+    """The edit as the file indents its lines, and its only match.
+
+    Raises:
+        EditRefused: there is none, or more than one.
+    """
+    place = None if edit.all else reindented(text, edit.old, edit.new)
+    if place is None:
+        raise EditRefused(f"{label}: old matches nothing{closest_lines(text, edit.old)}")
+    if place.old == place.new:
+        raise EditRefused(f"{label}: old and new differ only in their indentation, and the file has that of new")
+    return edit.model_copy(update={"old": place.old, "new": place.new}), [(place.start, place.end)]
+
+
+def _nearest(text: str, spans: list[tuple[int, int]], near: int) -> list[tuple[int, int]]:
+    """The matches that start on the line nearest to this position, in lines: more than one if they are equally near."""
+    line_start = text.rfind("\n", 0, near) + 1
+    # The spans are in order. Two on each side suffice to notice that two are equally near.
+    middle = bisect_left(spans, (line_start, 0))
+    candidates = spans[max(0, middle - 2) : middle + 2]
+    distances = [text.count("\n", *sorted((line_start, start))) for start, _ in candidates]
+    return [span for span, distance in zip(candidates, distances, strict=True) if distance == min(distances)]
 
 
 def _ambiguous(text: str, spans: list[tuple[int, int]], label: str) -> EditRefused:
@@ -137,7 +203,8 @@ def _ambiguous(text: str, spans: list[tuple[int, int]], label: str) -> EditRefus
     named = and_more(map(str, lines), len(spans))
     count = f"more than {MATCHES_MOST}" if len(spans) > MATCHES_MOST else str(len(spans))
     return EditRefused(
-        f"{label}: old matches {count} times, on lines {named}; add the text around the one you mean, or set all",
+        f"{label}: old matches {count} times, on lines {named}; add the text around the one you mean, name its line, or"
+        " set all",
         lines=lines,
         matches=len(spans),
     )
@@ -218,7 +285,8 @@ def _ending_at(text: str, position: int) -> str:
     return "\r\n" if at > 0 and text[at - 1] == "\r" else "\n"
 
 
-def _spliced(text: str, changes: list[TextChange]) -> str:
+def spliced(text: str, changes: Sequence[TextChange]) -> str:
+    """Return the text after changes, which are in order and do not overlap."""
     pieces: list[str] = []
     position = 0
     for change in changes:
@@ -228,22 +296,22 @@ def _spliced(text: str, changes: list[TextChange]) -> str:
     return "".join(pieces)
 
 
-def _composed(hunks: tuple[Hunk, ...], changes: list[TextChange]) -> tuple[Hunk, ...]:
+def composed(hunks: tuple[Hunk, ...], changes: Sequence[TextChange]) -> tuple[Hunk, ...]:
     """Combine `hunks` with later `changes`, whose offsets refer to the text after `hunks`."""
     # Both as intervals of the text between, with the change of length on either side.
     earlier = ((hunk.b0, hunk.b1, (hunk.a1 - hunk.a0) - (hunk.b1 - hunk.b0), 0) for hunk in hunks)
     later = ((change.start, change.end, 0, len(change.new) - (change.end - change.start)) for change in changes)
-    composed: list[Hunk] = []
+    merged: list[Hunk] = []
     shift_a = shift_c = 0
     end = -1
     for start, stop, grow_a, grow_c in heapq.merge(earlier, later):
         if start <= end:  # touches the previous one: merge them
-            last = composed.pop()
+            last = merged.pop()
             first_a, first_c = last.a0, last.b0
         else:
             first_a, first_c = start + shift_a, start + shift_c
         end = max(end, stop)
         shift_a += grow_a
         shift_c += grow_c
-        composed.append(Hunk(first_a, end + shift_a, first_c, end + shift_c))
-    return tuple(composed)
+        merged.append(Hunk(first_a, end + shift_a, first_c, end + shift_c))
+    return tuple(merged)

@@ -8,8 +8,12 @@ from coretools.escapes import escape_controls
 from coretools.operations.content import Result
 from coretools.roots.directory_listing import DirectoryEntry, DirectoryListing
 from coretools.tools.answer_budget import cut_line, fitting
+from coretools.truncation import and_more
 
 _MARKS = {"directory": "/", "link": "@"}
+
+SHOWN_LINES = 20
+"""Line numbers listed in an answer; the rest is counted."""
 
 
 class EditResult(Result):
@@ -21,6 +25,11 @@ class EditResult(Result):
     diff: str
     foreign_change: str = ""
     """What somebody else changed since the client last read the file, which the edit keeps."""
+    reindented: tuple[int, ...] = ()
+    """The lines of the new text where the edit took the indentation of the file."""
+    syntax_note: str = ""
+    """The syntax errors that the edit introduced."""
+    details: dict[str, Any] = Field(default_factory=dict)
 
     def text(self) -> str:
         """One line, then the diff, then what somebody else changed."""
@@ -28,7 +37,10 @@ class EditResult(Result):
         if not self.diff:
             edit = f"{self.path}: {times}, but the text is unchanged; nothing written"
         else:
+            times += self._indentation()
             edit = f"{'would edit' if self.dry_run else 'edited'} {self.path}: {times}\n{self.diff}"
+        if self.syntax_note:
+            edit = f"{edit}{self.syntax_note}\n"
         if not self.foreign_change:
             return edit
         gap = "" if edit.endswith("\n") else "\n"
@@ -38,8 +50,32 @@ class EditResult(Result):
         )
 
     def facts(self) -> dict[str, object]:
-        """Number of replaced matches."""
-        return {"replaced": self.replaced, "dry_run": self.dry_run}
+        """Number of replaced matches, and the result of the syntax check."""
+        return {"replaced": self.replaced, "dry_run": self.dry_run, **self.details}
+
+    def _indentation(self) -> str:
+        if not self.reindented:
+            return ""
+        lines = and_more(map(str, self.reindented[:SHOWN_LINES]), len(self.reindented))
+        where = "line" if len(self.reindented) == 1 else "lines"
+        return (
+            f"; only the indentation of `old` differed from the file, so `new` is indented like it, at {where} {lines}"
+        )
+
+
+class EditsResult(Result):
+    """Edits of several files, all made or none."""
+
+    files: list[EditResult]
+
+    def text(self) -> str:
+        """The text of each file's edit, one after the other."""
+        parts = [file.text() for file in self.files]
+        return "".join(part if part.endswith("\n") else f"{part}\n" for part in parts)
+
+    def facts(self) -> dict[str, object]:
+        """The facts of each file, by its path."""
+        return {"files": {file.path: file.facts() for file in self.files}}
 
 
 class ChangeResult(Result):

@@ -1,17 +1,20 @@
 """What the sets of file tools share: their services, and the parameters that are paths."""
 
+import hashlib
 import threading
 from typing import Annotated
 
 from pydantic import Field
 
 from coretools.config.limits import Limits
+from coretools.errors import Conflict
 from coretools.operations.call import Call, SilentCall
 from coretools.operations.completion import Completes
 from coretools.operations.declare import Aliases
 from coretools.roots.editor_settings import new_settings_note, settings_at
 from coretools.roots.root_set import Roots
 from coretools.tools.filesystem.known_files import KnownFiles
+from coretools.tools.filesystem.syntax_errors import SyntaxCheck, introduced_faults, refuse_faults
 
 LARGE_READS = 2
 """Larger files read at the same time. Each read holds several times the size of the file, and the interpreter's lock
@@ -24,6 +27,15 @@ DIRECTORY_NAMES = Aliases(
     *("directory", "dir", "dir_path", "directory_path", "folder", "target_directory", "relative_workspace_path"),
     ignored=("explanation",),
 )
+
+ExpectedHash = Annotated[
+    str | None,
+    Field(
+        pattern="^[0-9a-f]{64}$",
+        description="SHA-256 in hexadecimal of the content that the file must still have; if not, nothing is written",
+    ),
+    Aliases("sha256", "expected_sha256"),
+]
 
 AnyPath = Annotated[str, Completes("paths")]
 FilePath = Annotated[AnyPath, Field(description="Path of the file, relative to the root or absolute"), FILE_NAMES]
@@ -50,17 +62,48 @@ class FileToolSet:
         *,
         large_reads: threading.Semaphore | None = None,
         known_files: KnownFiles | None = None,
+        refuses_syntax_errors: bool = False,
     ) -> None:
-        """`large_reads` and `known_files` are those of the server; by default these tools have their own."""
+        """`large_reads` and `known_files` are those of the server; by default these tools have their own.
+
+        `refuses_syntax_errors`: a change that introduces some is refused, not only reported.
+        """
         self._roots = roots
         self._limits = limits
         self._large_reads = large_reads or large_read_slots()
         self._known_files = known_files or KnownFiles()
+        self._refuses_syntax_errors = refuses_syntax_errors
+
+    def _check_syntax(self, display_path: str, before: str | None, after: str) -> SyntaxCheck:
+        """The syntax errors that a change introduces; `before` is None for a new file.
+
+        Raises:
+            EditRefused: it introduces some, and the operator wants no such change.
+        """
+        check = SyntaxCheck() if before == after else introduced_faults(display_path, before, after)
+        if self._refuses_syntax_errors:
+            refuse_faults(check, display_path)
+        return check
 
     def _settings_note(self, path: str) -> str:
         """The note to add to the answer of a change that created settings of editors or agents; usually empty."""
         settings = settings_at(self._roots, path)
         return f"; {new_settings_note(self._roots, settings)}" if settings else ""
+
+
+def require_hash(data: bytes, expected: str | None, display_path: str) -> None:
+    """Refuse to change a file that has another content than expected.
+
+    Raises:
+        Conflict: its SHA-256 is not `expected`.
+    """
+    if expected is not None and (digest := hashlib.sha256(data).hexdigest()) != expected:
+        raise Conflict(
+            f"{display_path}: its content has the SHA-256 {digest}, not the expected one; nothing was written. Read it"
+            " again",
+            path=display_path,
+            sha256=digest,
+        )
 
 
 def with_foreign_change(message: str, foreign: str) -> str:

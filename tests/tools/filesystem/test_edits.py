@@ -120,7 +120,7 @@ def test_a_result_that_would_be_too_large_is_refused_before_it_is_made() -> None
 @pytest.mark.parametrize(
     ("text", "old", "says"),
     [
-        pytest.param("def f():\n    return 1\n", "def f():\n  return 1\n", "only in white space", id="indentation"),
+        pytest.param("def f():\n    return 1\n", "def f():  \n  return 1\n", "only in white space", id="white space"),
         pytest.param("a = 1\nb = 2\nc = 3\n", "b = 2\nc = 4", "lines 2 to 3:\nb = 2\nc = 3", id="one line differs"),
         pytest.param("total = price + tax\n", "total = price * tax", "line 1:\ntotal = price", id="shared words"),
         pytest.param("x\n", "entirely different words", "the file contains nothing similar", id="nothing alike"),

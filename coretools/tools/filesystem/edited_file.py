@@ -1,0 +1,75 @@
+"""The edits of one file, computed and not written yet: what `edit_file` and `edit_files` have in common."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coretools.errors import EditRefused
+from coretools.operations.call import Call
+from coretools.roots.read import FileContent, read_bytes
+from coretools.roots.text import DecodedText, decode
+from coretools.tools.filesystem.edit_diff import unified_diff
+from coretools.tools.filesystem.edits import Edit, EditedText, apply_edits
+from coretools.tools.filesystem.results import EditResult
+from coretools.tools.filesystem.syntax_errors import SyntaxCheck
+from coretools.tools.filesystem.tool_set import FileToolSet, require_hash, with_foreign_change
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EditedFile:
+    """A file as it is, and its text after the edits."""
+
+    content: FileContent
+    before: DecodedText
+    edited: EditedText
+    foreign_change: str
+    syntax: SyntaxCheck
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the edits change anything."""
+        return self.edited.text != self.before.text
+
+    def data(self) -> bytes:
+        """The new content of the file.
+
+        Raises:
+            NotText: its encoding lacks a character.
+        """
+        return self.before.encode(self.edited.text)
+
+    def result(self, *, dry_run: bool) -> EditResult:
+        """The answer."""
+        path, before, after = self.content.display_path, self.before.text, self.edited.text
+        return EditResult(
+            path=path,
+            replaced=self.edited.replaced,
+            dry_run=dry_run,
+            diff=unified_diff(before, after, self.edited.hunks, display_path=path) if self.is_changed else "",
+            foreign_change=self.foreign_change,
+            reindented=self.edited.reindented,
+            syntax_note=self.syntax.note(path, would=dry_run),
+            details=self.syntax.facts(),
+        )
+
+
+class EditingToolSet(FileToolSet):
+    """Tools that apply edits to files."""
+
+    def _edit(self, path: str, edits: Sequence[Edit], expected_hash: str | None, call: Call) -> EditedFile:
+        """Apply edits to the text of a file, in memory.
+
+        Raises:
+            EditRefused: an edit matches nothing or more than once, or introduces a syntax error that the operator
+                does not want. Conflict: the file has another hash. NotText, TooLarge, and what `open_file` raises.
+        """
+        limit = self._limits.file_bytes
+        content = read_bytes(self._roots, path, limit_bytes=limit)
+        require_hash(content.data, expected_hash, content.display_path)
+        foreign = self._known_files.change_since(call, content)
+        before = decode(content.data, content.display_path)
+        try:
+            edited = apply_edits(before.text, edits, display_path=content.display_path, most_characters=limit)
+        except EditRefused as error:
+            raise EditRefused(with_foreign_change(str(error), foreign), **error.facts) from error
+        syntax = self._check_syntax(content.display_path, before.text, edited.text)
+        return EditedFile(content=content, before=before, edited=edited, foreign_change=foreign, syntax=syntax)

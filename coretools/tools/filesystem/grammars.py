@@ -1,0 +1,95 @@
+"""Which language a file is written in, by its name, and the grammar of that language.
+
+A grammar is a package of its own, loaded when the first file of its language is checked. None is downloaded: one that
+is not installed (the extra `code`) means that files of its language are not checked.
+"""
+
+import posixpath
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tree_sitter import Language
+
+FIRST_LINE_CHARACTERS = 200
+"""Characters of the first line that are searched for an interpreter."""
+
+
+@dataclass(frozen=True, slots=True)
+class Grammar:
+    """A grammar: a function in a package."""
+
+    language: str
+    """The name that facts have."""
+    package: str
+    function: str = "language"
+    has_trailing_commas: bool = False
+    """JSON as editors and compilers read it in their settings: with comments and a comma before the end."""
+
+
+_PYTHON = Grammar("python", "tree_sitter_python")
+_JAVASCRIPT = Grammar("javascript", "tree_sitter_javascript")
+_TYPESCRIPT = Grammar("typescript", "tree_sitter_typescript", "language_typescript")
+_TSX = Grammar("tsx", "tree_sitter_typescript", "language_tsx")
+_JSON = Grammar("json", "tree_sitter_json")
+_JSONC = Grammar("json with comments", "tree_sitter_json", has_trailing_commas=True)
+_YAML = Grammar("yaml", "tree_sitter_yaml")
+_TOML = Grammar("toml", "tree_sitter_toml")
+_BASH = Grammar("bash", "tree_sitter_bash")
+
+_BY_ENDING: dict[str, Grammar] = {
+    **dict.fromkeys(("py", "pyi", "pyw"), _PYTHON),
+    **dict.fromkeys(("js", "jsx", "mjs", "cjs"), _JAVASCRIPT),
+    **dict.fromkeys(("ts", "mts", "cts"), _TYPESCRIPT),
+    "tsx": _TSX,
+    "json": _JSON,
+    "jsonc": _JSONC,
+    **dict.fromkeys(("yaml", "yml"), _YAML),
+    "toml": _TOML,
+    **dict.fromkeys(("sh", "bash"), _BASH),
+    "go": Grammar("go", "tree_sitter_go"),
+    "rs": Grammar("rust", "tree_sitter_rust"),
+    "java": Grammar("java", "tree_sitter_java"),
+    # The extra `code`.
+    "css": Grammar("css", "tree_sitter_css"),
+    "rb": Grammar("ruby", "tree_sitter_ruby"),
+    "php": Grammar("php", "tree_sitter_php", "language_php"),
+    "cs": Grammar("c#", "tree_sitter_c_sharp"),
+}
+"""Not here: C, C++ and HTML. Their grammars report errors in three of five correct files (docs/adr/0056)."""
+
+_JSONC_NAMES = re.compile(r"([tj]sconfig\b.*|\.eslintrc|devcontainer|settings|launch|tasks|\.babelrc)\.json")
+"""Files that their programs read as JSON with comments."""
+
+_INTERPRETER = re.compile(r"#!.*\b(python|bash|sh)[0-9.]*(?:\s|$)")
+_BY_INTERPRETER = {"python": _PYTHON, "bash": _BASH, "sh": _BASH}
+
+
+def grammar_for(path: str, text: str) -> Grammar | None:
+    """The grammar of a file, by the ending of its name, or by the interpreter that its first line names."""
+    name = posixpath.basename(path).lower()
+    stem, dot, ending = name.rpartition(".")
+    shebang = text[:FIRST_LINE_CHARACTERS].partition("\n")[0] if text.startswith("#!") else ""
+    if not dot or not stem or (shebang and ending == "sh"):
+        interpreter = _INTERPRETER.match(shebang)
+        return _BY_INTERPRETER[interpreter[1]] if interpreter else None
+    if ending == "json" and _JSONC_NAMES.fullmatch(name):
+        return _JSONC
+    return _BY_ENDING.get(ending)
+
+
+@lru_cache(maxsize=len(_BY_ENDING))
+def load(grammar: Grammar) -> "Language | None":
+    """Load a grammar once; None if its package is not installed."""
+    # Imported here: most sessions edit files of one or two languages, and a grammar takes up to 1 MB.
+    from importlib import import_module
+
+    from tree_sitter import Language
+
+    try:
+        package = import_module(grammar.package)
+    except ImportError:
+        return None
+    return Language(getattr(package, grammar.function)())
