@@ -31,6 +31,8 @@ class NewDirectory:
     """Its absolute path at present."""
     display_path: str
     """The path that it gets."""
+    fd: int
+    """A descriptor of it, as long as it is filled."""
     _resolved: ResolvedPath
     _name: str
     _replaces_empty: bool = False
@@ -78,7 +80,7 @@ def new_directory(roots: Roots, path: str, *, replaces_empty: bool = False) -> I
             held = os.open(name, DIRECTORY, dir_fd=resolved.fd)
             fcntl.flock(held, fcntl.LOCK_SH)
         place = RootedPath(resolved.root, join_path(resolved.above, name))
-        new = NewDirectory(place.path, resolved.display_path, resolved, name, replaces_empty)
+        new = NewDirectory(place.path, resolved.display_path, held, resolved, name, replaces_empty)
         try:
             yield new
         finally:

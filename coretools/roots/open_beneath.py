@@ -15,6 +15,8 @@ from coretools.errors import BadSetting
 
 NO_REPLACE = 1
 """RENAME_NOREPLACE: fail with EEXIST instead of replacing."""
+EXCHANGE = 2
+"""RENAME_EXCHANGE: each of two existing names gets what the other had."""
 
 _SYS_OPENAT2 = 437
 """openat2 has the same number on every architecture (linux/include/uapi/asm-generic/unistd.h)."""

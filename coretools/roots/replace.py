@@ -21,7 +21,7 @@ TEMPORARY_PREFIX = ".coretools-"
 
 _SUFFIX = ".tmp"
 
-_NO_FLAGS = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
+NO_FLAGS = (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP)
 """renameat2 or its flag is not supported by the kernel or the file system."""
 
 _SECOND_NS = 1_000_000_000
@@ -34,13 +34,18 @@ def is_temporary(path: bytes) -> bool:
     return name.startswith(TEMPORARY_PREFIX.encode()) and name.endswith(_SUFFIX.encode())
 
 
+def temporary_name() -> str:
+    """Return a new name of a temporary file."""
+    return f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}{_SUFFIX}"
+
+
 @contextmanager
 def temporary_file(resolved: ResolvedPath, model: os.stat_result | None) -> Iterator[tuple[int, str]]:
     """Create a temporary file next to the path, with the mode and owner of `model`; yields its descriptor and name.
 
     It is deleted at the end of the block, unless it was renamed.
     """
-    name = f"{TEMPORARY_PREFIX}{secrets.token_hex(8)}{_SUFFIX}"
+    name = temporary_name()
     # A new file gets mode 0666 minus the umask, or the directory's default ACL.
     mode = 0o666 if model is None else 0o600
     with regular_file.temporary_file(name, directory=resolved.fd, mode=mode) as fd:
@@ -97,7 +102,7 @@ def rename_no_replace(source_directory: int, source: str, directory: int, name: 
     try:
         open_beneath.rename(source_directory, source, directory, name, flags=open_beneath.NO_REPLACE)
     except OSError as error:
-        if error.errno not in _NO_FLAGS:
+        if error.errno not in NO_FLAGS:
             raise
         rename_without_flags(source_directory, source, directory, name)
 

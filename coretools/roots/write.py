@@ -156,7 +156,7 @@ def write_bytes(
         ReadOnly, WrongType, InputOutput (disk full), and what `resolve` raises.
     """
     with lock_paths(roots, path), resolve_for_change(roots, path) as resolved:
-        replaced = _replaceable(resolved, overwrite=overwrite, expected=expected)
+        replaced = require_replaceable(resolved, overwrite=overwrite, expected=expected)
         with create_missing(roots, resolved, parents=parents), temporary_file(resolved, replaced) as (fd, name):
             write_all(fd, data)
             if replaced is not None:
@@ -327,8 +327,14 @@ def _remove_if_empty(roots: Roots, resolved: ResolvedPath, above: str, name: str
             os.close(fd)
 
 
-def _replaceable(resolved: ResolvedPath, *, overwrite: bool, expected: Version | None) -> os.stat_result | None:
-    """The status of the file that will be replaced, None if there is none."""
+def require_replaceable(resolved: ResolvedPath, *, overwrite: bool, expected: Version | None) -> os.stat_result | None:
+    """The status of the file that will be replaced, None if there is none.
+
+    Raises:
+        AlreadyExists: there is one and `overwrite` is False.
+        Conflict: it has another version than expected, or is gone.
+        WrongType, InvalidPath, PermissionRefused.
+    """
     require_name(resolved)
     if resolved.found is None:
         if expected is not None:

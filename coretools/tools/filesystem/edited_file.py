@@ -7,7 +7,7 @@ from coretools.errors import EditRefused
 from coretools.operations.call import Call
 from coretools.roots.read import FileContent, read_bytes
 from coretools.roots.text import DecodedText, decode
-from coretools.tools.filesystem.edit_diff import unified_diff
+from coretools.tools.filesystem.edit_diff import SHOWN_CHARACTERS, SHOWN_LINES, unified_diff
 from coretools.tools.filesystem.edits import Edit, EditedText, apply_edits
 from coretools.tools.filesystem.results import EditResult
 from coretools.tools.filesystem.syntax_errors import SyntaxCheck
@@ -18,6 +18,8 @@ from coretools.tools.filesystem.tool_set import FileToolSet, require_hash, with_
 class EditedFile:
     """A file as it is, and its text after the edits."""
 
+    path: str
+    """As the caller wrote it."""
     content: FileContent
     before: DecodedText
     edited: EditedText
@@ -37,19 +39,23 @@ class EditedFile:
         """
         return self.before.encode(self.edited.text)
 
-    def result(self, *, dry_run: bool) -> EditResult:
-        """The answer."""
-        path, before, after = self.content.display_path, self.before.text, self.edited.text
+    def result(self, *, dry_run: bool, most_lines: int = SHOWN_LINES) -> EditResult:
+        """The answer, with at most this many lines of the diff."""
+        path = self.content.display_path
         return EditResult(
             path=path,
             replaced=self.edited.replaced,
             dry_run=dry_run,
-            diff=unified_diff(before, after, self.edited.hunks, display_path=path) if self.is_changed else "",
+            diff=self._diff(most_lines) if self.is_changed else "",
             foreign_change=self.foreign_change,
             reindented=self.edited.reindented,
             syntax_note=self.syntax.note(path, would=dry_run),
             details=self.syntax.facts(),
         )
+
+    def _diff(self, most_lines: int) -> str:
+        before, after, path = self.before.text, self.edited.text, self.content.display_path
+        return unified_diff(before, after, self.edited.hunks, display_path=path, most=(most_lines, SHOWN_CHARACTERS))
 
 
 class EditingToolSet(FileToolSet):
@@ -72,4 +78,6 @@ class EditingToolSet(FileToolSet):
         except EditRefused as error:
             raise EditRefused(with_foreign_change(str(error), foreign), **error.facts) from error
         syntax = self._check_syntax(content.display_path, before.text, edited.text)
-        return EditedFile(content=content, before=before, edited=edited, foreign_change=foreign, syntax=syntax)
+        return EditedFile(
+            path=path, content=content, before=before, edited=edited, foreign_change=foreign, syntax=syntax
+        )

@@ -161,11 +161,11 @@ def _changes(
 
 def _found(text: str, edit: Edit) -> tuple[Edit, list[tuple[int, int]]] | None:
     """The edit as it fits the line endings of the file, and its matches; None if there are none."""
-    spans = _spans(text, edit.old, every=edit.all)
+    spans = find_spans(text, edit.old, every=edit.all)
     if not spans and "\r\n" in edit.old:
         # The caller wrote CRLF where the file has LF: the file's own ending is used on both sides.
         edit = edit.model_copy(update={"old": edit.old.replace("\r\n", "\n"), "new": edit.new.replace("\r\n", "\n")})
-        spans = _spans(text, edit.old, every=edit.all)
+        spans = find_spans(text, edit.old, every=edit.all)
     return (edit, spans) if spans else None
 
 
@@ -210,7 +210,7 @@ def _ambiguous(text: str, spans: list[tuple[int, int]], label: str) -> EditRefus
     )
 
 
-def _spans(text: str, old: str, *, every: bool) -> list[tuple[int, int]]:
+def find_spans(text: str, old: str, *, every: bool = False) -> list[tuple[int, int]]:
     """Return the positions of `old`: exact matches, or else matches of its newlines with CRLF in the text."""
     # For uniqueness matches may overlap ("aa" occurs twice in "aaa"); replacing goes from left to right.
     step = len(old) if every else 1
@@ -266,7 +266,7 @@ def _replacement(text: str, start: int, end: int, edit: Edit) -> str:
         return new
     raw = text[start:end]
     if raw == old:
-        return new if "\n" in old else new.replace("\n", _ending_at(text, start))
+        return new if "\n" in old else new.replace("\n", ending_at(text, start))
     # Mixed endings in the match: the common start and end of old and new keep their endings.
     most = min(len(old), len(new))
     head = next((at for at in range(most) if old[at] != new[at]), most)
@@ -274,10 +274,10 @@ def _replacement(text: str, start: int, end: int, edit: Edit) -> str:
     kept_head = raw[: _raw_offset(raw, head, (0, 0))[1]]
     kept_tail = raw[_raw_offset(raw, len(old) - tail, (0, 0))[1] :]
     middle = new[head : len(new) - tail]
-    return kept_head + middle.replace("\n", _ending_at(text, start + len(kept_head))) + kept_tail
+    return kept_head + middle.replace("\n", ending_at(text, start + len(kept_head))) + kept_tail
 
 
-def _ending_at(text: str, position: int) -> str:
+def ending_at(text: str, position: int) -> str:
     """Return the line ending of the line at `position`, or of the line before if it is the last one."""
     at = text.find("\n", position)
     if at < 0:

@@ -1,0 +1,183 @@
+"""The tools that change several files in one call: all, or none."""
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Annotated, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from coretools.errors import CoreError, TooLarge
+from coretools.operations.call import Call
+from coretools.operations.declare import Aliases, Effect, same_policy_as, tool
+from coretools.roots.copy import copy_path
+from coretools.roots.write import lock_paths
+from coretools.roots.write_together import FileChange, write_together
+from coretools.tools.filesystem.edit_diff import SHOWN_LINES
+from coretools.tools.filesystem.edited_file import EditedFile, EditingToolSet
+from coretools.tools.filesystem.edits import Edit
+from coretools.tools.filesystem.patch_changes import PatchPlanner
+from coretools.tools.filesystem.patches import parse_patch
+from coretools.tools.filesystem.results import ChangeResult, EditsResult
+from coretools.tools.filesystem.tool_set import FILE_NAMES, NOBODY, AnyPath, ExpectedHash
+from coretools.truncation import and_more
+
+MAX_FILES = 100
+"""Files of one call."""
+
+_LEAST_LINES = 10
+"""Lines of a diff that each file of many has at least in the answer."""
+
+_SHOWN_PATHS = 20
+"""Most paths of one kind listed in the answer of a copy."""
+
+
+class FileEdits(BaseModel):
+    """The edits of one file."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(frozen=True, extra="forbid", strict=True)
+
+    path: Annotated[str, Field(description="Path of the file, relative to the root or absolute"), FILE_NAMES]
+    edits: Annotated[
+        list[Edit],
+        Field(min_length=1, description="Replacements in this file, applied in order, as those of edit_file"),
+    ]
+    expected_hash: ExpectedHash = None
+
+
+class MultiFileTools(EditingToolSet):
+    """Tools that change several files together."""
+
+    @same_policy_as("edit_file")
+    @tool(Effect.CHANGE, title="Edit files")
+    def edit_files(
+        self,
+        files: Annotated[
+            list[FileEdits],
+            Field(min_length=1, max_length=MAX_FILES, description="The files, each named once, with their edits"),
+        ],
+        *,
+        dry_run: Annotated[bool, Field(description="Return the diffs and change nothing"), Aliases("preview")] = False,
+        call: Call = NOBODY,
+    ) -> EditsResult:
+        """Replace exact pieces of text in several files, in all of them or in none.
+
+        Returns a diff of each file, and the syntax errors that were not there before. Every edit works as in edit_file,
+        and all of them are checked before anything is written: if one is refused, nothing is, and every refusal is
+        named. If a write fails afterwards, as on a full disk, the files written before are put back. For one file use
+        edit_file; files are created by write_file.
+        """
+        paths = [file.path for file in files]
+        with nullcontext() if dry_run else lock_paths(self._roots, *paths):
+            edited = self._edit_all(files, call)
+            contents = [(file, file.data()) for file in edited if file.is_changed]
+            if contents and not dry_run:
+                write_together(
+                    self._roots,
+                    [FileChange(path=file.path, data=data, expected=file.content.version) for file, data in contents],
+                )
+                for file, data in contents:
+                    self._known_files.record(call, file.content.place, data)
+        most_lines = max(_LEAST_LINES, SHOWN_LINES // len(edited))
+        return EditsResult(files=[file.result(dry_run=dry_run, most_lines=most_lines) for file in edited])
+
+    def _edit_all(self, files: Sequence[FileEdits], call: Call) -> list[EditedFile]:
+        """Apply all edits in memory.
+
+        Raises:
+            CoreError: of the first file that was refused, with what is wrong with the others too.
+        """
+        edited: list[EditedFile] = []
+        errors: list[CoreError] = []
+        size = 0
+        for file in files:
+            try:
+                edited.append(self._edit(file.path, file.edits, file.expected_hash, call))
+            except CoreError as error:
+                errors.append(error)
+                continue
+            size += len(edited[-1].content.data)
+            if size > self._limits.file_bytes:
+                raise TooLarge(f"more than {self._limits.file_bytes} bytes in all files; edit fewer in one call")
+        if errors:
+            messages = "\n".join(map(str, errors))
+            count = f"{len(errors)} of {len(files)} files were refused" if len(errors) > 1 else "one file was refused"
+            raise type(errors[0])(f"{count}, so none was changed:\n{messages}", **errors[0].facts) from errors[0]
+        return edited
+
+    @same_policy_as("edit_file", "write_file", "delete_file", "move_path")
+    @tool(Effect.CHANGE, profiles=("all",), title="Apply patch")
+    def apply_patch(
+        self,
+        patch: Annotated[
+            str,
+            Field(
+                description='The text of the patch: a unified diff ("--- a/FILE", "+++ b/FILE", "@@ -1,3 +1,4 @@"),'
+                ' also from git, or "*** Begin Patch" with "*** Update File: FILE", "*** Add File: FILE", "*** Delete File:'
+                ' FILE" and "*** End Patch"'
+            ),
+            Aliases("input", "diff", "patch_text", "content"),
+        ],
+        *,
+        dry_run: Annotated[
+            bool, Field(description="Return what would be done and change nothing"), Aliases("preview", "check")
+        ] = False,
+        call: Call = NOBODY,
+    ) -> ChangeResult:
+        """Apply a patch that changes, creates, deletes and moves files: all of it, or nothing.
+
+        Returns a line for each file, with the line of each hunk that was not where the patch says, and the syntax
+        errors that were not there before. The context and removed lines of a hunk must be in the file exactly; a hunk
+        that is not at the line it names is applied where its lines occur once. Paths are relative to the root.
+        Binary content, links and changes of modes are refused or named. To replace pieces of text without line numbers,
+        use edit_file or edit_files.
+        """
+        patches = parse_patch(patch)
+        if len(patches) > MAX_FILES:
+            raise TooLarge(f"patch: {len(patches)} files; at most {MAX_FILES} in one call")
+        paths = [path for one in patches for path in (one.path, one.new_path) if path]
+        with nullcontext() if dry_run else lock_paths(self._roots, *paths):
+            planner = PatchPlanner(self._roots, self._limits, self._check_syntax)
+            files = [planner.plan(one) for one in patches]
+            if not dry_run:
+                changes = [change for file in files for change in file.changes]
+                written = write_together(self._roots, changes)
+                for change, one in zip(changes, written, strict=True):
+                    if change.data is None:
+                        self._known_files.forget(call, one.place)
+                    else:
+                        self._known_files.record(call, one.place, change.data)
+        lines = [file.text(would=dry_run) for file in files]
+        notes = [] if dry_run else [self._settings_note(path) for file in files for path in file.created]
+        lines += [note.removeprefix("; ") for note in notes if note]
+        return ChangeResult(message="\n".join(lines), details={"files": len(files), "dry_run": dry_run})
+
+    @tool(Effect.ADD, title="Copy")
+    def copy_path(
+        self,
+        source: Annotated[
+            AnyPath, Field(description="What to copy"), Aliases("source_path", "src", "from", "old_path")
+        ],
+        destination: Annotated[
+            AnyPath,
+            Field(description="The path of the copy, with its name: not a directory to put it in"),
+            Aliases("destination_path", "dest", "dst", "to", "new_path"),
+        ],
+        *,
+        create_parents: Annotated[bool, Field(description="Create missing parent directories too")] = False,
+    ) -> ChangeResult:
+        """Copy one file, or a directory with everything in it, to a path where nothing is.
+
+        Returns the number of entries and bytes, and the names of what was left out: files that are hidden from you, and
+        devices. Nothing is ever replaced, and nothing remains if the copy fails. Permissions are copied, times are not;
+        links in a directory stay links. A directory that contains a git repository is refused: use git clone or `cp` in
+        run_command. To move, use move_path.
+        """
+        copied = copy_path(self._roots, source, destination, parents=create_parents)
+        entries = f"{copied.entries} entries, " if copied.entries or copied.hidden or copied.special else ""
+        message = f"copied {copied.source} to {copied.destination}, {entries}{copied.size} bytes"
+        for paths, what in ((copied.hidden, "hidden, and not copied"), (copied.special, "no files, and not copied")):
+            if paths:
+                message += f"; {what}: {and_more(paths[:_SHOWN_PATHS], len(paths))}"
+        left_out = len(copied.hidden) + len(copied.special)
+        details = {"entries": copied.entries, "bytes": copied.size, "left_out": left_out}
+        return ChangeResult(message=f"{message}{self._settings_note(destination)}", details=details)
