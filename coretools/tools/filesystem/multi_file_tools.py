@@ -112,8 +112,8 @@ class MultiFileTools(EditingToolSet):
             str,
             Field(
                 description='The text of the patch: a unified diff ("--- a/FILE", "+++ b/FILE", "@@ -1,3 +1,4 @@"),'
-                ' also from git, or "*** Begin Patch" with "*** Update File: FILE", "*** Add File: FILE", "*** Delete File:'
-                ' FILE" and "*** End Patch"'
+                ' also from git, or "*** Begin Patch" with "*** Update File: FILE", "*** Add File: FILE",'
+                ' "*** Delete File: FILE" and "*** End Patch"'
             ),
             Aliases("input", "diff", "patch_text", "content"),
         ],
