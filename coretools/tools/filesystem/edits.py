@@ -178,8 +178,6 @@ def _found_reindented(text: str, edit: Edit, label: str) -> tuple[Edit, list[tup
     place = None if edit.all else reindented(text, edit.old, edit.new)
     if place is None:
         raise EditRefused(f"{label}: old matches nothing{closest_lines(text, edit.old)}")
-    if place.old == place.new:
-        raise EditRefused(f"{label}: old and new differ only in their indentation, and the file has that of new")
     return edit.model_copy(update={"old": place.old, "new": place.new}), [(place.start, place.end)]
 
 

@@ -25,14 +25,16 @@ class Grammar:
     """The name that facts have."""
     package: str
     function: str = "language"
+    doubles_braces: bool = False
+    """Whether `{{` is usual in the language itself, so that it is no mark of a template."""
     has_trailing_commas: bool = False
     """JSON as editors and compilers read it in their settings: with comments and a comma before the end."""
 
 
 _PYTHON = Grammar("python", "tree_sitter_python")
-_JAVASCRIPT = Grammar("javascript", "tree_sitter_javascript")
-_TYPESCRIPT = Grammar("typescript", "tree_sitter_typescript", "language_typescript")
-_TSX = Grammar("tsx", "tree_sitter_typescript", "language_tsx")
+_JAVASCRIPT = Grammar("javascript", "tree_sitter_javascript", doubles_braces=True)
+_TYPESCRIPT = Grammar("typescript", "tree_sitter_typescript", "language_typescript", doubles_braces=True)
+_TSX = Grammar("tsx", "tree_sitter_typescript", "language_tsx", doubles_braces=True)
 _JSON = Grammar("json", "tree_sitter_json")
 _JSONC = Grammar("json with comments", "tree_sitter_json", has_trailing_commas=True)
 _YAML = Grammar("yaml", "tree_sitter_yaml")
@@ -49,14 +51,14 @@ _BY_ENDING: dict[str, Grammar] = {
     **dict.fromkeys(("yaml", "yml"), _YAML),
     "toml": _TOML,
     **dict.fromkeys(("sh", "bash"), _BASH),
-    "go": Grammar("go", "tree_sitter_go"),
-    "rs": Grammar("rust", "tree_sitter_rust"),
-    "java": Grammar("java", "tree_sitter_java"),
+    "go": Grammar("go", "tree_sitter_go", doubles_braces=True),
+    "rs": Grammar("rust", "tree_sitter_rust", doubles_braces=True),
+    "java": Grammar("java", "tree_sitter_java", doubles_braces=True),
     # The extra `code`.
     "css": Grammar("css", "tree_sitter_css"),
     "rb": Grammar("ruby", "tree_sitter_ruby"),
     "php": Grammar("php", "tree_sitter_php", "language_php"),
-    "cs": Grammar("c#", "tree_sitter_c_sharp"),
+    "cs": Grammar("c#", "tree_sitter_c_sharp", doubles_braces=True),
 }
 """Not here: C, C++ and HTML. Their grammars report errors in three of five correct files (docs/adr/0056)."""
 

@@ -1,7 +1,7 @@
 """Find lines that differ from an edit's old text in their indentation alone, and indent its new text like them.
 
-Pure. Nothing is guessed: the lines must occur once, and the difference must be the same for all of them, or the edit
-is refused as any other that matches nothing.
+Pure. Nothing is guessed: the lines must occur once, and how they differ must say how each new line is indented, or the
+edit is refused as any other that matches nothing.
 """
 
 import re
@@ -41,6 +41,8 @@ def reindented(text: str, old: str, new: str) -> Reindented | None:
     wanted = old.removesuffix("\n").split("\n")
     if len(wanted) > MOST_LINES or not any(map(str.strip, wanted)):
         return None
+    if [line.strip() for line in old.split("\n")] == [line.strip() for line in new.split("\n")]:
+        return None  # an edit of the indentation itself has to name it exactly
     places = list(_places(text, wanted))
     if len(places) != 1:
         return None
@@ -72,8 +74,8 @@ def _places(text: str, wanted: Sequence[str]) -> Iterator[tuple[int, list[str]]]
         start = line_start(text, position, 0)
         if not text[start:position].strip(" \t"):
             first = line_start(text, position, index)
-            lines = text[first : after_lines(text, first, len(bare))].split("\n")[: len(bare)]
-            lines = [line.removesuffix("\r") for line in lines]
+            region = text[first : after_lines(text, first, len(bare))]
+            lines = [line.removesuffix("\r") for line in region.removesuffix("\n").split("\n")]
             if text.count("\n", first, start) == index and [line.lstrip(" \t") for line in lines] == bare:
                 found += 1
                 yield first, lines
@@ -89,11 +91,15 @@ def _conversions(pairs: Sequence[tuple[str, str]]) -> Iterator[Convert]:
     if shift is not None and not _mixes(pairs):
         yield shift
         return
-    # Tabs on one side and spaces on the other, or levels of another width.
+    # Tabs on one side and spaces on the other.
     for convert in _unit_conversions():
         converted = [(convert(line), real) for line, real in pairs]
         if all(line == real for line, real in converted) and any(line for line, _ in converted):
             yield convert
+    # Levels of another width: only for indentations that occur in the matched lines themselves.
+    known = dict(pairs)
+    if all(known[line] == real for line, real in pairs):
+        yield known.get
 
 
 def _shift(pairs: Sequence[tuple[str, str]]) -> Convert | None:
@@ -120,7 +126,6 @@ def _unit_conversions() -> Iterator[Convert]:
     for unit in UNITS:
         yield _level_conversion(" " * unit, "\t")
         yield _level_conversion("\t", " " * unit)
-        yield from (_level_conversion(" " * unit, " " * other) for other in UNITS if other != unit)
 
 
 def _level_conversion(ours: str, theirs: str) -> Convert:

@@ -32,8 +32,11 @@ _READ_BYTES = 64 * 1024
 _COUNTED_ERRORS = 100
 """Errors looked at. The text with more is none of this language."""
 
-_TEMPLATE = re.compile(r"\{\{|\{%|<%|<\?")
+_TEMPLATE = re.compile(r"\{%|<%|<\?")
+_DOUBLE_BRACE = "{{"
 """Marks of templates, which no grammar knows."""
+
+_TRAILING_COMMA = re.compile(rb",(?=(?:\s|//[^\n]*|/\*.*?\*/)*[}\]])", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +100,7 @@ def introduced_faults(path: str, before: str | None, after: str) -> SyntaxCheck:
         return SyntaxCheck(grammar.language, unchecked="took too long")
     if faults is None or old is None:
         return SyntaxCheck()
-    if any(_TEMPLATE.search(fault.text) for fault in (*faults, *old)):
+    if any(_is_template(grammar, fault.text) for fault in (*faults, *old)):
         return SyntaxCheck(grammar.language, unchecked="looks like a template")
     return SyntaxCheck(grammar.language, tuple(_new(old, faults)))
 
@@ -114,6 +117,10 @@ def refuse_faults(check: SyntaxCheck, display_path: str) -> None:
             f" was written\n{check.note(display_path, would=True)}",
             **check.facts(),
         )
+
+
+def _is_template(grammar: Grammar, line: str) -> bool:
+    return bool(_TEMPLATE.search(line)) or (_DOUBLE_BRACE in line and not grammar.doubles_braces)
 
 
 def _new(old: list[SyntaxFault], faults: list[SyntaxFault]) -> Iterator[SyntaxFault]:
@@ -142,6 +149,8 @@ def _faults(grammar: Grammar, text: str, deadline: float) -> list[SyntaxFault] |
 
     # CR alone is no line end for the parser. "replace": a lone surrogate can't be encoded.
     source = text.encode("utf-8", "replace")
+    if grammar.has_trailing_commas:
+        source = _TRAILING_COMMA.sub(b" ", source)
     try:
         tree = Parser(language).parse(
             lambda at, _point: source[at : at + _READ_BYTES],
@@ -154,8 +163,6 @@ def _faults(grammar: Grammar, text: str, deadline: float) -> list[SyntaxFault] |
         return []
     by_line: dict[int, SyntaxFault] = {}
     for node in _outermost_errors(tree.root_node):
-        if grammar.has_trailing_commas and node.text == b",":
-            continue
         row = node.start_point.row
         line = text_of_line(source, node.start_byte)
         what = f"missing {_quoted(node.type)}" if node.is_missing else "not valid here"
