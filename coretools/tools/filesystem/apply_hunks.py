@@ -21,23 +21,25 @@ class _Lines:
         raw = text.split("\n")
         if not raw[-1]:
             raw.pop()
+        self._raw = raw
         self.texts = [line.removesuffix("\r") for line in raw]
         self.starts = [0, *accumulate(len(line) + 1 for line in raw)]
         if raw and not text.endswith("\n"):
             self.starts[-1] -= 1
 
-    def find(self, wanted: Sequence[str], begin: int) -> Iterator[int]:
-        """Yield the numbers, from 0, of the lines from `begin` on where `wanted` is."""
+    def find(self, wanted: Sequence[str], begin: int, *, with_cr: bool) -> Iterator[int]:
+        """Yield the numbers, from 0, of the lines from `begin` on where `wanted` is; `with_cr`: CR is compared too."""
+        texts = self._raw if with_cr else self.texts
         # The longest line is the rarest.
         index = max(range(len(wanted)), key=lambda number: len(wanted[number]))
         at = begin + index - 1
         last = len(self.texts) - (len(wanted) - index)
         while at < last:
             try:
-                at = self.texts.index(wanted[index], at + 1, last + 1)
+                at = texts.index(wanted[index], at + 1, last + 1)
             except ValueError:
                 return
-            if self.texts[at - index : at - index + len(wanted)] == wanted:
+            if texts[at - index : at - index + len(wanted)] == wanted:
                 yield at - index
 
 
@@ -70,7 +72,8 @@ def _place(text: str, lines: _Lines, hunk: PatchHunk, *, begin: int, offset: int
             raise EditRefused(f"{label}: it has no line that is in the file; give some lines around the change")
         return 0
     begin = _after_anchors(text, lines, hunk.anchors, begin, label)
-    places = [place for place in lines.find(old, begin) if _fits_end(text, lines, hunk, place + len(old))]
+    found = lines.find(old, begin, with_cr=hunk.names_endings)
+    places = [place for place in found if _fits_end(text, lines, hunk, place + len(old))]
     if hunk.start is not None and hunk.start - 1 + offset in places:
         return hunk.start - 1 + offset
     if len(places) == 1 or (places and hunk.anchors):
@@ -116,7 +119,7 @@ def _changes(text: str, lines: _Lines, hunk: PatchHunk, first: int) -> Iterator[
     for kept, removed, added in _groups(hunk):
         number += kept
         start, end = lines.starts[number], lines.starts[number + removed]
-        ending = ending_at(text, start)
+        ending = "\n" if hunk.names_endings else ending_at(text, start)
         new = "".join(line + ending for line in added)
         if end == len(text) and text:
             start, new = _at_end(text, hunk, start, new, ending=ending, is_added=start == end)

@@ -51,6 +51,11 @@ class PatchHunk:
         """The lines that must be there."""
         return [text for mark, text in self.lines if mark != "+"]
 
+    @property
+    def names_endings(self) -> bool:
+        """Whether the lines have a CR where the file has one, as git writes them; else the file's endings are kept."""
+        return any(text.endswith("\r") for _, text in self.lines)
+
 
 @dataclass(slots=True)
 class FilePatch:
