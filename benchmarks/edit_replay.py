@@ -230,12 +230,16 @@ class Replay:
                 outcome = "applied"
             elif isinstance(result, str) and _bare(result) == _bare(step.after):
                 outcome = "an exact match in the line, indented as written"
+            elif isinstance(result, str) and edit.old in step.before:
+                outcome = "it is the exact text of another place"
             elif isinstance(result, str):
                 outcome = "in a wrong place"
                 self.figures.wrong.append(f"{commit[:10]} {step.path} ({kind}):\n{edit!r}")
             else:
                 outcome = "refused, right lines shown" if _shows(result, step) else "refused"
                 if kind == "indentation":
+                    if "more than one place" in str(result) or "times, on lines" in str(result):
+                        outcome = "refused, several places named"
                     self.figures.refused.append(f"{commit[:10]} {step.path}:\n{edit!r}\n{result}")
             self.figures.perturbed[kind, outcome] += 1
 

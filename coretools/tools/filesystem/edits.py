@@ -18,7 +18,7 @@ from coretools.cancellation import check_cancelled
 from coretools.errors import EditRefused, TooLarge
 from coretools.operations.declare import Aliases
 from coretools.tools.filesystem.closest_lines import closest_lines
-from coretools.tools.filesystem.indentation import reindented
+from coretools.tools.filesystem.indentation import indented_places, reindented
 from coretools.tools.filesystem.line_offsets import after_lines
 from coretools.truncation import and_more
 
@@ -177,6 +177,13 @@ def _found_reindented(text: str, edit: Edit, label: str) -> tuple[Edit, list[tup
     """
     place = None if edit.all else reindented(text, edit.old, edit.new)
     if place is None:
+        places = indented_places(text, edit.old)
+        if len(places) > 1:
+            raise EditRefused(
+                f"{label}: old matches nothing as it is indented, and with another indentation more than one place,"
+                f" such as lines {places[0]} and {places[1]}; give it exactly as it is in the file",
+                lines=places,
+            )
         raise EditRefused(f"{label}: old matches nothing{closest_lines(text, edit.old)}")
     return edit.model_copy(update={"old": place.old, "new": place.new}), [(place.start, place.end)]
 

@@ -63,6 +63,14 @@ def reindented(text: str, old: str, new: str) -> Reindented | None:
     return Reindented(start, end, "\n".join(actual) + "\n" * ends_line, results.pop() or "")
 
 
+def indented_places(text: str, old: str) -> list[int]:
+    """The lines, from 1, where the text is with another indentation: at most two."""
+    wanted = old.replace("\r\n", "\n").removesuffix("\n").split("\n")
+    if len(wanted) > MOST_LINES or not any(map(str.strip, wanted)):
+        return []
+    return [text.count("\n", 0, start) + 1 for start, lines in _places(text, wanted) if lines]
+
+
 def _places(text: str, wanted: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
     """Yield the offset and the lines, without their ends, of each place: at most two, which is one too many."""
     bare = [line.lstrip(" \t") for line in wanted]

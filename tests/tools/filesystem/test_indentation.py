@@ -130,3 +130,10 @@ def test_whatever_the_indentation_the_result_is_that_of_the_exact_edit_or_a_refu
     assert found[: len("".join(f"{line}\n" for line in lines[:start]))] == "".join(
         f"{line}\n" for line in lines[:start]
     )
+
+
+def test_several_places_are_named() -> None:
+    """filesystem-50: which one is meant is not known."""
+    with pytest.raises(EditRefused, match="more than one place, such as lines 2 and 5") as caught:
+        edited("if x:\n    a\n    b\nif y:\n    a\n    b\n", "  a\n  b\n", "c\n")
+    assert caught.value.facts["lines"] == [2, 5]
