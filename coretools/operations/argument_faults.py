@@ -102,7 +102,9 @@ def _sentence(model: type[BaseModel], schema: Mapping[str, Any], place: Path, fa
     if kind in _BOUNDS:
         return f"{where}: {_BOUNDS[kind].format_map(context)}, got {describe_value(fault['input'])}"
     message: str = fault["msg"]
-    return f"{where}: {_MESSAGES.get(kind, message[:1].lower() + message[1:]).format_map(context)}"
+    if kind in _MESSAGES:
+        return f"{where}: {_MESSAGES[kind].format_map(context)}"
+    return f"{where}: {message[:1].lower() + message[1:]}"  # it can have braces itself, of a pattern
 
 
 def _unknown_name(model: type[BaseModel], schema: Mapping[str, Any], above: Path, name: str) -> str:

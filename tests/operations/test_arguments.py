@@ -84,6 +84,17 @@ def test_invalid_arguments_are_refused_by_name(arguments: Arguments, given: dict
     assert "https://" not in str(caught.value)
 
 
+def test_a_pattern_with_braces_is_shown_as_it_is() -> None:
+    """declarations-3: it is no format of ours."""
+
+    def named(code: Annotated[str, Field(pattern="^[0-9a-f]{4}$")]) -> str:
+        """Name a code."""
+        return code
+
+    with pytest.raises(InvalidArguments, match=r"code: string should match pattern '\^\[0-9a-f\]\{4\}\$'"):
+        Arguments("named", named).accept({"code": "x"})
+
+
 def test_a_list_or_an_object_may_come_as_json_text(arguments: Arguments) -> None:
     """declarations-3: as many models send them; a string parameter gets the text."""
     given = {"path": '["a"]', "names": '["x", "y"]', "items": '[{"old": "1"}]'}
