@@ -30,7 +30,7 @@ LIMIT = re.compile(
     r"\b(?:not|nothing|no|never|without|only|one|whole|exact|all|missing|parts?|local|undone|[Dd]efault|up to|most)\b"
 )
 PURPOSE = re.compile(
-    r"(?:Apply|Build|Check|Clone|Commit|Create|Delete|End|Fetch|Find|Give|Install|List|Merge|Move|Name|Push|Read|Replace|Report"
+    r"(?:Apply|Build|Check|Clone|Commit|Copy|Create|Delete|End|Fetch|Find|Give|Install|List|Merge|Move|Name|Push|Read|Replace|Report"
     r"|Resolve|Restore|Run|Show|Stage|Stash|Switch|Tell|Wait)\b"
 )
 

@@ -38,7 +38,7 @@ def top(tmp_path: Path, roots: Roots) -> Path:
 
 
 def test_a_file_is_copied_with_its_permissions(roots: Roots, top: Path) -> None:
-    """filesystem-56: not with the bits that give rights to who runs it."""
+    """filesystem-55: not with the bits that give rights to who runs it."""
     (top / "a").write_bytes(b"a\0\r\n" * 1_000_000)
     (top / "a").chmod(0o4755)
     copied = copy_path(roots, "a", "b")
@@ -48,7 +48,7 @@ def test_a_file_is_copied_with_its_permissions(roots: Roots, top: Path) -> None:
 
 
 def test_a_directory_is_copied_with_everything_in_it(roots: Roots, top: Path) -> None:
-    """filesystem-56: links stay links; hidden files and devices are left out, and named."""
+    """filesystem-55: links stay links; hidden files and devices are left out, and named."""
     (top / "a/b/c").mkdir(parents=True)
     (top / "a/b/c/f").write_text("f")
     (top / "a/b/empty").mkdir(mode=0o700)
@@ -66,7 +66,7 @@ def test_a_directory_is_copied_with_everything_in_it(roots: Roots, top: Path) ->
 
 
 def test_a_secret_by_its_content_is_left_out(tmp_path: Path) -> None:
-    """filesystem-56: under another name it would be shown."""
+    """filesystem-55: under another name it would be shown."""
     (tmp_path / "a").mkdir()
     (tmp_path / "a/id_rsa").write_text(
         "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXk=\n-----END OPENSSH PRIVATE KEY-----\n"
@@ -108,7 +108,7 @@ def test_a_secret_by_its_content_is_left_out(tmp_path: Path) -> None:
 def test_a_copy_that_is_refused_leaves_nothing(
     roots: Roots, top: Path, source: str, destination: str, error: type[CoreError]
 ) -> None:
-    """filesystem-56."""
+    """filesystem-55."""
     (top / "a").mkdir()
     (top / "file").write_text("file")
     (top / "key.secret").write_text("secret")
@@ -126,7 +126,7 @@ def test_a_copy_that_is_refused_leaves_nothing(
 
 @pytest.mark.parametrize(("name", "most"), [("MAX_ENTRIES", 3), ("MAX_BYTES", 10)])
 def test_a_copy_is_bounded(roots: Roots, top: Path, monkeypatch: pytest.MonkeyPatch, name: str, most: int) -> None:
-    """filesystem-56: nothing remains of one that is too large."""
+    """filesystem-55: nothing remains of one that is too large."""
     (top / "a").mkdir()
     for number in range(5):
         (top / "a" / str(number)).write_text("text")
@@ -137,7 +137,7 @@ def test_a_copy_is_bounded(roots: Roots, top: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_deep_tree_is_copied(roots: Roots, top: Path) -> None:
-    """filesystem-56: depth costs no descriptors."""
+    """filesystem-55: depth costs no descriptors."""
     path = "/".join(["d"] * 500)
     (top / "a" / path).mkdir(parents=True)
     assert copy_path(roots, "a", "b").entries == 500

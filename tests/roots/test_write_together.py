@@ -44,7 +44,7 @@ def tree(top: Path) -> dict[str, tuple[bytes, int, int, int]]:
 
 
 def test_files_are_written_created_and_deleted(roots: Roots, tmp_path: Path) -> None:
-    """filesystem-53: missing directories are created, modes are kept, and nothing else is left."""
+    """filesystem-52: missing directories are created, modes are kept, and nothing else is left."""
     (tmp_path / "a").write_text("a")
     (tmp_path / "a").chmod(0o750)
     (tmp_path / "b").write_text("b")
@@ -79,7 +79,7 @@ def test_files_are_written_created_and_deleted(roots: Roots, tmp_path: Path) -> 
 def test_one_that_is_refused_changes_nothing(
     roots: Roots, tmp_path: Path, last: Callable[[Roots], FileChange], error: type[CoreError]
 ) -> None:
-    """filesystem-53: not even the inodes of the files that could have been written."""
+    """filesystem-52: not even the inodes of the files that could have been written."""
     (tmp_path / "a").write_text("a")
     (tmp_path / "there").write_text("there")
     os.mkfifo(tmp_path / "fifo")
@@ -113,7 +113,7 @@ def failing_at(number: int, error: OSError, monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_write_that_fails_puts_the_earlier_ones_back(
     roots: Roots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, exchanges: bool
 ) -> None:
-    """filesystem-54: contents, modes and times are as before, and where names can be exchanged the inodes too."""
+    """filesystem-53: contents, modes and times are as before, and where names can be exchanged the inodes too."""
     for name in "abc":
         (tmp_path / name).write_text(name)
         os.utime(tmp_path / name, ns=(1, 1_000_000_000))
@@ -136,7 +136,7 @@ def test_a_write_that_fails_puts_the_earlier_ones_back(
 def test_what_somebody_else_changed_meanwhile_stays_and_is_named(
     roots: Roots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """filesystem-54: never written over; a deleted content that can't be put back is kept beside it."""
+    """filesystem-53: never written over; a deleted content that can't be put back is kept beside it."""
     for name in "abc":
         (tmp_path / name).write_text(name)
     changes = [change(roots, "a", b"A"), change(roots, "b", None), new("n", b"N"), change(roots, "c", b"C")]
@@ -166,7 +166,7 @@ def test_what_somebody_else_changed_meanwhile_stays_and_is_named(
 def test_a_file_that_changes_in_the_last_moment_is_not_replaced(
     roots: Roots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """filesystem-54: between the check of the version and the exchange."""
+    """filesystem-53: between the check of the version and the exchange."""
     (tmp_path / "a").write_text("a")
     (tmp_path / "b").write_text("b")
     changes = [change(roots, "a", b"A"), change(roots, "b", b"B")]
@@ -205,7 +205,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 def test_a_full_disk_is_found_before_anything_changes(small_disk: Path) -> None:
-    """filesystem-53."""
+    """filesystem-52."""
     for name in "abc":
         (small_disk / name).write_text(name)
     before = tree(small_disk)
@@ -216,7 +216,7 @@ def test_a_full_disk_is_found_before_anything_changes(small_disk: Path) -> None:
 
 
 def test_too_many_files_are_refused(roots: Roots) -> None:
-    """filesystem-53."""
+    """filesystem-52."""
     with pytest.raises(InvalidArguments, match="at most"):
         write_together(roots, [new(f"f{number}", b"") for number in range(MAX_CHANGES + 1)])
 
@@ -225,7 +225,7 @@ def test_too_many_files_are_refused(roots: Roots) -> None:
 def test_random_changes_are_all_made_or_none(
     roots: Roots, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """filesystem-53, filesystem-54: any number of files, failing at any of them."""
+    """filesystem-52, filesystem-53: any number of files, failing at any of them."""
     dice = random.Random(seed)
     names = [f"d{dice.randrange(3)}/f{number}" for number in range(8)]
     for name in names:

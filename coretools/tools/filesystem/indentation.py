@@ -38,41 +38,47 @@ class Reindented:
 def reindented(text: str, old: str, new: str) -> Reindented | None:
     """Return the only place whose lines differ from `old` in their indentation alone; None if there is no such."""
     old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
-    wanted = old.removesuffix("\n").split("\n")
-    if len(wanted) > MOST_LINES or not any(map(str.strip, wanted)):
-        return None
     if [line.strip() for line in old.split("\n")] == [line.strip() for line in new.split("\n")]:
         return None  # an edit of the indentation itself has to name it exactly
+    wanted = _lines(old)
     places = list(_places(text, wanted))
     if len(places) != 1:
         return None
     start, actual = places[0]
-    # Only the lines with text decide; an empty line has no indentation.
-    pairs = [(_indent(line), _indent(real)) for line, real in zip(wanted, actual, strict=True) if line.strip()]
-    lines = new.split("\n")
-    may_mix = any(_is_mixed(real) for _, real in pairs)
-    results = {_converted(lines, convert, may_mix=may_mix) for convert in _conversions(pairs)} - {None}
-    if len(results) != 1:
-        return None
-    ends_line = old.endswith("\n")
+    indented = _indented_like(actual, wanted, new)
     end = after_lines(text, start, len(wanted))
-    if text[end - 1 : end] == "\n" and not ends_line:
-        end -= 2 if text[end - 2 : end] == "\r\n" else 1
-    elif text[end - 1 : end] != "\n" and ends_line:
+    has_newline, wants_newline = text[end - 1 : end] == "\n", old.endswith("\n")
+    if indented is None or (wants_newline and not has_newline):
         return None
-    return Reindented(start, end, "\n".join(actual) + "\n" * ends_line, results.pop() or "")
+    if has_newline and not wants_newline:
+        end -= 2 if text[end - 2 : end] == "\r\n" else 1
+    return Reindented(start, end, "\n".join(actual) + "\n" * wants_newline, indented)
 
 
 def indented_places(text: str, old: str) -> list[int]:
     """The lines, from 1, where the text is with another indentation: at most two."""
-    wanted = old.replace("\r\n", "\n").removesuffix("\n").split("\n")
-    if len(wanted) > MOST_LINES or not any(map(str.strip, wanted)):
-        return []
-    return [text.count("\n", 0, start) + 1 for start, lines in _places(text, wanted) if lines]
+    places = _places(text, _lines(old.replace("\r\n", "\n")))
+    return [text.count("\n", 0, start) + 1 for start, lines in places if lines]
+
+
+def _lines(old: str) -> list[str]:
+    return old.removesuffix("\n").split("\n")
+
+
+def _indented_like(actual: Sequence[str], wanted: Sequence[str], new: str) -> str | None:
+    """Indent the new text as the file indents the wanted lines; None if that is not certain."""
+    # Only the lines with text decide; an empty line has no indentation.
+    pairs = [(_indent(line), _indent(real)) for line, real in zip(wanted, actual, strict=True) if line.strip()]
+    may_mix = any(_is_mixed(real) for _, real in pairs)
+    converted = (_converted(new.split("\n"), convert, may_mix=may_mix) for convert in _conversions(pairs))
+    results = {result for result in converted if result is not None}
+    return results.pop() if len(results) == 1 else None
 
 
 def _places(text: str, wanted: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
     """Yield the offset and the lines, without their ends, of each place: at most two, which is one too many."""
+    if len(wanted) > MOST_LINES or not any(map(str.strip, wanted)):
+        return
     bare = [line.lstrip(" \t") for line in wanted]
     index = max(range(len(bare)), key=lambda number: len(bare[number]))
     position, found = text.find(bare[index]), 0

@@ -69,14 +69,13 @@ class MultiFileTools(EditingToolSet):
         paths = [file.path for file in files]
         with nullcontext() if dry_run else lock_paths(self._roots, *paths):
             edited = self._edit_all(files, call)
-            contents = [(file, file.data()) for file in edited if file.is_changed]
-            if contents and not dry_run:
-                write_together(
-                    self._roots,
-                    [FileChange(path=file.path, data=data, expected=file.content.version) for file, data in contents],
-                )
-                for file, data in contents:
-                    self._known_files.record(call, file.content.place, data)
+            changes = [
+                FileChange(path=file.path, data=file.data(), expected=file.content.version)
+                for file in edited
+                if file.is_changed
+            ]
+            if changes and not dry_run:
+                self._write_changes(changes, call)
         most_lines = max(_LEAST_LINES, SHOWN_LINES // len(edited))
         return EditsResult(files=[file.result(dry_run=dry_run, most_lines=most_lines) for file in edited])
 
@@ -139,17 +138,20 @@ class MultiFileTools(EditingToolSet):
             planner = PatchPlanner(self._roots, self._limits, self._check_syntax)
             files = [planner.plan(one) for one in patches]
             if not dry_run:
-                changes = [change for file in files for change in file.changes]
-                written = write_together(self._roots, changes)
-                for change, one in zip(changes, written, strict=True):
-                    if change.data is None:
-                        self._known_files.forget(call, one.place)
-                    else:
-                        self._known_files.record(call, one.place, change.data)
+                self._write_changes([change for file in files for change in file.changes], call)
         lines = [file.text(would=dry_run) for file in files]
         notes = [] if dry_run else [self._settings_note(path) for file in files for path in file.created]
         lines += [note.removeprefix("; ") for note in notes if note]
         return ChangeResult(message="\n".join(lines), details={"files": len(files), "dry_run": dry_run})
+
+    def _write_changes(self, changes: Sequence[FileChange], call: Call) -> None:
+        """Write all changes or none, and record what the client knows of the files now."""
+        written = write_together(self._roots, changes)
+        for change, one in zip(changes, written, strict=True):
+            if change.data is None:
+                self._known_files.forget(call, one.place)
+            else:
+                self._known_files.record(call, one.place, change.data)
 
     @tool(Effect.ADD, title="Copy")
     def copy_path(

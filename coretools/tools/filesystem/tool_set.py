@@ -31,7 +31,6 @@ DIRECTORY_NAMES = Aliases(
 ExpectedHash = Annotated[
     str | None,
     Field(
-        pattern="^[0-9a-f]{64}$",
         description="SHA-256 in hexadecimal of the content that the file must still have; if not, nothing is written",
     ),
     Aliases("sha256", "expected_sha256"),
@@ -97,7 +96,8 @@ def require_hash(data: bytes, expected: str | None, display_path: str) -> None:
     Raises:
         Conflict: its SHA-256 is not `expected`.
     """
-    if expected is not None and (digest := hashlib.sha256(data).hexdigest()) != expected:
+    digest = "" if expected is None else hashlib.sha256(data).hexdigest()
+    if expected is not None and digest != expected.lower().removeprefix("sha256:"):
         raise Conflict(
             f"{display_path}: its content has the SHA-256 {digest}, not the expected one; nothing was written. Read it"
             " again",

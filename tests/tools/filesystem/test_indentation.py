@@ -63,7 +63,7 @@ def edited(text: str, old: str, new: str) -> EditedText:
     ],
 )
 def test_new_lines_get_the_indentation_of_the_file(text: str, old: str, new: str, result: str) -> None:
-    """filesystem-50."""
+    """filesystem-49."""
     found = edited(text, old, new)
     assert found.text == result
     assert found.reindented
@@ -87,13 +87,13 @@ def test_new_lines_get_the_indentation_of_the_file(text: str, old: str, new: str
     ],
 )
 def test_anything_else_is_refused(text: str, old: str, new: str) -> None:
-    """filesystem-50: nothing fuzzier is applied."""
+    """filesystem-49: nothing fuzzier is applied."""
     with pytest.raises(EditRefused):
         edited(text, old, new)
 
 
 def test_an_exact_match_is_taken_as_it_is_written() -> None:
-    """filesystem-50: the first line can begin after the indentation; further lines of `new` then stay as they are."""
+    """filesystem-49: the first line can begin after the indentation; further lines of `new` then stay as they are."""
     found = edited("def f():\n    return 1\n", "return 1\n", "return 1\n\n\ndef g():\n    return 2\n")
     assert found.text == "def f():\n    return 1\n\n\ndef g():\n    return 2\n"
     assert not found.reindented
@@ -101,7 +101,7 @@ def test_an_exact_match_is_taken_as_it_is_written() -> None:
 
 @pytest.mark.parametrize("seed", range(300))
 def test_whatever_the_indentation_the_result_is_that_of_the_exact_edit_or_a_refusal(seed: int) -> None:
-    """filesystem-50: random files and edits, shifted and with tabs for spaces."""
+    """filesystem-49: random files and edits, shifted and with tabs for spaces."""
     dice = random.Random(seed)
     unit = dice.choice(["    ", "  ", "\t"])
     lines = [unit * dice.randrange(4) + f"line{number}" for number in range(30)]
@@ -133,7 +133,7 @@ def test_whatever_the_indentation_the_result_is_that_of_the_exact_edit_or_a_refu
 
 
 def test_several_places_are_named() -> None:
-    """filesystem-50: which one is meant is not known."""
+    """filesystem-49: which one is meant is not known."""
     with pytest.raises(EditRefused, match="more than one place, such as lines 2 and 5") as caught:
         edited("if x:\n    a\n    b\nif y:\n    a\n    b\n", "  a\n  b\n", "c\n")
     assert caught.value.facts["lines"] == [2, 5]

@@ -57,7 +57,7 @@ def sha256(text: str) -> str:
 
 
 def test_several_files_are_edited_in_one_call(files: FilesystemTools, tmp_path: Path) -> None:
-    """filesystem-53: the answer has the diff of each."""
+    """filesystem-52: the answer has the diff of each."""
     (tmp_path / "a.py").write_text("one = 1\n")
     (tmp_path / "b.py").write_text("two = 1\n")
     answer = files.edit_files([edits("a.py", "1", "2"), edits("b.py", "1", "(")])
@@ -75,7 +75,7 @@ def test_several_files_are_edited_in_one_call(files: FilesystemTools, tmp_path: 
 def test_if_one_edit_is_refused_nothing_is_written_and_every_refusal_is_named(
     files: FilesystemTools, tmp_path: Path
 ) -> None:
-    """filesystem-53."""
+    """filesystem-52."""
     (tmp_path / "a").write_text("one\n")
     (tmp_path / "b").write_text("two\n")
     with pytest.raises(EditRefused, match="2 of 3 files were refused, so none was changed") as caught:
@@ -86,14 +86,14 @@ def test_if_one_edit_is_refused_nothing_is_written_and_every_refusal_is_named(
 
 
 def test_a_dry_run_of_several_files_writes_nothing(files: FilesystemTools, tmp_path: Path) -> None:
-    """filesystem-53."""
+    """filesystem-52."""
     (tmp_path / "a").write_text("one\n")
     assert "would edit a" in files.edit_files([edits("a", "one", "1")], dry_run=True).text()
     assert contents(tmp_path) == {"a": b"one\n"}
 
 
 def test_a_file_that_is_named_twice_is_refused(files: FilesystemTools, tmp_path: Path) -> None:
-    """filesystem-53: also by another name."""
+    """filesystem-52: also by another name."""
     (tmp_path / "a").write_text("one two\n")
     (tmp_path / "link").symlink_to("a")
     with pytest.raises(InvalidArguments, match="the same file as a"):
@@ -102,7 +102,7 @@ def test_a_file_that_is_named_twice_is_refused(files: FilesystemTools, tmp_path:
 
 
 def test_files_that_are_too_large_together_are_refused(roots: Roots, tmp_path: Path) -> None:
-    """filesystem-53."""
+    """filesystem-52."""
     for name in "ab":
         (tmp_path / name).write_text("x" * 60)
     with pytest.raises(TooLarge):
@@ -112,7 +112,7 @@ def test_files_that_are_too_large_together_are_refused(roots: Roots, tmp_path: P
 
 
 def test_concurrent_edits_of_the_same_files_are_all_applied(files: FilesystemTools, tmp_path: Path) -> None:
-    """filesystem-53: in whatever order the files are named; no deadlock, no lost edit."""
+    """filesystem-52: in whatever order the files are named; no deadlock, no lost edit."""
     names = ["a", "b", "c"]
     for name in names:
         (tmp_path / name).write_text("".join(f"[{number}]\n" for number in range(20)))
@@ -131,7 +131,7 @@ def test_concurrent_edits_of_the_same_files_are_all_applied(files: FilesystemToo
 
 
 def test_the_operator_can_refuse_edits_with_new_syntax_errors(roots: Roots, tmp_path: Path) -> None:
-    """filesystem-52: every tool that writes text; a file with an old error can still be edited."""
+    """filesystem-51: every tool that writes text; a file with an old error can still be edited."""
     files = FilesystemTools(roots, Limits(), refuses_syntax_errors=True)
     (tmp_path / "a.py").write_text("x = 1\n")
     (tmp_path / "old.py").write_text("y = (\nz = 1\n")
@@ -165,7 +165,7 @@ def test_the_operator_can_refuse_edits_with_new_syntax_errors(roots: Roots, tmp_
 def test_a_line_chooses_the_nearest_of_several_matches(
     files: FilesystemTools, tmp_path: Path, line: int, result: str | None
 ) -> None:
-    """filesystem-49."""
+    """filesystem-48."""
     (tmp_path / "f").write_text("a\nb\na\nc\na\n")
     if result is None:
         with pytest.raises(EditRefused, match="3, 5"):
@@ -176,7 +176,7 @@ def test_a_line_chooses_the_nearest_of_several_matches(
 
 
 def test_a_line_is_one_of_the_file_before_the_call(files: FilesystemTools, tmp_path: Path) -> None:
-    """filesystem-49: whatever earlier edits of the call inserted."""
+    """filesystem-48: whatever earlier edits of the call inserted."""
     (tmp_path / "f").write_text("top\na\nb\na\n")
     files.edit_file("f", [Edit(old="top\n", new="1\n2\n3\n4\n5\n6\n"), Edit(old="a", new="X", line=4)])
     assert (tmp_path / "f").read_text() == "1\n2\n3\n4\n5\n6\na\nb\nX\n"
@@ -197,7 +197,7 @@ ENCODED = [
 def test_every_byte_outside_of_random_edits_stays(
     files: FilesystemTools, tmp_path: Path, mark: bytes, codec: str, seed: int
 ) -> None:
-    """filesystem-22, filesystem-53: random files and edits, by edit_file, edit_files and apply_patch."""
+    """filesystem-22, filesystem-52: random files and edits, by edit_file, edit_files and apply_patch."""
     dice = random.Random(seed)
     endings = dice.choice([["\n"], ["\r\n"], ["\n", "\r\n"]])
     pieces = [f"{number}:" + dice.choice("aéß \t") * dice.randrange(9) + dice.choice(endings) for number in range(90)]
@@ -240,7 +240,7 @@ def test_binary_files_are_not_edited_by_any_tool(files: FilesystemTools, tmp_pat
 
 
 def test_a_patch_changes_creates_deletes_and_moves(files: FilesystemTools, tmp_path: Path) -> None:
-    """filesystem-55: the answer has a line for each file."""
+    """filesystem-54: the answer has a line for each file."""
     for name in ("a", "b", "c"):
         (tmp_path / name).write_text(f"{name}\nx\n")
     (tmp_path / "c").chmod(0o755)
@@ -254,7 +254,7 @@ def test_a_patch_changes_creates_deletes_and_moves(files: FilesystemTools, tmp_p
 
 
 def test_a_patch_is_applied_as_a_whole_or_not_at_all(files: FilesystemTools, tmp_path: Path) -> None:
-    """filesystem-55."""
+    """filesystem-54."""
     (tmp_path / "a").write_text("a\n")
     (tmp_path / "b").write_text("b\n")
     with pytest.raises(EditRefused, match="b: hunk 1"):
@@ -263,7 +263,7 @@ def test_a_patch_is_applied_as_a_whole_or_not_at_all(files: FilesystemTools, tmp
 
 
 def test_a_patch_that_deletes_a_file_must_know_all_of_it(files: FilesystemTools, tmp_path: Path) -> None:
-    """filesystem-55: if it shows lines."""
+    """filesystem-54: if it shows lines."""
     (tmp_path / "a").write_text("a\nb\n")
     with pytest.raises(EditRefused, match="more lines than the patch shows"):
         files.apply_patch("--- a/a\n+++ /dev/null\n@@ -1 +0,0 @@\n-a\n")
@@ -272,7 +272,7 @@ def test_a_patch_that_deletes_a_file_must_know_all_of_it(files: FilesystemTools,
 
 
 def test_a_dry_run_of_a_patch_writes_nothing(files: FilesystemTools, tmp_path: Path) -> None:
-    """filesystem-55."""
+    """filesystem-54."""
     (tmp_path / "a").write_text("0\na\n")
     answer = files.apply_patch("--- a/a\n+++ b/a\n@@ -1 +1 @@\n-a\n+A\n", dry_run=True)
     assert answer.text() == "would update a; 1 hunk; hunk 1 was at line 2, not 1"
@@ -304,7 +304,7 @@ HOSTILE = [
 def test_a_patch_reaches_nothing_that_other_tools_do_not(
     files: FilesystemTools, tmp_path: Path, path: str, error: type[CoreError], kind: str
 ) -> None:
-    """filesystem-55: in any section, and no other file of the patch is changed."""
+    """filesystem-54: in any section, and no other file of the patch is changed."""
     outside = tmp_path.parent / f"{tmp_path.name}-outside"
     outside.mkdir()
     (outside / "passwd").write_text("a\n")
@@ -347,7 +347,7 @@ def test_a_patch_changes_nothing_in_a_read_only_root(tmp_path: Path) -> None:
 
 
 def test_a_copy_says_what_it_left_out(files: FilesystemTools, tmp_path: Path) -> None:
-    """filesystem-56."""
+    """filesystem-55."""
     (tmp_path / "a").mkdir()
     (tmp_path / "a/f").write_text("text")
     (tmp_path / "a/key.secret").write_text("secret")
@@ -415,7 +415,7 @@ def test_only_the_expected_content_is_replaced(files: FilesystemTools, tmp_path:
 
 
 def test_a_written_file_is_checked_against_the_one_it_replaces(files: FilesystemTools, tmp_path: Path) -> None:
-    """filesystem-51: only new errors, in a new file all."""
+    """filesystem-50: only new errors, in a new file all."""
     assert "line 1: not valid here: x = (" in files.write_file("a.py", "x = (\n").text()
     assert "syntax" not in files.write_file("a.py", "x = (\ny = 1\n").text()
     answer = files.write_file("a.py", "x = 1\n")

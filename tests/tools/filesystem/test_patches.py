@@ -65,7 +65,7 @@ def told(patch: FilePatch) -> tuple[str, str, str | None]:
     ],
 )
 def test_both_forms_are_read(patch: str, expected: list[tuple[str, str, str | None]]) -> None:
-    """filesystem-55."""
+    """filesystem-54."""
     assert [told(one) for one in parse_patch(patch)] == expected
     assert [told(one) for one in parse_patch(patch.replace("\n", "\r\n"))] == expected
 
@@ -89,7 +89,7 @@ def test_both_forms_are_read(patch: str, expected: list[tuple[str, str, str | No
     ],
 )
 def test_what_is_no_patch_is_refused_with_its_line(patch: str, error: type[CoreError], says: str) -> None:
-    """filesystem-55."""
+    """filesystem-54."""
     with pytest.raises(error, match=says):
         parse_patch(patch)
 
@@ -140,7 +140,7 @@ LINES = "".join(f"line {number}\n" for number in range(1, 21))
     ],
 )
 def test_hunks_are_applied(text: str, patch: str, result: str) -> None:
-    """filesystem-55."""
+    """filesystem-54."""
     assert applied(text, patch) == result
 
 
@@ -164,14 +164,14 @@ def test_hunks_are_applied(text: str, patch: str, result: str) -> None:
     ],
 )
 def test_a_hunk_that_does_not_fit_exactly_is_refused(text: str, patch: str, says: str) -> None:
-    """filesystem-55: no fuzz but the line."""
+    """filesystem-54: no fuzz but the line."""
     with pytest.raises(EditRefused, match=says):
         applied(text, patch)
 
 
 @pytest.mark.parametrize("seed", range(120))
 def test_what_git_diff_writes_gives_the_file_of_git(tmp_path: Path, seed: int) -> None:
-    """filesystem-55: random files with all line endings, and random changes; with lines above that shift it."""
+    """filesystem-54: random files with all line endings, and random changes; with lines above that shift it."""
     dice = random.Random(seed)
     endings = dice.choice([["\n"], ["\r\n"], ["\n", "\r\n"]])
     lines = [f"{dice.choice('abcdef')}{dice.randrange(40)}{dice.choice(endings)}" for _ in range(dice.randrange(1, 80))]

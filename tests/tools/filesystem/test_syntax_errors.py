@@ -37,7 +37,7 @@ VALID = {
 
 @pytest.mark.parametrize("name", VALID)
 def test_a_missing_bracket_is_reported_and_the_text_before_is_not(name: str) -> None:
-    """filesystem-51: every language that has a grammar, in the extra `code` too."""
+    """filesystem-50: every language that has a grammar, in the extra `code` too."""
     text = VALID[name]
     closing = "end" if name.endswith(".rb") else "fi" if name.endswith(".sh") else "]" if "]" in text else "}"
     if name.endswith("x"):
@@ -50,7 +50,7 @@ def test_a_missing_bracket_is_reported_and_the_text_before_is_not(name: str) -> 
 
 
 def test_the_report_names_line_and_text() -> None:
-    """filesystem-51."""
+    """filesystem-50."""
     before = "def f():\n    if x:\n        return 1\n"
     check = introduced_faults("a.py", before, before.replace("if x:", "if x"))
     assert [(fault.line, fault.text) for fault in check.faults] == [(2, "if x")]
@@ -59,7 +59,7 @@ def test_the_report_names_line_and_text() -> None:
 
 
 def test_a_missing_token_is_named() -> None:
-    """filesystem-51."""
+    """filesystem-50."""
     before = "function f() {\n  return 1;\n}\n"
     (fault,) = introduced_faults("a.js", before, before.removesuffix("}\n")).faults
     assert str(fault).startswith("line 3: missing `}`") or "missing `}`" in str(fault)
@@ -76,12 +76,12 @@ def test_a_missing_token_is_named() -> None:
     ],
 )
 def test_old_errors_are_not_reported(before: str, after: str) -> None:
-    """filesystem-51: only what the change added."""
+    """filesystem-50: only what the change added."""
     assert introduced_faults("a.py", before, after).faults == ()
 
 
 def test_a_new_error_beside_an_old_one_is_reported_alone() -> None:
-    """filesystem-51."""
+    """filesystem-50."""
     before = "a b\n" + "x = 1\n" * 5
     (fault,) = introduced_faults("a.py", before, before + "def f(:\n    pass\n").faults
     assert fault.line == 7
@@ -102,32 +102,32 @@ def test_a_new_error_beside_an_old_one_is_reported_alone() -> None:
     ],
 )
 def test_what_no_grammar_knows_is_not_reported(name: str, text: str) -> None:
-    """filesystem-51: templates, JSON with comments, other languages."""
+    """filesystem-50: templates, JSON with comments, other languages."""
     assert introduced_faults(name, None, text).faults == ()
 
 
 def test_a_script_without_an_ending_is_known_by_its_first_line() -> None:
-    """filesystem-51."""
+    """filesystem-50."""
     assert introduced_faults("tool", None, "#!/usr/bin/env python3\nx = (\n").faults
     assert introduced_faults("tool", None, "#!/bin/sh\nif\n").facts()["syntax"] == "bash"
 
 
 def test_many_errors_are_counted() -> None:
-    """filesystem-51."""
+    """filesystem-50."""
     check = introduced_faults("a.py", "", "def f(:\n    pass\n\n" * 50)
     assert len(check.faults) > SHOWN_ERRORS
     assert check.note("a.py").endswith(f"and {len(check.faults) - SHOWN_ERRORS} more")
 
 
 def test_a_text_that_is_too_large_is_only_a_fact() -> None:
-    """filesystem-51."""
+    """filesystem-50."""
     check = introduced_faults("a.json", None, "[" * (2 * MAX_BYTES + 1))
     assert check.facts() == {"syntax": "json", "syntax_unchecked": "too large"}
     assert check.note("a.json") == ""
 
 
 def test_a_text_that_takes_too_long_is_only_a_fact() -> None:
-    """filesystem-51: hostile text ends at the deadline."""
+    """filesystem-50: hostile text ends at the deadline."""
     started = time.monotonic()
     check = introduced_faults("a.js", None, "`${" * 300_000)
     assert time.monotonic() - started < 10
@@ -135,7 +135,7 @@ def test_a_text_that_takes_too_long_is_only_a_fact() -> None:
 
 
 def test_every_default_grammar_is_installed() -> None:
-    """filesystem-51: nothing is downloaded when the first file is edited."""
+    """filesystem-50: nothing is downloaded when the first file is edited."""
     for name in VALID:
         grammar = grammar_for(name, "")
         assert grammar is not None
@@ -143,7 +143,7 @@ def test_every_default_grammar_is_installed() -> None:
 
 
 def test_nothing_is_loaded_before_it_is_needed() -> None:
-    """filesystem-51: the tools are imported at every start."""
+    """filesystem-50: the tools are imported at every start."""
     code = (
         "import sys, coretools.tools.filesystem.tools; "
         "assert not [name for name in sys.modules if name.startswith('tree_sitter')]; "
@@ -156,7 +156,7 @@ def test_nothing_is_loaded_before_it_is_needed() -> None:
 
 
 def test_the_operator_can_have_them_refused() -> None:
-    """filesystem-52."""
+    """filesystem-51."""
     refuse_faults(introduced_faults("a.py", "x = 1\n", "x = 2\n"), "a.py")
     with pytest.raises(EditRefused, match="operator") as caught:
         refuse_faults(introduced_faults("a.py", "x = 1\n", "x = (\n"), "a.py")
