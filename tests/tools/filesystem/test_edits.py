@@ -123,6 +123,15 @@ def test_a_result_that_would_be_too_large_is_refused_before_it_is_made() -> None
         pytest.param("def f():\n    return 1\n", "def f():  \n  return 1\n", "only in white space", id="white space"),
         pytest.param("a = 1\nb = 2\nc = 3\n", "b = 2\nc = 4", "lines 2 to 3:\nb = 2\nc = 3", id="one line differs"),
         pytest.param("total = price + tax\n", "total = price * tax", "line 1:\ntotal = price", id="shared words"),
+        pytest.param(
+            "if a:\n    x = f(1)\nif b:\n        x = f(1)\n",
+            "        x = f(1) \n",
+            "line 4:",
+            id="the same indentation",
+        ),
+        pytest.param(
+            "f(a, b)\nf(a, c)\nf(a, b, c, d)\n", 'f("a", c)\n', "line 2:\nf(a, c)", id="no words that it lacks"
+        ),
         pytest.param("x\n", "entirely different words", "the file contains nothing similar", id="nothing alike"),
         pytest.param("", "a", "the file contains nothing similar", id="empty file"),
     ],
