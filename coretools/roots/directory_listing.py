@@ -41,6 +41,9 @@ WalkEntry = tuple[str, Kind]
 WalkBatch = tuple[str, list[WalkEntry]]
 """A prefix (empty, or a path with a trailing slash) and entries beneath it; only the last one may be a directory."""
 
+PlacedEntry = tuple[RootedPath, DirectoryEntry]
+"""An entry and its place, whose name is as in the file system."""
+
 EntryFilter = Callable[[str, list[WalkEntry]], list[WalkEntry]]
 """Given a directory, relative to its root, and its sorted entries: those that a walk reports."""
 
@@ -107,6 +110,30 @@ def walk_batches(roots: Roots, path: str, *, choose: EntryFilter, most: int) -> 
     with translate_errors(display_path):
         top = _scan(roots, place)
     return _batches(roots, place, top, choose, most=most)
+
+
+def sized_entries(
+    roots: Roots, place: RootedPath, choose: EntryFilter
+) -> list[tuple[RootedPath, DirectoryEntry]] | None:
+    """The entries of a directory that `choose` keeps, each with its place, sorted by name; None if it cannot be read.
+
+    As in a walk: no links are followed, and entries that a deny glob matches are left out.
+    """
+    try:
+        fd = roots.resolver.open(place.root.fd, place.relative, _SCAN)
+    except OSError:
+        return None
+    try:
+        with os.scandir(fd) as scan:
+            # Names as they are in the file system: `choose` and the deny globs decide by them.
+            entries = {entry.name: _entry(entry) for entry in scan}
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
+    names = sorted((name, entry.kind) for name, entry in entries.items())
+    above, kept = _filtered(roots, place, names, choose)
+    return [(RootedPath(place.root, above + name), entries[name]) for name, _ in kept]
 
 
 def _batches(

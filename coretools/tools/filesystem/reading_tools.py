@@ -17,9 +17,11 @@ from coretools.operations.declare import Aliases, Effect, nonblocking, resource,
 from coretools.roots.directory_listing import complete_path, list_directory
 from coretools.roots.file_version import Version
 from coretools.roots.nonblocking_read import read_nonblocking
-from coretools.roots.read import file_status, kind_at, open_file
+from coretools.roots.read import OpenFile, file_status, kind_at, open_file
 from coretools.roots.text import decode
 from coretools.tools.answer_budget import content_bytes
+from coretools.tools.filesystem.binary_file import BinaryFile, binary_type, described
+from coretools.tools.filesystem.directory_tree import DirectoryTree, TreeReader
 from coretools.tools.filesystem.file_text import FileText, part_of_file, text_of_file
 from coretools.tools.filesystem.line_window import LineRange
 from coretools.tools.filesystem.results import ListingResult
@@ -94,39 +96,55 @@ class ReadingTools(FileToolSet):
         tail: Annotated[int | None, Field(ge=1, description="Return only this many lines from the end")] = None,
         line_numbers: Annotated[bool, Field(description="Put its number and a tab before each line")] = False,
         call: Call = NOBODY,
-    ) -> FileText:
+    ) -> FileText | BinaryFile:
         """Read a text file, whole or in part.
 
         Returns the text exactly as it is in the file; remarks in brackets are not part of it. If a file does not fit
         into one answer, its start and end come back, and a remark names the `offset` at which to read on. Give `offset`
-        with `limit`, or `head`, or `tail`. Binary files are refused. To find where something is, use search_text; to
-        see what a directory contains, use list_directory.
+        with `limit`, or `head`, or `tail`. Of a binary file its type, size and SHA-256 come back. To find where
+        something is, use search_text; to see what a directory contains, use list_directory.
         """
         lines = _lines(offset, limit=limit, head=head, tail=tail, line_numbers=line_numbers)
         if not may_block():
             return self._in_memory(path, lines, call)
         with open_file(self._roots, path) as file:
-            is_sought = lines.cursor is not None or (file.size > WHOLE_BYTES and not lines.need_counting)
-            part = part_of_file(file, lines, self._limits) if is_sought else None
-            if part is not None:
-                self._known_files.record_part(call, file.place, file.version)
-                return part
-            with _turn(self._large_reads) if file.size > LARGE_BYTES else nullcontext():
-                data = file.read(self._limits.file_bytes)
-                self._known_files.record(call, file.place, data)
-            return text_of_file(data, file.display_path, lines, self._limits)
+            try:
+                return self._text(file, lines, call)
+            except NotText as error:
+                if not (kind := binary_type(error)):
+                    raise
+                return described(file, kind)
+
+    def _text(self, file: OpenFile, lines: LineRange, call: Call) -> FileText:
+        """The requested lines of a text file.
+
+        Raises:
+            NotText: it is binary, or in an unknown encoding.
+        """
+        is_sought = lines.cursor is not None or (file.size > WHOLE_BYTES and not lines.need_counting)
+        part = part_of_file(file, lines, self._limits) if is_sought else None
+        if part is not None:
+            self._known_files.record_part(call, file.place, file.version)
+            return part
+        with _turn(self._large_reads) if file.size > LARGE_BYTES else nullcontext():
+            data = file.read(self._limits.file_bytes)
+            self._known_files.record(call, file.place, data)
+        return text_of_file(data, file.display_path, lines, self._limits)
 
     def _in_memory(self, path: str, lines: LineRange, call: Call) -> FileText:
         """Read a small file that is in the page cache.
 
         Raises:
-            WouldBlock: it is not, or reading it is not straightforward.
+            WouldBlock: it is not, it is no text, or reading it is not straightforward.
         """
         content = None if lines.cursor else read_nonblocking(self._roots, path, limit_bytes=self._limits.file_bytes)
         if content is None:
             raise WouldBlock
         self._known_files.record(call, content.place, content.data)
-        return text_of_file(content.data, content.display_path, lines, self._limits)
+        try:
+            return text_of_file(content.data, content.display_path, lines, self._limits)
+        except NotText as error:
+            raise WouldBlock from error
 
     @tool(Effect.READ, title="List directory")
     def list_directory(self, path: DirectoryPath = ".") -> ListingResult:
@@ -138,6 +156,35 @@ class ReadingTools(FileToolSet):
         """
         listing = list_directory(self._roots, path, limit=self._limits.list_entries)
         return ListingResult.of(listing, content_bytes(self._limits))
+
+    @tool(Effect.READ, title="Directory tree")
+    def directory_tree(
+        self,
+        path: DirectoryPath = ".",
+        *,
+        depth: Annotated[
+            int, Field(ge=1, le=50, description="Levels to show; 1 is the entries of `path`"), Aliases("max_depth")
+        ] = 3,
+        limit: Annotated[
+            int,
+            Field(ge=1, le=2_000, description="Most entries to show; the upper levels come first"),
+            Aliases("max_entries", "max_results"),
+        ] = 300,
+        include_ignored: Annotated[
+            bool,
+            Field(description="Show what .gitignore and .ignore files exclude, too"),
+            Aliases("no_ignore", switches={"respect_git_ignore": {False: True}}),
+        ] = False,
+    ) -> DirectoryTree:
+        """Show what a directory contains, and its subdirectories, as a tree: to get an overview of a project.
+
+        Returns one entry per line, indented by two spaces for each level and sorted: directories end with `/`, links
+        with `@`, files are followed by a tab and their size in bytes. In brackets are the numbers and total size of
+        what is not shown, and names that are ignored. Links are not followed; `.git` is left out. To list one
+        directory completely, use list_directory; to find files by name, search_files.
+        """
+        reader = TreeReader(self._roots, path, include_ignored=include_ignored)
+        return reader.read(depth=depth, limit=limit, budget=content_bytes(self._limits))
 
     @tool(Effect.READ, structured=False, title="File exists")
     def file_exists(self, path: Annotated[AnyPath, Field(description="Path to check"), FILE_NAMES]) -> str:

@@ -1,5 +1,6 @@
 """Lines of large files, found by seeking: the same lines as from the whole text, with few bytes read."""
 
+import hashlib
 import random
 import re
 from collections.abc import Iterator
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coretools.config.limits import Limits
-from coretools.errors import Conflict, CoreError, InvalidArguments, NotText, TooLarge
+from coretools.errors import Conflict, CoreError, InvalidArguments, TooLarge
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 from coretools.roots.root import RootSpec
 from coretools.roots.root_set import Roots
@@ -224,12 +225,12 @@ def test_every_encoding_has_its_first_and_last_line(
         pytest.param(b"text\n" * 10_000 + bytes(WHOLE_BYTES), id="later"),
     ],
 )
-def test_a_large_binary_file_is_refused_where_it_shows(files: FilesystemTools, top: Path, data: bytes) -> None:
+def test_a_large_binary_file_is_described_where_it_shows(files: FilesystemTools, top: Path, data: bytes) -> None:
     """filesystem-8."""
     (top / "a").write_bytes(data)
-    with pytest.raises(NotText) as caught:
-        files.read_file("a", tail=1)
-    assert caught.value.facts["size"] == len(data)
+    answer = files.read_file("a", tail=1)
+    assert answer.facts()["bytes"] == len(data)
+    assert answer.facts()["sha256"] == hashlib.sha256(data).hexdigest()
 
 
 def test_a_sparse_file_of_10_gigabytes_is_read_in_parts(files: FilesystemTools, top: Path) -> None:
@@ -241,8 +242,7 @@ def test_a_sparse_file_of_10_gigabytes_is_read_in_parts(files: FilesystemTools, 
     assert files.read_file("sparse", head=1).content.startswith("first\n[line 1, to byte 6 of 10000000008")
     assert files.read_file("sparse", tail=1).content == "last\n[last line, of 10000000008 bytes]\n"
     assert files.read_file("sparse", offset=100_000, limit=1).content.startswith("first\n[line 100000, to byte")
-    with pytest.raises(NotText, match="binary"):
-        files.read_file("sparse", tail=2)
+    assert files.read_file("sparse", tail=2).text().startswith("[sparse: binary, ")
 
 
 def test_an_offset_is_looked_for_within_1_gib() -> None:

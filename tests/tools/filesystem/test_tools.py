@@ -1,5 +1,6 @@
 """The file tools on real files: read, write, list, delete, move (docs/specs/filesystem.md)."""
 
+import hashlib
 import inspect
 import os
 import re
@@ -31,6 +32,7 @@ from coretools.errors import (
 )
 from coretools.operations.call import WouldBlock, run_nonblocking
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
+from coretools.roots.media_type import media_type
 from coretools.roots.root import RootSpec
 from coretools.roots.root_set import Roots
 from coretools.tools.filesystem.file_text import FileText
@@ -162,13 +164,30 @@ def test_a_long_file_comes_as_head_and_tail(files: FilesystemTools, top: Path) -
 @pytest.mark.parametrize(
     "data", [b"\x89PNG\r\n\x1a\n" + b"\0" * 50, b"\x7fELF" + bytes(range(256))], ids=["png", "elf"]
 )
-def test_a_binary_file_is_refused_with_its_type_and_size(files: FilesystemTools, top: Path, data: bytes) -> None:
-    """filesystem-8."""
+def test_a_binary_file_comes_as_its_type_size_and_hash(files: FilesystemTools, top: Path, data: bytes) -> None:
+    """filesystem-8, filesystem-60."""
     (top / "a").write_bytes(data)
-    with pytest.raises(NotText) as caught:
+    answer = files.read_file("a")
+    digest = hashlib.sha256(data).hexdigest()
+    assert answer.facts() == {"type": media_type(data), "bytes": len(data), "sha256": digest}
+    assert answer.text().startswith(f"[a: binary, {media_type(data)}, {len(data)} bytes, sha256 {digest}]\n[")
+
+
+def test_a_binary_file_of_terabytes_is_described_without_reading_it(files: FilesystemTools, top: Path) -> None:
+    """filesystem-60: over 1 GiB without the hash."""
+    with (top / "disk.img").open("wb") as file:
+        file.write(b"\0\1" * 1000)
+        file.truncate(1 << 41)
+    answer = files.read_file("disk.img")
+    assert answer.facts() == {"type": "application/octet-stream", "bytes": 1 << 41}
+    assert "not hashed, over 1073741824 bytes" in answer.text()
+
+
+def test_text_in_an_unknown_encoding_is_refused_with_what_to_do(files: FilesystemTools, top: Path) -> None:
+    """filesystem-8: it may be text, so the answer is to convert it."""
+    (top / "a").write_bytes(b"\x83\x65" * 500)
+    with pytest.raises(NotText, match="convert it to UTF-8"):
         files.read_file("a")
-    assert caught.value.facts["size"] == len(data)
-    assert "/" in str(caught.value.facts["type"])
 
 
 @pytest.mark.timeout(20)
