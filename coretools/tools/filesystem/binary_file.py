@@ -43,13 +43,13 @@ class BinaryFile(Result):
     type: str
     size: int
     sha256: str = ""
-    """Hexadecimal; empty for a file over HASHED_BYTES."""
+    """Hexadecimal; empty for a file too large to hash."""
     note: str = ""
     """Why its content is not shown, and what shows it; a sentence without a full stop."""
 
     def text(self) -> str:
         """One line of facts, and one that says what shows the content."""
-        digest = f"sha256 {self.sha256}" if self.sha256 else f"not hashed, over {HASHED_BYTES} bytes"
+        digest = f"sha256 {self.sha256}" if self.sha256 else "too large to hash here"
         return f"[{escape_controls(self.path)}: binary, {self.type}, {self.size} bytes, {digest}]\n[{self.note}]\n"
 
     def facts(self) -> dict[str, object]:
@@ -62,11 +62,11 @@ def binary_type(error: NotText) -> str:
     return str(error.facts.get("type", ""))
 
 
-def described(file: OpenFile, media_type: str, *, note: str = "") -> BinaryFile:
-    """Describe an open file of this media type. Reads it from start to end."""
+def described(file: OpenFile, media_type: str, *, note: str = "", most_hashed: int = HASHED_BYTES) -> BinaryFile:
+    """Describe an open file of this media type. One of up to `most_hashed` bytes is read from start to end."""
     program = _PROGRAMS.get(media_type, "xxd, strings or file")
     note = note or f"its content is not text; a program such as {program} shows what is in it, with run_command"
-    digest = _sha256(file) if file.size <= HASHED_BYTES else ""
+    digest = _sha256(file) if file.size <= most_hashed else ""
     return BinaryFile(path=file.display_path, type=media_type, size=file.size, sha256=digest, note=note)
 
 

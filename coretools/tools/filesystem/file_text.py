@@ -2,7 +2,7 @@
 
 import codecs
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from coretools.config.limits import Limits
@@ -36,12 +36,16 @@ class FileText(Result):
 
     def text(self) -> str:
         """The text; if it is not plain UTF-8 with LF, a last line in brackets says so."""
-        kinds = [self.encoding] if self.encoding != "utf-8" else []
-        kinds += [_ENDINGS[self.newline]] if self.newline in _ENDINGS else []
-        if not kinds:
+        if not self.unusual:
             return self.content
         gap = "" if self.content.endswith("\n") or not self.content else "\n"
-        return f"{self.content}{gap}[{', '.join(kinds)}]\n"
+        return f"{self.content}{gap}[{', '.join(self.unusual)}]\n"
+
+    @property
+    def unusual(self) -> list[str]:
+        """Names of the encoding and the line endings, where they are not UTF-8 and LF."""
+        kinds = [self.encoding] if self.encoding != "utf-8" else []
+        return [*kinds, _ENDINGS[self.newline]] if self.newline in _ENDINGS else kinds
 
     def facts(self) -> dict[str, object]:
         """Facts about the whole file; encoding and line endings of a large file as far as it was read."""
@@ -49,7 +53,20 @@ class FileText(Result):
         return {"encoding": self.encoding, "newline": self.newline, **counted, "bytes": self.size}
 
 
-def part_of_file(file: OpenFile, lines: LineRange, limits: Limits) -> FileText | None:
+@dataclass(frozen=True, slots=True)
+class TextBudget:
+    """How many bytes of UTF-8 the text of a file may take in an answer: of its content, and with remarks."""
+
+    content: int
+    whole: int
+
+    @classmethod
+    def of(cls, limits: Limits) -> "TextBudget":
+        """That of a file that has the answer to itself."""
+        return cls(content_bytes(limits), limits.answer_bytes)
+
+
+def part_of_file(file: OpenFile, lines: LineRange, budget: TextBudget) -> FileText | None:
     """Return the lines without reading the rest; None if the whole file must be read to detect its encoding."""
     start = file.read_at(0, START_BYTES)
     detected = utf8_by_start(start, file.display_path, size=file.size)
@@ -58,7 +75,7 @@ def part_of_file(file: OpenFile, lines: LineRange, limits: Limits) -> FileText |
     encoding, first = detected
     try:
         selected, content = _within_answer(
-            lines, limits, lambda budget: seek_window(file, lines, first_byte=first, budget_bytes=budget)
+            lines, budget, lambda most: seek_window(file, lines, first_byte=first, budget_bytes=most)
         )
     except UnicodeDecodeError:
         return None
@@ -68,7 +85,7 @@ def part_of_file(file: OpenFile, lines: LineRange, limits: Limits) -> FileText |
     return FileText(content=content, encoding=encoding, newline=newline_of(text), lines=selected.lines, size=file.size)
 
 
-def text_of_file(data: bytes, display_path: str, lines: LineRange, limits: Limits) -> FileText:
+def text_of_file(data: bytes, display_path: str, lines: LineRange, budget: TextBudget) -> FileText:
     """Return the lines of a file that was read whole.
 
     Raises:
@@ -79,7 +96,7 @@ def text_of_file(data: bytes, display_path: str, lines: LineRange, limits: Limit
     text = decode(data, display_path)
     first = {"utf-8": 0, "utf-8-sig": len(codecs.BOM_UTF8)}.get(text.encoding)
     select = partial(window, text.text, lines, display_path=display_path, first_byte=first)
-    _, content = _within_answer(lines, limits, lambda budget: CountedWindow(select(budget_bytes=budget)))
+    _, content = _within_answer(lines, budget, lambda most: CountedWindow(select(budget_bytes=most)))
     return FileText(
         content=content,
         encoding=text.encoding,
@@ -90,13 +107,13 @@ def text_of_file(data: bytes, display_path: str, lines: LineRange, limits: Limit
 
 
 def _within_answer(
-    lines: LineRange, limits: Limits, select: Callable[[int], CountedWindow]
+    lines: LineRange, budget: TextBudget, select: Callable[[int], CountedWindow]
 ) -> tuple[CountedWindow, str]:
     """Select lines with the largest budget with which the text, numbers included, fits into an answer."""
-    budget = content_bytes(limits)
+    most = budget.content
     while True:
-        selected = select(budget)
+        selected = select(most)
         content = selected.window.text(numbered=lines.line_numbers)
-        if budget < SMALLEST_BUDGET or len(content.encode("utf-8", "replace")) <= limits.answer_bytes:
+        if most < SMALLEST_BUDGET or len(content.encode("utf-8", "replace")) <= budget.whole:
             return selected, content
-        budget //= 2
+        most //= 2

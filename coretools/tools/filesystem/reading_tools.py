@@ -4,6 +4,7 @@ import re
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Annotated
 
 from pydantic import Field
@@ -22,9 +23,11 @@ from coretools.roots.text import decode
 from coretools.tools.answer_budget import content_bytes
 from coretools.tools.filesystem.binary_file import BinaryFile, binary_type, described
 from coretools.tools.filesystem.directory_tree import DirectoryTree, TreeReader
-from coretools.tools.filesystem.file_text import FileText, part_of_file, text_of_file
+from coretools.tools.filesystem.file_text import FileText, TextBudget, part_of_file, text_of_file
+from coretools.tools.filesystem.files_reader import FilesReader
 from coretools.tools.filesystem.line_window import LineRange
 from coretools.tools.filesystem.results import ListingResult
+from coretools.tools.filesystem.several_files import MAX_FILES, FileTexts
 from coretools.tools.filesystem.tool_set import (
     DIRECTORY_NAMES,
     FILE_NAMES,
@@ -109,27 +112,27 @@ class ReadingTools(FileToolSet):
             return self._in_memory(path, lines, call)
         with open_file(self._roots, path) as file:
             try:
-                return self._text(file, lines, call)
+                return self._text(file, lines, TextBudget.of(self._limits), call)
             except NotText as error:
                 if not (kind := binary_type(error)):
                     raise
                 return described(file, kind)
 
-    def _text(self, file: OpenFile, lines: LineRange, call: Call) -> FileText:
+    def _text(self, file: OpenFile, lines: LineRange, budget: TextBudget, call: Call) -> FileText:
         """The requested lines of a text file.
 
         Raises:
             NotText: it is binary, or in an unknown encoding.
         """
         is_sought = lines.cursor is not None or (file.size > WHOLE_BYTES and not lines.need_counting)
-        part = part_of_file(file, lines, self._limits) if is_sought else None
+        part = part_of_file(file, lines, budget) if is_sought else None
         if part is not None:
             self._known_files.record_part(call, file.place, file.version)
             return part
         with _turn(self._large_reads) if file.size > LARGE_BYTES else nullcontext():
             data = file.read(self._limits.file_bytes)
             self._known_files.record(call, file.place, data)
-        return text_of_file(data, file.display_path, lines, self._limits)
+        return text_of_file(data, file.display_path, lines, budget)
 
     def _in_memory(self, path: str, lines: LineRange, call: Call) -> FileText:
         """Read a small file that is in the page cache.
@@ -142,9 +145,36 @@ class ReadingTools(FileToolSet):
             raise WouldBlock
         self._known_files.record(call, content.place, content.data)
         try:
-            return text_of_file(content.data, content.display_path, lines, self._limits)
+            return text_of_file(content.data, content.display_path, lines, TextBudget.of(self._limits))
         except NotText as error:
             raise WouldBlock from error
+
+    @tool(Effect.READ, title="Read files")
+    def read_files(
+        self,
+        paths: Annotated[
+            list[str],
+            Field(
+                min_length=1,
+                max_length=MAX_FILES,
+                description="Files to read, each relative to the root or absolute: a path, a path with lines such as"
+                ' "src/main.py:10-40" (or ":10-" to the end), or a glob such as "src/**/*.py"',
+            ),
+            Aliases("files", "file_paths", "targets"),
+        ],
+        *,
+        call: Call = NOBODY,
+    ) -> FileTexts:
+        """Read several text files, or parts of them, in one call.
+
+        Returns one section for each file, in the order named; globs are sorted, without what .gitignore excludes. Each
+        section begins with a line `=== TOKEN path`; TOKEN is random and new in every answer, so no file can contain it.
+        A file that cannot be read has its error in its section. All together get the size of one answer: small files
+        come whole, of larger ones start and end, and what is left out is named. For one file, a picture, a PDF or a
+        notebook, use read_file; to find lines in many files, search_text.
+        """
+        reader = FilesReader(self._roots, self._limits, partial(self._text, call=call))
+        return reader.read(paths)
 
     @tool(Effect.READ, title="List directory")
     def list_directory(self, path: DirectoryPath = ".") -> ListingResult:

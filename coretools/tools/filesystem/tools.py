@@ -19,7 +19,8 @@ class FilesystemTools(ReadingTools, EditingTools, MultiFileTools, ChangingTools)
     def in_order(self) -> tuple[Callable[..., Any], ...]:
         """Return the tools and the resource, in the order in which they are listed."""
         return (
-            *(self.file, self.read_file, self.write_file, self.edit_file, self.edit_files, self.apply_patch),
+            *(self.file, self.read_file, self.read_files, self.write_file, self.edit_file, self.edit_files),
+            self.apply_patch,
             *(self.list_directory, self.directory_tree),
             *(self.delete_file, self.delete_directory, self.create_directory),
             *(self.file_exists, self.directory_exists, self.move_path, self.copy_path),
