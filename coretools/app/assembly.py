@@ -28,6 +28,7 @@ from coretools.operations.catalog import Selection, require_known, selection_of,
 from coretools.operations.dispatch import CallObserver, Dispatcher
 from coretools.operations.live_catalog import LiveCatalog
 from coretools.operations.registry import Registry, merge_registries
+from coretools.process.decoding.decoder import Decoder
 from coretools.process.fork_server.pool import SandboxPool
 from coretools.process.jobs.job_table import JobTable
 from coretools.process.login_shell import LoginShell
@@ -299,6 +300,7 @@ def _own_registry(resources: Resources, runs: JobTable) -> Registry:
         large_reads=shared.large_reads,
         known_files=shared.known_files,
         refuses_syntax_errors=settings.policy.files.refuses_syntax_errors,
+        decoder=Decoder(runner),
     )
     for function in files.in_order():
         registry.add(function, "filesystem")

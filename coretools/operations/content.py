@@ -157,6 +157,10 @@ class Result(BaseModel):
         """The result as plain text; by default its fields as JSON."""
         return self.model_dump_json()
 
+    def media(self) -> tuple[Image | Audio, ...]:
+        """What follows the text in the answer; usually nothing."""
+        return ()
+
     @property
     def failed(self) -> bool:
         """Whether the program that was run failed (a test, a build, a command). The call itself succeeded."""

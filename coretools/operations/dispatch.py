@@ -262,7 +262,10 @@ def _result_outcome(result: Result, data: dict[str, Any] | None) -> Outcome:
     if not all(type(fact) in _PLAIN for fact in facts.values()):
         # Raises for what is no JSON, here where it becomes the error of this call.
         json.dumps(facts, allow_nan=False)
-    return Outcome(text=text, data=data, facts=facts, failed=result.failed)
+    media = result.media()
+    content: tuple[Content, ...] = (Text(text), *media) if media else ()
+    shown = joined_text(content) if content else text
+    return Outcome(text=shown, content=content, data=data, facts=facts, failed=result.failed)
 
 
 def _content_outcome(command: Command, result: object) -> Outcome:

@@ -1,6 +1,6 @@
 """Recognise the media type of a binary file (an image, an archive, ...) by its first bytes. Pure.
 
-A small table of the formats common in repositories. Images that `read_file` refuses as text are named with it.
+A small table of the formats common in repositories. `read_file` shows pictures by it, and names the type of others.
 """
 
 OCTET_STREAM = "application/octet-stream"
@@ -50,6 +50,8 @@ _SIGNATURES: tuple[tuple[int, bytes, str], ...] = (
     (0, b"OggS", "audio/ogg"),
     (0, b"fLaC", "audio/flac"),
     (8, b"WAVE", "audio/wav"),
+    (4, b"ftypavif", "image/avif"),
+    (4, b"ftypheic", "image/heic"),
     (4, b"ftyp", "video/mp4"),
     (0, b"\x1a\x45\xdf\xa3", "video/webm"),
 )

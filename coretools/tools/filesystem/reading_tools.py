@@ -10,7 +10,7 @@ from typing import Annotated
 from pydantic import Field
 
 from coretools.cancellation import check_cancelled
-from coretools.errors import NotText, WrongType
+from coretools.errors import InvalidArguments, NotText, WrongType
 from coretools.operations.call import Call, WouldBlock, may_block
 from coretools.operations.completion import MAX_VALUES
 from coretools.operations.content import Embedded
@@ -23,6 +23,7 @@ from coretools.roots.text import decode
 from coretools.tools.answer_budget import content_bytes
 from coretools.tools.filesystem.binary_file import BinaryFile, binary_type, described
 from coretools.tools.filesystem.directory_tree import DirectoryTree, TreeReader
+from coretools.tools.filesystem.documents import PDF_START, PICTURES, Documents, PdfFile, PictureFile
 from coretools.tools.filesystem.file_text import FileText, TextBudget, part_of_file, text_of_file
 from coretools.tools.filesystem.files_reader import FilesReader
 from coretools.tools.filesystem.line_window import LineRange
@@ -98,25 +99,51 @@ class ReadingTools(FileToolSet):
         head: Annotated[int | None, Field(ge=1, description="Return only this many lines from the start")] = None,
         tail: Annotated[int | None, Field(ge=1, description="Return only this many lines from the end")] = None,
         line_numbers: Annotated[bool, Field(description="Put its number and a tab before each line")] = False,
+        pages: Annotated[
+            str | None, Field(description='Pages of a PDF, such as "3", "2-5" or "7-"; by default from the first on')
+        ] = None,
+        as_pictures: Annotated[
+            bool, Field(description="Return pages of a PDF as pictures, up to 6, instead of their text")
+        ] = False,
+        raw: Annotated[
+            bool, Field(description="Do not interpret the file: a PDF is described, and so is a picture")
+        ] = False,
         call: Call = NOBODY,
-    ) -> FileText | BinaryFile:
-        """Read a text file, whole or in part.
+    ) -> FileText | PictureFile | PdfFile | BinaryFile:
+        """Read a file: text whole or in part, a picture, or pages of a PDF.
 
-        Returns the text exactly as it is in the file; remarks in brackets are not part of it. If a file does not fit
-        into one answer, its start and end come back, and a remark names the `offset` at which to read on. Give `offset`
-        with `limit`, or `head`, or `tail`. Of a binary file its type, size and SHA-256 come back. To find where
-        something is, use search_text; to see what a directory contains, use list_directory.
+        Returns text exactly as it is in the file; remarks in brackets are not part of it. If a file does not fit into
+        one answer, its start and end come back, and a remark names the `offset` at which to read on. Give `offset` with
+        `limit`, or `head`, or `tail`. A picture (PNG, JPEG, WebP, GIF, BMP, TIFF, AVIF) comes back as an image, scaled
+        to at most 1,568 pixels; of a PDF the text, page by page. Of other binary files type, size and SHA-256 come
+        back. For several files use read_files; to find where something is, search_text; to see what a directory
+        contains, list_directory.
         """
         lines = _lines(offset, limit=limit, head=head, tail=tail, line_numbers=line_numbers)
         if not may_block():
-            return self._in_memory(path, lines, call)
+            if pages is not None or as_pictures:
+                raise WouldBlock
+            return self._in_memory(path, lines, call, raw=raw)
         with open_file(self._roots, path) as file:
+            is_pdf = not raw and file.read_at(0, len(PDF_START)) == PDF_START
+            if is_pdf:
+                with _turn(self._large_reads):
+                    return self._documents.pdf(file, pages, as_pictures=as_pictures)
+            if pages is not None or as_pictures:
+                raise InvalidArguments(f"{file.display_path}: no PDF; pages and as_pictures are for PDF alone")
             try:
                 return self._text(file, lines, TextBudget.of(self._limits), call)
             except NotText as error:
                 if not (kind := binary_type(error)):
                     raise
-                return described(file, kind)
+            if kind in PICTURES and not raw:
+                with _turn(self._large_reads):
+                    return self._documents.picture(file, kind)
+            return described(file, kind)
+
+    @property
+    def _documents(self) -> Documents:
+        return Documents(self._decoder, self._limits)
 
     def _text(self, file: OpenFile, lines: LineRange, budget: TextBudget, call: Call) -> FileText:
         """The requested lines of a text file.
@@ -134,14 +161,14 @@ class ReadingTools(FileToolSet):
             self._known_files.record(call, file.place, data)
         return text_of_file(data, file.display_path, lines, budget)
 
-    def _in_memory(self, path: str, lines: LineRange, call: Call) -> FileText:
+    def _in_memory(self, path: str, lines: LineRange, call: Call, *, raw: bool) -> FileText:
         """Read a small file that is in the page cache.
 
         Raises:
             WouldBlock: it is not, it is no text, or reading it is not straightforward.
         """
         content = None if lines.cursor else read_nonblocking(self._roots, path, limit_bytes=self._limits.file_bytes)
-        if content is None:
+        if content is None or (content.data.startswith(PDF_START) and not raw):
             raise WouldBlock
         self._known_files.record(call, content.place, content.data)
         try:

@@ -11,6 +11,7 @@ from coretools.errors import Conflict
 from coretools.operations.call import Call, SilentCall
 from coretools.operations.completion import Completes
 from coretools.operations.declare import Aliases
+from coretools.process.decoding.decoder import Decoder
 from coretools.roots.editor_settings import new_settings_note, settings_at
 from coretools.roots.root_set import Roots
 from coretools.tools.filesystem.known_files import KnownFiles
@@ -62,15 +63,18 @@ class FileToolSet:
         large_reads: threading.Semaphore | None = None,
         known_files: KnownFiles | None = None,
         refuses_syntax_errors: bool = False,
+        decoder: Decoder | None = None,
     ) -> None:
         """`large_reads` and `known_files` are those of the server; by default these tools have their own.
 
-        `refuses_syntax_errors`: a change that introduces some is refused, not only reported.
+        `refuses_syntax_errors`: a change that introduces some is refused, not only reported. Without a `decoder`
+        pictures and PDF are described as other binary files are.
         """
         self._roots = roots
         self._limits = limits
         self._large_reads = large_reads or large_read_slots()
         self._known_files = known_files or KnownFiles()
+        self._decoder = decoder
         self._refuses_syntax_errors = refuses_syntax_errors
 
     def _check_syntax(self, display_path: str, before: str | None, after: str) -> SyntaxCheck:

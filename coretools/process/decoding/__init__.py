@@ -1,0 +1,1 @@
+"""Decode pictures and documents in a process that the kernel confines."""
