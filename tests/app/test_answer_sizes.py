@@ -51,6 +51,8 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for number in range(150):
         (top / "control" / f"{number}{chr(1) * 200}").write_text("f(1);\n")
         (top / "control" / f"{number}{chr(0x6F22) * 80}").write_text("f(2);\n")
+    cell = {"cell_type": "code", "source": "f(1)\n" * 50, "outputs": []}
+    (top / "long.ipynb").write_text(json.dumps({"cells": [cell] * 2_000, "nbformat": 4}))
     (top / "failing.py").write_text(FAILING)
     return top
 
@@ -65,6 +67,12 @@ CALLS: list[tuple[str, dict[str, Any]]] = [
     ("read_file", {"path": "minified.js", "offset": 2}),
     ("read_file", {"path": "wide.txt"}),
     ("read_file", {"path": "wide.txt", "head": 40_000}),
+    ("read_file", {"path": "long.ipynb"}),
+    ("read_file", {"path": "long.ipynb", "offset": 9, "line_numbers": True}),
+    ("read_files", {"paths": ["long.txt", "minified.js", "wide.txt", "empty.txt"]}),
+    ("read_files", {"paths": ["many/*", "control/*", "*.txt"]}),
+    ("directory_tree", {"limit": 2_000}),
+    ("directory_tree", {"path": "control"}),
     ("list_directory", {"path": "many"}),
     ("search_text", {"pattern": "line", "limit": 500}),
     ("search_text", {"pattern": r"f\(1\)", "context": 3, "limit": 500}),

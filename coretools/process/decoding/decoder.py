@@ -28,9 +28,13 @@ from coretools.roots.open_beneath import HANDLE
 from coretools.roots.read import OpenFile
 from coretools.roots.root import Directory, RootedPath
 
-Kind = Literal["picture", "pdf"]
+Kind = Literal["picture", "pdf", "notebook"]
 
-MODULES: Mapping[Kind, tuple[str, ...]] = {"picture": ("PIL",), "pdf": ("PIL", "pypdfium2", "pypdfium2_raw")}
+MODULES: Mapping[Kind, tuple[str, ...]] = {
+    "picture": ("PIL",),
+    "pdf": ("PIL", "pypdfium2", "pypdfium2_raw"),
+    "notebook": (),
+}
 """What the decoder loads for each kind: the extra `files`."""
 
 SECONDS = 30.0
@@ -69,6 +73,9 @@ class _Reply(BaseModel):
     frames: int = 1
     pages: int = 0
     texts: tuple[PageText, ...] = ()
+    text: str = ""
+    cells: int = 0
+    labels: tuple[str, ...] = ()
     shown: tuple[tuple[int, int], ...] = ()
     types: tuple[Literal["image/png", "image/jpeg"], ...] = ()
     images: tuple[int, ...] = ()
@@ -86,13 +93,17 @@ class DecodedImage:
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """What is in a file: of a picture its original size, of a PDF its pages."""
+    """What is in a file: of a picture its original size, of a PDF its pages, of a notebook its cells as text."""
 
     width: int
     height: int
     frames: int
     pages: int
     texts: tuple[PageText, ...]
+    text: str
+    cells: int
+    labels: tuple[str, ...]
+    """Names of the images of a notebook, as its text has them."""
     images: tuple[DecodedImage, ...]
 
 
@@ -168,7 +179,17 @@ def _decoded(data: bytes, completed: Completed, display_path: str) -> Decoded:
     for size, mime_type, (width, height) in zip(reply.images, reply.types, reply.shown, strict=True):
         images.append(DecodedImage(rest[start : start + size], mime_type, width, height))
         start += size
-    return Decoded(reply.width, reply.height, reply.frames, reply.pages, reply.texts, tuple(images))
+    return Decoded(
+        width=reply.width,
+        height=reply.height,
+        frames=reply.frames,
+        pages=reply.pages,
+        texts=reply.texts,
+        text=reply.text,
+        cells=reply.cells,
+        labels=reply.labels,
+        images=tuple(images),
+    )
 
 
 def _failed(display_path: str, why: str) -> NotText:

@@ -34,13 +34,14 @@ def main() -> None:
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # a library that prints must not disturb the reply
     with os.fdopen(descriptor, "rb") as file:
+        file.seek(0)  # the server has the same position, and may have read
         confine()
         try:
             facts, images = decode(file, request)
         except (MemoryError, RecursionError):
             facts, images = {"error": _NO_MEMORY, "is_too_large": True}, ()
     sizes = {"images": [len(image) for image in images]}
-    output.write(json.dumps({**facts, **sizes}).encode() + b"\n")
+    output.write(json.dumps({**facts, **sizes}, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
     for image in images:
         output.write(image)
     output.flush()
@@ -57,6 +58,10 @@ def _decoder(kind: str) -> Decode:
         from coretools.process.decoding import pdf
 
         return pdf.decode
+    if kind == "notebook":
+        from coretools.process.decoding import notebook
+
+        return notebook.decode
     raise SystemExit(f"no such kind: {kind}")
 
 

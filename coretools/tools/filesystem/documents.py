@@ -1,20 +1,37 @@
-"""Pictures and PDF for a model: what is asked for, and the answer as text and images. The decoder does the work."""
+"""Pictures, PDF and notebooks for a model: what is asked for, and the answer as text and images.
+
+The decoder does the work, except for small notebooks.
+"""
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coretools.config.limits import Limits
-from coretools.errors import InvalidArguments
+from coretools.errors import InvalidArguments, TooLarge
 from coretools.escapes import escape_controls
 from coretools.operations.content import Image, Result
 from coretools.process.decoding.decoder import Decoded, DecodedImage, Decoder, PageText
+from coretools.process.decoding.notebook import NoNotebook, Notebook, read_notebook
 from coretools.roots.read import OpenFile
-from coretools.tools.answer_budget import content_bytes
+from coretools.tools.answer_budget import NOTE_BYTES, content_bytes
 from coretools.tools.filesystem.binary_file import BinaryFile, described
+from coretools.tools.filesystem.file_text import TextBudget, text_of_file
+from coretools.tools.filesystem.line_window import LineRange
 
 PDF = "application/pdf"
 PDF_START = b"%PDF-"
+
+NOTEBOOK = "application/x-ipynb+json"
+NOTEBOOK_NAME = ".ipynb"
+
+NOTEBOOK_BYTES = 1024 * 1024
+"""Largest notebook that the server reads itself, in some 20 ms; larger ones are read by the decoder."""
+
+MOST_NOTEBOOK_BYTES = 256 * 1024 * 1024
+
+NOTEBOOK_PICTURES = 4
+"""Most pictures of a notebook in one answer."""
 
 PICTURES = frozenset(
     {
@@ -79,6 +96,29 @@ class PdfFile(Result):
         return {"type": PDF, "bytes": self.size, "pages": self.pages}
 
 
+class NotebookFile(Result):
+    """The cells of a notebook, with the pictures that the shown ones name."""
+
+    path: str
+    size: int
+    cells: int
+    body: str
+    images: tuple[Image, ...] = ()
+
+    def text(self) -> str:
+        """A line about the file, then the cells."""
+        about = f"notebook of {self.cells} cells, {self.size} bytes; raw=true reads its JSON, which edit_file edits"
+        return f"[{escape_controls(self.path)}: {about}]\n{self.body}"
+
+    def media(self) -> tuple[Image, ...]:
+        """Pictures of outputs."""
+        return self.images
+
+    def facts(self) -> dict[str, object]:
+        """Media type, bytes and number of cells."""
+        return {"type": NOTEBOOK, "bytes": self.size, "cells": self.cells}
+
+
 @dataclass(frozen=True, slots=True)
 class PageRange:
     """Pages of a PDF, from 1; `last` None: to the end."""
@@ -103,10 +143,10 @@ class PageRange:
 
 
 class Documents:
-    """Reads pictures and PDF with the decoder."""
+    """Reads pictures, PDF and large notebooks with the decoder."""
 
     def __init__(self, decoder: Decoder | None, limits: Limits) -> None:
-        """Without a decoder they are described."""
+        """Without a decoder pictures and PDF are described."""
         self._decoder = decoder
         self._limits = limits
 
@@ -154,6 +194,41 @@ class Documents:
             body=shown(decoded, PageRange(wanted.first, last), budget),
             images=tuple(map(_image, decoded.images)),
         )
+
+    def notebook(self, file: OpenFile, lines: LineRange) -> NotebookFile | None:
+        """Read a notebook; `lines` are those of its text. None: the file is none.
+
+        Raises:
+            TooLarge: it is. And what `Decoder.decode` raises.
+        """
+        try:
+            notebook = self._read_notebook(file)
+        except (NoNotebook, RecursionError):
+            return None
+        data = notebook.text.encode("utf-8", "replace")
+        answer = TextBudget.of(self._limits)
+        budget = TextBudget(answer.content, answer.whole - NOTE_BYTES // 2)
+        body = text_of_file(data, file.display_path, lines, budget).content
+        named = [picture for label, picture in notebook.pictures.items() if f"[output, {label}," in body]
+        return NotebookFile(
+            path=file.display_path,
+            size=file.size,
+            cells=notebook.cells,
+            body=body,
+            images=tuple(Image(picture, "image/png") for picture in named[:NOTEBOOK_PICTURES]),
+        )
+
+    def _read_notebook(self, file: OpenFile) -> Notebook:
+        if file.size <= NOTEBOOK_BYTES:
+            return read_notebook(file.read_at(0, file.size))  # not `read`, which may follow
+        if file.size > MOST_NOTEBOOK_BYTES:
+            limit = f"at most {MOST_NOTEBOOK_BYTES} are read as cells; raw=true reads parts of its JSON"
+            raise TooLarge(f"{file.display_path}: {file.size} bytes; {limit}", path=file.display_path, size=file.size)
+        if self._decoder is None:
+            raise NoNotebook("no decoder")
+        decoded = self._decoder.decode(file, "notebook", {})
+        pictures = zip(decoded.labels, decoded.images, strict=False)
+        return Notebook(decoded.text, decoded.cells, {label: image.data for label, image in pictures})
 
 
 def _note(what: str, missing: str) -> str:

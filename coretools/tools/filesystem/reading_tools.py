@@ -23,7 +23,15 @@ from coretools.roots.text import decode
 from coretools.tools.answer_budget import content_bytes
 from coretools.tools.filesystem.binary_file import BinaryFile, binary_type, described
 from coretools.tools.filesystem.directory_tree import DirectoryTree, TreeReader
-from coretools.tools.filesystem.documents import PDF_START, PICTURES, Documents, PdfFile, PictureFile
+from coretools.tools.filesystem.documents import (
+    NOTEBOOK_NAME,
+    PDF_START,
+    PICTURES,
+    Documents,
+    NotebookFile,
+    PdfFile,
+    PictureFile,
+)
 from coretools.tools.filesystem.file_text import FileText, TextBudget, part_of_file, text_of_file
 from coretools.tools.filesystem.files_reader import FilesReader
 from coretools.tools.filesystem.line_window import LineRange
@@ -106,22 +114,22 @@ class ReadingTools(FileToolSet):
             bool, Field(description="Return pages of a PDF as pictures, up to 6, instead of their text")
         ] = False,
         raw: Annotated[
-            bool, Field(description="Do not interpret the file: a PDF is described, and so is a picture")
+            bool, Field(description="Do not interpret the file: of a notebook return its JSON; a picture is described")
         ] = False,
         call: Call = NOBODY,
-    ) -> FileText | PictureFile | PdfFile | BinaryFile:
-        """Read a file: text whole or in part, a picture, or pages of a PDF.
+    ) -> FileText | PictureFile | PdfFile | NotebookFile | BinaryFile:
+        """Read a file: text whole or in part, a picture, a notebook, or pages of a PDF.
 
         Returns text exactly as it is in the file; remarks in brackets are not part of it. If a file does not fit into
         one answer, its start and end come back, and a remark names the `offset` at which to read on. Give `offset` with
         `limit`, or `head`, or `tail`. A picture (PNG, JPEG, WebP, GIF, BMP, TIFF, AVIF) comes back as an image, scaled
-        to at most 1,568 pixels; of a PDF the text, page by page. Of other binary files type, size and SHA-256 come
-        back. For several files use read_files; to find where something is, search_text; to see what a directory
-        contains, list_directory.
+        to at most 1,568 pixels; of a PDF the text, page by page; a notebook (.ipynb) as its cells with shortened
+        outputs. Of other binary files type, size and SHA-256 come back. For several files use read_files; to find where
+        something is, search_text; to see what a directory contains, list_directory.
         """
         lines = _lines(offset, limit=limit, head=head, tail=tail, line_numbers=line_numbers)
         if not may_block():
-            if pages is not None or as_pictures:
+            if pages is not None or as_pictures or (path.endswith(NOTEBOOK_NAME) and not raw):
                 raise WouldBlock
             return self._in_memory(path, lines, call, raw=raw)
         with open_file(self._roots, path) as file:
@@ -131,6 +139,12 @@ class ReadingTools(FileToolSet):
                     return self._documents.pdf(file, pages, as_pictures=as_pictures)
             if pages is not None or as_pictures:
                 raise InvalidArguments(f"{file.display_path}: no PDF; pages and as_pictures are for PDF alone")
+            if file.display_path.endswith(NOTEBOOK_NAME) and not raw:
+                with _turn(self._large_reads) if file.size > LARGE_BYTES else nullcontext():
+                    notebook = self._documents.notebook(file, lines)
+                if notebook is not None:
+                    self._known_files.record_part(call, file.place, file.version)
+                    return notebook
             try:
                 return self._text(file, lines, TextBudget.of(self._limits), call)
             except NotText as error:
