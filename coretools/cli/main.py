@@ -9,6 +9,7 @@
     coretools doctor                       check this machine, and a real server on it
     coretools confine -- PROGRAM ...       run a program as commands of agents run: confined to its roots
     coretools init                         write a policy file for this machine and project
+    coretools install CLIENT [ROOT ...]    add this server to a client, such as claude-code; --list, --undo
     coretools policy explain -- LINE       show which rule decides about a command, and why
     coretools policy check [FILE]          check the operator's policy file
     coretools token create|list|revoke     manage the bearer tokens of an HTTP server
@@ -66,7 +67,7 @@ COMPLETE = "__complete"
 
 BUILT_IN = (
     *("call", "tools", "docs", "serve", "doctor", "init", "policy", "token", "mcp", "run", "repl", "completion"),
-    "confine",
+    *("confine", "install"),
 )
 """First words that are coretools' own. A command with such a route can be run only in the REPL."""
 
@@ -94,6 +95,10 @@ def _main(words: list[str]) -> int:
         from coretools.cli.confine import confine_line  # imported late: it loads the sandbox
 
         return confine_line([*own, *rest[1:]], os.environ)
+    if rest[:1] == ["install"]:
+        from coretools.cli.install import install  # imported late: only this command needs it
+
+        return install([*own, *rest[1:]], os.environ)
     if rest[:1] and rest[0] in BUILT_IN and not _names_tool(rest):
         return _built_in([rest[0], *own, *rest[1:]])
     if not words:

@@ -1,0 +1,1 @@
+"""`coretools install`: an entry for our own server in the configuration files of other clients, written as text."""
