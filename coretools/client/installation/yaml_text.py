@@ -68,10 +68,10 @@ def remove(text: str, path: Sequence[str], name: str) -> str:
     start = text.rfind("\n", 0, pair[0].start_mark.index) + 1
     if node.flow_style or text[start : pair[0].start_mark.index].strip():
         raise ValueError(f"{name!r} is not written in lines of its own; remove it by hand")
-    changed = text[:start] + text[_line_after(text, pair[1]) :]
+    changed = text[:start] + text[_line_after(text, *pair) :]
     if len(node.value) == 1:  # a key without a value is null; goose wants a mapping
         colon = text.index(":", _key_of(root, path[0]).end_mark.index) + 1
-        changed = f"{text[:colon]} {{}}{text[colon:start]}{text[_line_after(text, pair[1]) :]}"
+        changed = f"{text[:colon]} {{}}{text[colon:start]}{text[_line_after(text, *pair) :]}"
     _require_same(_compose(changed), root, path[0], name)
     return changed
 
@@ -89,16 +89,18 @@ def _inserted(text: str, pair: tuple[Node, Node], node: MappingNode | None, line
     if node.flow_style:
         raise ValueError(f"{key.value} is written in braces; write its keys on lines of their own")
     column = " " * node.value[0][0].start_mark.column
-    at = _line_after(text, value)
+    at = _line_after(text, key, value)
     gap = "" if text[:at].endswith("\n") else end
     return text[:at] + gap + "".join(column + line + end for line in lines) + text[at:]
 
 
-def _line_after(text: str, node: Node) -> int:
-    """Return where the line behind the last line of a node begins."""
-    while isinstance(node, MappingNode | SequenceNode) and node.value and not node.flow_style:
-        node = node.value[-1][1] if isinstance(node, MappingNode) else node.value[-1]
-    at: int = node.end_mark.index
+def _line_after(text: str, key: Node, value: Node) -> int:
+    """Return where the line behind the last line of a key and its value begins."""
+    last = value
+    while isinstance(last, MappingNode | SequenceNode) and last.value and not last.flow_style:
+        key, last = last.value[-1] if isinstance(last, MappingNode) else (key, last.value[-1])
+    # The node of an alias is where its anchor is.
+    at: int = last.end_mark.index if last.start_mark.index >= key.end_mark.index else key.end_mark.index
     if text[at - 1 : at] == "\n":  # a text of several lines (`|`) ends there
         return at
     line = text.find("\n", at)
