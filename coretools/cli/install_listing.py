@@ -17,10 +17,12 @@ from coretools.client.configuration.places import Scope
 from coretools.client.installation.clients import CLIENTS, Client
 from coretools.client.installation.config_file import open_config
 from coretools.client.installation.plan import argv_of, configured, starts_coretools
-from coretools.errors import CoreError
+from coretools.errors import CoreError, Unreachable
 
 ANSWER_SECONDS = 20.0
 """For one entry, from its start to the answer to the handshake."""
+
+DOES_NOT_START = "does not start"
 
 PROJECT_FLAGS = frozenset({"--read-only", "--no-login-path", "--no-default-deny"})
 """Options with which an entry of a project is started: others may have written that file."""
@@ -44,7 +46,7 @@ def listing(roots: Sequence[str], environment: Mapping[str, str]) -> int:
     if not rows:
         return print_text("no client was found; `coretools install --help` lists those that are known")
     print_text("\n".join(aligned([[for_terminal(text) for text in _cells(row)] for row in rows])))
-    return 69 if any(row.state.startswith("does not start") for row in rows) else 0
+    return Unreachable.exit_code if any(DOES_NOT_START in row.state for row in rows) else 0
 
 
 def _cells(row: _Row) -> list[str]:
@@ -119,6 +121,8 @@ async def _handshake(argv: Sequence[str], environment: Mapping[str, str]) -> str
                 tools = (await client.list_tools()).tools
     except* (OSError, TimeoutError, MCPError) as errors:
         failure = errors.exceptions[0]
+        while isinstance(failure, BaseExceptionGroup):
+            failure = failure.exceptions[0]
     if failure is not None:
-        return f"does not start ({failure or type(failure).__name__})"
+        return f"{DOES_NOT_START}: {str(failure) or type(failure).__name__}"
     return f"starts, {len(tools)} tools"
