@@ -12,7 +12,7 @@ from secrets import token_hex
 
 from coretools.cancellation import check_cancelled
 
-NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+NEW_FILE = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _BLOCK_BYTES = 1024 * 1024
 

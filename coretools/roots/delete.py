@@ -15,11 +15,12 @@ from typing import NamedTuple
 from coretools.cancellation import check_cancelled
 from coretools.errors import Conflict, InvalidPath, PermissionRefused, Unsupported, WrongType
 from coretools.mounts import mount_id
+from coretools.roots.change_observer import ChangeObserver, Entry
 from coretools.roots.directory_access import DIRECTORY, translate_errors
 from coretools.roots.git_directories import require_no_lost_repository
 from coretools.roots.root import ResolvedPath, RootedPath, identity_of, join_path
 from coretools.roots.root_set import Roots
-from coretools.roots.write import require_name, resolve_for_change
+from coretools.roots.write import NOT_RECORDED, require_name, resolve_for_change
 
 _ABOVE = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _PLAIN = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
@@ -37,8 +38,12 @@ class DeletedDirectory:
     """Files beneath it that were hidden from commands."""
 
 
-def delete_directory(roots: Roots, path: str, *, with_repositories: bool = True) -> DeletedDirectory:
+def delete_directory(
+    roots: Roots, path: str, *, with_repositories: bool = True, is_permanent: bool = False
+) -> DeletedDirectory:
     """Delete a directory and everything in it; links are not followed. A failed call can be repeated.
+
+    `is_permanent`: without a record for undo.
 
     Raises:
         GitRefused: it is or contains a git repository, and `with_repositories` is False.
@@ -51,13 +56,23 @@ def delete_directory(roots: Roots, path: str, *, with_repositories: bool = True)
         _require_deletable(roots, resolved)
         if not with_repositories:
             require_no_lost_repository(roots, resolved)
-        return delete_tree(roots, resolved.place, resolved.fd, display_path=resolved.display_path)
+        changes = NOT_RECORDED if is_permanent else roots.changes
+        if changes is not NOT_RECORDED:
+            changes.require_room(_bytes_beneath(resolved.fd, resolved.name), resolved.display_path)
+        with changes.operation("delete", resolved.display_path):
+            return delete_tree(roots, resolved.place, resolved.fd, display_path=resolved.display_path, changes=changes)
 
 
 def delete_tree(
-    roots: Roots, place: RootedPath, above: int, *, display_path: str, spares_links: bool = True
+    roots: Roots,
+    place: RootedPath,
+    above: int,
+    *,
+    display_path: str,
+    spares_links: bool = True,
+    changes: ChangeObserver = NOT_RECORDED,
 ) -> DeletedDirectory:
-    """Delete a directory that contains no root, given its open parent directory.
+    """Delete a directory that contains no root, given its open parent directory; `changes` is told of it.
 
     `spares_links`: a hidden file with several hard links is an error; else only this name is deleted, not the content.
 
@@ -65,7 +80,7 @@ def delete_tree(
         Unsupported, Conflict, and errors of the operating system: as `delete_directory`.
     """
     deleted = DeletedDirectory(display_path)
-    tree = _TreeDeletion(roots, place, deleted, mount=_mount_of(above), spares_links=spares_links)
+    tree = _TreeDeletion(roots, place, deleted, mount=_mount_of(above), spares_links=spares_links, changes=changes)
     tree.delete(above, posixpath.basename(place.relative))
     return deleted
 
@@ -84,6 +99,19 @@ def _require_deletable(roots: Roots, resolved: ResolvedPath) -> None:
         raise roots.own_state_error(resolved.display_path)
 
 
+def _bytes_beneath(directory: int, name: str) -> int:
+    """The bytes of the files in a directory, as far as they can be listed: Python's walk ends 900 directories deep."""
+    total = 0
+    with suppress(RecursionError, OSError):
+        for _, _, files, fd in os.fwalk(name, dir_fd=directory):
+            check_cancelled()
+            for file in files:
+                with suppress(FileNotFoundError):
+                    status = os.stat(file, dir_fd=fd, follow_symlinks=False)
+                    total += status.st_size if stat.S_ISREG(status.st_mode) else 0
+    return total
+
+
 class _Level(NamedTuple):
     """A directory that is being deleted."""
 
@@ -100,7 +128,14 @@ class _TreeDeletion:
     """One deletion: depth first, each directory by its descriptor."""
 
     def __init__(
-        self, roots: Roots, place: RootedPath, deleted: DeletedDirectory, *, mount: tuple[int, int], spares_links: bool
+        self,
+        roots: Roots,
+        place: RootedPath,
+        deleted: DeletedDirectory,
+        *,
+        mount: tuple[int, int],
+        spares_links: bool,
+        changes: ChangeObserver,
     ) -> None:
         """`mount` is the mount of the parent directory."""
         self._roots = roots
@@ -108,6 +143,7 @@ class _TreeDeletion:
         self._deleted = deleted
         self._mount = mount
         self._spares_links = spares_links
+        self._changes = changes
 
     def delete(self, above: int, name: str) -> None:
         """Delete the directory of this name. Holds at most two descriptors, at any depth."""
@@ -158,11 +194,15 @@ class _TreeDeletion:
                 undo.callback(os.close, above)
                 if identity_of(os.fstat(above)) != level.above:
                     raise Conflict(f"{display_path}: was moved concurrently; call again", path=display_path)
+                self._changes.before_removal([self._entry(above, level.name, level.beneath)])
                 os.rmdir(level.name, dir_fd=above)
                 undo.pop_all()
         os.close(here)
         self._deleted.entries += bool(level.beneath)
         return above
+
+    def _entry(self, directory: int, name: str, beneath: str) -> Entry:
+        return Entry(directory, name, RootedPath(self._place.root, join_path(self._place.relative, beneath or ".")))
 
     def _display_path(self, beneath: str) -> str:
         return f"{self._deleted.display_path}/{beneath}" if beneath else self._deleted.display_path
@@ -171,8 +211,10 @@ class _TreeDeletion:
         place = RootedPath(self._place.root, join_path(self._place.relative, beneath))
         display_path = self._display_path(beneath)
         with translate_errors(display_path):
+            is_hidden = bool(self._roots.hidden(place))
+            self._changes.before_removal([self._entry(here, name, beneath)], is_emptied=is_hidden)
             # Truncated first, so that a command from which the overmount disappears finds nothing (filesystem-36).
-            if self._roots.hidden(place) and _truncate(here, name, display_path, spares_links=self._spares_links):
+            if is_hidden and _truncate(here, name, display_path, spares_links=self._spares_links):
                 self._deleted.hidden.append(beneath)
             os.unlink(name, dir_fd=here)
         self._deleted.entries += 1

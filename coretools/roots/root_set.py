@@ -12,6 +12,7 @@ from copy import copy
 
 from coretools.errors import BadSetting, CoreError, DeniedPath, OutsideRoot, ReadOnly, RootGone
 from coretools.own_state import OwnDirectory
+from coretools.roots.change_observer import ChangeObserver, NoObserver
 from coretools.roots.directory_access import DIRECTORY
 from coretools.roots.git_layout import Exists, entry_exists, is_in_git_directory
 from coretools.roots.hidden_files import DenyRules
@@ -50,6 +51,8 @@ class Roots(Closing):
         self.resolver: Resolver = resolver_named(resolver)
         self.changes_settings = changes_settings
         """Whether tools and commands may change existing settings of editors and agents (`editor_settings`)."""
+        self.changes: ChangeObserver = NoObserver()
+        """Who is told of each change before it is made."""
         self.nonblocking_from = 0.0
         """Monotonic time from which small files may be read without a thread (`nonblocking_read`)."""
         self._own = own

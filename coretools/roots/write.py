@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from coretools.cancellation import check_cancelled
 from coretools.errors import AlreadyExists, Conflict, InvalidPath, NotFound, PermissionRefused, Unsupported, WrongType
 from coretools.regular_file import write_all
+from coretools.roots.change_observer import Entry, NoObserver
 from coretools.roots.directory_access import translate_errors
 from coretools.roots.editor_settings import require_no_existing_settings
 from coretools.roots.file_version import Version, kind_of, version_of
@@ -124,6 +125,9 @@ LOCKS = PathLocks()
 
 _BLOCK_BYTES = 1024 * 1024
 
+NOT_RECORDED = NoObserver()
+"""For what is deleted for good."""
+
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
@@ -155,7 +159,7 @@ def write_bytes(
         NotFound: a parent directory is missing and `parents` is False.
         ReadOnly, WrongType, InputOutput (disk full), and what `resolve` raises.
     """
-    with lock_paths(roots, path), resolve_for_change(roots, path) as resolved:
+    with roots.changes.operation("write", path), lock_paths(roots, path), resolve_for_change(roots, path) as resolved:
         replaced = require_replaceable(resolved, overwrite=overwrite, expected=expected)
         with create_missing(roots, resolved, parents=parents), temporary_file(resolved, replaced) as (fd, name):
             write_all(fd, data)
@@ -163,6 +167,7 @@ def write_bytes(
                 advance_modification_time(fd, replaced)
             # Before the rename: after a crash the name must not lead to an empty file.
             os.fsync(fd)
+            roots.changes.before_write(_entry(resolved), fd)
             commit(resolved, name, overwrite=overwrite, expected=expected)
         return WrittenFile(resolved.display_path, resolved.place, replaced is None, len(data))
 
@@ -174,10 +179,11 @@ def create_directory(roots: Roots, path: str, *, parents: bool = True) -> bool:
         AlreadyExists: something else has this name. NotFound: a parent directory is missing and `parents` is False.
         ReadOnly, and what `resolve` raises.
     """
-    with lock_paths(roots, path), resolve_for_change(roots, path) as resolved:
+    with roots.changes.operation("create", path), lock_paths(roots, path), resolve_for_change(roots, path) as resolved:
         if resolved.found is None:
             with create_missing(roots, resolved, parents=parents):
                 try:
+                    roots.changes.before_new_directory(_entry(resolved))
                     os.mkdir(resolved.name, dir_fd=resolved.fd)
                 except FileExistsError:
                     resolved.found = os.stat(resolved.name, dir_fd=resolved.fd, follow_symlinks=False)
@@ -191,8 +197,10 @@ def create_directory(roots: Roots, path: str, *, parents: bool = True) -> bool:
         return False
 
 
-def delete_file(roots: Roots, path: str) -> str:
+def delete_file(roots: Roots, path: str, *, is_permanent: bool = False) -> str:
     """Delete a file and return its path. A link itself is deleted, not its target.
+
+    `is_permanent`: without a record for undo.
 
     Raises:
         WrongType: a directory. ReadOnly, NotFound, and what `resolve` raises.
@@ -200,6 +208,7 @@ def delete_file(roots: Roots, path: str) -> str:
     with lock_paths(roots, path, follow=False), resolve_for_change(roots, path, follow=False) as resolved:
         if stat.S_ISDIR(resolved.require_found().st_mode):
             raise WrongType(f"{resolved.display_path}: a directory; use delete_directory", path=resolved.display_path)
+        (NOT_RECORDED if is_permanent else roots.changes).before_removal([_entry(resolved)])
         os.unlink(resolved.name, dir_fd=resolved.fd)
         return resolved.display_path
 
@@ -217,6 +226,7 @@ def move(roots: Roots, source: str, destination: str, *, overwrite: bool = False
         ReadOnly, NotFound, InvalidPath (a root, or a directory that contains one), and what `resolve` raises.
     """
     with (
+        roots.changes.operation("move", f"{source} to {destination}"),
         lock_paths(roots, source, destination, follow=False),
         resolve_for_change(roots, source, follow=False) as origin,
         resolve_for_change(roots, destination, follow=False) as target,
@@ -233,6 +243,9 @@ def move(roots: Roots, source: str, destination: str, *, overwrite: bool = False
         if origin.root is target.root and target.place.relative.startswith(f"{origin.place.relative}/"):
             raise InvalidPath(f"{target.display_path}: lies inside {origin.display_path}", path=target.display_path)
         require_no_repository(origin)
+        if target.found is not None and not os.path.samestat(origin.require_found(), target.found):
+            roots.changes.before_removal([_entry(target)])
+        roots.changes.before_move(_entry(origin), _entry(target))
         try:
             _rename(origin, target, overwrite=overwrite)
         except OSError as error:
@@ -241,6 +254,10 @@ def move(roots: Roots, source: str, destination: str, *, overwrite: bool = False
                 raise
             _copy_and_delete(origin, target, overwrite=overwrite)
         return origin.display_path, target.display_path
+
+
+def _entry(resolved: ResolvedPath) -> Entry:
+    return Entry(resolved.fd, resolved.name, resolved.place)
 
 
 @contextmanager
@@ -311,6 +328,8 @@ def create_missing(roots: Roots, resolved: ResolvedPath, *, parents: bool) -> It
         while resolved.missing:
             name = resolved.missing[0]
             with suppress(FileExistsError):
+                place = RootedPath(resolved.root, join_path(resolved.above, name))
+                roots.changes.before_new_directory(Entry(resolved.fd, name, place))
                 os.mkdir(name, dir_fd=resolved.fd)
                 undo.callback(_remove_if_empty, roots, resolved, resolved.above, name)
             resolved.enter(name)

@@ -1,0 +1,70 @@
+"""Who is told of each change to an entry beneath the roots, before it is made: the journal for undo, or nobody."""
+
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
+from typing import NamedTuple, Protocol
+
+from coretools.roots.root import RootedPath
+
+
+class Entry(NamedTuple):
+    """A name in an open directory, and its place."""
+
+    directory: int
+    name: str
+    place: RootedPath
+
+
+class ChangeObserver(Protocol):
+    """Told of changes before they are made. An error of these methods keeps the change from being made."""
+
+    def operation(self, name: str, summary: str) -> AbstractContextManager[None]:
+        """Changes of this block belong together; within another block of the same thread it does nothing."""
+        ...
+
+    def before_write(self, entry: Entry, written: int) -> None:
+        """Record that a file is about to be created or replaced by the open one, `written`."""
+        ...
+
+    def before_removal(self, entries: Iterable[Entry], *, is_emptied: bool = False) -> None:
+        """Record that files, links or empty directories are about to be removed; with `is_emptied` emptied first."""
+        ...
+
+    def before_new_directory(self, entry: Entry) -> None:
+        """Record that a directory is about to be created."""
+        ...
+
+    def before_move(self, source: Entry, destination: Entry) -> None:
+        """Record that an entry is about to be renamed to a free name."""
+        ...
+
+    def require_room(self, size: int, display_path: str) -> None:
+        """Refuse to remove so many bytes if they could not be kept.
+
+        Raises:
+            TooLarge: they could not.
+        """
+        ...
+
+
+class NoObserver:
+    """Nobody."""
+
+    def operation(self, name: str, summary: str) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Do nothing."""
+        return nullcontext()
+
+    def before_write(self, entry: Entry, written: int) -> None:
+        """Do nothing."""
+
+    def before_removal(self, entries: Iterable[Entry], *, is_emptied: bool = False) -> None:
+        """Do nothing."""
+
+    def before_new_directory(self, entry: Entry) -> None:
+        """Do nothing."""
+
+    def before_move(self, source: Entry, destination: Entry) -> None:
+        """Do nothing."""
+
+    def require_room(self, size: int, display_path: str) -> None:
+        """Do nothing."""

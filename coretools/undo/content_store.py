@@ -1,0 +1,97 @@
+"""The contents of files from before their change: one directory of the user's alone, one file for each content.
+
+A file that is about to be removed is linked where the file system allows it: that costs no bytes and no time. One that
+stays, or has other names, is copied, as a clone where the file system has them (ioctl_ficlone(2)).
+"""
+
+import errno
+import fcntl
+import os
+import stat
+from contextlib import suppress
+
+from coretools.errors import TooLarge
+from coretools.regular_file import write_all
+from coretools.undo.entry_state import BLOCK_BYTES, READ
+
+_FICLONE = 0x40049409
+_NO_LINK = (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EACCES)
+"""Another file system, or one without links, or a file of somebody else (proc(5), protected_hardlinks)."""
+
+
+class ContentStore:
+    """Contents by name, in one directory."""
+
+    def __init__(self, directory: str, *, most_copied: int) -> None:
+        """`most_copied` is the size of the largest file that is copied."""
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+        self._fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._most_copied = most_copied
+
+    def close(self) -> None:
+        """Close the directory."""
+        os.close(self._fd)
+
+    def keep(self, name: str, directory: int, entry: str, *, is_removed: bool, display_path: str) -> int:
+        """Keep the content of a regular file under a name; return its bytes.
+
+        Raises:
+            TooLarge: it would have to be copied, and is too large for that. OSError.
+        """
+        fd = os.open(entry, READ, dir_fd=directory)
+        try:
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
+                return 0
+            if is_removed and status.st_nlink == 1 and self._link(name, directory, entry):
+                return status.st_size
+            if status.st_size > self._most_copied:
+                raise TooLarge(
+                    f"{display_path}: has {status.st_size} bytes; files of more than {self._most_copied} are not copied"
+                    " for undo, so it was left as it is"
+                )
+            self._copy(name, fd)
+            return status.st_size
+        finally:
+            os.close(fd)
+
+    def open(self, name: str) -> int:
+        """Open a content for reading.
+
+        Raises:
+            OSError: it is gone.
+        """
+        return os.open(name, READ, dir_fd=self._fd)
+
+    def forget(self, name: str) -> None:
+        """Remove a content, if it is there."""
+        with suppress(FileNotFoundError):
+            os.unlink(name, dir_fd=self._fd)
+
+    def names(self) -> list[str]:
+        """The names of all contents."""
+        return os.listdir(self._fd)
+
+    def _link(self, name: str, directory: int, entry: str) -> bool:
+        try:
+            os.link(entry, name, src_dir_fd=directory, dst_dir_fd=self._fd, follow_symlinks=False)
+        except OSError as error:
+            if error.errno not in _NO_LINK:
+                raise
+            return False
+        return True
+
+    def _copy(self, name: str, source: int) -> None:
+        target = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600, dir_fd=self._fd)
+        try:
+            try:
+                fcntl.ioctl(target, _FICLONE, source)
+            except OSError:
+                os.lseek(source, 0, os.SEEK_SET)
+                while block := os.read(source, BLOCK_BYTES):
+                    write_all(target, block)
+        except BaseException:
+            self.forget(name)
+            raise
+        finally:
+            os.close(target)

@@ -1,0 +1,137 @@
+"""Records changes beneath the roots in the journal, before they are made."""
+
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from secrets import token_hex
+
+from coretools.errors import TooLarge
+from coretools.roots.change_observer import Entry
+from coretools.undo.entry_state import ABSENT, EntryState, state_at, state_of_open
+from coretools.undo.journal import EntryChange, Journal
+
+MOST_DIGESTED = 64 * 1024 * 1024
+"""Larger files are compared by size and time. It is the largest file that tools edit."""
+
+
+class ChangeRecorder:
+    """The observer of the roots that writes the journal, which is opened by the first change."""
+
+    def __init__(self, open_journal: Callable[[], Journal], *, role: str, most_bytes: int) -> None:
+        """`role` keeps the changes of the roles of one server apart; `most_bytes` is the size of the store."""
+        self._open_journal = open_journal
+        self.role = role
+        self._most_bytes = most_bytes
+        self._opened: Journal | None = None
+        self._opening = threading.Lock()
+        self._current = threading.local()
+
+    @property
+    def journal(self) -> Journal:
+        """The journal.
+
+        Raises:
+            InputOutput: it can't be used.
+        """
+        with self._opening:
+            if self._opened is None:
+                self._opened = self._open_journal()
+            return self._opened
+
+    def close(self) -> None:
+        """Close the journal, if it was opened."""
+        if self._opened is not None:
+            self._opened.close()
+
+    @property
+    def change(self) -> int:
+        """Id of the change of this operation; 0 before the first entry."""
+        return getattr(self._current, "change", 0)
+
+    @property
+    def last(self) -> int:
+        """Id of the last change that this thread began; 0 for none."""
+        return getattr(self._current, "last", 0)
+
+    @contextmanager
+    def operation(self, name: str, summary: str) -> Iterator[None]:
+        """Put the changes of the block into one change of the journal, which begins with the first of them."""
+        if getattr(self._current, "named", None) is not None:
+            yield
+            return
+        self._current.named, self._current.change, self._current.last = (name, summary), 0, 0
+        try:
+            yield
+        finally:
+            self._current.last, self._current.named = self._current.change, None
+
+    def before_write(self, entry: Entry, written: int) -> None:
+        """Record that a file is about to be created or replaced by the open one, `written`."""
+        self._record([self._kept(entry, after=state_of_open(written), is_removed=False)])
+
+    def before_removal(self, entries: Iterable[Entry], *, is_emptied: bool = False) -> None:
+        """Record that files, links or empty directories are about to be removed; with `is_emptied` emptied first."""
+        self._record([self._kept(entry, after=ABSENT, is_removed=not is_emptied) for entry in entries])
+
+    def before_new_directory(self, entry: Entry) -> None:
+        """Record that a directory is about to be created. Its mode and time are not compared."""
+        self._record([(_change(entry, ABSENT, EntryState(kind="directory")), 0)])
+
+    def before_move(self, source: Entry, destination: Entry) -> None:
+        """Record that an entry is about to be renamed to a free name."""
+        state = state_at(source.directory, source.name, most_digested=MOST_DIGESTED)
+        to = destination.place
+        moved = EntryChange(
+            root=source.place.root.path,
+            path=source.place.relative,
+            before=state,
+            after=state,
+            moved_root=to.root.path,
+            moved_path=to.relative,
+        )
+        self._record([(moved, 0)])
+
+    def require_room(self, size: int, display_path: str) -> None:
+        """Refuse to remove so many bytes if they could not be kept.
+
+        Raises:
+            TooLarge: they could not.
+        """
+        if size > self._most_bytes:
+            raise TooLarge(
+                f"{display_path}: has {size} bytes, and the journal for undo keeps {self._most_bytes}; nothing was"
+                " deleted. permanent=true deletes it for good"
+            )
+
+    def _kept(self, entry: Entry, *, after: EntryState, is_removed: bool) -> tuple[EntryChange, int]:
+        before = state_at(entry.directory, entry.name, most_digested=MOST_DIGESTED)
+        if before.kind != "file":
+            return _change(entry, before, after), 0
+        name = token_hex(16)
+        display_path = entry.place.relative
+        size = self.journal.contents.keep(
+            name, entry.directory, entry.name, is_removed=is_removed, display_path=display_path
+        )
+        return _change(entry, before, after, content=name), size
+
+    def _record(self, entries: list[tuple[EntryChange, int]]) -> None:
+        if not entries:
+            return
+        journal, current = self.journal, self._current
+        named = getattr(current, "named", None)
+        try:
+            change = current.change if named is not None else 0
+            if not change:
+                change = journal.begin(self.role, *(named or ("change", entries[0][0].path)))
+                current.change = current.last = change
+            journal.add(change, [one for one, _ in entries], sum(size for _, size in entries))
+        except BaseException:
+            for one, _ in entries:
+                journal.contents.forget(one.content) if one.content else None
+            raise
+
+
+def _change(entry: Entry, before: EntryState, after: EntryState, content: str = "") -> EntryChange:
+    return EntryChange(
+        root=entry.place.root.path, path=entry.place.relative, before=before, after=after, content=content
+    )
