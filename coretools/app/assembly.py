@@ -12,6 +12,7 @@ from functools import cached_property, partial
 from threading import Semaphore
 from typing import TYPE_CHECKING
 
+from coretools.app.change_journal import open_recorder
 from coretools.app.command_sandbox import (
     explanations_of,
     inherited_environment,
@@ -52,6 +53,8 @@ from coretools.tools.git.tools import git_tools
 from coretools.tools.network_policy import NetworkPolicy
 from coretools.tools.search.tools import SearchTools
 from coretools.tools.tier_restrictions import TierRestrictions
+from coretools.tools.undo.tools import UndoTools
+from coretools.undo.recorder import ChangeRecorder
 
 if TYPE_CHECKING:
     from mcp.server.extension import Extension
@@ -83,6 +86,8 @@ class Resources:
     environment: Mapping[str, str]
     shared: SharedResources
     roots: Roots
+    recorder: ChangeRecorder | None
+    """Records changes of file tools; None where they can't be taken back."""
     confined_threads: ConfinedThreadPool
     sandbox_pool: SandboxPool
     runner: Runner
@@ -234,6 +239,7 @@ def _open_resources(
     settings: Settings, environment: Mapping[str, str], shared: SharedResources, exit_stack: ExitStack
 ) -> Resources:
     roots = exit_stack.enter_context(open_roots(settings, environment))
+    recorder = open_recorder(settings, environment, roots, exit_stack)
     confined_threads = exit_stack.enter_context(closing(ConfinedThreadPool()))
     inherited = inherited_environment(settings, environment)
     login_shell = LoginShell(roots, environment, confined_threads) if settings.reads_login_path else None
@@ -253,6 +259,7 @@ def _open_resources(
         environment=environment,
         shared=shared,
         roots=roots,
+        recorder=recorder,
         confined_threads=confined_threads,
         sandbox_pool=sandbox_pool,
         runner=runner,
@@ -305,6 +312,8 @@ def _own_registry(resources: Resources, runs: JobTable) -> Registry:
     for function in files.in_order():
         registry.add(function, "filesystem")
     registry.add_set("search", SearchTools(roots, runner, limits, confined_threads=confined_threads))
+    if resources.recorder is not None:
+        registry.add_set("undo", UndoTools(roots, limits, resources.recorder))
     setup = GitSetup(
         user_git=resources.user_git,
         grants=record_grants(settings.policy.git_grants, roots, resources.user_git),

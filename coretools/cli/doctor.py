@@ -71,6 +71,7 @@ def _flags(settings: Settings) -> list[str]:
     switches = {
         "--read-only": settings.read_only,
         "--no-default-deny": not settings.default_deny,
+        "--no-undo": not settings.has_undo,
         "--redact-output": settings.redact_output,
     }
     words = [word for word, is_on in switches.items() if is_on]

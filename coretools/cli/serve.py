@@ -28,6 +28,7 @@ _OWN_TOOLS_ONLY = (
     "root",
     "deny",
     "no_default_deny",
+    "no_undo",
     "pass_env",
     "redact_output",
     "network",

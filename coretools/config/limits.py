@@ -60,6 +60,12 @@ class Limits:
     """Kept of the output of one run, on disk; the oldest is dropped."""
     ask_seconds: float = 300.0
     """How long to wait for the answer to one question; none by then counts as no."""
+    undo_bytes: int = 2 * 1024 * 1024 * 1024
+    """Most bytes of former contents in the journal for undo, of all roots and servers of the user together."""
+    undo_days: float = 14.0
+    """A change is forgotten after these days."""
+    undo_changes: int = 10_000
+    """Most changes in the journal; the oldest are forgotten."""
     processes: int = 256
     """Concurrent child processes; a further call is refused."""
     threads: int = 32

@@ -60,6 +60,7 @@ def add_options(parser: argparse.ArgumentParser, *, profile: str, log_level: str
         "--deny", action="append", metavar="GLOB", help="hide paths that match; !GLOB shows them (repeatable)"
     )
     _add_switch(parser, "--no-default-deny", "hide only what --deny names, no file by its content")
+    _add_switch(parser, "--no-undo", "keep no journal of changes by file tools, so that undo has nothing to take back")
     parser.add_argument(
         "--limit", action="append", metavar="NAME=VALUE", help="set a limit, such as run_seconds=600 (repeatable)"
     )
@@ -207,6 +208,7 @@ def settings_from(
         read_only=read_only,
         deny=_listed(environment, "CORETOOLS_DENY", options.deny),
         default_deny=not _switch(options.no_default_deny, environment, "CORETOOLS_NO_DEFAULT_DENY"),
+        has_undo=not _switch(options.no_undo, environment, "CORETOOLS_NO_UNDO"),
         limits=Limits().replaced(limits),
         pass_environment=_passed(policy, _listed(environment, "CORETOOLS_PASS_ENV", options.pass_env)),
         author=_author(options.author, environment),

@@ -58,6 +58,10 @@ class Settings:
     deny: tuple[str, ...] = ()
     """Deny globs, besides the default ones."""
     default_deny: bool = True
+    has_undo: bool = True
+    """Whether changes of file tools are recorded, so that they can be taken back."""
+    role: str = ""
+    """Name of the role, where a server has several: each sees its own changes only."""
     limits: Limits = field(default_factory=Limits)
     pass_environment: tuple[str, ...] = ()
     """Environment variables passed to children, besides the allow-list; those of the policy file are among them."""

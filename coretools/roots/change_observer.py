@@ -18,6 +18,11 @@ class Entry(NamedTuple):
 class ChangeObserver(Protocol):
     """Told of changes before they are made. An error of these methods keeps the change from being made."""
 
+    @property
+    def last(self) -> int:
+        """Id of the change that the last operation of this thread made; 0 for none."""
+        ...
+
     def operation(self, name: str, summary: str) -> AbstractContextManager[None]:
         """Changes of this block belong together; within another block of the same thread it does nothing."""
         ...
@@ -49,6 +54,8 @@ class ChangeObserver(Protocol):
 
 class NoObserver:
     """Nobody."""
+
+    last = 0
 
     def operation(self, name: str, summary: str) -> AbstractContextManager[None]:  # noqa: ARG002
         """Do nothing."""

@@ -27,7 +27,7 @@ class EntryState:
     target: str = ""
     """Of a link."""
     digest: str = ""
-    """Of a file's content (BLAKE2b, 32 bytes, hexadecimal); "" where it was not read, then time and size stand for it."""
+    """Of a file's content (BLAKE2b, 32 bytes, in hexadecimal). "" where it was not read: time and size stand for it."""
 
     def is_same(self, other: Self) -> bool:
         """Whether content and mode are the same. Times are not compared where the content is."""

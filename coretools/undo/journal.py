@@ -11,9 +11,9 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from coretools.errors import InputOutput
+from coretools.undo.change import Bounds, Change, EntryChange
 from coretools.undo.content_store import ContentStore
 from coretools.undo.entry_state import EntryState
 
@@ -30,49 +30,10 @@ CREATE TABLE IF NOT EXISTS entries (
     path BLOB NOT NULL, moved_root BLOB, moved_path BLOB, before TEXT NOT NULL, after TEXT NOT NULL,
     content TEXT NOT NULL, undone_by INTEGER, PRIMARY KEY (change, number)
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS checkpoints (name TEXT NOT NULL, role TEXT NOT NULL, change INTEGER NOT NULL, at REAL NOT NULL,
-    PRIMARY KEY (name, role));
+CREATE TABLE IF NOT EXISTS checkpoints (
+    name TEXT NOT NULL, role TEXT NOT NULL, change INTEGER NOT NULL, at REAL NOT NULL, PRIMARY KEY (name, role)
+);
 """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
-    """What the journal holds at most, of all roots of the user together."""
-
-    size: int
-    """Bytes of contents."""
-    days: float
-    changes: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """One change: what one call did."""
-
-    id: int
-    at: float
-    """Seconds since the epoch."""
-    tool: str
-    summary: str
-    undone_by: int | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EntryChange:
-    """One entry of a change."""
-
-    root: str
-    path: str
-    before: EntryState
-    after: EntryState
-    content: str = ""
-    """Name of the content from before, in the store."""
-    moved_root: str = ""
-    moved_path: str = ""
-    """Where it was moved to; "" if it was not moved."""
-    change: int = 0
-    number: int = 0
-    undone_by: int | None = None
 
 
 class Journal:
@@ -125,13 +86,6 @@ class Journal:
             )
             return int(cursor.lastrowid or 0)
 
-    def drop_if_empty(self, change: int) -> None:
-        """Forget a change that touched nothing."""
-        with self._transaction() as database:
-            database.execute(
-                "DELETE FROM changes WHERE id = ? AND NOT EXISTS (SELECT 1 FROM entries WHERE change = id)", (change,)
-            )
-
     def add(self, change: int, entries: Sequence[EntryChange], size: int) -> None:
         """Add entries to a change, and the bytes of their contents."""
         with self._transaction() as database:
@@ -149,12 +103,12 @@ class Journal:
             )
             database.execute("UPDATE changes SET bytes = bytes + ? WHERE id = ?", (size, change))
 
-    def changes(self, role: str, *, since: int = 0, limit: int = -1) -> list[Change]:
+    def changes(self, role: str, *, since: int = 0) -> list[Change]:
         """Changes with a greater id than `since`, the newest first."""
         with self._lock, _reported(self.directory):
             rows = self._database.execute(
-                "SELECT id, at, tool, summary, undone_by FROM changes WHERE role = ? AND id > ? ORDER BY id DESC LIMIT ?",
-                (role, since, limit),
+                "SELECT id, at, tool, summary, undone_by FROM changes WHERE role = ? AND id > ? ORDER BY id DESC",
+                (role, since),
             ).fetchall()
         return [Change(id=row[0], at=row[1], tool=row[2], summary=row[3], undone_by=row[4]) for row in rows]
 
@@ -188,8 +142,21 @@ class Journal:
         ]
 
     def mark_undone(self, entry: EntryChange, undone_by: int) -> None:
-        """Record that an entry was taken back, and its change when all of it was."""
+        """Record that an entry was taken back, and its change when all of it was.
+
+        If it was an undo that is taken back, what that had taken back is there again.
+        """
         with self._transaction() as database:
+            place = os.fsencode(entry.root), os.fsencode(entry.path)
+            database.execute(
+                "UPDATE changes SET undone_by = NULL WHERE id IN"
+                " (SELECT change FROM entries WHERE undone_by = ? AND root = ? AND path = ?)",
+                (entry.change, *place),
+            )
+            database.execute(
+                "UPDATE entries SET undone_by = NULL WHERE undone_by = ? AND root = ? AND path = ?",
+                (entry.change, *place),
+            )
             database.execute(
                 "UPDATE entries SET undone_by = ? WHERE change = ? AND number = ?",
                 (undone_by, entry.change, entry.number),

@@ -4,11 +4,15 @@ import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from secrets import token_hex
+from typing import TYPE_CHECKING
 
 from coretools.errors import TooLarge
 from coretools.roots.change_observer import Entry
+from coretools.undo.change import EntryChange
 from coretools.undo.entry_state import ABSENT, EntryState, state_at, state_of_open
-from coretools.undo.journal import EntryChange, Journal
+
+if TYPE_CHECKING:
+    from coretools.undo.journal import Journal
 
 MOST_DIGESTED = 64 * 1024 * 1024
 """Larger files are compared by size and time. It is the largest file that tools edit."""
@@ -17,7 +21,7 @@ MOST_DIGESTED = 64 * 1024 * 1024
 class ChangeRecorder:
     """The observer of the roots that writes the journal, which is opened by the first change."""
 
-    def __init__(self, open_journal: Callable[[], Journal], *, role: str, most_bytes: int) -> None:
+    def __init__(self, open_journal: Callable[[], "Journal"], *, role: str, most_bytes: int) -> None:
         """`role` keeps the changes of the roles of one server apart; `most_bytes` is the size of the store."""
         self._open_journal = open_journal
         self.role = role
@@ -27,7 +31,7 @@ class ChangeRecorder:
         self._current = threading.local()
 
     @property
-    def journal(self) -> Journal:
+    def journal(self) -> "Journal":
         """The journal.
 
         Raises:

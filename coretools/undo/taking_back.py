@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from secrets import token_hex
+from typing import TYPE_CHECKING
 
 from coretools.cancellation import check_cancelled
 from coretools.errors import CoreError
@@ -21,13 +22,16 @@ from coretools.roots.replace import TEMPORARY_PREFIX, rename_no_replace
 from coretools.roots.root import ResolvedPath, RootedPath, identity_of
 from coretools.roots.root_set import Roots
 from coretools.roots.write import LOCKS
+from coretools.undo.change import EntryChange
 from coretools.undo.entry_state import BLOCK_BYTES, EntryState, state_at, state_of_open
-from coretools.undo.journal import EntryChange, Journal
 from coretools.undo.recorder import MOST_DIGESTED, ChangeRecorder
 
+if TYPE_CHECKING:
+    from coretools.undo.journal import Journal
 
-class _Kept(Exception):  # noqa: N818 - not an error: the entry stays as it is, for this reason
-    """An entry is not taken back."""
+
+class _Kept(Exception):
+    """An entry stays as it is, for this reason."""
 
 
 @dataclass(frozen=True, slots=True)

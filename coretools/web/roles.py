@@ -86,7 +86,7 @@ def _role(name: str, section: RoleSection, base: Settings, config: Config) -> Ro
         deny=(*base.deny, *section.deny),
         author=read_author(section.author, f"roles.{name}.author") if section.author else base.author,
     )
-    return Role(name=name, settings=settings, rates=_rates(section, config))
+    return Role(name=name, settings=replace(settings, role=name), rates=_rates(section, config))
 
 
 def _rates(section: RoleSection, config: Config) -> Rates:

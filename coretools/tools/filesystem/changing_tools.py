@@ -28,6 +28,12 @@ from coretools.tools.filesystem.tool_set import (
 )
 from coretools.truncation import and_more
 
+Permanent = Annotated[
+    bool,
+    Field(description="Delete for good: undo can't bring it back. For what the undo journal has no room for"),
+    Rare(),
+]
+
 _SHOWN_HIDDEN = 20
 """Most hidden files listed in the result of a deletion."""
 
@@ -72,7 +78,7 @@ class ChangingTools(FileToolSet):
         data = encoded(content, path, self._limits)
         if create_only and (append or overwrite):
             raise InvalidArguments("create_only: excludes append and overwrite")
-        with lock_paths(self._roots, path):
+        with self._roots.changes.operation("write_file", path), lock_paths(self._roots, path):
             if append:
                 new = appended(self._roots, self._limits, path, content, expected_hash=expected_hash)
                 data, expected = new.data, new.version
@@ -89,7 +95,7 @@ class ChangingTools(FileToolSet):
         did = "created" if written.created else "appended to" if append else "replaced"
         message = f"{did} {written.display_path}, {written.size} bytes{self._settings_note(path)}"
         note = syntax.note(written.display_path)
-        details = {"created": written.created, **syntax.facts()}
+        details = {"created": written.created, **syntax.facts(), **self._change()}
         return ChangeResult(message=f"{message}\n{note}" if note else message, details=details)
 
     @tool(Effect.CHANGE, title="Delete file")
@@ -97,16 +103,17 @@ class ChangingTools(FileToolSet):
         self,
         path: Annotated[AnyPath, Field(description="Path of the file or link"), FILE_NAMES],
         *,
+        permanent: Permanent = False,
         call: Call = NOBODY,
     ) -> ChangeResult:
         """Delete one file, or a link itself and not what it leads to.
 
-        Returns the path. There is no trash: git_restore brings back only what git knows. For a directory, use
-        delete_directory.
+        Returns the path, and the id by which undo brings it back. For a directory, use delete_directory.
         """
-        deleted = delete_file(self._roots, path)
+        with self._roots.changes.operation("delete_file", path):
+            deleted = delete_file(self._roots, path, is_permanent=permanent)
         self._known_files.forget(call, self._roots.place(path))
-        return ChangeResult(message=f"deleted {deleted}")
+        return ChangeResult(message=f"deleted {deleted}{self._way_back()}", details=self._change())
 
     @same_policy_as("delete_file")
     @tool(Effect.CHANGE, title="Delete directory")
@@ -121,20 +128,23 @@ class ChangingTools(FileToolSet):
                 " directory that is or contains a repository is refused"
             ),
         ] = False,
+        permanent: Permanent = False,
         call: Call = NOBODY,
     ) -> ChangeResult:
         """Delete a directory with everything in it, also files that are hidden from commands.
 
-        Returns the number of entries deleted, and the names of the hidden ones. There is no trash. Links in it are
-        deleted, not what they lead to. For one file, use delete_file.
+        Returns the number of entries deleted, the names of the hidden ones, and the id by which undo brings it back.
+        Links in it are deleted, not what they lead to. For one file, use delete_file.
         """
-        deleted = delete_directory(self._roots, path, with_repositories=with_repositories)
+        with self._roots.changes.operation("delete_directory", path):
+            deleted = delete_directory(self._roots, path, with_repositories=with_repositories, is_permanent=permanent)
         self._known_files.forget(call, self._roots.place(path))
         hidden = [printable(name) for name in deleted.hidden]
         message = f"deleted {deleted.display_path}, {deleted.entries} entries in it"
         if hidden:
             message += f"; of them hidden: {and_more(hidden[:_SHOWN_HIDDEN], len(hidden))}"
-        return ChangeResult(message=message, details={"entries": deleted.entries, "hidden": len(hidden)})
+        details = {"entries": deleted.entries, "hidden": len(hidden), **self._change()}
+        return ChangeResult(message=f"{message}{self._way_back()}", details=details)
 
     @tool(Effect.ADD, idempotent=True, title="Create directory")
     def create_directory(self, path: DirectoryPath) -> ChangeResult:
@@ -143,7 +153,8 @@ class ChangingTools(FileToolSet):
         Returns whether it was created or existed already, which is no error. Not needed before write_file,
         which creates missing directories too when asked.
         """
-        created = create_directory(self._roots, path)
+        with self._roots.changes.operation("create_directory", path):
+            created = create_directory(self._roots, path)
         message = f"created {path}{self._settings_note(path)}" if created else f"{path} was there already"
         return ChangeResult(message=message, details={"created": created})
 
@@ -167,7 +178,8 @@ class ChangingTools(FileToolSet):
         Returns both paths. The directory of the destination must exist, and nothing is replaced unless `overwrite` is
         set. A directory that contains a git repository is refused: use `mv` in run_command.
         """
-        old, new = move(self._roots, source, destination, overwrite=overwrite)
+        with self._roots.changes.operation("move_path", f"{source} to {destination}"):
+            old, new = move(self._roots, source, destination, overwrite=overwrite)
         self._known_files.rename(call, self._roots.place(source), self._roots.place(destination))
         return ChangeResult(message=f"moved {old} to {new}{self._settings_note(destination)}")
 

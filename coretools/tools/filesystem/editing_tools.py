@@ -45,7 +45,10 @@ class EditingTools(EditingToolSet):
         others made elsewhere in the file are kept, and shown. For several files at once use edit_files; to create a
         file or rewrite all of it, write_file.
         """
-        with nullcontext() if dry_run else lock_paths(self._roots, path):
+        with (
+            self._roots.changes.operation("edit_file", path),
+            nullcontext() if dry_run else lock_paths(self._roots, path),
+        ):
             file = self._edit(path, edits, expected_hash, call)
             if file.is_changed and not dry_run:
                 data = file.data()

@@ -88,6 +88,16 @@ class FileToolSet:
             refuse_faults(check, display_path)
         return check
 
+    def _change(self) -> dict[str, int]:
+        """The fact that names the change just made, by which undo takes it back; none without a journal."""
+        last = self._roots.changes.last
+        return {"change": last} if last else {}
+
+    def _way_back(self) -> str:
+        """The clause of an answer that says how to take a deletion back; usually wanted soon."""
+        last = self._roots.changes.last
+        return f"; undo change={last} brings it back" if last else ""
+
     def _settings_note(self, path: str) -> str:
         """The note to add to the answer of a change that created settings of editors or agents; usually empty."""
         settings = settings_at(self._roots, path)

@@ -1,0 +1,1 @@
+"""The tools that show and take back changes."""

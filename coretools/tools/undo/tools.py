@@ -1,0 +1,281 @@
+"""The tools that list recorded changes and take them back."""
+
+import os
+import re
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Annotated
+
+from pydantic import Field
+
+from coretools.config.limits import Limits
+from coretools.errors import CoreError, InvalidArguments, NotFound
+from coretools.operations.declare import Aliases, Effect, automation_hidden, same_policy_as, tool
+from coretools.roots.git_layout import git_part
+from coretools.roots.path_text import printable
+from coretools.roots.root import RootedPath
+from coretools.roots.root_set import Roots
+from coretools.roots.text import decode
+from coretools.tools.answer_budget import content_bytes, fitting
+from coretools.tools.filesystem.edit_diff import foreign_diff
+from coretools.tools.filesystem.results import ChangeResult
+from coretools.tools.undo.results import ChangeDetails, ChangeList, UndoResult
+from coretools.undo.change import Bounds, Change, EntryChange
+from coretools.undo.entry_state import READ, EntryState
+from coretools.undo.recorder import ChangeRecorder
+from coretools.undo.taking_back import Undo
+
+_LISTED = 50
+_DIFFED_FILES = 10
+_DIFFED_BYTES = 256 * 1024
+"""Largest file that is compared."""
+
+_CHECKPOINT_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
+"""Not a number, so that `since` can be either."""
+
+ChangeId = Annotated[int, Field(ge=1, description="Id of the change, the first number of its line in list_changes")]
+
+
+class UndoTools:
+    """Tools over the journal of changes."""
+
+    def __init__(self, roots: Roots, limits: Limits, recorder: ChangeRecorder) -> None:
+        self._roots = roots
+        self._limits = limits
+        self._recorder = recorder
+
+    @tool(Effect.READ, title="List changes")
+    def list_changes(
+        self,
+        *,
+        change: Annotated[
+            int | None, Field(ge=1, description="Show this one change with its paths and diffs, instead of a list")
+        ] = None,
+        before: Annotated[
+            int | None, Field(ge=1, description="List only changes with a smaller id, to read on in a long list")
+        ] = None,
+        limit: Annotated[int, Field(ge=1, le=500, description="How many changes to list")] = _LISTED,
+    ) -> ChangeList | ChangeDetails:
+        """List what file tools changed beneath the roots, the newest first, so that undo can take it back.
+
+        Returns one line for each call that changed something: id, time, tool, what it was about, how many paths were
+        created, changed, deleted or moved, and whether it was taken back. With `change`, the paths of that call and
+        short diffs of its text files. Changes by commands and git tools are not recorded: for these see git_status,
+        git_diff and git_reflog. Old changes are forgotten.
+        """
+        journal, role = self._recorder.journal, self._recorder.role
+        if change is not None:
+            return self._details(self._found(change))
+        changes = [one for one in journal.changes(role) if before is None or one.id < before]
+        counts = [_counted(journal.entries(one.id)) for one in changes[:limit]]
+        held = f"[the journal has {journal.size()[1]} bytes of at most {self._limits.undo_bytes}]"
+        return ChangeList.of(changes, counts, limit=limit, budget=content_bytes(self._limits), held=held)
+
+    @same_policy_as("write_file", "delete_file")
+    @tool(Effect.CHANGE, title="Undo")
+    def undo(
+        self,
+        *,
+        change: Annotated[ChangeId | None, Aliases("id", "change_id")] = None,
+        since: Annotated[
+            int | str | None,
+            Field(
+                description="Take back this change and every later one, or every change after the checkpoint of this"
+                " name; instead of `change`"
+            ),
+        ] = None,
+        paths: Annotated[
+            list[str] | None, Field(description="Take back only these paths, or what is in these directories")
+        ] = None,
+        dry_run: Annotated[bool, Field(description="Say what would be taken back, and change nothing")] = False,
+    ) -> UndoResult:
+        """Take back one change of a file tool, some of its paths, or everything since a point.
+
+        Restores content, permissions and times, deleted files and directories, and former names; removes what was
+        created. Nothing newer is lost: a path that was changed again since then is left as it is and named, with the
+        difference, and a directory with entries made later stays. Take the later change back first, or write the file
+        yourself. Returns the paths, and the id of the undo, which can be taken back in the same way. list_changes has
+        the ids. It does not take back what commands and git tools changed.
+        """
+        if (change is None) == (since is None):
+            raise InvalidArguments("give either change, the id of one change, or since, an id or a checkpoint")
+        if change is not None:
+            found = self._found(change)
+            return self._undo(
+                [found], f"change {change} ({found.tool} {found.summary})".strip(), paths, dry_run=dry_run
+            )
+        assert since is not None
+        first = self._first(since)
+        later = [
+            one
+            for one in self._recorder.journal.changes(self._recorder.role, since=first - 1)
+            if one.undone_by is None and one.tool not in ("undo", "restore")
+        ]
+        return self._undo(later, f"{len(later)} changes since {since}", paths, dry_run=dry_run)
+
+    @tool(Effect.ADD, idempotent=True, title="Checkpoint", profiles=("all",))
+    def checkpoint(
+        self,
+        name: Annotated[str, Field(description="Name of the point: a letter, then letters, digits, `.`, `_` or `-`")],
+    ) -> ChangeResult:
+        """Name this point in time, so that restore can take back every later change of file tools.
+
+        Returns the id of the last change before it. It copies nothing. A name that exists is moved to now. What
+        commands change is not recorded: for that commit with git_commit.
+        """
+        if not _CHECKPOINT_NAME.fullmatch(name):
+            raise InvalidArguments(
+                f"name: {name!r:.80} is not one; use a letter, then letters, digits, '.', '_' or '-'"
+            )
+        last = self._recorder.journal.set_checkpoint(self._recorder.role, name)
+        return ChangeResult(
+            message=f"{name} is after change {last}; restore name='{name}' takes back what file tools change later",
+            details={"change": last},
+        )
+
+    @same_policy_as("write_file", "delete_file")
+    @tool(Effect.CHANGE, title="Restore checkpoint", profiles=("all",))
+    def restore(
+        self,
+        name: Annotated[str, Field(description="Name of the checkpoint")],
+        *,
+        dry_run: Annotated[bool, Field(description="Say what would be taken back, and change nothing")] = False,
+    ) -> UndoResult:
+        """Take back every change of file tools since a checkpoint, as undo with `since` does.
+
+        Returns what undo returns. Paths that somebody else changed since then are left as they are, and named.
+        """
+        return self.undo(since=name, dry_run=dry_run)
+
+    @automation_hidden
+    @tool(Effect.CHANGE, title="Forget changes")
+    def forget_changes(
+        self,
+        *,
+        older_than_days: Annotated[
+            float, Field(ge=0, description="Forget only changes that are older than so many days; 0 forgets all")
+        ] = 0.0,
+    ) -> ChangeResult:
+        """Empty the journal of changes, of all projects, so that they can't be taken back any more.
+
+        Returns how many changes and bytes were in it before and are now. For people: agents can't call it.
+        """
+        journal = self._recorder.journal
+        before = journal.size()
+        journal.trim(Bounds(size=self._limits.undo_bytes, days=older_than_days, changes=self._limits.undo_changes))
+        journal.forget_unknown()
+        after = journal.size()
+        message = (
+            f"{journal.directory}: {before[0]} changes with {before[1]} bytes before, {after[0]} with {after[1]} now"
+        )
+        return ChangeResult(message=message, details={"changes": after[0], "bytes": after[1]})
+
+    def _found(self, change: int) -> Change:
+        found = self._recorder.journal.find(self._recorder.role, change)
+        if found is None:
+            raise NotFound(f"change {change}: there is none, or it is forgotten; list_changes lists them")
+        return found
+
+    def _first(self, since: int | str) -> int:
+        """The id of the first change since a point."""
+        if isinstance(since, int) or since.isdecimal():
+            return self._found(int(since)).id
+        points = self._recorder.journal.checkpoints(self._recorder.role)
+        if since not in points:
+            known = ", ".join(points) or "none"
+            raise NotFound(
+                f"since: {printable(since)} is neither the id of a change nor a checkpoint; there are: {known}"
+            )
+        return points[since] + 1
+
+    def _undo(self, changes: Sequence[Change], what: str, paths: list[str] | None, *, dry_run: bool) -> UndoResult:
+        """Take back these changes, given with the newest first."""
+        entries = [entry for one in reversed(changes) for entry in self._recorder.journal.entries(one.id)]
+        if paths is not None:
+            wanted = [self._roots.place(path) for path in paths]
+            entries = [one for one in entries if any(_is_in(one, place) for place in wanted)]
+            if not entries:
+                raise NotFound(f"{what}: touched none of these paths; list_changes change=... lists its paths")
+        with self._recorder.operation("undo", what):
+            done = Undo(self._roots, self._recorder, is_dry_run=dry_run).take_back(entries)
+            made = self._recorder.change
+        diffs = self._diffs([one.entry for one in done.kept], to_now=True)
+        return UndoResult.of(what, done, change=made, is_dry_run=dry_run, diffs=diffs)
+
+    def _details(self, change: Change) -> ChangeDetails:
+        entries = self._recorder.journal.entries(change.id)
+        lines = [_described(one) for one in entries]
+        shown = fitting(lines, content_bytes(self._limits) // 2)
+        headline = f"change {change.id}: {change.tool} {change.summary}".rstrip()
+        if change.undone_by:
+            headline += f" (taken back by {change.undone_by})"
+        diffs = self._diffs(entries, to_now=True)
+        return ChangeDetails(headline=headline, paths=shown, left_out=len(lines) - len(shown), diffs=diffs)
+
+    def _diffs(self, entries: Sequence[EntryChange], *, to_now: bool) -> str:
+        """Short diffs from the content before a change to what is there now, of a few text files."""
+        diffs: list[str] = []
+        for entry in entries:
+            if len(diffs) == _DIFFED_FILES or not to_now:
+                break
+            with suppress(CoreError, OSError):
+                diff = self._diff(entry)
+                diffs += [diff] if diff else []
+        return "\n".join(fitting(diffs, content_bytes(self._limits) // 2))
+
+    def _diff(self, entry: EntryChange) -> str:
+        root = next((root for root in self._roots if root.path == entry.root), None)
+        if root is None or entry.moved_path or "file" not in (entry.before.kind, entry.after.kind):
+            return ""
+        if any(git_part(part) is not None for part in entry.path.split("/")):
+            return ""
+        place = RootedPath(root, entry.path)
+        before = (
+            self._shown_content(place, self._recorder.journal.contents.open(entry.content)) if entry.content else b""
+        )
+        now = b""
+        with suppress(OSError), self._roots.open_parent(place) as (directory, name):
+            now = self._shown_content(place, os.open(name, READ, dir_fd=directory))
+        display_path = self._roots.display_path(place)
+        texts = [decode(data, display_path).text if data else "" for data in (before, now)]
+        return foreign_diff(*texts, display_path=display_path) if texts[0] != texts[1] else ""
+
+    def _shown_content(self, place: RootedPath, fd: int) -> bytes:
+        """The content of an open file if a tool may show it at this place.
+
+        Raises:
+            CoreError: it may not, or is too large to compare.
+        """
+        try:
+            if os.fstat(fd).st_size > _DIFFED_BYTES or self._roots.hidden(place, fd):
+                raise NotFound("not shown")
+            return os.pread(fd, _DIFFED_BYTES, 0)
+        finally:
+            os.close(fd)
+
+
+def _is_in(entry: EntryChange, place: RootedPath) -> bool:
+    return any(
+        root == place.root.path and (path == place.relative or f"{path}/".startswith(f"{place.relative}/"))
+        for root, path in ((entry.root, entry.path), (entry.moved_root, entry.moved_path))
+    )
+
+
+def _verb(before: EntryState, after: EntryState, moved: str) -> str:
+    if moved:
+        return "moved"
+    if before.kind == "absent":
+        return "created"
+    return "deleted" if after.kind == "absent" else "changed"
+
+
+def _described(entry: EntryChange) -> str:
+    to = f" to {printable(entry.moved_path)}" if entry.moved_path else ""
+    mark = "/" if "directory" in (entry.before.kind, entry.after.kind) else ""
+    return f"{_verb(entry.before, entry.after, entry.moved_path)} {printable(entry.path)}{mark}{to}"
+
+
+def _counted(entries: Sequence[EntryChange]) -> str:
+    counts = Counter(_verb(one.before, one.after, one.moved_path) for one in entries)
+    return ", ".join(f"{count} {verb}" for verb, count in counts.items())
