@@ -19,7 +19,7 @@ from coretools.errors import EditRefused, TooLarge
 from coretools.operations.declare import Aliases
 from coretools.tools.filesystem.closest_lines import closest_lines
 from coretools.tools.filesystem.indentation import indented_places, reindented
-from coretools.tools.filesystem.line_offsets import after_lines
+from coretools.tools.filesystem.line_window import after_lines
 from coretools.truncation import and_more
 
 LINES_NAMED = 20

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from coretools.tools.filesystem.line_offsets import after_lines, line_start
+from coretools.tools.filesystem.line_window import after_lines, line_start
 
 MOST_LINES = 2_000
 """A longer old text is not compared."""
