@@ -74,7 +74,10 @@ def test_a_name_that_no_row_has_is_refused_with_those_there_are(tmp_path: Path) 
 
 
 def test_the_bars_of_the_project_are_in_the_rows() -> None:
-    """benchmarks-4, benchmarks-11, benchmarks-12, benchmarks-13, benchmarks-14: each bar is written once; `.ci/run` runs every row."""
+    """benchmarks-4, benchmarks-11 to 14: each bar is written once; `.ci/run` runs every row.
+
+    benchmarks-12, benchmarks-13, benchmarks-14.
+    """
     bars = {row.name: (row.bar, row.target) for row in ROWS if row.bar is not None}
     assert bars == {
         "start/initialize": (1.15, None),

@@ -21,6 +21,7 @@ LAYERS = (
     "coretools.egress",
     "coretools.config",
     "coretools.roots",
+    "coretools.undo",
     "coretools.command_policy",
     "coretools.confinement",
     "coretools.process",

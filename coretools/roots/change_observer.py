@@ -27,8 +27,15 @@ class ChangeObserver(Protocol):
         """Changes of this block belong together; within another block of the same thread it does nothing."""
         ...
 
-    def before_write(self, entry: Entry, written: int) -> None:
-        """Record that a file is about to be created or replaced by the open one, `written`."""
+    def before_write(self, entry: Entry, written: int, *, is_new: bool = False) -> None:
+        """Record that a file is about to be created or replaced by the open one, `written`.
+
+        `is_new`: it is created, and has its name already.
+        """
+        ...
+
+    def before_new_link(self, entry: Entry, target: str) -> None:
+        """Record that a symbolic link is about to be created."""
         ...
 
     def before_removal(self, entries: Iterable[Entry], *, is_emptied: bool = False) -> None:
@@ -61,7 +68,10 @@ class NoObserver:
         """Do nothing."""
         return nullcontext()
 
-    def before_write(self, entry: Entry, written: int) -> None:
+    def before_write(self, entry: Entry, written: int, *, is_new: bool = False) -> None:
+        """Do nothing."""
+
+    def before_new_link(self, entry: Entry, target: str) -> None:
         """Do nothing."""
 
     def before_removal(self, entries: Iterable[Entry], *, is_emptied: bool = False) -> None:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 from coretools.cancellation import check_cancelled
 from coretools.errors import AlreadyExists, DeniedPath, InvalidPath, TooLarge
-from coretools.regular_file import write_all
+from coretools.regular_file import NEW_FILE, write_all
+from coretools.roots.change_observer import Entry
 from coretools.roots.directory_access import DIRECTORY, translate_errors
 from coretools.roots.file_version import kind_of
 from coretools.roots.git_directories import require_no_repository, require_outside_git
@@ -77,6 +78,7 @@ def _copy_file(roots: Roots, file: OpenFile, destination: str, *, parents: bool)
             size = _copy_content(file.fd, fd, file.display_path, MAX_BYTES)
             os.fchmod(fd, file.mode & _MODE)
             os.fsync(fd)
+            roots.changes.before_write(Entry(target.fd, target.name, target.place), fd)
             commit(target, name, overwrite=False)
         return Copied(file.display_path, target.display_path, size=size)
 
@@ -93,6 +95,7 @@ def _copy_directory(roots: Roots, origin: ResolvedPath, destination: str, *, par
         if place.root is origin.root and f"{place.relative}/".startswith(f"{origin.place.relative}/"):
             raise InvalidPath(f"{target.display_path}: lies inside {origin.display_path}", path=target.display_path)
         with create_missing(roots, target, parents=parents), new_directory(roots, destination) as new:
+            roots.changes.before_new_directory(Entry(target.fd, target.name, place))
             copied = Copied(origin.display_path, target.display_path)
             _TreeCopy(roots, origin, place, new, copied).copy()
             new.keep()
@@ -153,14 +156,18 @@ class _TreeCopy:
         if any(map(self._roots.denied_by, (place, target))):
             self._copied.hidden.append(printable(beneath))
             return False
+        entry = Entry(there, name, target)
         if stat.S_ISDIR(status.st_mode):
+            self._roots.changes.before_new_directory(entry)
             os.mkdir(name, status.st_mode & _MODE | stat.S_IRWXU, dir_fd=there)
         elif stat.S_ISLNK(status.st_mode):
-            os.symlink(os.readlink(name, dir_fd=here), name, dir_fd=there)
+            leads_to = os.readlink(name, dir_fd=here)
+            self._roots.changes.before_new_link(entry, leads_to)
+            os.symlink(leads_to, name, dir_fd=there)
         elif not stat.S_ISREG(status.st_mode):
             self._copied.special.append(f"{printable(beneath)} ({kind_of(status.st_mode)})")
             return False
-        elif not self._copy_file(here, there, name, place):
+        elif not self._copy_file(here, entry, place):
             self._copied.hidden.append(printable(beneath))
             return False
         self._copied.entries += 1
@@ -168,8 +175,9 @@ class _TreeCopy:
             raise _too_large(self._copied.source)
         return stat.S_ISDIR(status.st_mode)
 
-    def _copy_file(self, here: int, there: int, name: str, place: RootedPath) -> bool:
+    def _copy_file(self, here: int, entry: Entry, place: RootedPath) -> bool:
         """Copy a regular file; False if it is hidden."""
+        there, name, _ = entry
         source = os.open(name, READ | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here)
         try:
             status = os.fstat(source)
@@ -177,11 +185,12 @@ class _TreeCopy:
                 return False
             if self._roots.hidden(place, source):
                 return False
-            fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=there)
+            fd = os.open(name, NEW_FILE, 0o600, dir_fd=there)
             try:
                 room = MAX_BYTES - self._copied.size
                 self._copied.size += _copy_content(source, fd, self._copied.source, room)
                 os.fchmod(fd, status.st_mode & _MODE)
+                self._roots.changes.before_write(entry, fd, is_new=True)
             finally:
                 os.close(fd)
         finally:

@@ -18,6 +18,7 @@ from secrets import token_hex
 from coretools.errors import Conflict, CoreError, InvalidArguments, WrongType
 from coretools.regular_file import read_regular, write_all
 from coretools.roots import open_beneath
+from coretools.roots.change_observer import ChangeObserver, Entry
 from coretools.roots.directory_access import translate_errors
 from coretools.roots.file_version import Version, kind_of, version_of
 from coretools.roots.replace import (
@@ -76,7 +77,8 @@ def write_together(roots: Roots, changes: Sequence[FileChange]) -> list[WrittenF
             other = places.setdefault(one.resolved.place.path, change.path)
             if len(places) < len(staged):
                 raise InvalidArguments(f"{change.path}: the same file as {other}; name each file once")
-        _commit(staged)
+        with roots.changes.operation("write", ", ".join(change.path for change in changes)):
+            _commit(staged)
         return [one.written() for one in staged]
 
 
@@ -88,6 +90,9 @@ class _Staged:
     resolved: ResolvedPath
     temporary: str
     """The name of the new content, and after the commit of the old one."""
+    observer: ChangeObserver
+    content_fd: int = -1
+    """The open new content; -1 if the file is deleted."""
     new: Version | None = None
     """The version of the file after its commit."""
     is_committed: bool = False
@@ -99,11 +104,15 @@ class _Staged:
             Conflict, AlreadyExists, OSError: nothing was changed.
         """
         fd, name = self.resolved.fd, self.resolved.name
+        entry = Entry(fd, name, self.resolved.place)
+        if self.change.data is not None:
+            self.observer.before_write(entry, self.content_fd)
         if self.change.expected is None:
             rename_no_replace(fd, self.temporary, fd, name)
         else:
             require_version(self.resolved, self.change.expected)
             if self.change.data is None:
+                self.observer.before_removal([entry])
                 rename_no_replace(fd, name, fd, self.temporary)
             elif self._exchange():
                 self._require_replaced(self.change.expected)
@@ -197,7 +206,7 @@ def _staged(roots: Roots, change: FileChange) -> Iterator[_Staged]:
         if change.data is None:
             _require_deletable(resolved, change)
             with _unlinking(resolved, temporary_name()) as name:
-                yield _Staged(change, resolved, name)
+                yield _Staged(change, resolved, name, roots.changes)
             return
         status = require_replaceable(resolved, overwrite=change.expected is not None, expected=change.expected)
         with create_missing(roots, resolved, parents=True), temporary_file(resolved, status) as (fd, name):
@@ -208,7 +217,7 @@ def _staged(roots: Roots, change: FileChange) -> Iterator[_Staged]:
                 os.fchmod(fd, change.mode & 0o777)
             # Before the rename: after a crash the name must not lead to an empty file.
             os.fsync(fd)
-            yield _Staged(change, resolved, name)
+            yield _Staged(change, resolved, name, roots.changes, fd)
 
 
 def _require_deletable(resolved: ResolvedPath, change: FileChange) -> None:

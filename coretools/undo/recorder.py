@@ -69,9 +69,19 @@ class ChangeRecorder:
         finally:
             self._current.last, self._current.named = self._current.change, None
 
-    def before_write(self, entry: Entry, written: int) -> None:
-        """Record that a file is about to be created or replaced by the open one, `written`."""
-        self._record([self._kept(entry, after=state_of_open(written), is_removed=False)])
+    def before_write(self, entry: Entry, written: int, *, is_new: bool = False) -> None:
+        """Record that a file is about to be created or replaced by the open one, `written`.
+
+        `is_new`: it is created, and has its name already.
+        """
+        after = state_of_open(written)
+        self._record(
+            [(_change(entry, ABSENT, after), 0) if is_new else self._kept(entry, after=after, is_removed=False)]
+        )
+
+    def before_new_link(self, entry: Entry, target: str) -> None:
+        """Record that a symbolic link is about to be created."""
+        self._record([(_change(entry, ABSENT, EntryState(kind="link", target=target)), 0)])
 
     def before_removal(self, entries: Iterable[Entry], *, is_emptied: bool = False) -> None:
         """Record that files, links or empty directories are about to be removed; with `is_emptied` emptied first."""

@@ -137,7 +137,7 @@ class Undo:
             self._made.add((entry.root, entry.path))
             self._times.append((here.place, before.modified_ns))
         elif before.kind == "link":
-            self._recorder.before_removal([here])  # of nothing: what is there afterwards was not there
+            self._recorder.before_new_link(here, before.target)
             os.symlink(before.target, here.name, dir_fd=here.directory)
         elif before.kind == "file":
             self._restore_file(entry, here, is_absent=now.kind == "absent")

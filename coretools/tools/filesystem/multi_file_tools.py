@@ -75,7 +75,7 @@ class MultiFileTools(EditingToolSet):
                 if file.is_changed
             ]
             if changes and not dry_run:
-                self._write_changes(changes, call)
+                self._write_changes("edit_files", changes, call)
         most_lines = max(_LEAST_LINES, SHOWN_LINES // len(edited))
         return EditsResult(files=[file.result(dry_run=dry_run, most_lines=most_lines) for file in edited])
 
@@ -138,15 +138,16 @@ class MultiFileTools(EditingToolSet):
             planner = PatchPlanner(self._roots, self._limits, self._check_syntax)
             files = [planner.plan(one) for one in patches]
             if not dry_run:
-                self._write_changes([change for file in files for change in file.changes], call)
+                self._write_changes("apply_patch", [change for file in files for change in file.changes], call)
         lines = [file.text(would=dry_run) for file in files]
         notes = [] if dry_run else [self._settings_note(path) for file in files for path in file.created]
         lines += [note.removeprefix("; ") for note in notes if note]
         return ChangeResult(message="\n".join(lines), details={"files": len(files), "dry_run": dry_run})
 
-    def _write_changes(self, changes: Sequence[FileChange], call: Call) -> None:
+    def _write_changes(self, tool: str, changes: Sequence[FileChange], call: Call) -> None:
         """Write all changes or none, and record what the client knows of the files now."""
-        written = write_together(self._roots, changes)
+        with self._roots.changes.operation(tool, ", ".join(change.path for change in changes)):
+            written = write_together(self._roots, changes)
         for change, one in zip(changes, written, strict=True):
             if change.data is None:
                 self._known_files.forget(call, one.place)
@@ -174,7 +175,8 @@ class MultiFileTools(EditingToolSet):
         links in a directory stay links. A directory that contains a git repository is refused: use git clone or `cp` in
         run_command. To move, use move_path.
         """
-        copied = copy_path(self._roots, source, destination, parents=create_parents)
+        with self._roots.changes.operation("copy_path", f"{source} to {destination}"):
+            copied = copy_path(self._roots, source, destination, parents=create_parents)
         entries = f"{copied.entries} entries, " if copied.entries or copied.hidden or copied.special else ""
         message = f"copied {copied.source} to {copied.destination}, {entries}{copied.size} bytes"
         for paths, what in ((copied.hidden, "hidden, and not copied"), (copied.special, "no files, and not copied")):

@@ -1,6 +1,5 @@
 """The tools that list recorded changes and take them back."""
 
-import os
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -12,7 +11,6 @@ from pydantic import Field
 from coretools.config.limits import Limits
 from coretools.errors import CoreError, InvalidArguments, NotFound
 from coretools.operations.declare import Aliases, Effect, automation_hidden, same_policy_as, tool
-from coretools.roots.git_layout import git_part
 from coretools.roots.path_text import printable
 from coretools.roots.root import RootedPath
 from coretools.roots.root_set import Roots
@@ -22,14 +20,13 @@ from coretools.tools.filesystem.edit_diff import foreign_diff
 from coretools.tools.filesystem.results import ChangeResult
 from coretools.tools.undo.results import ChangeDetails, ChangeList, UndoResult
 from coretools.undo.change import Bounds, Change, EntryChange
-from coretools.undo.entry_state import READ, EntryState
+from coretools.undo.entry_state import EntryState
 from coretools.undo.recorder import ChangeRecorder
 from coretools.undo.taking_back import Undo
+from coretools.undo.visible_content import contents_around
 
 _LISTED = 50
 _DIFFED_FILES = 10
-_DIFFED_BYTES = 256 * 1024
-"""Largest file that is compared."""
 
 _CHECKPOINT_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
 """Not a number, so that `since` can be either."""
@@ -200,7 +197,7 @@ class UndoTools:
         with self._recorder.operation("undo", what):
             done = Undo(self._roots, self._recorder, is_dry_run=dry_run).take_back(entries)
             made = self._recorder.change
-        diffs = self._diffs([one.entry for one in done.kept], to_now=True)
+        diffs = self._diffs([one.entry for one in done.kept])
         return UndoResult.of(what, done, change=made, is_dry_run=dry_run, diffs=diffs)
 
     def _details(self, change: Change) -> ChangeDetails:
@@ -210,49 +207,28 @@ class UndoTools:
         headline = f"change {change.id}: {change.tool} {change.summary}".rstrip()
         if change.undone_by:
             headline += f" (taken back by {change.undone_by})"
-        diffs = self._diffs(entries, to_now=True)
+        diffs = self._diffs(entries)
         return ChangeDetails(headline=headline, paths=shown, left_out=len(lines) - len(shown), diffs=diffs)
 
-    def _diffs(self, entries: Sequence[EntryChange], *, to_now: bool) -> str:
+    def _diffs(self, entries: Sequence[EntryChange]) -> str:
         """Short diffs from the content before a change to what is there now, of a few text files."""
         diffs: list[str] = []
         for entry in entries:
-            if len(diffs) == _DIFFED_FILES or not to_now:
+            if len(diffs) == _DIFFED_FILES:
                 break
             with suppress(CoreError, OSError):
-                diff = self._diff(entry)
-                diffs += [diff] if diff else []
-        return "\n".join(fitting(diffs, content_bytes(self._limits) // 2))
+                diffs.append(self._diff(entry))
+        return "\n".join(fitting(filter(None, diffs), content_bytes(self._limits) // 2))
 
     def _diff(self, entry: EntryChange) -> str:
         root = next((root for root in self._roots if root.path == entry.root), None)
         if root is None or entry.moved_path or "file" not in (entry.before.kind, entry.after.kind):
             return ""
-        if any(git_part(part) is not None for part in entry.path.split("/")):
-            return ""
         place = RootedPath(root, entry.path)
-        before = (
-            self._shown_content(place, self._recorder.journal.contents.open(entry.content)) if entry.content else b""
-        )
-        now = b""
-        with suppress(OSError), self._roots.open_parent(place) as (directory, name):
-            now = self._shown_content(place, os.open(name, READ, dir_fd=directory))
+        before, now = contents_around(self._roots, self._recorder.journal.contents, entry, place)
         display_path = self._roots.display_path(place)
         texts = [decode(data, display_path).text if data else "" for data in (before, now)]
         return foreign_diff(*texts, display_path=display_path) if texts[0] != texts[1] else ""
-
-    def _shown_content(self, place: RootedPath, fd: int) -> bytes:
-        """The content of an open file if a tool may show it at this place.
-
-        Raises:
-            CoreError: it may not, or is too large to compare.
-        """
-        try:
-            if os.fstat(fd).st_size > _DIFFED_BYTES or self._roots.hidden(place, fd):
-                raise NotFound("not shown")
-            return os.pread(fd, _DIFFED_BYTES, 0)
-        finally:
-            os.close(fd)
 
 
 def _is_in(entry: EntryChange, place: RootedPath) -> bool:
