@@ -192,7 +192,9 @@ def _notes(client: Client, server: Server, scope: str) -> list[str]:
         }
         notes.append(where.get(client.name, f"set {TOKEN_VARIABLE} to the token in the environment of {client.title}"))
     if isinstance(server, Program) and scope == "project":
-        notes.append("the entry has paths of this machine; think twice before you commit the file")
+        notes.append(
+            "the entry has paths of this machine: keep the file, and the earlier content beside it, out of commits"
+        )
     return notes
 
 

@@ -36,20 +36,17 @@ def insert(text: str, path: Sequence[str], name: str, value: Mapping[str, Any]) 
     Raises:
         ValueError, WrongType: as for `entries`; or the mapping is written in braces.
     """
-    root, end = _compose(text), line_end(text)
+    root = _compose(text)
     (key,) = path
-    at = next((at for at, pair in enumerate(root.value) if pair[0].value == key), None) if root is not None else None
-    node = None if root is None or at is None else _reach(root, path)
     if root is not None and root.flow_style:
         raise ValueError("the file is written in braces; write its mapping as lines")
-    if node is not None and any(one.value == name for one, _ in node.value):
+    if name in entries(text, path):
         raise ValueError(f"the key {name!r} is there already")
-    if root is None or at is None:
-        start = text if not text or text.endswith("\n") else text + end
-        lines = [f"{key}:", *(INDENT + line for line in _lines(name, value))]
-        changed = start + "".join(line + end for line in lines)
+    pair = next((pair for pair in root.value if pair[0].value == key), None) if root is not None else None
+    if pair is None:
+        changed = _appended(text, [f"{key}:", *(INDENT + line for line in _lines(name, value))])
     else:
-        changed = _inserted(text, root.value[at], node, _lines(name, value))
+        changed = _inserted(text, pair, _reach(root, path), _lines(name, value))
     _require_same(root, _compose(changed), key, name)
     return changed
 
@@ -74,6 +71,12 @@ def remove(text: str, path: Sequence[str], name: str) -> str:
         changed = f"{text[:colon]} {{}}{text[colon:start]}{text[_line_after(text, *pair) :]}"
     _require_same(_compose(changed), root, path[0], name)
     return changed
+
+
+def _appended(text: str, lines: Sequence[str]) -> str:
+    end = line_end(text)
+    start = text if not text or text.endswith("\n") else text + end
+    return start + "".join(line + end for line in lines)
 
 
 def _inserted(text: str, pair: tuple[Node, Node], node: MappingNode | None, lines: Sequence[str]) -> str:
