@@ -43,6 +43,14 @@ MAX_DIFF_CHARACTERS = 200
 CONTEXT_LINES = 2
 """Around a change; they are another server's, so few are shown, and without secrets."""
 
+FIRST_USE = {
+    ("claude-code", "project"): "Claude Code asks before it starts a server of a project",
+    ("gemini", "user"): "Gemini CLI starts servers in folders that you trust only",
+    ("gemini", "project"): "Gemini CLI starts servers in folders that you trust only",
+    ("codex", "project"): "Codex reads the file of a project that you trust only",
+}
+"""What a client wants before it starts the server, by client and scope."""
+
 LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 _EPILOG = """\
@@ -185,6 +193,7 @@ def _cut(line: str) -> str:
 
 def _notes(client: Client, server: Server, scope: str) -> list[str]:
     notes = [f"restart {client.title} to use it"]
+    notes += [FIRST_USE[client.name, scope]] if (client.name, scope) in FIRST_USE else []
     if isinstance(server, Address) and server.has_token:
         where = {
             "vscode": "VS Code asks for the token once and keeps it",

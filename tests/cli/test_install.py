@@ -191,6 +191,8 @@ def test_the_note_says_where_the_token_goes(home: Path, capsys: pytest.CaptureFi
     assert "set CORETOOLS_TOKEN to the token in the environment of Cursor" in capsys.readouterr().err
     assert line(home, "vscode --url https://x.example/mcp --yes") == 0
     assert "VS Code asks for the token once" in capsys.readouterr().err
+    assert line(home, "gemini --yes") == 0
+    assert "in folders that you trust only" in capsys.readouterr().err
 
 
 def test_a_link_is_printed_and_nothing_written(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
