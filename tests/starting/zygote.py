@@ -15,8 +15,8 @@ import runpy
 import signal
 import socket
 import sys
+import tempfile
 import threading
-from tempfile import TemporaryDirectory
 
 import anyio
 
@@ -151,12 +151,13 @@ def compile_expressions() -> None:
 
 async def build_schemas() -> None:
     """Build what is kept of every built-in tool: it takes a server 0.1 s to list them."""
-    with TemporaryDirectory() as root:
+    with tempfile.TemporaryDirectory() as root:
         settings = Settings(roots=(root,), profile="all")
         async with open_assembly(settings, {"HOME": root, "PATH": os.defpath}) as assembly:
             assembly.catalog.registry.validate()
             for command in assembly.catalog.registry:
                 command.arguments.schema()
+    tempfile.tempdir = None  # what is forked reads its own TMPDIR
 
 
 def main() -> None:
