@@ -95,9 +95,7 @@ class DirectoryTree(Result):
         """The tree; the last line in brackets tells how to see the rest."""
         notes = []
         if self.omitted_files or self.omitted_directories or not self.is_counted:
-            notes = [
-                "[raise depth or limit, or name a directory in path, to see more; search_files finds files by name]"
-            ]
+            notes = ["[for more raise depth or limit, or name a directory in path; search_files finds files by name]"]
         elif not self.shown:
             notes = ["[empty]"]
         return "\n".join([*self.lines, *notes])

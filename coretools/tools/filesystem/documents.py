@@ -63,7 +63,7 @@ class PictureFile(Result):
         scale = "" if self.shown == (self.width, self.height) else f", scaled by {self.shown[0] / self.width:.3g}"
         shown = f"{self.image.mime_type} of {self.shown[0]} x {self.shown[1]} pixels{scale}{frames}"
         whole = f"{self.type}, {self.width} x {self.height} pixels, {self.size} bytes"
-        return f"[{name}: {whole}; shown as {shown}]\n"
+        return f"[{name}: {whole}; shown as {shown}]"
 
     def media(self) -> tuple[Image, ...]:
         """The picture."""

@@ -11,6 +11,7 @@ from coretools.roots.root import RootedPath
 from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import content_bytes
 from coretools.tools.filesystem.binary_file import binary_type, described
+from coretools.tools.filesystem.documents import PDF, PDF_START, PICTURES
 from coretools.tools.filesystem.file_text import FileText, TextBudget
 from coretools.tools.filesystem.line_window import LineRange
 from coretools.tools.filesystem.several_files import (
@@ -115,12 +116,20 @@ class FilesReader:
     def _section(self, request: FileRequest, share: int) -> Section:
         try:
             with open_file(self._roots, request.path) as file:
+                if file.read_at(0, len(PDF_START)) == PDF_START:
+                    return _described(request, file, PDF)
                 try:
                     found = self._read_text(file, request.lines, TextBudget(share, share + REMARK_BYTES))
                 except NotText as error:
                     if not (kind := binary_type(error)):
                         raise
-                    return Section(request.text, described(file, kind, most_hashed=HASHED_BYTES).text())
+                    return _described(request, file, kind)
         except CoreError as error:
             return Section.of_error(request.text, error)
         return Section(request.text, found.content, remarks=tuple(found.unusual))
+
+
+def _described(request: FileRequest, file: OpenFile, media_type: str) -> Section:
+    is_shown = media_type == PDF or media_type in PICTURES
+    note = "read_file shows it" if is_shown else ""
+    return Section(request.text, described(file, media_type, note=note, most_hashed=HASHED_BYTES).text())

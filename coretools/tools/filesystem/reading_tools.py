@@ -133,18 +133,12 @@ class ReadingTools(FileToolSet):
                 raise WouldBlock
             return self._in_memory(path, lines, call, raw=raw)
         with open_file(self._roots, path) as file:
-            is_pdf = not raw and file.read_at(0, len(PDF_START)) == PDF_START
-            if is_pdf:
-                with _turn(self._large_reads):
-                    return self._documents.pdf(file, pages, as_pictures=as_pictures)
+            interpreted = None if raw else self._interpreted(file, lines, pages, as_pictures=as_pictures)
+            if interpreted is not None:
+                self._known_files.record_part(call, file.place, file.version)
+                return interpreted
             if pages is not None or as_pictures:
-                raise InvalidArguments(f"{file.display_path}: no PDF; pages and as_pictures are for PDF alone")
-            if file.display_path.endswith(NOTEBOOK_NAME) and not raw:
-                with _turn(self._large_reads) if file.size > LARGE_BYTES else nullcontext():
-                    notebook = self._documents.notebook(file, lines)
-                if notebook is not None:
-                    self._known_files.record_part(call, file.place, file.version)
-                    return notebook
+                raise InvalidArguments(f"{file.display_path}: read as no PDF; pages and as_pictures are for PDF alone")
             try:
                 return self._text(file, lines, TextBudget.of(self._limits), call)
             except NotText as error:
@@ -154,6 +148,18 @@ class ReadingTools(FileToolSet):
                 with _turn(self._large_reads):
                     return self._documents.picture(file, kind)
             return described(file, kind)
+
+    def _interpreted(
+        self, file: OpenFile, lines: LineRange, pages: str | None, *, as_pictures: bool
+    ) -> PdfFile | NotebookFile | BinaryFile | None:
+        """What is in a PDF or a notebook, both of which may be text too; None for any other file."""
+        if file.read_at(0, len(PDF_START)) == PDF_START:
+            with _turn(self._large_reads):
+                return self._documents.pdf(file, pages, as_pictures=as_pictures)
+        if not file.display_path.endswith(NOTEBOOK_NAME) or pages is not None or as_pictures:
+            return None
+        with _turn(self._large_reads) if file.size > LARGE_BYTES else nullcontext():
+            return self._documents.notebook(file, lines)
 
     @property
     def _documents(self) -> Documents:

@@ -117,11 +117,13 @@ def test_a_large_picture_is_scaled_to_what_models_accept(client: Peer, top: Path
 
 
 def test_svg_stays_text_and_raw_describes(client: Peer, top: Path) -> None:
-    """filesystem-64, filesystem-60."""
+    """filesystem-64, filesystem-68."""
     (top / "a.svg").write_text("<svg/>\n")
     assert shown(read(client, "a.svg")) == ("<svg/>\n", [])
     Pictures.new("L", (9, 9)).save(top / "raw.png")
     assert shown(read(client, "raw.png", raw=True))[0].startswith("[raw.png: binary, image/png, ")
+    (top / "raw.pdf").write_bytes(pdf("page"))
+    assert shown(read(client, "raw.pdf", raw=True))[0].startswith("%PDF-1.4\n1 0 obj\n")
 
 
 HOSTILE = {

@@ -90,7 +90,9 @@ def test_errors_stand_beside_the_files(files: FilesystemTools, top: Path) -> Non
     answer = files.read_files([*named, "logo.png", "good"])
     found = sections(answer.text())
     assert found.pop("good (no newline at the end)") == "good\n"
-    assert found.pop("logo.png").startswith("[logo.png: binary, image/png, 58 bytes, sha256 ")
+    assert re.match(
+        r"\[logo.png: binary, image/png, 58 bytes, sha256 \w+\]\n\[read_file shows it\]", found.pop("logo.png")
+    )
     assert all("(error: " in name for name in found)
     assert answer.facts() == {"files": 2, "errors": len(named), "left_out": 0}
     assert "SECRET" not in answer.text()
