@@ -1,7 +1,8 @@
 """List one directory, or walk a whole tree. Links are reported, never followed."""
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from coretools.cancellation import check_cancelled
@@ -160,6 +161,20 @@ def _batches(
             except OSError:
                 continue
             ahead.append(_split_at_directories(*_filtered(roots, here, inside, choose)))
+
+
+def modification_times(roots: Roots, place: RootedPath, names: Iterable[str]) -> dict[str, int]:
+    """Return the modification times, in ns, of entries of a directory; without those that are gone meanwhile."""
+    times = {}
+    with suppress(OSError):
+        fd = roots.resolver.open(place.root.fd, place.relative, _SCAN)
+        try:
+            for name in names:
+                with suppress(OSError):
+                    times[name] = os.stat(name, dir_fd=fd, follow_symlinks=False).st_mtime_ns
+        finally:
+            os.close(fd)
+    return times
 
 
 def _split_at_directories(above: str, entries: list[WalkEntry]) -> Iterator[tuple[str, list[WalkEntry] | None]]:

@@ -41,6 +41,10 @@ def test_without_its_escapes_a_coloured_text_is_the_plain_one() -> None:
         ("git_log", "0123456789 2026 x", f"{styled('0123456789', 'yellow')} 2026 x"),
         ("search_text", "a.py:3:x", f"{styled('a.py', 'magenta')}:{styled('3', 'green')}:x"),
         ("search_text", "[3 shown]", styled("[3 shown]", "dim")),
+        ("search_text", "src/a.py", styled("src/a.py", "magenta")),
+        ("search_text", "3:x:4:", f"{styled('3', 'green')}:x:4:"),
+        ("search_text", "4-x", f"{styled('4', 'dim')}-x"),
+        ("search_text", "--", "--"),
         ("read_file", "+new", "+new"),
     ],
 )

@@ -20,7 +20,9 @@ _STYLES = {
 
 _DIFFS = frozenset({"git_diff", "edit_file"})
 _STATUS_LINE = re.compile(r"([ MADRCUT?!.]{2}) ")
-_FOUND_LINE = re.compile(r"(.+?)([:-])(\d+)\2")
+_FOUND_LINE = re.compile(r"(.+?):(\d+):")
+_LINE_OF_A_FILE = re.compile(r"(\d+)([:-])")
+_FOUND_STYLES = {":": "green", "-": "dim"}
 _COMMIT_LINE = re.compile(r"([0-9a-f]{7,40}) (\S+) ")
 _TOOL_LINE = re.compile(r"(\S+)( +)(reads|adds|changes)( )")
 _EFFECT_STYLES = {"reads": "green", "adds": "yellow", "changes": "red"}
@@ -79,11 +81,13 @@ def _commit_line(line: str) -> str:
 
 
 def _found_line(line: str) -> str:
+    match = _LINE_OF_A_FILE.match(line)
+    if match is not None:
+        return styled(match[1], _FOUND_STYLES[match[2]]) + line[match.end(1) :]
     match = _FOUND_LINE.match(line)
-    if match is None:
-        return _note(line)
-    number = styled(match[3], "green" if match[2] == ":" else "dim")
-    return f"{styled(match[1], 'magenta')}{match[2]}{number}{line[match.end(3) :]}"
+    if match is not None:
+        return f"{styled(match[1], 'magenta')}:{styled(match[2], 'green')}{line[match.end(2) :]}"
+    return line if line == "--" else styled(line, "dim" if line.startswith("[") else "magenta")
 
 
 def _tool_line(line: str) -> str:

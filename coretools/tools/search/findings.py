@@ -16,7 +16,15 @@ from coretools.roots.read import open_file
 from coretools.roots.root import RootedPath
 from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import content_bytes
-from coretools.tools.search.file_matches import Match, SearchedText, cut, decode_text, matching_lines, with_context
+from coretools.tools.search.file_matches import (
+    Match,
+    MatchedLine,
+    SearchedText,
+    cut,
+    decode_text,
+    matching_lines,
+    with_context,
+)
 from coretools.tools.search.ignore import beneath
 from coretools.tools.search.pattern import Pattern
 from coretools.tools.search.results import FoundFile, FoundLine, Output
@@ -35,6 +43,8 @@ class Query:
     output: Output = "matches"
     limit: int
     """Most matching lines, or files."""
+    skip: int = 0
+    """Matching lines, or files, of earlier pages."""
     include_ignored: bool
     deadline: float
     """On the monotonic clock."""
@@ -53,11 +63,20 @@ class Findings:
     query: Query
     files: list[FoundFile] = field(default_factory=list)
     matches: int = 0
+    skipped: int = 0
+    """Matching lines, or files, that were left out at the start."""
     more: bool = False
     """Whether there is at least one more match."""
+    is_full: bool = False
+    """Whether something was left out though the limit is not reached, since the answer has no room for it."""
     timed_out: bool = False
     """Whether the time ran out before everything was searched."""
+    context: int = field(init=False)
+    """Lines around a match; fewer than asked for where the answer has no room for one match with them."""
     _bytes: int = 0
+
+    def __post_init__(self) -> None:
+        self.context = self.query.context
 
     @property
     def is_complete(self) -> bool:
@@ -103,6 +122,7 @@ class Findings:
         if self.query.output != "matches":
             self._count(path, matches)
             return
+        self.skipped += sum(1 for _ in islice(matches, self.query.skip - self.skipped))
         shown = list(islice(matches, self.query.limit - self.matches))
         self.more = next(matches, None) is not None
         if shown:
@@ -112,38 +132,59 @@ class Findings:
     def _count(self, path: str, matches: Iterator[Match]) -> None:
         """Add the file if a line matches, with the number of its matching lines if they are to be counted."""
         if next(matches, None) is not None:
-            line_bytes = len(escape_controls(path).encode("utf-8", "replace")) + len(":1000000\n")
-            if len(self.files) == self.query.limit or self._bytes + line_bytes > content_bytes(self.limits):
+            if self.skipped < self.query.skip:
+                self.skipped += 1
+                return
+            if len(self.files) == self.query.limit or not self._take(f"{escape_controls(path)}:1000000\n"):
                 self.more = True
                 return
-            self._bytes += line_bytes
             count = 1 if self.query.output == "files" else 1 + sum(1 for _ in matches)
             self.files.append(FoundFile(path=path, groups=[], matches=count))
             self.matches += count
         self._check_deadline()
 
     def _add(self, path: str, file: SearchedText, matches: list[Match]) -> None:
-        """Add the lines that fit into the answer."""
-        kept = FoundFile(path=path, groups=[], matches=0)
-        is_full = False
-        path_bytes = len(escape_controls(path).encode("utf-8", "replace"))
-        for group in with_context(file, matches, self.query.context):
-            lines: list[FoundLine] = []
-            for line in group:
-                text = cut(line.text, line.column or 0, self.limits.search_line_bytes)
-                self._bytes += path_bytes + len(text.encode("utf-8", "replace")) + len(f":{line.number}:\n")
-                if self._bytes > content_bytes(self.limits):
-                    self.more = is_full = True
+        """Add the lines that fit into the answer, with less context if it has no room for one match with all of it."""
+        start = self._bytes
+        groups, count = self._fitting(path, file, matches)
+        while self.is_full and not self.files and count < 2 and self.context:
+            self.context //= 2
+            self._bytes, self.is_full = start, False
+            groups, count = self._fitting(path, file, matches)
+        if groups:
+            self.files.append(FoundFile(path=path, groups=groups, matches=count))
+            self.matches += count
+        self.more = self.more or count < len(matches)
+
+    def _fitting(self, path: str, file: SearchedText, matches: list[Match]) -> tuple[list[list[FoundLine]], int]:
+        """Return the lines that the answer has room for, in groups, and how many of them match."""
+        kept = list[list[FoundLine]]()
+        if self._take(f"./{escape_controls(path)}\n"):
+            for group in with_context(file, matches, self.context):
+                lines = self._fitting_lines(group, separator="--\n" if kept and self.context else "")
+                kept += [lines] if lines else []
+                if self.is_full:
                     break
-                lines.append(FoundLine(number=line.number, text=text, match=line.column is not None))
-            kept.matches += sum(line.match for line in lines)
-            if lines:
-                kept.groups.append(lines)
-            if is_full:
-                break
-        self.matches += kept.matches
-        if kept.groups:
-            self.files.append(kept)
+        return kept, sum(line.match for group in kept for line in group)
+
+    def _fitting_lines(self, group: list[MatchedLine], *, separator: str) -> list[FoundLine]:
+        """Return the lines of a group that the answer has room for; a cut group ends with its last match's context."""
+        lines = list[FoundLine]()
+        for line in group:
+            text = cut(line.text, line.column or 0, self.limits.search_line_bytes)
+            if not self._take(f"{separator}{line.number}:{text}\n"):
+                last = max((at for at, shown in enumerate(lines) if shown.match), default=None)
+                return [] if last is None else lines[: last + 1 + self.context]
+            separator = ""
+            lines.append(FoundLine(number=line.number, text=text, match=line.column is not None))
+        return lines
+
+    def _take(self, text: str) -> bool:
+        """Whether the answer has room for this text; if so, the room is taken."""
+        size = len(text.encode("utf-8", "replace"))
+        self.is_full = self.is_full or self._bytes + size > content_bytes(self.limits)
+        self._bytes += 0 if self.is_full else size
+        return not self.is_full
 
     def _check_deadline(self) -> bool:
         self.timed_out = self.timed_out or time.monotonic() >= self.query.deadline

@@ -128,12 +128,13 @@ class IgnoreRules:
             depths = range(len(directory), -1, -1)
             # Files at or beneath `start` take precedence, whatever their kind: ripgrep sees only those.
             first = len(directory) - self._depth + 1
+            loaded = {depth: self._load(directory[:depth]) for depth in depths}
             self._chains[directory] = tuple(
                 (depth, rules)
                 for some in (depths[:first], depths[first:])
                 for kind in range(len(KINDS))
                 for depth in some
-                if (rules := self._load(directory[:depth])[kind])
+                if (rules := loaded[depth][kind])
             )
         return self._chains[directory]
 

@@ -23,13 +23,21 @@ from coretools.roots.root_set import Roots
 from coretools.tools.answer_budget import content_bytes, fitting
 from coretools.tools.search.engines import RipgrepEngine, SearchEngine, WalkEngine
 from coretools.tools.search.findings import Findings, Query
+from coretools.tools.search.fuzzy import fuzzy_rank
 from coretools.tools.search.globs import glob_matcher, name_matcher
-from coretools.tools.search.ignore import beneath, runs_beneath
+from coretools.tools.search.ignore import beneath
+from coretools.tools.search.names import NameOrder, NameQuery, find_names
 from coretools.tools.search.pattern import parse_pattern
 from coretools.tools.search.results import FoundNames, FoundText, Output
 
 _PLACES = Aliases("directory", "dir_path", "search_path", "target_directory", "cwd", ignored=("explanation",))
 _LIMITS = Aliases("head_limit", "max_results", "total_max_matches")
+DEFAULT_PATHS = 500
+"""Paths in an answer of `search_files`."""
+
+FUZZY_PATHS = 20
+"""The same with a query: what is meant is among the best, and letters in their order match much."""
+
 _Pattern = Annotated[
     str,
     Field(
@@ -60,6 +68,11 @@ _Ignored = Annotated[
     bool,
     Field(description="Include what .gitignore and .ignore files exclude"),
     Aliases("no_ignore", switches={"respect_git_ignore": {False: True}}),
+]
+_Skip = Annotated[
+    int,
+    Field(ge=0, description="Number of results to leave out at the start; an answer names the next value"),
+    Aliases("offset"),
 ]
 _Output = Annotated[
     Output,
@@ -119,13 +132,16 @@ class SearchTools:
         limit: Annotated[
             int, Field(ge=1, description="Most matching lines to return, or files; up to 500"), _LIMITS
         ] = 100,
+        skip: _Skip = 0,
         include_ignored: _Ignored = False,
     ) -> FoundText:
         """Find lines in the files of a directory tree by a regular expression.
 
-        Returns `path:line:text` for each match, sorted by path, and a remark if there are more; with `context`,
-        `path-line-text` for the lines around it. Hidden files are searched; `.git`, binary files and what .gitignore
-        excludes are not. To find files by name, use search_files; to read one, read_file.
+        Returns the path of each file with a match, sorted, and beneath it `line:text` for each match; with `context`
+        also `line-text` for the lines around it, and `--` between groups. If no file has a second line, each is
+        `path:line:text`. An answer has up to 20,000 bytes: it says if it shows fewer matches than asked for, and the
+        `skip` that goes on. Hidden files are searched; `.git`, binary files and what .gitignore excludes are not. To
+        find files by name or the latest changes, use search_files; to read one, read_file.
         """
         matcher = parse_pattern(pattern, literal=literal, ignore_case=ignore_case)
         wanted = glob_matcher(glob or "*")
@@ -138,6 +154,7 @@ class SearchTools:
             context=context,
             output=output,
             limit=min(limit, self._limits.search_results),
+            skip=skip,
             include_ignored=include_ignored,
             deadline=time.monotonic() + self._limits.search_seconds,
         )
@@ -158,44 +175,69 @@ class SearchTools:
             str,
             Field(
                 description="What the path must match: *.py matches names in any directory, src/**/*.{js,ts} paths from"
-                " `path` on, test/ directories only"
+                " `path` on, test/ directories only, * everything"
             ),
-            Aliases("pattern", "glob_pattern", hints=("query", "name")),
+            Aliases("pattern", "glob_pattern"),
         ],
         *,
+        query: Annotated[
+            str,
+            Field(
+                description="Letters of the name in their order, as usrctl for user_controller.py; of several words"
+                " each must match. The best match comes first: in the name before in the path"
+            ),
+            Aliases("name", "fuzzy"),
+        ] = "",
         path: Annotated[str, Field(description="Directory to search"), _PLACES] = ".",
-        limit: Annotated[int, Field(ge=1, description="Most paths to return, up to 500"), _LIMITS] = 500,
+        sort: Annotated[
+            NameOrder,
+            Field(
+                description="`newest` returns only files, the latest modified first; `path` is the order of the paths,"
+                " or with `query` of the matches"
+            ),
+        ] = "path",
+        limit: Annotated[
+            int | None,
+            Field(ge=1, description="Most paths to return, up to 500: by default 500, with `query` 20"),
+            _LIMITS,
+        ] = None,
+        skip: _Skip = 0,
         include_ignored: Annotated[_Ignored, Rare()] = False,
     ) -> FoundNames:
-        """Find files and directories in a tree by name.
+        """Find files and directories in a tree by glob, by inexact name, or the newest.
 
-        Returns one path per line, sorted; directories end with `/`, and paths beyond `limit` are counted. Hidden files
-        are included; `.git` and what .gitignore excludes are not. To find files by what they contain, use search_text;
-        to list one directory with sizes, use list_directory.
+        Returns one path per line, sorted; directories end with `/`. An answer has up to 20,000 bytes: it says how many
+        paths there are and the `skip` that goes on. Hidden files are included; `.git` and what .gitignore excludes are
+        not. To find files by what they contain, use search_text; to list one directory with sizes, use list_directory.
         """
-        wanted = _wanted(glob)
+        names = NameQuery(
+            wanted=_wanted(glob),
+            rank=fuzzy_rank(query) if query.strip() else None,
+            newest=sort == "newest",
+            directories=sort == "path" or glob.endswith("/"),
+            skip=skip,
+            limit=min(limit or (FUZZY_PATHS if query.strip() else DEFAULT_PATHS), self._limits.search_results),
+            deadline=time.monotonic() + self._limits.search_seconds,
+        )
         with open_directory(self._roots, path) as directory:
             top = directory.place
-        deadline = time.monotonic() + self._limits.search_seconds
-        limit = min(limit, self._limits.search_results)
-        paths: list[str] = []
-        total = 0
-        notes: list[str] = []
-        for above, run in runs_beneath(self._roots, top, include_ignored=include_ignored):
-            entries = wanted(above, run)
-            total += len(entries)
-            for name, kind in entries[: limit - len(paths)]:
-                display_path = self._roots.display_path(RootedPath(top.root, beneath(top, above + name)))
-                paths.append(f"{display_path}/" if kind == "directory" else display_path)
-            if time.monotonic() >= deadline:
-                notes.append(f"stopped after {self._limits.search_seconds:g} s; there may be more")
-                break
-        paths = paths[: len(fitting(map(escape_controls, paths), content_bytes(self._limits)))]
-        if total > len(paths):
-            notes.append(f"{len(paths)} of {total} paths; narrow glob or path")
-        elif not paths:
-            notes.append("no path matches")
-        return FoundNames(paths=paths, total=total, notes=notes)
+        page = find_names(self._roots, top, names, include_ignored=include_ignored)
+        paths = [self._display(top, name) for name in page.names]
+        shown = paths[: len(fitting(map(escape_controls, paths), content_bytes(self._limits)))]
+        notes = [f"stopped after {self._limits.search_seconds:g} s; there may be more"] if page.timed_out else []
+        if skip + len(shown) < page.total:
+            why = ": the answer is full" if len(shown) < len(paths) else ""
+            notes.append(
+                f"{len(shown)} of {page.total} paths{why}; skip={skip + len(shown)} goes on, or narrow glob or path"
+            )
+        elif not shown:
+            notes.append(f"no path matches after the first {page.total}" if page.total else "no path matches")
+        return FoundNames(paths=shown, total=page.total, notes=notes)
+
+    def _display(self, top: RootedPath, name: str) -> str:
+        is_directory = name.endswith("/")
+        display_path = self._roots.display_path(RootedPath(top.root, beneath(top, name.removesuffix("/"))))
+        return f"{display_path}/" if is_directory else display_path
 
     def _top(self, path: str) -> RootedPath | None:
         """Resolve a directory, following links; None for a file."""
@@ -207,19 +249,31 @@ class SearchTools:
     def _found(self, findings: Findings, engine: str) -> FoundText:
         notes = []
         output = findings.query.output
+        if findings.context < findings.query.context:
+            notes.append(f"context is {findings.context}, not {findings.query.context}: the answer has no room for it")
         if findings.more:
-            shown = f"{findings.matches} matches" if output == "matches" else f"{len(findings.files)} files"
-            notes.append(
-                f"{shown} shown, more exist; narrow pattern, path or glob, "
-                f"or raise limit (at most {self._limits.search_results})"
-            )
+            notes.append(self._rest(findings))
+        elif findings.is_full:
+            notes.append("the last lines of context are left out: the answer is full")
         if findings.timed_out:
             notes.append(f"stopped after {self._limits.search_seconds:g} s; there may be more")
         if not findings.matches and not notes:
-            notes.append("no line matches")
-        if output == "counts" and findings.files and not findings.more:
+            notes.append(f"no match after the first {findings.skipped}" if findings.skipped else "no line matches")
+        if output == "counts" and findings.files and not findings.more and not findings.skipped:
             notes.append(f"{findings.matches} matching lines in all")
         return FoundText(files=findings.files, matches=findings.matches, notes=notes, engine=engine, output=output)
+
+    def _rest(self, findings: Findings) -> str:
+        """Why there are no more matches in the answer, and how to see them."""
+        query, most = findings.query, self._limits.search_results
+        unit, count = ("matches", findings.matches) if query.output == "matches" else ("files", len(findings.files))
+        ways = [f"skip={query.skip + count} goes on; or narrow pattern, path or glob"]
+        if findings.is_full:
+            ways += ["take less context"] if query.context else []
+            return f"{count} of {query.limit} {unit} shown, more exist, but the answer is full; {', or '.join(ways)}"
+        ways += [f"raise limit (at most {most})"] if query.limit < most else []
+        shown = f"{count} {unit} shown" + (", the most in one answer" if query.limit == most else "")
+        return f"{shown}, more exist; {', or '.join(ways)}"
 
 
 def _wanted(glob: str) -> Callable[[str, list[WalkEntry]], list[WalkEntry]]:

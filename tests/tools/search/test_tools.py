@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 import threading
 from pathlib import Path
 from typing import Any
@@ -40,10 +41,23 @@ async def test_matching_lines_come_sorted_by_path_with_their_numbers(tmp_path: P
         tmp_path, {"b.py": "x\nimport os\n", "a/z.py": "import re\n", "a.py": "import sys\r\nimport io", "c.py": "y"}
     )
     assert await lines(tmp_path, engine, "^import") == [
-        "a/z.py:1:import re",
-        "a.py:1:import sys",
-        "a.py:2:import io",
-        "b.py:2:import os",
+        *("a/z.py", "1:import re"),
+        *("a.py", "1:import sys", "2:import io"),
+        *("b.py", "2:import os"),
+    ]
+
+
+@engines
+async def test_a_file_is_named_once_unless_none_has_a_second_line(tmp_path: Path, engine: str) -> None:
+    """search-29: so no answer is longer than a line for each match with its path; a name can't pass for a match."""
+    planted(tmp_path, {"2026-11-28.md": "x\n", "7:y": "x\n", "b": "x\n"})
+    assert await lines(tmp_path, engine, "x") == ["2026-11-28.md:1:x", "7:y:1:x", "b:1:x"]
+    planted(tmp_path, {"b": "x\nx\n"})
+    grouped = [*("./2026-11-28.md", "1:x"), *("./7:y", "1:x"), *("b", "1:x", "2:x")]
+    assert await lines(tmp_path, engine, "x") == grouped
+    assert await lines(tmp_path, engine, "x", path="b", limit=1) == [
+        "b:1:x",
+        "[1 matches shown, more exist; skip=1 goes on; or narrow pattern, path or glob, or raise limit (at most 500)]",
     ]
 
 
@@ -59,7 +73,7 @@ async def test_a_literal_and_a_search_without_case(tmp_path: Path, engine: str) 
     """search-4, search-5."""
     planted(tmp_path, {"a": "f(x)\nF(X)\nfx\n"})
     assert await lines(tmp_path, engine, "f(x)", literal=True) == ["a:1:f(x)"]
-    assert await lines(tmp_path, engine, "f(x)", literal=True, ignore_case=True) == ["a:1:f(x)", "a:2:F(X)"]
+    assert await lines(tmp_path, engine, "f(x)", literal=True, ignore_case=True) == ["a", "1:f(x)", "2:F(X)"]
 
 
 @engines
@@ -67,9 +81,10 @@ async def test_lines_around_a_match_are_marked_as_such(tmp_path: Path, engine: s
     """search-7."""
     planted(tmp_path, {"a": "1\n2\n3\n4\n5\n6\n7\n8\n"})
     assert await lines(tmp_path, engine, "[27]", context=1) == [
-        *("a-1-1", "a:2:2", "a-3-3"),
+        "a",
+        *("1-1", "2:2", "3-3"),
         "--",
-        *("a-6-6", "a:7:7", "a-8-8"),
+        *("6-6", "7:7", "8-8"),
     ]
 
 
@@ -78,10 +93,11 @@ async def test_results_stop_at_the_limit_and_report_that_more_exist(tmp_path: Pa
     """search-8."""
     planted(tmp_path, {f"f{number}": "x\nx\n" for number in range(5)})
     found = await lines(tmp_path, engine, "x", limit=3)
-    assert found[:3] == ["f0:1:x", "f0:2:x", "f1:1:x"]
-    assert found[3].startswith("[3 matches shown, more exist;")
-    assert len(await lines(tmp_path, engine, "x", limit=10)) == 10
-    assert len(await lines(tmp_path, engine, "x", limits=Limits(search_results=4), limit=10)) == 5
+    assert found[:5] == ["f0", "1:x", "2:x", "f1", "1:x"]
+    assert found[5].startswith("[3 matches shown, more exist;")
+    assert len(await lines(tmp_path, engine, "x", limit=10)) == 15
+    found = await lines(tmp_path, engine, "x", limits=Limits(search_results=4), limit=10)
+    assert found[-1].startswith("[4 matches shown, the most in one answer, more exist; skip=4 goes on;")
 
 
 @engines
@@ -118,9 +134,69 @@ async def test_an_answer_stays_inside_its_bytes(tmp_path: Path, engine: str) -> 
     """search-8, search-9."""
     planted(tmp_path, {"a": "x" * 10_000 + "\n" + "x\n" * 1_000})
     found = await lines(tmp_path, engine, "x", limits=Limits(answer_bytes=2_000, search_line_bytes=100), limit=500)
-    assert found[0] == f"a:1:{'x' * 100}[... 9900 characters ...]"
-    assert found[-1].endswith("limit (at most 500)]")
+    assert found[:2] == ["a", f"1:{'x' * 100}[... 9900 characters ...]"]
+    assert found[-1] == (
+        f"[{len(found) - 2} of 500 matches shown, more exist, but the answer is full;"
+        f" skip={len(found) - 2} goes on; or narrow pattern, path or glob]"
+    )
     assert len("\n".join(found)) < 1_200
+
+
+def matches_in(found: list[str]) -> list[str]:
+    return [match[1] for line in found if (match := re.match(r"(?:f\d:)?(\d+:.*)", line))]
+
+
+@engines
+@pytest.mark.parametrize("context", [0, 2, 50])
+@pytest.mark.parametrize("limit", [1, 5, 7, 500])
+async def test_pages_together_show_every_match_once(tmp_path: Path, engine: str, context: int, limit: int) -> None:
+    """search-30: whether the limit or the size ends a page; each page that is not the last shows a match."""
+    width, limits = 120, Limits(answer_bytes=6_000)
+    planted(
+        tmp_path,
+        {
+            f"f{number}": "".join(f"{'x' if line % 20 == 7 else 'y'} {line}{'-' * width}\n" for line in range(100))
+            for number in range(3)
+        },
+    )
+    seen, skip = list[str](), 0
+    for _ in range(20):
+        found = await lines(tmp_path, engine, "x", limits=limits, limit=limit, context=context, skip=skip)
+        assert len("\n".join(found)) <= limits.answer_bytes
+        page = matches_in(found)
+        seen += page
+        skip += len(page)
+        if "more exist" not in found[-1]:
+            break
+        assert page
+        assert f"skip={skip} goes on" in found[-1]
+        if len(page) < limit:
+            assert f"{len(page)} of {limit} matches shown, more exist, but the answer is full" in found[-1]
+            assert ("take less context" in found[-1]) is (context > 0)
+    assert seen == [f"{line + 1}:x {line}{'-' * width}" for _ in range(3) for line in (7, 27, 47, 67, 87)]
+
+
+@engines
+async def test_one_match_that_has_no_room_for_its_context_is_shown_with_less(tmp_path: Path, engine: str) -> None:
+    """search-30."""
+    planted(tmp_path, {"a": ("y" * 400 + "\n") * 60 + "x\n" + ("y" * 400 + "\n") * 60})
+    found = await lines(tmp_path, engine, "x", limits=Limits(answer_bytes=6_000), context=50)
+    assert (found[0], matches_in(found)) == ("a", ["61:x"])
+    assert (len(found), found[-1]) == (15, "[context is 6, not 50: the answer has no room for it]")
+    planted(tmp_path, {"a": ("x\n" + "y" * 400 + "\n") * 9})
+    found = await lines(tmp_path, engine, "x", limits=Limits(answer_bytes=4_600), context=1)
+    assert len(matches_in(found)) == 9
+    assert found[-1] == "[the last lines of context are left out: the answer is full]"
+
+
+@engines
+async def test_files_are_paged_too(tmp_path: Path, engine: str) -> None:
+    """search-30: the skip is one of files then."""
+    planted(tmp_path, {f"f{number}": "x\nx\n" for number in range(5)})
+    assert (await lines(tmp_path, engine, "x", output="files", limit=2, skip=2))[:2] == ["f2", "f3"]
+    assert await lines(tmp_path, engine, "x", output="counts", limit=2, skip=4) == ["f4:2"]
+    assert await lines(tmp_path, engine, "x", output="files", skip=5) == ["[no match after the first 5]"]
+    assert await lines(tmp_path, engine, "x", skip=99) == ["[no match after the first 10]"]
 
 
 @engines
@@ -438,8 +514,68 @@ async def test_too_many_names_are_cut_and_counted(tmp_path: Path) -> None:
     planted(tmp_path, {f"f{number}": "" for number in range(9)})
     async with searching(tmp_path) as search:
         found = search.search_files("*", limit=2)
-    assert found.text() == "f0\nf1\n[2 of 9 paths; narrow glob or path]"
+    assert found.text() == "f0\nf1\n[2 of 9 paths; skip=2 goes on, or narrow glob or path]"
     assert found.facts() == {"paths": 2, "total": 9}
+
+
+async def test_pages_of_names_together_are_all_of_them(tmp_path: Path) -> None:
+    """search-20: whether the limit or the size ends a page, in every order."""
+    names = [f"{folder}{'n' * 90}{number}" for folder in ("", "a/", "b/c/") for number in range(12)]
+    planted(tmp_path, dict.fromkeys(names, ""))
+    for number, name in enumerate(names):
+        os.utime(tmp_path / name, (number, number))
+    expected = {"path": sorted(names, key=lambda name: name.split("/")), "newest": names[::-1]}
+    async with searching(tmp_path, limits=Limits(answer_bytes=2_000)) as search:
+        for order, limit in (("path", 5), ("path", 500), ("newest", 5), ("newest", 500)):
+            seen, last = list[str](), ""
+            while not seen or "goes on" in last:
+                found = search.search_files("n*", sort=order, limit=limit, skip=len(seen))  # type: ignore[arg-type]
+                assert found.total == len(names)
+                assert len(found.text()) <= 2_000
+                last = found.text().splitlines()[-1]
+                assert ("the answer is full" in last) is (limit == 500 and "goes on" in last)
+                seen += found.paths
+            assert seen == expected[order]
+        found = search.search_files("n*", skip=99)
+    assert found.text() == "[no path matches after the first 36]"
+
+
+async def test_the_newest_files_come_first(tmp_path: Path) -> None:
+    """search-32: by the time of their last change, without directories unless they alone are asked for."""
+    planted(tmp_path, dict.fromkeys(("old.py", "a/new.py", "a/b/middle.py", "newest.txt", "ignored.o"), ""))
+    planted(tmp_path, {".gitignore": "*.o\n"})
+    for at, name in enumerate(("old.py", ".gitignore", "a/b/middle.py", "a/b", "a", "a/new.py", "newest.txt")):
+        os.utime(tmp_path / name, (at, at))
+    async with searching(tmp_path) as search:
+        assert search.search_files("*", sort="newest").paths == [
+            *("newest.txt", "a/new.py", "a/b/middle.py", ".gitignore", "old.py")
+        ]
+        assert search.search_files("*.py", sort="newest", limit=2).paths == ["a/new.py", "a/b/middle.py"]
+        assert search.search_files("*/", sort="newest").paths == ["a/", "a/b/"]
+        assert search.search_files("*.py", path="a", sort="newest").paths == ["a/new.py", "a/b/middle.py"]
+        assert search.search_files("*", query="mid", sort="newest").paths == ["a/b/middle.py"]
+
+
+async def test_names_are_found_by_their_letters(tmp_path: Path) -> None:
+    """search-31: with a glob too; hidden and ignored files as without; twenty by default."""
+    planted(tmp_path, dict.fromkeys(("src/user_controller.py", "src/user_controller.js", "usr/ctl.py", "x.o"), ""))
+    planted(tmp_path, {".gitignore": "*.o\n", ".ci/run": ""})
+    async with searching(tmp_path) as search:
+        assert search.search_files("*", query="usrctl").paths == [
+            *("src/user_controller.js", "src/user_controller.py", "usr/ctl.py")
+        ]
+        assert search.search_files("*.py", query="usrctl").paths == ["src/user_controller.py", "usr/ctl.py"]
+        assert search.search_files("*", query="USR controller", path="src").paths == [
+            *("src/user_controller.js", "src/user_controller.py")
+        ]
+        assert search.search_files("*", query="src").paths[0] == "src/"
+        assert search.search_files("*", query="ci run").paths == [".ci/run"]
+        assert search.search_files("*", query="xo").text() == "[no path matches]"
+        planted(tmp_path, {f"many/file{number}": "" for number in range(30)})
+        found = search.search_files("*", query="file")
+        assert (len(found.paths), found.total) == (20, 30)
+        with pytest.raises(InvalidArguments, match="query: has 101 characters"):
+            search.search_files("*", query="x" * 101)
 
 
 async def test_names_outside_the_roots_or_reached_by_links_are_not_found(tmp_path: Path) -> None:
