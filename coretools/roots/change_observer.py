@@ -50,6 +50,10 @@ class ChangeObserver(Protocol):
         """Record that an entry is about to be renamed to a free name."""
         ...
 
+    def retract(self) -> None:
+        """Forget what was recorded in this operation: none of it was done."""
+        ...
+
     def require_room(self, size: int, display_path: str) -> None:
         """Refuse to remove so many bytes if they could not be kept.
 
@@ -81,6 +85,9 @@ class NoObserver:
         """Do nothing."""
 
     def before_move(self, source: Entry, destination: Entry) -> None:
+        """Do nothing."""
+
+    def retract(self) -> None:
         """Do nothing."""
 
     def require_room(self, size: int, display_path: str) -> None:

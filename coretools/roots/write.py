@@ -243,16 +243,19 @@ def move(roots: Roots, source: str, destination: str, *, overwrite: bool = False
         if origin.root is target.root and target.place.relative.startswith(f"{origin.place.relative}/"):
             raise InvalidPath(f"{target.display_path}: lies inside {origin.display_path}", path=target.display_path)
         require_no_repository(origin)
-        if target.found is not None and not os.path.samestat(origin.require_found(), target.found):
-            roots.changes.before_removal([_entry(target)])
-        roots.changes.before_move(_entry(origin), _entry(target))
+        is_other = target.found is None or not os.path.samestat(origin.require_found(), target.found)
         try:
+            if is_other:
+                if target.found is not None:
+                    roots.changes.before_removal([_entry(target)])
+                roots.changes.before_move(_entry(origin), _entry(target))
             _rename(origin, target, overwrite=overwrite)
         except OSError as error:
+            roots.changes.retract()
             # EXDEV: another file system, or another mount of the same one (rename(2)).
             if error.errno != errno.EXDEV:
                 raise
-            _copy_and_delete(origin, target, overwrite=overwrite)
+            _copy_and_delete(roots, origin, target, overwrite=overwrite)
         return origin.display_path, target.display_path
 
 
@@ -397,7 +400,7 @@ def _rename(origin: ResolvedPath, target: ResolvedPath, *, overwrite: bool) -> N
         os.unlink(origin.name, dir_fd=origin.fd)
 
 
-def _copy_and_delete(origin: ResolvedPath, target: ResolvedPath, *, overwrite: bool) -> None:
+def _copy_and_delete(roots: Roots, origin: ResolvedPath, target: ResolvedPath, *, overwrite: bool) -> None:
     """Move a file to another file system: copy it, rename the copy, delete the original if it is unchanged."""
     status = origin.require_found()
     if not stat.S_ISREG(status.st_mode):
@@ -412,7 +415,9 @@ def _copy_and_delete(origin: ResolvedPath, target: ResolvedPath, *, overwrite: b
             os.utime(copy, ns=(status.st_atime_ns, status.st_mtime_ns))
             os.fsync(copy)
             require_version(origin, version)
+            roots.changes.before_write(_entry(target), copy)
             commit(target, name, overwrite=overwrite)
     finally:
         os.close(fd)
+    roots.changes.before_removal([_entry(origin)])
     os.unlink(origin.name, dir_fd=origin.fd)

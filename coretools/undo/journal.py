@@ -9,7 +9,7 @@ import os
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from coretools.errors import InputOutput
@@ -103,6 +103,14 @@ class Journal:
             )
             database.execute("UPDATE changes SET bytes = bytes + ? WHERE id = ?", (size, change))
 
+    def drop(self, change: int) -> None:
+        """Forget a change that was not made, with its contents."""
+        names = [entry.content for entry in self.entries(change) if entry.content]
+        with self._transaction() as database:
+            database.execute("DELETE FROM changes WHERE id = ?", (change,))
+        for name in names:
+            self.contents.forget(name)
+
     def changes(self, role: str, *, since: int = 0) -> list[Change]:
         """Changes with a greater id than `since`, the newest first."""
         with self._lock, _reported(self.directory):
@@ -141,31 +149,25 @@ class Journal:
             for row in rows
         ]
 
-    def mark_undone(self, entry: EntryChange, undone_by: int) -> None:
-        """Record that an entry was taken back, and its change when all of it was.
+    def mark_undone(self, entries: Iterable[EntryChange], changes: Iterable[int], undone_by: int) -> None:
+        """Record which entries a change took back, and of which changes nothing is left.
 
-        If it was an undo that is taken back, what that had taken back is there again.
+        If it took back an undo, what that had taken back is there again.
         """
         with self._transaction() as database:
-            place = os.fsencode(entry.root), os.fsencode(entry.path)
-            database.execute(
-                "UPDATE changes SET undone_by = NULL WHERE id IN"
-                " (SELECT change FROM entries WHERE undone_by = ? AND root = ? AND path = ?)",
-                (entry.change, *place),
-            )
-            database.execute(
-                "UPDATE entries SET undone_by = NULL WHERE undone_by = ? AND root = ? AND path = ?",
-                (entry.change, *place),
-            )
-            database.execute(
-                "UPDATE entries SET undone_by = ? WHERE change = ? AND number = ?",
-                (undone_by, entry.change, entry.number),
-            )
-            database.execute(
-                "UPDATE changes SET undone_by = ? WHERE id = ? AND NOT EXISTS"
-                " (SELECT 1 FROM entries WHERE change = id AND undone_by IS NULL)",
-                (undone_by, entry.change),
-            )
+            for entry in entries:
+                for root, path in ((entry.root, entry.path), (entry.moved_root, entry.moved_path)):
+                    database.execute(
+                        "UPDATE entries SET undone_by = NULL WHERE undone_by = ? AND root = ? AND path = ?",
+                        (entry.change, os.fsencode(root), os.fsencode(path)),
+                    )
+                database.execute(
+                    "UPDATE entries SET undone_by = ? WHERE change = ? AND number = ?",
+                    (undone_by, entry.change, entry.number),
+                )
+            for change in changes:
+                database.execute("UPDATE changes SET undone_by = NULL WHERE undone_by = ?", (change,))
+                database.execute("UPDATE changes SET undone_by = ? WHERE id = ?", (undone_by, change))
 
     def set_checkpoint(self, role: str, name: str) -> int:
         """Name the point after the newest change; return the id of that."""

@@ -105,6 +105,12 @@ class ChangeRecorder:
         )
         self._record([(moved, 0)])
 
+    def retract(self) -> None:
+        """Forget what was recorded in this operation: none of it was done."""
+        if self.change:
+            self.journal.drop(self.change)
+            self._current.change = 0
+
     def require_room(self, size: int, display_path: str) -> None:
         """Refuse to remove so many bytes if they could not be kept.
 

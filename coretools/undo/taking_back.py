@@ -78,31 +78,30 @@ class Undo:
             if entry.undone_by is not None:
                 continue
             try:
-                self._take_back(entry)
-                done.append(entry)
+                if self._take_back(entry):
+                    done.append(entry)
             except (_Kept, CoreError) as error:
                 self._result.kept.append(KeptEntry(self._shown(entry), str(error), entry))
         if not self._is_dry_run:
             for place, modified_ns in reversed(self._times):
                 with suppress(OSError), self._roots.open_parent(place) as (directory, name):
                     os.utime(name, ns=(modified_ns, modified_ns), dir_fd=directory, follow_symlinks=False)
-            for entry in done:
-                self._journal.mark_undone(entry, self._recorder.change)
+            kept = {one.entry.change for one in self._result.kept}
+            changes = {entry.change for entry in done} - kept
+            self._journal.mark_undone(done, changes, self._recorder.change)
         return self._result
 
-    def _take_back(self, entry: EntryChange) -> None:
+    def _take_back(self, entry: EntryChange) -> bool:
+        """Take back an entry; False if it is as before the change already."""
         place = self._place(entry.root, entry.path)
         with self._opened(place, entry) as here:
-            if entry.moved_path:
-                self._move_back(entry, here)
-            else:
-                self._restore(entry, here)
+            return self._move_back(entry, here) if entry.moved_path else self._restore(entry, here)
 
-    def _move_back(self, entry: EntryChange, source: Entry) -> None:
+    def _move_back(self, entry: EntryChange, source: Entry) -> bool:
         with self._opened(self._place(entry.moved_root, entry.moved_path), entry) as target:
             now = self._state(target)
             if now.kind == "absent" and self._state(source).is_same(entry.before):
-                return
+                return False
             if not _is_as_left(now, entry.after):
                 raise _Kept(_changed_since(now))
             if self._state(source).kind != "absent":
@@ -111,12 +110,17 @@ class Undo:
             if not self._is_dry_run:
                 self._recorder.before_move(target, source)
                 rename_no_replace(target.directory, target.name, source.directory, source.name)
+            return True
 
-    def _restore(self, entry: EntryChange, here: Entry) -> None:
+    def _restore(self, entry: EntryChange, here: Entry) -> bool:
         now = self._state(here)
         before = entry.before
-        if now.is_same(before) or (now.kind == before.kind == "directory"):
-            return
+        if now.kind == before.kind == "directory":
+            return False
+        # A file that was written with the content that it had gets its time back too.
+        has_only_new_time = before.kind == "file" and before.modified_ns != now.modified_ns == entry.after.modified_ns
+        if now.is_same(before) and not has_only_new_time:
+            return False
         if not _is_as_left(now, entry.after):
             raise _Kept(_changed_since(now))
         path = self._roots.display_path(here.place)
@@ -126,7 +130,7 @@ class Undo:
             self._require_empty(here)
         (self._result.removed if before.kind == "absent" else self._result.restored).append(path)
         if self._is_dry_run:
-            return
+            return True
         if now.kind != "absent" and before.kind != "file":
             self._recorder.before_removal([here])
             (os.rmdir if now.kind == "directory" else os.unlink)(here.name, dir_fd=here.directory)
@@ -141,6 +145,7 @@ class Undo:
             os.symlink(before.target, here.name, dir_fd=here.directory)
         elif before.kind == "file":
             self._restore_file(entry, here, is_absent=now.kind == "absent")
+        return True
 
     def _restore_file(self, entry: EntryChange, here: Entry, *, is_absent: bool) -> None:
         try:
