@@ -113,27 +113,33 @@ class Undo:
             return True
 
     def _restore(self, entry: EntryChange, here: Entry) -> bool:
-        now = self._state(here)
-        before = entry.before
-        if now.kind == before.kind == "directory":
-            return False
-        # A file that was written with the content that it had gets its time back too.
-        has_only_new_time = before.kind == "file" and before.modified_ns != now.modified_ns == entry.after.modified_ns
-        if now.is_same(before) and not has_only_new_time:
+        now, before = self._state(here), entry.before
+        if _is_as_before(now, entry):
             return False
         if not _is_as_left(now, entry.after):
             raise _Kept(_changed_since(now))
-        path = self._roots.display_path(here.place)
         if before.kind == "other":
             raise _Kept("was neither file, link nor directory, and can't be made again")
         if now.kind == "directory":
             self._require_empty(here)
+        if not self._is_dry_run:
+            if before.kind == "file":
+                self._restore_file(entry, here, is_absent=now.kind == "absent")
+            else:
+                self._remove(here, now)
+                self._create(entry, here)
+        path = self._roots.display_path(here.place)
         (self._result.removed if before.kind == "absent" else self._result.restored).append(path)
-        if self._is_dry_run:
-            return True
-        if now.kind != "absent" and before.kind != "file":
+        return True
+
+    def _remove(self, here: Entry, now: EntryState) -> None:
+        if now.kind != "absent":
             self._recorder.before_removal([here])
             (os.rmdir if now.kind == "directory" else os.unlink)(here.name, dir_fd=here.directory)
+
+    def _create(self, entry: EntryChange, here: Entry) -> None:
+        """Create the directory or link that was there, where nothing is now."""
+        before = entry.before
         if before.kind == "directory":
             self._recorder.before_new_directory(here)
             os.mkdir(here.name, 0o700, dir_fd=here.directory)
@@ -143,9 +149,6 @@ class Undo:
         elif before.kind == "link":
             self._recorder.before_new_link(here, before.target)
             os.symlink(before.target, here.name, dir_fd=here.directory)
-        elif before.kind == "file":
-            self._restore_file(entry, here, is_absent=now.kind == "absent")
-        return True
 
     def _restore_file(self, entry: EntryChange, here: Entry, *, is_absent: bool) -> None:
         try:
@@ -219,6 +222,13 @@ class Undo:
     def _shown(self, entry: EntryChange) -> str:
         root = self._by_path.get(entry.root)
         return entry.path if root is None else self._roots.display_path(RootedPath(root, entry.path))
+
+
+def _is_as_before(now: EntryState, entry: EntryChange) -> bool:
+    """Whether nothing is to be restored. Of a file that was written with its own content the time is."""
+    before = entry.before
+    has_only_new_time = before.kind == "file" and before.modified_ns != now.modified_ns == entry.after.modified_ns
+    return now.kind == before.kind == "directory" or (now.is_same(before) and not has_only_new_time)
 
 
 def _is_as_left(now: EntryState, after: EntryState) -> bool:

@@ -31,7 +31,7 @@ LIMIT = re.compile(
 )
 PURPOSE = re.compile(
     r"(?:Apply|Build|Check|Clone|Commit|Copy|Create|Delete|End|Fetch|Find|Give|Install|List|Merge|Move|Name|Push|Read|Replace|Report"
-    r"|Resolve|Restore|Run|Show|Stage|Stash|Switch|Tell|Wait)\b"
+    r"|Resolve|Restore|Run|Show|Stage|Stash|Switch|Take|Tell|Wait)\b"
 )
 
 

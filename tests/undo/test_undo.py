@@ -91,6 +91,7 @@ def test_a_content_that_is_not_as_it_was_is_not_restored(world: World) -> None:
     os.truncate(world.store / "contents" / contents["cut"], 3)
     texts = [world.undo.undo(change=number).text() for number in (1, 2, 3)]
     assert world.state() == {}
+    assert not any("restored" in text for text in texts)
     assert "no longer in the journal" in texts[0]
     assert all("damaged" in text for text in texts[1:])
 

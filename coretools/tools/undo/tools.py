@@ -31,7 +31,11 @@ _DIFFED_FILES = 10
 _CHECKPOINT_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
 """Not a number, so that `since` can be either."""
 
-ChangeId = Annotated[int, Field(ge=1, description="Id of the change, the first number of its line in list_changes")]
+_MOST_ID = 2**53
+
+ChangeId = Annotated[
+    int, Field(ge=1, le=_MOST_ID, description="Id of the change, the first number of its line in list_changes")
+]
 
 
 class UndoTools:
@@ -47,10 +51,12 @@ class UndoTools:
         self,
         *,
         change: Annotated[
-            int | None, Field(ge=1, description="Show this one change with its paths and diffs, instead of a list")
+            int | None,
+            Field(ge=1, le=_MOST_ID, description="Show this one change with its paths and diffs, instead of a list"),
         ] = None,
         before: Annotated[
-            int | None, Field(ge=1, description="List only changes with a smaller id, to read on in a long list")
+            int | None,
+            Field(ge=1, le=_MOST_ID, description="List only changes with a smaller id, to read on in a long list"),
         ] = None,
         limit: Annotated[int, Field(ge=1, le=500, description="How many changes to list")] = _LISTED,
     ) -> ChangeList | ChangeDetails:
@@ -58,8 +64,8 @@ class UndoTools:
 
         Returns one line for each call that changed something: id, time, tool, what it was about, how many paths were
         created, changed, deleted or moved, and whether it was taken back. With `change`, the paths of that call and
-        short diffs of its text files. Changes by commands and git tools are not recorded: for these see git_status,
-        git_diff and git_reflog. Old changes are forgotten.
+        short diffs of its text files. Changes by commands and git tools are not recorded: for these use git_status and
+        git_diff. Old changes are forgotten.
         """
         journal, role = self._recorder.journal, self._recorder.role
         if change is not None:
@@ -76,7 +82,7 @@ class UndoTools:
         *,
         change: Annotated[ChangeId | None, Aliases("id", "change_id")] = None,
         since: Annotated[
-            int | str | None,
+            Annotated[int, Field(ge=1, le=_MOST_ID)] | str | None,
             Field(
                 description="Take back this change and every later one, or every change after the checkpoint of this"
                 " name; instead of `change`"
@@ -142,6 +148,7 @@ class UndoTools:
         """Take back every change of file tools since a checkpoint, as undo with `since` does.
 
         Returns what undo returns. Paths that somebody else changed since then are left as they are, and named.
+        list_changes shows the changes one by one; for a single one use undo.
         """
         return self.undo(since=name, dry_run=dry_run)
 
@@ -176,7 +183,7 @@ class UndoTools:
 
     def _first(self, since: int | str) -> int:
         """The id of the first change since a point."""
-        if isinstance(since, int) or since.isdecimal():
+        if isinstance(since, int) or (since.isdecimal() and len(since) < 16):
             return self._found(int(since)).id
         points = self._recorder.journal.checkpoints(self._recorder.role)
         if since not in points:
