@@ -46,15 +46,19 @@ def open_recorder(
 
 
 def _directory(environment: Mapping[str, str]) -> str | None:
-    """The directory of the journal, which is created; None with a warning if it can't be."""
+    """The directory of the journal, which the first change creates; None with a warning if it could not."""
     try:
         directory = state_path(environment, "changes")
-        if directory is None:
-            reason = "there is no home directory; set HOME or XDG_STATE_HOME"
-        else:
-            os.makedirs(directory, mode=0o700, exist_ok=True)
+    except BadSetting as error:
+        directory, reason = None, str(error)
+    else:
+        reason = "there is no home directory; set HOME or XDG_STATE_HOME"
+    if directory is not None:
+        above = directory
+        while not os.path.lexists(above):
+            above = os.path.dirname(above)
+        if os.access(above, os.W_OK | os.X_OK, effective_ids=True):
             return directory
-    except (BadSetting, OSError) as error:
-        reason = str(error)
+        reason = f"{above} can't be written; set XDG_STATE_HOME to a directory that can"
     logger.warning("changes of file tools can't be taken back: %s; --no-undo accepts that", reason)
     return None

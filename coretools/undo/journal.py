@@ -48,6 +48,7 @@ class Journal:
         self._bounds = bounds
         self._lock = threading.RLock()
         with _reported(directory):
+            os.makedirs(directory, mode=0o700, exist_ok=True)
             self.contents = ContentStore(os.path.join(directory, "contents"), most_copied=most_copied)
             self._database = sqlite3.connect(
                 os.path.join(directory, "journal.sqlite"),

@@ -253,7 +253,7 @@ async def test_the_list_of_tools_is_unchanged(tmp_path: Path) -> None:
             listed[name] = {one.name: one.input_schema for one in (await client.list_tools()).tools}
     assert listed["plain"] == listed["asking"]
     asking = [name for name, schema in listed["trusting"].items() if "answers" in schema["properties"]]
-    assert asking == ["delete_file", "delete_directory"]
+    assert asking == ["delete_file", "delete_directory", "undo"]
 
 
 async def test_a_policy_that_names_no_tool_ends_the_start(tmp_path: Path) -> None:
