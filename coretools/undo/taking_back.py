@@ -81,7 +81,8 @@ class Undo:
                 if self._take_back(entry):
                     done.append(entry)
             except (_Kept, CoreError) as error:
-                self._result.kept.append(KeptEntry(self._shown(entry), str(error), entry))
+                path = self._shown(entry)
+                self._result.kept.append(KeptEntry(path, str(error).removeprefix(f"{path}: "), entry))
         if not self._is_dry_run:
             for place, modified_ns in reversed(self._times):
                 with suppress(OSError), self._roots.open_parent(place) as (directory, name):

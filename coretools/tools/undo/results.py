@@ -82,7 +82,8 @@ class UndoResult(Result):
         ]
         undone = len(done.restored) + len(done.removed) + len(done.moved)
         start = f"{'would take back' if is_dry_run else 'took back'} {what}: "
-        message = start + ("; ".join(parts) or "nothing, since everything is as before it")
+        nothing = "nothing" if done.kept else "nothing, since everything is as before it"
+        message = start + ("; ".join(parts) or nothing)
         if change and not is_dry_run and undone:
             message += f". This is change {change}: undo change={change} does it again"
         kept = [f"{one.path}: {one.reason}" for one in done.kept]
