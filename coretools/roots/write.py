@@ -14,7 +14,16 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
 from coretools.cancellation import check_cancelled
-from coretools.errors import AlreadyExists, Conflict, InvalidPath, NotFound, PermissionRefused, Unsupported, WrongType
+from coretools.errors import (
+    AlreadyExists,
+    Conflict,
+    CoreError,
+    InvalidPath,
+    NotFound,
+    PermissionRefused,
+    Unsupported,
+    WrongType,
+)
 from coretools.regular_file import write_all
 from coretools.roots.change_observer import Entry, NoObserver
 from coretools.roots.directory_access import translate_errors
@@ -250,10 +259,10 @@ def move(roots: Roots, source: str, destination: str, *, overwrite: bool = False
                     roots.changes.before_removal([_entry(target)])
                 roots.changes.before_move(_entry(origin), _entry(target))
             _rename(origin, target, overwrite=overwrite)
-        except OSError as error:
+        except (OSError, CoreError) as error:
             roots.changes.retract()
             # EXDEV: another file system, or another mount of the same one (rename(2)).
-            if error.errno != errno.EXDEV:
+            if not isinstance(error, OSError) or error.errno != errno.EXDEV:
                 raise
             _copy_and_delete(roots, origin, target, overwrite=overwrite)
         return origin.display_path, target.display_path
@@ -415,9 +424,9 @@ def _copy_and_delete(roots: Roots, origin: ResolvedPath, target: ResolvedPath, *
             os.utime(copy, ns=(status.st_atime_ns, status.st_mtime_ns))
             os.fsync(copy)
             require_version(origin, version)
+            roots.changes.before_removal([_entry(origin)])
             roots.changes.before_write(_entry(target), copy)
             commit(target, name, overwrite=overwrite)
     finally:
         os.close(fd)
-    roots.changes.before_removal([_entry(origin)])
     os.unlink(origin.name, dir_fd=origin.fd)

@@ -68,6 +68,7 @@ def test_a_dry_run_changes_nothing_and_paths_choose(world: World) -> None:
     before = world.state()
     assert "would take back 2 changes since start: restored b, a" in world.undo.undo(since="start", dry_run=True).text()
     assert world.state() == before
+    assert "restored b, a" in world.undo.undo(since=1, paths=["."], dry_run=True).text()
     world.undo.undo(since=1, paths=["b"])
     assert world.state().keys() == {"b"}
     world.undo.restore("start")
@@ -151,10 +152,14 @@ def test_another_file_system_copies(tmp_path: Path) -> None:
     try:
         (world.root / "small").write_bytes(b"s" * 1000)
         (world.root / "large").write_bytes(b"l" * 1001)
+        (world.root / "small-copy").write_bytes(b"s")
         world.files.delete_file("small")
         with pytest.raises(TooLarge):
             world.files.delete_file("large")
-        assert world.state().keys() == {"large"}
+        with pytest.raises(TooLarge):
+            world.files.move_path("small-copy", "large", overwrite=True)
+        assert world.state().keys() == {"large", "small-copy"}
+        assert len(world.recorder.journal.changes("")) == 1
         world.undo.undo(change=1)
         assert (world.root / "small").read_bytes() == b"s" * 1000
     finally:

@@ -240,7 +240,7 @@ class UndoTools:
 
 def _is_in(entry: EntryChange, place: RootedPath) -> bool:
     return any(
-        root == place.root.path and (path == place.relative or f"{path}/".startswith(f"{place.relative}/"))
+        root == place.root.path and (place.relative == "." or f"{path}/".startswith(f"{place.relative}/"))
         for root, path in ((entry.root, entry.path), (entry.moved_root, entry.moved_path))
     )
 
