@@ -15,13 +15,8 @@ import runpy
 import signal
 import socket
 import sys
-import tempfile
 import threading
 
-import anyio
-
-from coretools.app.assembly import open_assembly
-from coretools.config.settings import Settings
 from coretools.redaction.redactor import Redactor
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 
@@ -149,17 +144,6 @@ def compile_expressions() -> None:
     Redactor().text(CREDENTIALS)
 
 
-async def build_schemas() -> None:
-    """Build what is kept of every built-in tool: it takes a server 0.1 s to list them."""
-    with tempfile.TemporaryDirectory() as root:
-        settings = Settings(roots=(root,), profile="all")
-        async with open_assembly(settings, {"HOME": root, "PATH": os.defpath}) as assembly:
-            assembly.catalog.registry.validate()
-            for command in assembly.catalog.registry:
-                command.arguments.schema()
-    tempfile.tempdir = None  # what is forked reads its own TMPDIR
-
-
 def main() -> None:
     """Import, then serve on the socket with the given descriptor."""
     control = socket.socket(fileno=int(sys.argv[1]))
@@ -167,7 +151,6 @@ def main() -> None:
     for name in PRELOADED:
         importlib.import_module(name)
     compile_expressions()
-    anyio.run(build_schemas)
     gc.freeze()
     gc.enable()
     serve(control)
