@@ -10,7 +10,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from coretools.errors import InputOutput
 from coretools.undo.change import Bounds, Change, EntryChange
@@ -47,19 +47,22 @@ class Journal:
         """
         self._bounds = bounds
         self._lock = threading.RLock()
-        with _reported(directory):
+        with _reported(directory), ExitStack() as undo:
             os.makedirs(directory, mode=0o700, exist_ok=True)
             self.contents = ContentStore(os.path.join(directory, "contents"), most_copied=most_copied)
+            undo.callback(self.contents.close)
             self._database = sqlite3.connect(
                 os.path.join(directory, "journal.sqlite"),
                 timeout=BUSY_SECONDS,
                 isolation_level=None,
                 check_same_thread=False,
             )
+            undo.callback(self._database.close)
             self._database.execute("PRAGMA journal_mode=WAL")
             self._database.execute("PRAGMA synchronous=NORMAL")
             self._database.execute("PRAGMA foreign_keys=ON")
             self._database.executescript(_SCHEMA)
+            undo.pop_all()
         self.directory = directory
 
     def close(self) -> None:

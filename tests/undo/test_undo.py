@@ -116,8 +116,10 @@ def test_a_change_that_cannot_be_recorded_is_not_made(world: World, tmp_path: Pa
     assert (world.root / "a").read_text() == "old"
     assert journal.directory == str(world.store)
     other = World(tmp_path)
+    before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(InputOutput, match="--no-undo"):
         other.files.write_file("c", "x")
+    assert len(os.listdir("/proc/self/fd")) == before
     other.close()
 
 
