@@ -5,7 +5,7 @@ Each changed region of a commit is an edit with as many lines around it as make 
 - exact: do the edits of a commit, in one call for each file, give the file of the commit byte for byte?
 - perturbed: the same edits with another indentation, with white space at line ends, with other quotes. How many succeed
   in one call, and does any land in a wrong place? A refusal counts as helpful if it shows the right lines.
-- reports: how many of the unchanged edits are said to introduce a syntax error? Every one is a false report, unless the
+- reports: how many unchanged edits are reported as introducing a syntax error? Every one is a false report, unless the
   commit really broke the file.
 - mutated: a bracket, a colon or a quote of the new text is missing. How many are reported? For Python and JSON the
   parsers of the standard library say which of them are errors.

@@ -1,4 +1,4 @@
-"""Who is told of each change to an entry beneath the roots, before it is made: the journal for undo, or nobody."""
+"""The interface that observes each change beneath the roots before it is made: the undo journal, or nothing."""
 
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
@@ -16,7 +16,7 @@ class Entry(NamedTuple):
 
 
 class ChangeObserver(Protocol):
-    """Told of changes before they are made. An error of these methods keeps the change from being made."""
+    """Receives changes before they are made. An error raised by a method prevents the change."""
 
     @property
     def last(self) -> int:
@@ -64,7 +64,7 @@ class ChangeObserver(Protocol):
 
 
 class NoObserver:
-    """Nobody."""
+    """Records nothing."""
 
     last = 0
 

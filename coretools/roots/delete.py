@@ -72,7 +72,7 @@ def delete_tree(
     spares_links: bool = True,
     changes: ChangeObserver = NOT_RECORDED,
 ) -> DeletedDirectory:
-    """Delete a directory that contains no root, given its open parent directory; `changes` is told of it.
+    """Delete a directory that contains no root, given its open parent directory; `changes` observes it.
 
     `spares_links`: a hidden file with several hard links is an error; else only this name is deleted, not the content.
 

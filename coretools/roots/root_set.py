@@ -52,7 +52,7 @@ class Roots(Closing):
         self.changes_settings = changes_settings
         """Whether tools and commands may change existing settings of editors and agents (`editor_settings`)."""
         self.changes: ChangeObserver = NoObserver()
-        """Who is told of each change before it is made."""
+        """Observes each change before it is made."""
         self.nonblocking_from = 0.0
         """Monotonic time from which small files may be read without a thread (`nonblocking_read`)."""
         self._own = own

@@ -18,10 +18,10 @@ from coretools.roots.change_observer import Entry
 from coretools.roots.directory_access import translate_errors
 from coretools.roots.editor_settings import require_no_existing_settings
 from coretools.roots.git_directories import require_outside_git
+from coretools.roots.path_locks import LOCKS
 from coretools.roots.replace import TEMPORARY_PREFIX, rename_no_replace
 from coretools.roots.root import ResolvedPath, RootedPath, identity_of
 from coretools.roots.root_set import Roots
-from coretools.roots.write import LOCKS
 from coretools.undo.change import EntryChange
 from coretools.undo.entry_state import BLOCK_BYTES, EntryState, state_at, state_of_open
 from coretools.undo.recorder import MOST_DIGESTED, ChangeRecorder

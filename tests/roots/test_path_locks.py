@@ -14,9 +14,10 @@ import pytest
 from coretools.config.limits import Limits
 from coretools.errors import CoreError
 from coretools.roots.hidden_files import DenyRules
+from coretools.roots.path_locks import LOCKS
 from coretools.roots.root import RootSpec
 from coretools.roots.root_set import Roots
-from coretools.roots.write import LOCKS, lock_paths
+from coretools.roots.write import lock_paths
 from coretools.tools.filesystem.edits import Edit
 from coretools.tools.filesystem.tools import FilesystemTools
 

@@ -106,7 +106,7 @@ def _after_anchors(text: str, lines: _Lines, anchors: Sequence[str], begin: int,
 
 
 def _fits_end(text: str, lines: _Lines, hunk: PatchHunk, end: int) -> bool:
-    """Whether a place that ends before the line `end` is at the end of the file, if the hunk says so."""
+    """Whether a place that ends before the line `end` is at the end of the file, where the hunk requires that."""
     if not hunk.is_at_end and not hunk.ends_without_newline:
         return True
     is_last = end == len(lines.texts)

@@ -1,4 +1,4 @@
-"""Pictures, PDF and notebooks for a model: what is asked for, and the answer as text and images.
+"""Pictures, PDF and notebooks for a model: the requested part, and the answer as text and images.
 
 The decoder does the work, except for small notebooks.
 """

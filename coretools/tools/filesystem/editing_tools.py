@@ -41,7 +41,7 @@ class EditingTools(EditingToolSet):
         Returns a diff of what changed, and the syntax errors that were not there before. Each `old` must occur exactly
         once, unless `all` is set or `line` chooses one; otherwise the call is refused with the closest text or the
         lines of all matches, and nothing is written: all edits are applied, or none. If lines of `old` differ from the
-        file in nothing but their indentation, `new` is indented like the file, and the answer says so. Changes that
+        file in nothing but their indentation, `new` is indented like the file, and the answer states it. Changes that
         others made elsewhere in the file are kept, and shown. For several files at once use edit_files; to create a
         file or rewrite all of it, write_file.
         """
