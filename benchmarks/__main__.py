@@ -14,6 +14,7 @@ from benchmarks.contenders import calls, starts
 from benchmarks.failure import NotMeasured
 from benchmarks.file_servers import file_servers
 from benchmarks.file_servers import missing_servers as missing_file_servers
+from benchmarks.file_trees import file_trees
 from benchmarks.git_servers import git_servers
 from benchmarks.git_servers import missing_servers as missing_git_servers
 from benchmarks.http_load import crowds, throughput
@@ -24,6 +25,7 @@ from benchmarks.report import Measured, as_json, as_table
 from benchmarks.scaling import can_search, history, large_files, large_tree
 from benchmarks.stdio_client import Era
 from benchmarks.supervision import supervised
+from benchmarks.undo_costs import undo_costs
 from benchmarks.waiting import commands_that_wait
 from benchmarks.workspace import Workspace, workspace
 
@@ -45,6 +47,8 @@ FULL = Rounds(of_starts=25, of_calls=120, of_floods=25, of_crowds=5, soak_second
 CROWDED = {
     "git": (git_servers, attrgetter("of_floods")),
     "files": (file_servers, attrgetter("of_floods")),
+    "trees": (file_trees, attrgetter("of_crowds")),
+    "undo": (undo_costs, attrgetter("of_calls")),
     "http": (throughput, attrgetter("of_floods")),
     "crowd": (crowds, attrgetter("of_crowds")),
     "search": (large_tree, attrgetter("of_crowds")),
@@ -53,7 +57,7 @@ CROWDED = {
 }
 """What makes the contenders of a group that is smaller in a smoke run, and how many turns they have."""
 
-MISSING = {"git": missing_git_servers, "files": missing_file_servers}
+MISSING = {"git": missing_git_servers, "files": missing_file_servers, "trees": missing_file_servers}
 """What lists the servers of a group that are not installed; their rows are left out."""
 
 SMOKE = Rounds(of_starts=1, of_calls=1, of_floods=1, of_crowds=1, soak_seconds=4.0)

@@ -144,7 +144,34 @@ def _file_servers() -> tuple[Row, ...]:
 
 FILE_SERVERS = _file_servers()
 
-OF_PEERS = (*GIT_SERVERS, *FILE_SERVERS)
+TREE_ROWS = ("list", "tree", "glob", "regex")
+FILE_TREES = (5_000, 100_000)
+"""Files in them."""
+
+
+def _file_trees() -> tuple[Row, ...]:
+    """What looks at whole trees, beside other file servers, where those are installed."""
+    return tuple(
+        Row(
+            name=f"trees/{files}/{row}/{name}",
+            subject=f"{row} of {files} by coretools",
+            baseline=f"{row} of {files} by {name}",
+            target=1.2,
+        )
+        for files in FILE_TREES
+        for row in TREE_ROWS
+        for name in ("server-filesystem", "desktop-commander")
+        if name != "server-filesystem" or row != "regex"  # it has none
+    )
+
+
+OF_PEERS = (*GIT_SERVERS, *FILE_SERVERS, *_file_trees())
+
+UNDO = tuple(
+    Row(name=f"undo/{row}", subject=f"{row} with undo", baseline=f"{row} without undo", most_more=most_more)
+    for row, most_more in {"read": None, "write": None, "edit": None, "run-true": 5.0}.items()
+)
+"""What the journal costs a call."""
 
 
 CLIENT = (
@@ -217,7 +244,20 @@ SOAK = tuple(
 )
 
 _TOOLS = (*_calls("handshake"), *_calls("stateless"))
-ROWS = (*START, *_TOOLS, *CONFINEMENT, *LESS_WORK, *OF_PEERS, *CLIENT, *NEIGHBOURS, *WAITING, *HTTP, *CROWD, *SOAK)
+ROWS = (
+    *START,
+    *_TOOLS,
+    *CONFINEMENT,
+    *LESS_WORK,
+    *OF_PEERS,
+    *UNDO,
+    *CLIENT,
+    *NEIGHBOURS,
+    *WAITING,
+    *HTTP,
+    *CROWD,
+    *SOAK,
+)
 
 
 def selected(text: str) -> tuple[Row, ...]:

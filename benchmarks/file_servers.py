@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from benchmarks.budgets import FILE_ROWS, IN_FLIGHT
 from benchmarks.interleaved import Contender
@@ -29,8 +30,31 @@ OFFICIAL, OTHER = "server-filesystem", "desktop-commander"
 READ, LONG, WRITTEN, EDITED, LISTED = "read.txt", "long.log", "written.txt", "edited.txt", "part0"
 
 
+def own_program(tree: str, *options: str) -> Sequence[str]:
+    """Return the command line of our server, with further options."""
+    return (sys.executable, "-m", "coretools.servers.workstation", tree, "--log-level", "error", *options)
+
+
+def official_program(tree: str) -> Sequence[str]:
+    """Return the command line of the official file server."""
+    script = INSTALLED / "npm/node_modules/@modelcontextprotocol/server-filesystem/dist/index.js"
+    return ("node", str(script), tree)
+
+
+def other_program(tree: str) -> Sequence[str]:
+    """Return the command line of Desktop Commander, which may use this tree.
+
+    It is started without a network, since it reports its use, and with a home of its own.
+    """
+    script = INSTALLED / "npm/node_modules/@wonderwhy-er/desktop-commander/dist/index.js"
+    settings = Path(f"{tree}-home/.claude-server-commander")
+    if is_installed(Server(OTHER, (str(script),))):
+        settings.mkdir(parents=True, exist_ok=True)
+        (settings / "config.json").write_text(json.dumps({"telemetryEnabled": False, "allowedDirectories": [tree]}))
+    return ("env", f"HOME={settings.parent}", "unshare", "-rn", "node", str(script))
+
+
 def _ours(tree: str) -> Server:
-    program = (sys.executable, "-m", "coretools.servers.workstation", tree, "--log-level", "error")
     calls: dict[str, Sequence[Call]] = {
         "read": [("read_file", {"path": READ})],
         "read-in-flight": [("read_file", {"path": READ})],
@@ -41,11 +65,10 @@ def _ours(tree: str) -> Server:
         "list": [("list_directory", {"path": LISTED})],
         "glob": [("search_files", {"pattern": "**/*7.py", "limit": 500})],
     }
-    return Server("coretools", program, calls)
+    return Server("coretools", own_program(tree), calls)
 
 
 def _official(tree: str) -> Server:
-    script = INSTALLED / "npm/node_modules/@modelcontextprotocol/server-filesystem/dist/index.js"
     calls: dict[str, Sequence[Call]] = {
         "read": [("read_text_file", {"path": f"{tree}/{READ}"})],
         "read-in-flight": [("read_text_file", {"path": f"{tree}/{READ}"})],
@@ -56,13 +79,10 @@ def _official(tree: str) -> Server:
         "list": [("list_directory_with_sizes", {"path": f"{tree}/{LISTED}"})],
         "glob": [("search_files", {"path": tree, "pattern": "**/*7.py"})],
     }
-    return Server(OFFICIAL, ("node", str(script), tree), calls)
+    return Server(OFFICIAL, official_program(tree), calls)
 
 
 def _other(tree: str) -> Server:
-    """It is started without a network, since it reports its use."""
-    script = INSTALLED / "npm/node_modules/@wonderwhy-er/desktop-commander/dist/index.js"
-    home = Path(f"{tree}-home")
     calls: dict[str, Sequence[Call]] = {
         "read": [("read_file", {"path": f"{tree}/{READ}"})],
         "head": [("read_file", {"path": f"{tree}/{LONG}", "length": 10})],
@@ -71,12 +91,14 @@ def _other(tree: str) -> Server:
         "edit": [("edit_block", {"file_path": f"{tree}/{EDITED}"})],
         "list": [("list_directory", {"path": f"{tree}/{LISTED}", "depth": 1})],
     }
-    return Server(OTHER, ("env", f"HOME={home}", "unshare", "-rn", "node", str(script)), calls)
+    return Server(OTHER, other_program(tree), calls)
 
 
 def missing_servers() -> list[str]:
     """Return the names of the other servers that are not installed."""
-    return [one.name for one in (_official("/"), _other("/")) if not is_installed(one)]
+    programs = {OFFICIAL: official_program, OTHER: other_program}
+    with TemporaryDirectory() as tree:
+        return [name for name, program in programs.items() if not is_installed(Server(name, program(tree)))]
 
 
 def file_servers(place: Workspace, stack: ExitStack, *, is_smoke: bool) -> list[Contender]:
@@ -88,11 +110,6 @@ def file_servers(place: Workspace, stack: ExitStack, *, is_smoke: bool) -> list[
         if not is_installed(server):
             continue
         _plant(tree, SMOKE_FILES if is_smoke else FILES)
-        settings = Path(f"{tree}-home/.claude-server-commander")
-        settings.mkdir(parents=True)
-        (settings / "config.json").write_text(
-            json.dumps({"telemetryEnabled": False, "allowedDirectories": [str(tree)]})
-        )
         peer = stack.enter_context(Peer((), Era.HANDSHAKE, bytecode=place.bytecode, program=server.program))
         peer.open()
         contenders += [_timed(row, server, peer) for row in FILE_ROWS if row in server.calls]

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from benchmarks.failure import NotMeasured
 from benchmarks.interleaved import Contender
 from benchmarks.stdio_client import Era, Peer
-from benchmarks.workspace import Workspace, plain_environment
+from benchmarks.workspace import Workspace, plain_environment, plant_tree
 
 LARGE_BYTES = 10_000_000
 SMALL_BYTES = 10_000
@@ -17,7 +17,6 @@ LINES = 10
 COMMITS = 50
 TREE_FILES = 100_000
 SMOKE_FILES = 1_000
-FILES_OF_A_DIRECTORY = 100
 
 LINE = b"2026-11-23T12:00:00Z INFO a line of a log, some eighty characters long, as they are\n"
 LARGE, SMALL = "large.log", "small.log"
@@ -62,12 +61,7 @@ def history(place: Workspace, stack: ExitStack) -> list[Contender]:
 def large_tree(place: Workspace, stack: ExitStack, *, is_smoke: bool) -> list[Contender]:
     """Names and text in a tree of 100,000 files, one in a hundred of which contains the text."""
     top = place.beside / "tree"
-    for number in range((SMOKE_FILES if is_smoke else TREE_FILES) // FILES_OF_A_DIRECTORY):
-        folder = top / f"part{number // 40}" / f"module{number % 40}"
-        folder.mkdir(parents=True)
-        for file in range(FILES_OF_A_DIRECTORY):
-            name = folder / f"file{file}.{'py' if file % 2 else 'txt'}"
-            name.write_text("some text\na needle\n" if file == 50 else "some text\n")
+    plant_tree(top, SMOKE_FILES if is_smoke else TREE_FILES)
     peer = _server(str(top), place, stack)
     return [
         _call("search_files", peer, "search_files", {"glob": "*.py"}),

@@ -26,6 +26,8 @@ CHECKOUT = Path(__file__).parent.parent
 SAMPLE = "sample.txt"
 SAMPLE_BYTES = 4096
 DIRECTORY = "part0"
+FILES_OF_A_DIRECTORY = 100
+"""In a planted tree."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,3 +124,13 @@ def _data(text: str) -> str:
 
 def _git(root: Path, *words: str, stdin: bytes | None = None) -> None:
     subprocess.run(["git", *words], cwd=root, env=plain_environment(), input=stdin, check=True, capture_output=True)
+
+
+def plant_tree(top: Path, files: int) -> None:
+    """Make this many small files, a hundred in a directory, one of them with the word "needle"."""
+    for number in range(files // FILES_OF_A_DIRECTORY):
+        folder = top / f"part{number // 40}" / f"module{number % 40}"
+        folder.mkdir(parents=True)
+        for file in range(FILES_OF_A_DIRECTORY):
+            name = folder / f"file{file}.{'py' if file % 2 else 'txt'}"
+            name.write_text("some text\na needle\n" if file == 50 else "some text\n")

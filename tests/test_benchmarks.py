@@ -108,6 +108,7 @@ def test_the_bars_of_the_project_are_in_the_rows() -> None:
     assert {row.name: row.most_more for row in ROWS if row.most_more is not None} == {
         "confinement/thread": 0.4,
         "confinement/supervised": 2.5,
+        "undo/run-true": 5.0,
         "handshake/dispatch": 0.06,
         "stateless/dispatch": 0.06,
     }
