@@ -2,6 +2,8 @@
 
 import base64
 import io
+import json
+import random
 import re
 import struct
 import zlib
@@ -87,6 +89,33 @@ def png_of(width: int, height: int, pieces: list[bytes]) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + body + chunk(b"IEND", b"")
 
 
+NOTEBOOK = json.dumps(
+    {
+        "nbformat": 4,
+        "nbformat_minor": 5,
+        "metadata": {"language_info": {"name": "python"}},
+        "cells": [
+            {"cell_type": "markdown", "metadata": {}, "source": ["# Title\n", "text"]},
+            {
+                "cell_type": "code",
+                "execution_count": 1,
+                "metadata": {},
+                "source": "print(1)",
+                "outputs": [
+                    {"output_type": "stream", "name": "stdout", "text": ["1\n"]},
+                    {
+                        "output_type": "display_data",
+                        "metadata": {},
+                        "data": {"image/png": "iVBORw0KGgo=", "text/plain": "x"},
+                    },
+                    {"output_type": "error", "ename": "E", "evalue": "v", "traceback": ["\x1b[31mE\x1b[0m"]},
+                ],
+            },
+        ],
+    }
+).encode()
+
+
 @pytest.mark.parametrize("kind", ["png", "jpeg", "webp", "gif", "bmp", "tiff", "ico", "avif"])
 def test_a_picture_comes_as_an_image_of_its_size(client: Peer, top: Path, kind: str) -> None:
     """filesystem-64: every format, as PNG or JPEG, with the facts in text before it."""
@@ -154,6 +183,43 @@ def test_a_hostile_file_has_an_answer_and_the_server_lives(client: Peer, top: Pa
         assert said in result["content"][0]["text"]
     else:
         assert name in ("start.gif", "short.png", "text_chunk.png")  # what is there is shown
+    (top / "after.txt").write_text("after\n")
+    assert shown(read(client, "after.txt"))[0] == "after\n"
+
+
+def damaged(data: bytes, dice: random.Random) -> bytes:
+    """Change bytes, numbers, or the order of parts of a file; or cut it."""
+    changed = bytearray(data)
+    for _ in range(dice.randrange(1, 8)):
+        at = dice.randrange(len(changed))
+        match dice.randrange(5):
+            case 0:
+                changed[at] ^= 1 << dice.randrange(8)
+            case 1:
+                changed[at : at + 4] = dice.choice((b"\0\0\0\0", b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"9999"))
+            case 2:
+                changed[at:at] = changed[dice.randrange(len(changed)) :][: dice.randrange(1, 200)]
+            case 3:
+                del changed[at : at + dice.randrange(1, 50)]
+            case _:
+                changed = changed[: max(16, at)]
+    return bytes(changed)
+
+
+@pytest.mark.parametrize("seed", [1])
+def test_damaged_files_have_an_answer_and_the_server_lives(client: Peer, top: Path, seed: int) -> None:
+    """filesystem-66: whatever a picture, a PDF or a notebook became, it is shown, described or refused."""
+    dice = random.Random(seed)
+    sound = {"a.pdf": pdf("first", "second"), "a.ipynb": NOTEBOOK}
+    for kind in ("png", "jpeg", "webp", "gif", "bmp", "tiff", "ico", "avif"):
+        buffer = io.BytesIO()
+        Pictures.effect_noise((60, 40), 60).convert("RGB").save(buffer, kind, sizes=[(60, 40)])
+        sound[f"a.{kind}"] = buffer.getvalue()
+    for name, data in sound.items():
+        (top / name).write_bytes(damaged(data, dice))
+        result = read(client, name, **({"as_pictures": True} if dice.random() < 0.3 and name == "a.pdf" else {}))
+        assert result["content"][0]["text"]
+        assert result["_meta"].get("coretools/error") in (None, "not-text", "too-large"), result
     (top / "after.txt").write_text("after\n")
     assert shown(read(client, "after.txt"))[0] == "after\n"
 
