@@ -8,6 +8,7 @@ import errno
 import fcntl
 import os
 import stat
+import time
 from contextlib import suppress
 
 from coretools.errors import TooLarge
@@ -43,7 +44,7 @@ class ContentStore:
             status = os.fstat(fd)
             if not stat.S_ISREG(status.st_mode):
                 return 0
-            if is_removed and status.st_nlink == 1 and self._link(name, directory, entry):
+            if is_removed and status.st_nlink == 1 and self._link(name, directory, entry, status):
                 return status.st_size
             if status.st_size > self._most_copied:
                 raise TooLarge(
@@ -68,16 +69,26 @@ class ContentStore:
         with suppress(FileNotFoundError):
             os.unlink(name, dir_fd=self._fd)
 
-    def names(self) -> list[str]:
-        """The names of all contents."""
-        return os.listdir(self._fd)
+    def names(self, *, older_than: float) -> set[str]:
+        """The names of contents that were kept more than so many seconds ago."""
+        last, found = time.time() - older_than, set[str]()
+        with os.scandir(self._fd) as scan:
+            for entry in scan:
+                with suppress(FileNotFoundError):
+                    if entry.stat(follow_symlinks=False).st_ctime <= last:
+                        found.add(entry.name)
+        return found
 
-    def _link(self, name: str, directory: int, entry: str) -> bool:
+    def _link(self, name: str, directory: int, entry: str, opened: os.stat_result) -> bool:
+        """Keep the open file by a link; False if it can't have one, or if its name is another file's by now."""
         try:
             os.link(entry, name, src_dir_fd=directory, dst_dir_fd=self._fd, follow_symlinks=False)
         except OSError as error:
             if error.errno not in _NO_LINK:
                 raise
+            return False
+        if not os.path.samestat(os.stat(name, dir_fd=self._fd, follow_symlinks=False), opened):
+            self.forget(name)
             return False
         return True
 

@@ -18,7 +18,13 @@ from coretools.undo.content_store import ContentStore
 from coretools.undo.entry_state import EntryState
 
 BUSY_SECONDS = 10.0
-"""How long a change waits for the transaction of another process."""
+"""How long a change waits for the transaction of another process, and before that for those of other calls here."""
+
+UNKNOWN_SECONDS = 3_600.0
+"""Age from which a content that no entry has is removed. Of a younger one the entry may be about to be added."""
+
+_MOST_ID = 2**63 - 1
+"""Of SQLite."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS changes (
@@ -33,19 +39,23 @@ CREATE TABLE IF NOT EXISTS entries (
 CREATE TABLE IF NOT EXISTS checkpoints (
     name TEXT NOT NULL, role TEXT NOT NULL, change INTEGER NOT NULL, at REAL NOT NULL, PRIMARY KEY (name, role)
 );
+CREATE INDEX IF NOT EXISTS entries_undone ON entries (undone_by) WHERE undone_by IS NOT NULL;
+CREATE INDEX IF NOT EXISTS changes_undone ON changes (undone_by) WHERE undone_by IS NOT NULL;
+CREATE INDEX IF NOT EXISTS changes_bytes ON changes (id, at, bytes);
 """
 
 
 class Journal:
     """The journal in one directory. Safe to use from several threads and processes."""
 
-    def __init__(self, directory: str, bounds: Bounds, *, most_copied: int) -> None:
+    def __init__(self, directory: str, bounds: Bounds, *, most_copied: int, busy_seconds: float = BUSY_SECONDS) -> None:
         """Open or create it.
 
         Raises:
             InputOutput: it can't be used.
         """
         self._bounds = bounds
+        self._busy_seconds = busy_seconds
         self._lock = threading.RLock()
         with _reported(directory), ExitStack() as undo:
             os.makedirs(directory, mode=0o700, exist_ok=True)
@@ -53,7 +63,7 @@ class Journal:
             undo.callback(self.contents.close)
             self._database = sqlite3.connect(
                 os.path.join(directory, "journal.sqlite"),
-                timeout=BUSY_SECONDS,
+                timeout=busy_seconds,
                 isolation_level=None,
                 check_same_thread=False,
             )
@@ -71,87 +81,125 @@ class Journal:
         self.contents.close()
 
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._lock, _reported(self.directory):
-            self._database.execute("BEGIN IMMEDIATE")
+    def _alone(self) -> Iterator[sqlite3.Connection]:
+        """Use the database alone in this process.
+
+        Raises:
+            InputOutput: it can't be used; also if another process does not let go of it.
+        """
+        with _reported(self.directory):
+            if not self._lock.acquire(timeout=self._busy_seconds):
+                raise sqlite3.OperationalError("other calls have been waiting for it too long")
             try:
                 yield self._database
-            except BaseException:
-                self._database.execute("ROLLBACK")
-                raise
-            self._database.execute("COMMIT")
+            finally:
+                self._lock.release()
 
-    def begin(self, role: str, tool: str, summary: str) -> int:
-        """Add a change, after what exceeds the bounds is forgotten; return its id."""
-        self.trim()
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        with self._alone() as database:
+            database.execute("BEGIN IMMEDIATE")
+            try:
+                yield database
+            except BaseException:
+                database.execute("ROLLBACK")
+                raise
+            database.execute("COMMIT")
+
+    def begin(self, role: str, tool: str, summary: str, entries: Sequence[EntryChange], size: int) -> int:
+        """Add a change with its first entries, and the bytes of their contents; return its id."""
         with self._transaction() as database:
             cursor = database.execute(
                 "INSERT INTO changes (at, role, tool, summary) VALUES (?, ?, ?, ?)", (time.time(), role, tool, summary)
             )
-            return int(cursor.lastrowid or 0)
+            change = int(cursor.lastrowid or 0)
+            forgotten = self._insert(database, change, entries, size)
+        self._forget_contents(forgotten)
+        return change
 
     def add(self, change: int, entries: Sequence[EntryChange], size: int) -> None:
         """Add entries to a change, and the bytes of their contents."""
         with self._transaction() as database:
-            (number,) = database.execute("SELECT count(*) FROM entries WHERE change = ?", (change,)).fetchone()
-            database.executemany(
-                "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)",
-                [
-                    (
-                        *(change, number + index, os.fsencode(one.root), os.fsencode(one.path)),
-                        *(os.fsencode(one.moved_root), os.fsencode(one.moved_path)),
-                        *(one.before.to_json(), one.after.to_json(), one.content),
-                    )
-                    for index, one in enumerate(entries)
-                ],
-            )
-            database.execute("UPDATE changes SET bytes = bytes + ? WHERE id = ?", (size, change))
+            forgotten = self._insert(database, change, entries, size)
+        self._forget_contents(forgotten)
+
+    def _insert(
+        self, database: sqlite3.Connection, change: int, entries: Sequence[EntryChange], size: int
+    ) -> list[str]:
+        """Add entries, and forget older changes that exceed the bounds now; return the names of their contents."""
+        (number,) = database.execute(
+            "SELECT coalesce(max(number) + 1, 0) FROM entries WHERE change = ?", (change,)
+        ).fetchone()
+        database.executemany(
+            "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, NULL)",
+            [
+                (
+                    *(change, number + index, os.fsencode(one.root), os.fsencode(one.path)),
+                    *(os.fsencode(one.moved_root), os.fsencode(one.moved_path)),
+                    *(one.before.to_json(), one.after.to_json(), one.content),
+                )
+                for index, one in enumerate(entries)
+            ],
+        )
+        database.execute("UPDATE changes SET bytes = bytes + ? WHERE id = ?", (size, change))
+        return self._trim(database, self._bounds, newest=change) if size or not number else []
 
     def drop(self, change: int) -> None:
         """Forget a change that was not made, with its contents."""
         names = [entry.content for entry in self.entries(change) if entry.content]
         with self._transaction() as database:
             database.execute("DELETE FROM changes WHERE id = ?", (change,))
-        for name in names:
-            self.contents.forget(name)
+        self._forget_contents(names)
 
     def changes(self, role: str, *, since: int = 0) -> list[Change]:
         """Changes with a greater id than `since`, the newest first."""
-        with self._lock, _reported(self.directory):
-            rows = self._database.execute(
-                "SELECT id, at, tool, summary, undone_by FROM changes WHERE role = ? AND id > ? ORDER BY id DESC",
-                (role, since),
-            ).fetchall()
-        return [Change(id=row[0], at=row[1], tool=row[2], summary=row[3], undone_by=row[4]) for row in rows]
+        return self._changes(role, since + 1, _MOST_ID)
 
     def find(self, role: str, change: int) -> Change | None:
         """The change with this id; None if it is of another role, or forgotten."""
-        found = self.changes(role, since=change - 1)
-        return next((one for one in found if one.id == change), None)
+        return next(iter(self._changes(role, change, change)), None)
+
+    def _changes(self, role: str, first: int, last: int) -> list[Change]:
+        with self._alone() as database:
+            rows = database.execute(
+                "SELECT id, at, tool, summary, undone_by FROM changes WHERE role = ? AND id BETWEEN ? AND ?"
+                " ORDER BY id DESC",
+                (role, first, last),
+            ).fetchall()
+        return [Change(id=row[0], at=row[1], tool=row[2], summary=row[3], undone_by=row[4]) for row in rows]
+
+    def counts(self, change: int) -> list[tuple[str, str, bool, int]]:
+        """How many entries a change has, by the kinds before and after it, and whether they were moved."""
+        with self._alone() as database:
+            return database.execute(
+                "SELECT coalesce(before ->> 'kind', 'absent'), coalesce(after ->> 'kind', 'absent'), moved_path != x'',"
+                " count(*) FROM entries WHERE change = ? GROUP BY 1, 2, 3 ORDER BY min(number)",
+                (change,),
+            ).fetchall()
 
     def entries(self, change: int) -> list[EntryChange]:
         """What a change touched, in order."""
-        with self._lock, _reported(self.directory):
-            rows = self._database.execute(
+        with self._alone() as database:
+            rows = database.execute(
                 "SELECT root, path, moved_root, moved_path, before, after, content, number, undone_by FROM entries"
                 " WHERE change = ? ORDER BY number",
                 (change,),
             ).fetchall()
-        return [
-            EntryChange(
-                root=os.fsdecode(row[0]),
-                path=os.fsdecode(row[1]),
-                moved_root=os.fsdecode(row[2]),
-                moved_path=os.fsdecode(row[3]),
-                before=EntryState.from_json(row[4]),
-                after=EntryState.from_json(row[5]),
-                content=row[6],
-                change=change,
-                number=row[7],
-                undone_by=row[8],
-            )
-            for row in rows
-        ]
+            return [
+                EntryChange(
+                    root=os.fsdecode(row[0]),
+                    path=os.fsdecode(row[1]),
+                    moved_root=os.fsdecode(row[2]),
+                    moved_path=os.fsdecode(row[3]),
+                    before=EntryState.from_json(row[4]),
+                    after=EntryState.from_json(row[5]),
+                    content=row[6],
+                    change=change,
+                    number=row[7],
+                    undone_by=row[8],
+                )
+                for row in rows
+            ]
 
     def mark_undone(self, entries: Iterable[EntryChange], changes: Iterable[int], undone_by: int) -> None:
         """Record which entries a change took back, and of which changes nothing is left.
@@ -182,50 +230,58 @@ class Journal:
 
     def checkpoints(self, role: str) -> dict[str, int]:
         """The named points, with the id of the last change before each."""
-        with self._lock, _reported(self.directory):
-            return dict(
-                self._database.execute("SELECT name, change FROM checkpoints WHERE role = ? ORDER BY at", (role,))
-            )
+        with self._alone() as database:
+            return dict(database.execute("SELECT name, change FROM checkpoints WHERE role = ? ORDER BY at", (role,)))
 
     def size(self) -> tuple[int, int]:
         """Number of changes, and bytes of their contents, of all roots and roles."""
-        with self._lock, _reported(self.directory):
-            count, size = self._database.execute("SELECT count(*), coalesce(sum(bytes), 0) FROM changes").fetchone()
+        with self._alone() as database:
+            count, size = database.execute("SELECT count(*), coalesce(sum(bytes), 0) FROM changes").fetchone()
             return int(count), int(size)
 
-    def trim(self, bounds: Bounds | None = None) -> None:
-        """Forget the oldest changes that exceed the bounds, with their contents."""
-        bounds = bounds or self._bounds
+    def trim(self, bounds: Bounds) -> None:
+        """Forget the oldest changes that exceed these bounds, with their contents."""
         with self._transaction() as database:
-            rows = database.execute("SELECT id, at, bytes FROM changes ORDER BY id DESC").fetchall()
-            size, oldest, keep_from = 0, time.time() - bounds.days * 86_400, 0
-            for index, (change, at, held) in enumerate(rows):
-                size += held
-                if index >= bounds.changes or size > bounds.size or at < oldest:
-                    keep_from = change + 1
-                    break
-            if not keep_from:
-                return
-            names = database.execute(
-                "SELECT content FROM entries WHERE change < ? AND content != ''", (keep_from,)
-            ).fetchall()
-            database.execute("DELETE FROM changes WHERE id < ?", (keep_from,))
-        for (name,) in names:
-            self.contents.forget(name)
+            forgotten = self._trim(database, bounds)
+        self._forget_contents(forgotten)
+
+    def _trim(self, database: sqlite3.Connection, bounds: Bounds, *, newest: int = 0) -> list[str]:
+        """Forget the oldest changes that exceed the bounds, but not `newest`; return the names of their contents."""
+        count, size, at = database.execute(
+            "SELECT count(*), coalesce(sum(bytes), 0), coalesce(min(at), 0) FROM changes"
+        ).fetchone()
+        oldest = time.time() - bounds.days * 86_400
+        if count <= bounds.changes and size <= bounds.size and at >= oldest:
+            return []
+        size, first_kept = 0, 0
+        rows = database.execute("SELECT id, at, bytes FROM changes ORDER BY id DESC")
+        for index, (change, at, held) in enumerate(rows):
+            size += held
+            if change != newest and (index >= bounds.changes or size > bounds.size or at < oldest):
+                first_kept = change + 1
+                break
+        names = database.execute("SELECT content FROM entries WHERE change < ? AND content != ''", (first_kept,))
+        forgotten = [name for (name,) in names]
+        database.execute("DELETE FROM changes WHERE id < ?", (first_kept,))
+        return forgotten
 
     def forget_unknown(self) -> None:
         """Remove contents that no entry has: those of a process that was killed between the two."""
         with self._transaction() as database:
             known = {name for (name,) in database.execute("SELECT content FROM entries WHERE content != ''")}
-            for name in set(self.contents.names()) - known:
-                self.contents.forget(name)
+        self._forget_contents(self.contents.names(older_than=UNKNOWN_SECONDS) - known)
+
+    def _forget_contents(self, names: Iterable[str]) -> None:
+        """Remove contents, after the transaction that has removed their entries."""
+        for name in names:
+            self.contents.forget(name)
 
 
 @contextmanager
 def _reported(directory: str) -> Iterator[None]:
     try:
         yield
-    except (sqlite3.Error, OSError) as error:
+    except (sqlite3.Error, OSError, ValueError, TypeError) as error:  # the last two: a damaged entry
         reason = error.strerror if isinstance(error, OSError) else error
         raise InputOutput(
             f"the journal for undo, {directory}, can't be used: {reason}; nothing was changed. Free space there, or"

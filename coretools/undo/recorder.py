@@ -139,12 +139,13 @@ class ChangeRecorder:
             return
         journal, current = self.journal, self._current
         named = getattr(current, "named", None)
+        recorded, size = [one for one, _ in entries], sum(size for _, size in entries)
         try:
-            change = current.change if named is not None else 0
-            if not change:
-                change = journal.begin(self.role, *(named or ("change", entries[0][0].path)))
-                current.change = current.last = change
-            journal.add(change, [one for one, _ in entries], sum(size for _, size in entries))
+            if named is not None and current.change:
+                journal.add(current.change, recorded, size)
+            else:
+                name, summary = named or ("change", recorded[0].path)
+                current.change = current.last = journal.begin(self.role, name, summary, recorded, size)
         except BaseException:
             for one, _ in entries:
                 journal.contents.forget(one.content) if one.content else None

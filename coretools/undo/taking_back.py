@@ -23,7 +23,7 @@ from coretools.roots.replace import TEMPORARY_PREFIX, rename_no_replace
 from coretools.roots.root import ResolvedPath, RootedPath, identity_of
 from coretools.roots.root_set import Roots
 from coretools.undo.change import EntryChange
-from coretools.undo.entry_state import BLOCK_BYTES, EntryState, state_at, state_of_open
+from coretools.undo.entry_state import BLOCK_BYTES, EntryState, state_at, state_of, state_of_open
 from coretools.undo.recorder import MOST_DIGESTED, ChangeRecorder
 
 if TYPE_CHECKING:
@@ -73,24 +73,32 @@ class Undo:
     def take_back(self, entries: Sequence[EntryChange]) -> TakenBack:
         """Take back these entries, given in the order in which they were recorded."""
         done: list[EntryChange] = []
-        for entry in reversed(entries):
-            check_cancelled()
-            if entry.undone_by is not None:
-                continue
-            try:
-                if self._take_back(entry):
-                    done.append(entry)
-            except (_Kept, CoreError) as error:
-                path = self._shown(entry)
-                self._result.kept.append(KeptEntry(path, str(error).removeprefix(f"{path}: "), entry))
-        if not self._is_dry_run:
-            for place, modified_ns in reversed(self._times):
-                with suppress(OSError), self._roots.open_parent(place) as (directory, name):
-                    os.utime(name, ns=(modified_ns, modified_ns), dir_fd=directory, follow_symlinks=False)
-            kept = {one.entry.change for one in self._result.kept}
-            changes = {entry.change for entry in done} - kept
-            self._journal.mark_undone(done, changes, self._recorder.change)
+        try:
+            for entry in reversed(entries):
+                check_cancelled()
+                if entry.undone_by is not None:
+                    continue
+                try:
+                    if self._take_back(entry):
+                        done.append(entry)
+                except (_Kept, CoreError) as error:
+                    path = self._shown(entry)
+                    self._result.kept.append(KeptEntry(path, str(error).removeprefix(f"{path}: "), entry))
+            whole = {entry.change for entry in done} - {one.entry.change for one in self._result.kept}
+        except BaseException:  # cancelled: some of each change may be left
+            whole = set[int]()
+            raise
+        finally:
+            if not self._is_dry_run:
+                self._restore_times()
+                self._journal.mark_undone(done, whole, self._recorder.change)
         return self._result
+
+    def _restore_times(self) -> None:
+        """Set the times of directories that were made, after what is in them."""
+        for place, modified_ns in reversed(self._times):
+            with suppress(OSError), self._roots.open_parent(place) as (directory, name):
+                os.utime(name, ns=(modified_ns, modified_ns), dir_fd=directory, follow_symlinks=False)
 
     def _take_back(self, entry: EntryChange) -> bool:
         """Take back an entry; False if it is as before the change already."""
@@ -164,7 +172,8 @@ class Undo:
                     write_all(fd, block)
                 os.fchmod(fd, entry.before.mode & 0o777)
                 os.utime(fd, ns=(entry.before.modified_ns, entry.before.modified_ns))
-                os.fsync(fd)
+                if not is_absent:  # else nothing is replaced, and the journal still has it
+                    os.fsync(fd)
                 self._recorder.before_write(here, fd)
                 if is_absent:
                     rename_no_replace(here.directory, name, here.directory, here.name)
@@ -174,14 +183,9 @@ class Undo:
             os.close(stored)
 
     def _require_intact(self, stored: int, before: EntryState) -> None:
-        state = state_of_open(stored) if before.digest else None
-        status = os.fstat(stored)
-        is_intact = (
-            state.digest == before.digest
-            if state is not None
-            else (status.st_size, status.st_mtime_ns) == (before.size, before.modified_ns)
-        )
-        if not is_intact:
+        now = state_of_open(stored) if before.digest else state_of(os.fstat(stored))
+        same_content = now.digest == before.digest if before.digest else now.modified_ns == before.modified_ns
+        if not same_content or now.size != before.size:
             raise _Kept("its content in the journal is damaged, or was changed by a program that had it open")
 
     def _require_empty(self, here: Entry) -> None:

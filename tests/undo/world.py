@@ -21,13 +21,17 @@ BOUNDS = Bounds(size=1 << 30, days=14, changes=10_000)
 class World:
     """A root, its tools, and a journal elsewhere."""
 
-    def __init__(self, top: Path, *, bounds: Bounds = BOUNDS, most_copied: int = 1 << 26) -> None:
+    def __init__(
+        self, top: Path, *, bounds: Bounds = BOUNDS, most_copied: int = 1 << 26, busy_seconds: float = 10
+    ) -> None:
         self.root = top / "root"
         self.root.mkdir(exist_ok=True)
         self.store = top / "changes"
         self.roots = Roots([RootSpec(str(self.root))], deny=DenyRules(DEFAULT_DENY, by_content=True))
         self.recorder = ChangeRecorder(
-            lambda: Journal(str(self.store), bounds, most_copied=most_copied), role="", most_bytes=bounds.size
+            lambda: Journal(str(self.store), bounds, most_copied=most_copied, busy_seconds=busy_seconds),
+            role="",
+            most_bytes=bounds.size,
         )
         self.roots.changes = self.recorder
         self.files = FilesystemTools(self.roots, Limits())

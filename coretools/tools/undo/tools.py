@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from typing import Annotated
 
@@ -20,13 +20,14 @@ from coretools.tools.filesystem.edit_diff import foreign_diff
 from coretools.tools.filesystem.results import ChangeResult
 from coretools.tools.undo.results import ChangeDetails, ChangeList, UndoResult
 from coretools.undo.change import Bounds, Change, EntryChange
-from coretools.undo.entry_state import EntryState
 from coretools.undo.recorder import ChangeRecorder
 from coretools.undo.taking_back import Undo
 from coretools.undo.visible_content import contents_around
 
 _LISTED = 50
 _DIFFED_FILES = 10
+_CONSIDERED_FILES = 200
+"""Entries that are looked at for diffs: most of a long change are of one kind."""
 
 _CHECKPOINT_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]{0,63}")
 """Not a number, so that `since` can be either."""
@@ -71,7 +72,7 @@ class UndoTools:
         if change is not None:
             return self._details(self._found(change))
         changes = [one for one in journal.changes(role) if before is None or one.id < before]
-        counts = [_counted(journal.entries(one.id)) for one in changes[:limit]]
+        counts = [_counted(journal.counts(one.id)) for one in changes[:limit]]
         held = f"[the journal has {journal.size()[1]} bytes of at most {self._limits.undo_bytes}]"
         return ChangeList.of(changes, counts, limit=limit, budget=content_bytes(self._limits), held=held)
 
@@ -220,7 +221,7 @@ class UndoTools:
     def _diffs(self, entries: Sequence[EntryChange]) -> str:
         """Short diffs from the content before a change to what is there now, of a few text files."""
         diffs: list[str] = []
-        for entry in entries:
+        for entry in entries[:_CONSIDERED_FILES]:
             if len(diffs) == _DIFFED_FILES:
                 break
             with suppress(CoreError, OSError):
@@ -245,20 +246,24 @@ def _is_in(entry: EntryChange, place: RootedPath) -> bool:
     )
 
 
-def _verb(before: EntryState, after: EntryState, moved: str) -> str:
-    if moved:
+def _verb(before: str, after: str, *, is_moved: bool) -> str:
+    """What happened to an entry, by its kinds."""
+    if is_moved:
         return "moved"
-    if before.kind == "absent":
+    if before == "absent":
         return "created"
-    return "deleted" if after.kind == "absent" else "changed"
+    return "deleted" if after == "absent" else "changed"
 
 
 def _described(entry: EntryChange) -> str:
     to = f" to {printable(entry.moved_path)}" if entry.moved_path else ""
     mark = "/" if "directory" in (entry.before.kind, entry.after.kind) else ""
-    return f"{_verb(entry.before, entry.after, entry.moved_path)} {printable(entry.path)}{mark}{to}"
+    verb = _verb(entry.before.kind, entry.after.kind, is_moved=bool(entry.moved_path))
+    return f"{verb} {printable(entry.path)}{mark}{to}"
 
 
-def _counted(entries: Sequence[EntryChange]) -> str:
-    counts = Counter(_verb(one.before, one.after, one.moved_path) for one in entries)
+def _counted(groups: Iterable[tuple[str, str, bool, int]]) -> str:
+    counts = Counter[str]()
+    for before, after, is_moved, count in groups:
+        counts[_verb(before, after, is_moved=is_moved)] += count
     return ", ".join(f"{count} {verb}" for verb, count in counts.items())
