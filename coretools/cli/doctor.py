@@ -15,7 +15,8 @@ from mcp import Client, MCPError, StdioServerParameters
 from coretools import __version__
 from coretools.app.trust_report import trust_report
 from coretools.cli.common.list_tools import result_text
-from coretools.cli.toolchain_report import PROGRAMS, toolchain_report
+from coretools.cli.install_listing import client_steps
+from coretools.cli.toolchain_report import PROGRAMS, ToolchainReport, toolchain_report
 from coretools.config.limits import Limits
 from coretools.config.operator_policy import network_text
 from coretools.config.settings import Settings
@@ -53,8 +54,33 @@ async def doctor(settings: Settings, environment: Mapping[str, str], programs: S
         print(f"{mark} {finding.name}: {finding.detail}")
     print(report)
     print("\n".join(f"trusted: {line}" for line in trust_report([settings], environment)))
-    print("\n".join((await toolchain_report(settings, environment, programs)).lines()))
+    toolchains = await toolchain_report(settings, environment, programs)
+    print("\n".join(toolchains.lines()))
+    print("\n".join(["what to do:", *(f"  {line}" for line in _steps((*findings, served), toolchains, environment))]))
     return 0 if all(finding.is_ok or not finding.is_required for finding in (*findings, served)) else 69
+
+
+def _steps(findings: Sequence[Finding], toolchains: ToolchainReport, environment: Mapping[str, str]) -> list[str]:
+    """Return what to do about the findings, what matters most first."""
+    by_name = {finding.name: finding for finding in findings}
+    status = toolchains.status
+    missing = "; ".join(dict.fromkeys(status.missing.values()))
+    steps = []
+    if not by_name["git"].is_ok:
+        steps.append("install git: the git tools need it")
+    if not by_name["server"].is_ok:
+        steps.append("correct what keeps the server from its start, above; it says more with --log-level debug")
+    if not by_name["ripgrep"].is_ok:
+        steps.append("optionally install ripgrep: search_text is slower without it")
+    if not status.is_permitted:
+        steps.append(
+            f"commands are refused in tier {status.tier} ({missing}); to let them run unconfined: --allow-unconfined"
+        )
+    elif status.tier != "full":
+        steps.append(f"commands run in tier {status.tier}, which keeps less from them than full ({missing})")
+    if by_name["server"].is_ok:
+        steps += client_steps(environment)
+    return steps
 
 
 def _ripgrep() -> tuple[bool, str]:

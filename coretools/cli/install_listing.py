@@ -49,12 +49,43 @@ def listing(roots: Sequence[str], environment: Mapping[str, str]) -> int:
     return Unreachable.exit_code if any(DOES_NOT_START in row.state for row in rows) else 0
 
 
+def client_steps(environment: Mapping[str, str]) -> list[str]:
+    """Return what a user does next about the clients on this machine. No entry is started for that."""
+    added: list[Client] = []
+    others: list[Client] = []
+    for client in CLIENTS:
+        for _, path in _files(client, os.getcwd(), environment, ("user",)):
+            try:
+                is_added = any(map(starts_coretools, configured(open_config(path), client).values()))
+            except CoreError:
+                continue
+            (added if is_added else others).append(client)
+    if added:
+        names = ", ".join(client.title for client in added)
+        return [f"nothing more for {names}: it has coretools; `coretools install --list` checks whether it starts"]
+    named = [client.name for client in others] or ["CLIENT"]
+    return [
+        f"coretools install {named[0]} DIRECTORY: add it to a client"
+        + (f"; here are also {', '.join(named[1:])}" if named[1:] else ""),
+        "coretools try: see what an agent can and cannot do",
+    ]
+
+
 def _cells(row: _Row) -> list[str]:
     return [row.client, row.scope, row.state, row.path]
 
 
 def _rows(client: Client, project: str, environment: Mapping[str, str]) -> Iterator[_Row]:
     scopes: tuple[Scope, ...] = ("user", "project") if client.project else ("user",)
+    for scope, path in _files(client, project, environment, scopes):
+        for state in _states(client, scope, path, project, environment):
+            yield _Row(client=client.name, scope=scope, state=state, path=path)
+
+
+def _files(
+    client: Client, project: str, environment: Mapping[str, str], scopes: Sequence[Scope]
+) -> Iterator[tuple[Scope, str]]:
+    """Return the files of a client that are here, or could be: its directory is."""
     for scope in scopes:
         try:
             path = client.path(scope, project, environment, sys.platform)
@@ -65,8 +96,7 @@ def _rows(client: Client, project: str, environment: Mapping[str, str]) -> Itera
             continue
         if not os.path.lexists(path) and os.path.dirname(path) == environment.get("HOME"):
             continue
-        for state in _states(client, scope, path, project, environment):
-            yield _Row(client=client.name, scope=scope, state=state, path=path)
+        yield scope, path
 
 
 def _states(client: Client, scope: Scope, path: str, project: str, environment: Mapping[str, str]) -> Iterator[str]:

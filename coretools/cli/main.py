@@ -6,6 +6,7 @@
     coretools tools [TOOL]                 list the tools, or show one
     coretools docs [--write DIRECTORY]     print or write the reference of all commands
     coretools serve --with MODULE:NAME     serve your own commands over stdio
+    coretools try                          a tour of what an agent can do, on a repository made for it
     coretools doctor                       check this machine, and a real server on it
     coretools confine -- PROGRAM ...       run a program as commands of agents run: confined to its roots
     coretools init                         write a policy file for this machine and project
@@ -62,12 +63,23 @@ OVERVIEW = Path(__file__).with_name("overview.txt")
 
 _HINT = "See `coretools WORDS --help` for a command, and `coretools call --help` for the options for roots and rights."
 
+FIRST_CONTACT = """\
+coretools: developer tools for agents. It serves a directory to Claude Code, Cursor, VS Code and others by MCP,
+lets them read, edit, build, test and use git in it, and keeps them out of everything else.
+
+  coretools try                  a tour of what an agent can and cannot do; half a minute, and nothing stays
+  coretools install CLIENT DIR   add it to your client for a directory: claude-code, cursor, vscode ...
+  coretools doctor               what works on this machine, and what to do
+
+`coretools --help` lists all commands."""
+"""Shown to a person who types `coretools` and nothing more."""
+
 COMPLETE = "__complete"
 """Called by the scripts of `coretools completion`; not shown in help."""
 
 BUILT_IN = (
     *("call", "tools", "docs", "serve", "doctor", "init", "policy", "token", "mcp", "run", "repl", "completion"),
-    *("confine", "install"),
+    *("confine", "install", "try"),
 )
 """First words that are coretools' own. A command with such a route can be run only in the REPL."""
 
@@ -101,6 +113,8 @@ def _main(words: list[str]) -> int:
         return install([*own, *rest[1:]], os.environ)
     if rest[:1] and rest[0] in BUILT_IN and not _names_tool(rest):
         return _built_in([rest[0], *own, *rest[1:]])
+    if not words and sys.stdout.isatty():
+        return print_text(FIRST_CONTACT)
     if not words:
         _parser().error("a command is missing")
     global_parser().parse_args(own)  # --version and a bad flag end it here
@@ -140,6 +154,10 @@ def _built_in(words: list[str]) -> int:
         return 0
     if options.command == "init":
         return _init(options)
+    if options.command == "try":
+        from coretools.cli.tour import tour  # imported late: the SDK takes a second to load
+
+        return tour(os.environ)
     if options.command == "serve":
         return serve(options, os.environ, working_directory())
     settings = settings_from(options, options.root or (), os.environ, working_directory())
@@ -230,6 +248,7 @@ def _parser() -> argparse.ArgumentParser:
     tools = list_tools.add_parser("tools", help="list the tools, or show one")
     tools.add_argument("tool", nargs="?", metavar="TOOL")
     tools.add_argument("--json", action="store_true", help="print the tools as clients get them")
+    list_tools.add_parser("try", help="a tour of what an agent can do, on a repository made for it; nothing stays")
     doctor = list_tools.add_parser("doctor", help="check this machine, and a real server on it")
     doctor.add_argument(
         "--no-versions", action="store_true", help="do not ask compilers and the like for their versions"

@@ -153,6 +153,25 @@ def test_the_doctor_starts_a_real_server(project: Path) -> None:
     assert str(project) in done.stdout
 
 
+def test_the_doctor_ends_with_what_to_do(project: Path) -> None:
+    """cli-7: a client that is here; then that it has the server; what is missing comes first."""
+    (project / "work").mkdir()
+    (project / ".cursor").mkdir()
+    words = ("doctor", "--no-versions", "--root", str(project / "work"))
+    home = {"HOME": str(project), "XDG_CONFIG_HOME": str(project / ".config")}
+
+    def steps(**environment: str) -> str:
+        return coretools(*words, cwd=project, **home, **environment).stdout.partition("\nwhat to do:\n")[2]
+
+    assert "  coretools install cursor DIRECTORY: add it to a client\n  coretools try: " in steps()
+    (project / ".cursor" / "mcp.json").write_text('{"mcpServers": {"x": {"command": "coretools-workstation"}}}')
+    assert steps().endswith(
+        "  nothing more for Cursor: it has coretools; `coretools install --list` checks whether it starts\n"
+    )
+    (project / "empty").mkdir()
+    assert steps(PATH=str(project / "empty")).startswith("  install git: the git tools need it\n")
+
+
 def test_the_doctor_lists_what_agents_could_change_and_what_is_missing(project: Path) -> None:
     """cli-7, trust-8: a program on PATH, a file of git's configuration, the user's agent; and counts the others."""
     planted = project / "bin" / "ssh"
