@@ -2,7 +2,6 @@
 
 import importlib
 import inspect
-import json
 import re
 import runpy
 from functools import cache
@@ -112,18 +111,6 @@ def test_rules_that_tests_name_exist() -> None:
         if rule.rpartition("-")[0] in areas
     }
     assert sorted((name, rule) for name, rule in named if rule not in rules) == []
-
-
-def test_the_readme_names_the_tools_outside_the_default_profile() -> None:
-    """Its sentence is written by hand, beside a table that is not."""
-    readme = text(TREE / "README.md")
-    (row,) = re.findall(r"^\| git \| (.+) \|$", readme, re.MULTILINE)
-    tools = re.findall(r"`(\w+)`", row)
-    (rare,) = re.findall(r"except those in the set `git` for rarer work \(([^)]+)\)", readme)
-    first, last, *others = re.findall(r"`(\w+)`", rare)
-    named = [*tools[tools.index(first) : tools.index(last) + 1], *others]
-    default = {tool["name"] for tool in json.loads(text(TREE / "tests" / "app" / "tools.json"))}
-    assert named == [tool for tool in tools if tool not in default]
 
 
 def test_private_names_of_the_sdk_are_in_the_decision() -> None:

@@ -1,7 +1,10 @@
 """The documentation model, the pages generated from it, and that those in the tree are current (docs/specs/cli.md)."""
 
+import inspect
 import json
 import os
+import re
+from dataclasses import fields
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Literal
@@ -9,10 +12,14 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import BaseModel, Field
 
+from coretools import errors
 from coretools.app.assembly import open_assembly
-from coretools.cli.docs import CONFIG_PAGE, config_page
+from coretools.cli.docs import reference
+from coretools.cli.reference_pages import exit_codes_page, settings_page
+from coretools.config.limits import Limits
+from coretools.config.options import VARIABLES
 from coretools.config.settings import Settings
-from coretools.errors import BadSetting
+from coretools.errors import BadSetting, CoreError
 from coretools.operations.call import Call
 from coretools.operations.declare import (
     Effect,
@@ -41,7 +48,7 @@ from coretools.operations.registry import Registry
 from coretools.questions.kinds import AskConfirmation
 from tests.checkout import TREE
 
-MEND = "run `coretools docs --write docs/reference --page README.md` in the tree"
+MEND = "run `coretools docs --write docs/reference` in the tree"
 
 
 class Person(BaseModel):
@@ -225,16 +232,40 @@ def test_the_table_takes_its_place_and_nothing_else(registry: Registry) -> None:
 
 async def test_the_reference_pages_are_not_stale(ours: Documentation) -> None:
     """cli-10: docs/reference agrees with the declarations."""
-    made = {**pages(ours), CONFIG_PAGE: config_page()}
+    made = reference(ours)
     there = {path.name: path.read_text(encoding="utf-8") for path in (TREE / "docs" / "reference").glob("*.md")}
     stale = sorted(name for name in made.keys() | there.keys() if made.get(name) != there.get(name))
     assert stale == [], MEND
 
 
-async def test_the_table_of_tools_in_the_readme_is_not_stale(ours: Documentation) -> None:
-    """cli-10: the README names every tool."""
-    text = (TREE / "README.md").read_text(encoding="utf-8")
-    assert insert_table(text, tool_table(ours)) == text, MEND
+async def test_the_index_of_the_reference_lists_every_tool_by_its_profiles(ours: Documentation) -> None:
+    """cli-10: in the column of the profiles that list it; the tools of the default one are those of its snapshot."""
+    table = pages(ours)["README.md"].partition("| set |")[2].partition("\n\n")[0]
+    head, _, *rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in f"| set |{table}".splitlines()]
+    named = [
+        (profiles, name)
+        for row in rows
+        for profiles, cell in zip(head[1:], row[1:], strict=True)
+        for name in re.findall(r"`(\w+)`", cell)
+    ]
+    tools = [one for one in ours.commands if one.for_agents and "tool" in one.surfaces]
+    assert sorted(name for _, name in named) == sorted(one.name for one in tools)
+    default = {tool["name"] for tool in json.loads((TREE / "tests" / "app" / "tools.json").read_text(encoding="utf-8"))}
+    assert {name for profiles, name in named if "dev" in profiles.split(", ")} == default
+
+
+async def test_every_option_variable_limit_and_error_is_in_the_reference() -> None:
+    """cli-10: nothing is omitted, and no variable is left without its option."""
+    settings, codes = settings_page(), exit_codes_page()
+    assert [name for name in VARIABLES if f"| `{name}" not in settings] == []
+    assert [
+        one.name
+        for one in fields(Limits)
+        if not re.search(rf"^\| `{one.name}` \| [\d,.]+ \| \S", settings, re.MULTILINE)
+    ] == []
+    kinds = [one for one in vars(errors).values() if inspect.isclass(one) and issubclass(one, CoreError)]
+    assert [one.kind for one in kinds if one is not CoreError and f"| `{one.kind}` |" not in codes] == []
+    assert "| 77 | `outside-root` | A path led out of every root. |" in codes
 
 
 async def test_every_tool_and_every_parameter_is_in_the_reference(ours: Documentation) -> None:

@@ -1,4 +1,4 @@
-"""The examples run unchanged, and the README contains the first of them (docs/specs/api.md)."""
+"""The examples run unchanged, and the guide contains the first of them (docs/specs/api.md)."""
 
 import hashlib
 import importlib
@@ -25,6 +25,7 @@ from tests.hosting.test_serve import over_http
 from tests.protocol.line_client import Over, Pipes
 from tests.protocol.peer import HANDSHAKE, Peer
 
+GUIDE = TREE / "docs" / "writing-commands.md"
 ERAS = ("legacy", "auto")
 SECONDS = 30
 
@@ -58,16 +59,16 @@ def running(path: Path, cwd: Path) -> Iterator[Peer]:
         process.wait()
 
 
-def test_the_readme_shows_the_first_example_word_for_word() -> None:
+def test_the_guide_shows_the_first_example_word_for_word() -> None:
     """api-18: a reader copies code that runs here."""
-    section = (TREE / "README.md").read_text(encoding="utf-8").partition("## Serve your own commands\n")[2]
+    section = GUIDE.read_text(encoding="utf-8").partition("## A server in ten lines\n")[2]
     snippet = section.partition("```python\n")[2].partition("```")[0]
     assert snippet == (TREE / "examples" / "greeting.py").read_text(encoding="utf-8")
     lines = [line for line in snippet.splitlines() if line and not line.startswith(("import", "from", '"""'))]
     assert len(lines) <= 10
 
 
-def test_the_example_of_the_readme_serves_its_command(tmp_path: Path) -> None:
+def test_the_example_of_the_guide_serves_its_command(tmp_path: Path) -> None:
     """api-18, api-3: a real process over stdio, from any directory; it ends with its client."""
     with running(TREE / "examples" / "greeting.py", tmp_path) as peer:
         assert peer.ask("initialize", HANDSHAKE)["result"]["protocolVersion"] == "2025-11-25"
@@ -295,7 +296,7 @@ async def test_an_old_revision_gets_only_its_own_fields() -> None:
 
 def test_the_code_of_the_guide_is_part_of_the_examples() -> None:
     """api-26: every piece of Python in it is part of an example, word for word."""
-    guide = (TREE / "docs" / "writing-commands.md").read_text(encoding="utf-8")
+    guide = GUIDE.read_text(encoding="utf-8")
     sources = [path.read_text(encoding="utf-8") for path in sorted((TREE / "examples").glob("*.py"))]
     snippet = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)
     assert len(snippet) >= 8
@@ -304,7 +305,7 @@ def test_the_code_of_the_guide_is_part_of_the_examples() -> None:
 
 def test_the_guide_lists_the_module_of_every_name() -> None:
     """api-26: and each of them exists."""
-    guide = (TREE / "docs" / "writing-commands.md").read_text(encoding="utf-8")
+    guide = GUIDE.read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(coretools[\w.]*)` \| (.*) \|$", guide, re.MULTILINE)
     named = {(module, name) for module, names in rows for name in re.findall(r"`(\w+)`", names)}
     assert len(named) >= 30

@@ -13,6 +13,7 @@ from pydantic_core import PydanticUndefined
 
 from coretools.app.assembly import open_assembly
 from coretools.cli.common.terminal import print_text
+from coretools.cli.reference_pages import EXIT_CODES_PAGE, SETTINGS_PAGE, exit_codes_page, settings_page
 from coretools.config.settings import Settings
 from coretools.errors import InputOutput
 from coretools.operations.catalog import commands_for_people
@@ -36,6 +37,12 @@ _INTRODUCTION = (
     "A list has commas between its items. A flag wins over a variable, a variable over the file; unknown keys end the\n"
     "start. Relative paths begin where the server is started, wherever the file lies."
 )
+
+
+def reference(documentation: Documentation) -> dict[str, str]:
+    """Return all pages by file name."""
+    others = {CONFIG_PAGE: config_page(), SETTINGS_PAGE: settings_page(), EXIT_CODES_PAGE: exit_codes_page()}
+    return {**pages(documentation), **others}
 
 
 def config_page() -> str:
@@ -112,7 +119,7 @@ async def docs(settings: Settings, registries: Sequence[Registry], options: Docs
             if options.as_json
             else tool_table(documentation)
         )
-        written = {**pages(documentation), CONFIG_PAGE: config_page()} if options.directory else {}
+        written = reference(documentation) if options.directory else {}
     try:
         if options.directory:
             _write(Path(options.directory), written)

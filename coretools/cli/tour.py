@@ -22,7 +22,7 @@ from typing import Any
 import anyio
 from mcp import Client, MCPError, StdioServerParameters
 
-from coretools.cli.common.colours import styled
+from coretools.cli.common.colours import colour_result, styled
 from coretools.cli.common.list_tools import result_text
 from coretools.cli.common.terminal import TerminalCapabilities, for_terminal, print_text
 from coretools.errors import Unreachable
@@ -53,6 +53,9 @@ TIERS = {
     "from names and sizes. They can read hidden files of the project, which tier full prevents.",
     "none": "Commands can't be confined here (tier none), so none runs. File tools are confined all the same.",
 }
+
+
+OUTSIDE = "The kernel keeps commands in: what is outside is absent, or refused."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +199,8 @@ class _Guide:
         for step in self._first():
             await self._take(step)
         await self._take_back()
-        self._say("\nThat was all; the repository, its journal and the server go now. What next:", "bold")
+        self._say("", "")
+        self._say("That was all; the repository, its journal and the server go now. What next:", "bold")
         self._say(
             "  coretools install CLIENT .   add it to your client for this directory: claude-code, cursor, vscode ...\n"
             "  coretools doctor             what works on this machine, and what to do\n"
@@ -230,7 +234,7 @@ class _Guide:
                 title="It tries the same by a command",
                 tool="run_command",
                 arguments={"command": "cat ../private-notes.txt"},
-                remark=lambda text: self._kept(scene.private, text, self._of_command("Refused by the kernel.")),
+                remark=lambda text: self._kept(scene.private, text, self._of_command(OUTSIDE)),
             ),
             _Step(
                 title="It tries to read a token in .env",
@@ -280,14 +284,17 @@ class _Guide:
     async def _take(self, step: _Step) -> str:
         """Make the call, print it with its answer, and return the answer."""
         self._steps += 1
-        self._say(f"\n{self._steps}. {step.title}", "bold")
+        self._say("", "")
+        self._say(f"{self._steps}. {step.title}", "bold")
         arguments = " ".join(f"{name}={_argument(value)}" for name, value in step.arguments.items())
         self._say(f"   {step.tool} {arguments}".rstrip(), "cyan")
         result = await self._client.call_tool(step.tool, dict(step.arguments))
         text = result_text(result)
-        lines = [part for line in text.splitlines() for part in textwrap.wrap(line, WIDTH)]
+        lines = [part for line in text.splitlines() for part in textwrap.wrap(line, WIDTH, break_on_hyphens=False)]
         for line in lines[:SHOWN_LINES]:
-            self._say(f"   | {line}", "dim")
+            shown = for_terminal(line)
+            is_plain = not self._has_colours
+            print_text(f"   | {shown}" if is_plain else styled("   | ", "dim") + colour_result(step.tool, shown))
         if len(lines) > SHOWN_LINES:
             self._say(f"   | ... {len(lines) - SHOWN_LINES} more lines", "dim")
         self._say(f"   {step.remark(text)}", "green")

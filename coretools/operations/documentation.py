@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic_core import PydanticSerializationError, to_jsonable_python
 
+from coretools.config.settings import PROFILES
 from coretools.errors import BadSetting
 from coretools.operations.arguments import ANSWERS
 from coretools.operations.command import Command
@@ -231,6 +232,11 @@ TABLE_START = "<!-- tools: written by `coretools docs`, do not edit -->"
 TABLE_END = "<!-- /tools -->"
 """The lines of a page between which the table of tools is written."""
 
+_PROFILES = (
+    "The tools by their sets, and by the profiles that list them; `all` lists every one. `dev` is the default, and\n"
+    "`--read-only` takes precedence over every profile."
+)
+
 _INTRODUCTION = (
     "Every command, by its tool set. On a command line the words of the first column stand behind `coretools`;\n"
     "the second is its name to a client of the protocol. Lower bounds of 0 and 1 go without saying."
@@ -264,6 +270,27 @@ def tool_table(documentation: Documentation) -> str:
     return "\n".join(lines)
 
 
+def _profile_table(documentation: Documentation) -> list[str]:
+    """The tools of each set, in columns by the profiles that list them besides `all`."""
+    tools = [one for one in documentation.commands if one.for_agents and "tool" in one.surfaces]
+    columns = dict.fromkeys(_listed_in(one) for one in sorted(tools, key=lambda one: -len(set(one.profiles))))
+    lines = [
+        f"| set | {' | '.join(', '.join(column) or 'only `all`' for column in columns)} |",
+        "|---" * (1 + len(columns)) + "|",
+    ]
+    for tool_set in dict.fromkeys(one.tool_set for one in tools):
+        named = [
+            " ".join(f"`{one.name}`" for one in tools if one.tool_set == tool_set and _listed_in(one) == column)
+            for column in columns
+        ]
+        lines.append(f"| {cell(tool_set)} | {' | '.join(named)} |")
+    return lines
+
+
+def _listed_in(command: CommandPage) -> tuple[str, ...]:
+    return tuple(profile for profile in PROFILES[:-1] if profile in command.profiles)
+
+
 def insert_table(text: str, table: str) -> str:
     """Replace the table of tools in a page.
 
@@ -278,7 +305,7 @@ def insert_table(text: str, table: str) -> str:
 
 
 def _index(documentation: Documentation) -> str:
-    lines = [WRITTEN_BY, "", "# Reference", "", _INTRODUCTION, ""]
+    lines = [WRITTEN_BY, "", "# Reference", "", _PROFILES, "", *_profile_table(documentation), "", _INTRODUCTION, ""]
     lines += ["| command | name | effect | what it does |", "|---|---|---|---|"]
     for tool_set, commands in documentation.tool_sets.items():
         page = page_name(tool_set)

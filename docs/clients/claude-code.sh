@@ -1,1 +1,1 @@
-claude mcp add coretools -- /path/to/coretools/.venv/bin/coretools-workstation /path/to/project
+claude mcp add coretools -- /home/you/.coretools/bin/coretools-workstation /path/to/project

@@ -1,9 +1,12 @@
 """`coretools try`, and what a person sees who types `coretools` alone (docs/specs/cli.md)."""
 
 import os
+import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 import pytest
 
@@ -27,18 +30,33 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="tiers are those
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> dict[str, str]:
-    """A home and a directory for temporary files, both empty."""
+def home(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """A home and a directory for temporary files, both empty; the latter with a path that fits into a line."""
     (tmp_path / "home").mkdir()
-    (tmp_path / "tmp").mkdir()
     state = {f"XDG_{kind}_HOME": str(tmp_path / "home" / kind) for kind in ("STATE", "CONFIG", "CACHE", "DATA")}
-    return {"HOME": str(tmp_path / "home"), "TMPDIR": str(tmp_path / "tmp"), "PYTHONPATH": str(TREE), **state}
+    return {
+        "HOME": str(tmp_path / "home"),
+        "TMPDIR": str(tmp_path_factory.mktemp("t")),
+        "PYTHONPATH": str(TREE),
+        **state,
+    }
 
 
 def left(home: dict[str, str]) -> list[str]:
     """Files of the user and temporary ones, and processes."""
     places = (Path(home["HOME"]), Path(home["TMPDIR"]))
     return [str(path) for place in places for path in place.rglob("*")] + processes_with(home["TMPDIR"])
+
+
+def require_current_picture(printed: str) -> None:
+    """cli-23: the text of the picture in the README is that of the tour, but for where lines are broken."""
+    script = runpy.run_path(str(TREE / "docs" / "terminal_picture.py"))
+    svg = ET.parse(script["PICTURE"])
+    pieces = [text for text in svg.iter("{http://www.w3.org/2000/svg}text") if "title" not in text.get("class", "")]
+    drawn = "".join("".join(text.itertext()) for text in pieces)
+    marks = re.compile(r"[\s|]")
+    expected = marks.sub("", script["picked"](printed))
+    assert marks.sub("", drawn) == expected, "run `python docs/terminal_picture.py --write`"
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -63,6 +81,8 @@ def test_the_tour_shows_what_happens_in_its_tier_and_leaves_nothing(mode: str, h
     assert "took back 2 changes" in done.stdout
     assert "As it was." in done.stdout
     assert left(home) == []
+    if tier == "full":
+        require_current_picture(done.stdout)
 
 
 def test_the_tour_leaves_nothing_when_it_is_interrupted(home: dict[str, str], tmp_path: Path) -> None:

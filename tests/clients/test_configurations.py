@@ -1,6 +1,7 @@
 """The configurations in docs/clients, started exactly as written (docs/specs/interoperability.md)."""
 
 import json
+import re
 import shlex
 import sys
 import sysconfig
@@ -10,11 +11,12 @@ from typing import Any
 import pytest
 from mcp import Client, StdioServerParameters
 
+from coretools.client.installation.clients import CLIENTS
 from tests.checkout import TREE
 from tests.clients.conftest import without
 
 CONFIGURATIONS = TREE / "docs" / "clients"
-CHECKOUT = "/path/to/coretools"
+ENVIRONMENT = "/home/you/.coretools"
 PROJECT = "/path/to/project"
 
 KEYS = {"claude-desktop.json": "mcpServers", "cursor.json": "mcpServers", "vs-code.json": "servers"}
@@ -37,23 +39,23 @@ def entry(name: str, text: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-def checkout(tmp_path: Path) -> Path:
-    """A directory with `.venv`, as after the README's commands, whatever this interpreter's is called."""
+def environment(tmp_path: Path) -> Path:
+    """The environment, as after the README's commands, whatever this interpreter's is called."""
     if not Path(sysconfig.get_path("scripts"), "coretools-workstation").exists():
         without("console scripts: coretools is not installed for this interpreter")
-    checkout = tmp_path / "coretools"
-    checkout.mkdir()
-    (checkout / ".venv").symlink_to(sys.prefix, target_is_directory=True)
-    return checkout
+    environment = tmp_path / "environment"
+    environment.symlink_to(sys.prefix, target_is_directory=True)
+    return environment
 
 
 @pytest.mark.parametrize("name", [*KEYS, "claude-code.sh"])
-def test_the_readme_shows_each_configuration_word_for_word(name: str) -> None:
+def test_the_page_of_the_client_shows_its_configuration_word_for_word(name: str) -> None:
     """interoperability-4."""
-    assert (CONFIGURATIONS / name).read_text() in (TREE / "README.md").read_text()
+    file = CONFIGURATIONS / name
+    assert f"\n{file.read_text()}```" in file.with_suffix(".md").read_text()
 
 
-async def test_each_configuration_starts_the_server_as_written(checkout: Path, clone: Path, tmp_path: Path) -> None:
+async def test_each_configuration_starts_the_server_as_written(environment: Path, clone: Path, tmp_path: Path) -> None:
     """interoperability-4: with its two placeholders replaced and nothing else, from another working directory.
 
     What several configurations start with the same words is started once.
@@ -61,7 +63,7 @@ async def test_each_configuration_starts_the_server_as_written(checkout: Path, c
     started: list[dict[str, Any]] = []
     for name in (*KEYS, "claude-code.sh"):
         text = (CONFIGURATIONS / name).read_text()
-        one = entry(name, text.replace(CHECKOUT, str(checkout)).replace(PROJECT, str(clone)))
+        one = entry(name, text.replace(ENVIRONMENT, str(environment)).replace(PROJECT, str(clone)))
         if one in started:
             continue
         started.append(one)
@@ -75,4 +77,16 @@ async def test_each_configuration_starts_the_server_as_written(checkout: Path, c
 
 def test_no_configuration_is_left_untested() -> None:
     """interoperability-4."""
-    assert {path.name for path in CONFIGURATIONS.iterdir()} == {*KEYS, "claude-code.sh"}
+    assert {path.name for path in CONFIGURATIONS.iterdir() if path.suffix != ".md"} == {*KEYS, "claude-code.sh"}
+
+
+def test_the_index_of_the_clients_names_each_that_can_be_configured() -> None:
+    """install-1: by its title and its name on the line."""
+    index = (CONFIGURATIONS / "README.md").read_text()
+    rows = re.findall(r"^\| ([^|]+) \| `([^|`]+)` \|", index, re.MULTILINE)
+    assert rows == [(one.title, one.name) for one in CLIENTS]
+    assert [
+        one.name
+        for one in CLIENTS
+        if f"`{one.name}`" not in (TREE / "README.md").read_text() and one.name != "claude-code"
+    ] == []
