@@ -17,6 +17,7 @@ html_theme = "furo"
 html_title = "coretools"
 html_copy_source = False
 html_show_sphinx = False
+html_show_copyright = False
 html_extra_path = ["site"]
 html_theme_options = {"footer_icons": []}
 

@@ -27,6 +27,8 @@ OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*[a-z]")
 HISTORY = re.compile(r"^## Changes that users see\n.*", re.MULTILINE | re.DOTALL)
 """Names what was, which need not exist any more."""
 
+DOCSTRING = re.compile(r"\"\"\".*?\"\"\"", re.DOTALL)
+
 OTHERS_TABLES = frozenset({"rule", "mcp_servers"})
 """Top tables of TOML files that are neither the policy file nor the configuration of the HTTP server."""
 
@@ -237,3 +239,25 @@ def unknown_keys(model: type[BaseModel], table: dict[str, Any]) -> Iterator[str]
             )
             for one in value.values() if is_by_name else [value]:
                 yield from unknown_keys(inner[0], one)
+
+
+def test_constants_that_docstrings_name_are_in_the_module_or_say_where() -> None:
+    """structure-14: a reader looks for them in the same file."""
+    modules = {
+        path: path.read_text(encoding="utf-8")
+        for top in ("coretools", "servers")
+        for path in (TREE / top).rglob("*.py")
+    }
+    defined = {
+        name
+        for source in modules.values()
+        for name in re.findall(r"^(_?[A-Z][A-Z0-9_]+)(?= *[:=])", source, re.MULTILINE)
+    }
+    wrong = []
+    for path, source in modules.items():
+        code = DOCSTRING.sub("", source)
+        named = {
+            name for text in DOCSTRING.findall(source) for name in re.findall(r"`(_?[A-Z][A-Z0-9]*_[A-Z0-9_]+)`", text)
+        }
+        wrong += [(path.name, name) for name in named & defined if not re.search(rf"\b{name}\b", code)]
+    assert sorted(wrong) == []

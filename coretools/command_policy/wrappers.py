@@ -118,7 +118,7 @@ def _of_option(name: str, option: Option) -> Iterator[OpaqueCode]:
 
 
 def read_ambiguous_wrapper(name: str, words: Words) -> Iterator[Finding]:
-    """Yield a guess for each word, for `AMBIGUOUS_WRAPPERS` and wherever the start of the command is uncertain."""
+    """Yield a guess for each word: for `programs.AMBIGUOUS_WRAPPERS`, and where the start of a command is uncertain."""
     # A first word that is no option names the script, target or subcommand.
     names_code = bool(words) and not words[0].startswith("-")
     yield OpaqueCode(

@@ -117,7 +117,7 @@ class ClientCall:
         await checkpoint()
 
     async def end(self) -> None:
-        """Send pending notifications before the result, for `FLUSH_SECONDS` at most; later ones are dropped."""
+        """Send pending notifications before the result, for `notifier.FLUSH_SECONDS` at most; drop later ones."""
         self._is_closed = True
         if self._notifier is not None:
             await self._notifier.end()
