@@ -13,9 +13,15 @@ import pytest
 
 from tests.checkout import TREE
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("sphinx-build", path=str(Path(sys.executable).parent)) is None, reason="sphinx is not installed"
-)
+SECONDS = 300
+"""For a build of ten seconds, on a machine that does much else."""
+
+pytestmark = [
+    pytest.mark.timeout(SECONDS),
+    pytest.mark.skipif(
+        shutil.which("sphinx-build", path=str(Path(sys.executable).parent)) is None, reason="sphinx is not installed"
+    ),
+]
 
 FETCHED = {"script": "src", "link": "href", "img": "src", "iframe": "src", "source": "src", "image": "href"}
 """Elements of a page for which a browser fetches something, with the attribute that says what."""
@@ -48,7 +54,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         capture_output=True,
         text=True,
         check=False,
-        timeout=110,
+        timeout=SECONDS,
         env={**os.environ, "PYTHONPATH": ""},
     )
     assert (done.returncode, done.stderr) == (0, "")
