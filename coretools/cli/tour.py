@@ -25,7 +25,7 @@ from mcp import Client, MCPError, StdioServerParameters
 from coretools.cli.common.colours import colour_result, styled
 from coretools.cli.common.list_tools import result_text
 from coretools.cli.common.terminal import TerminalCapabilities, for_terminal, print_text
-from coretools.errors import Unreachable
+from coretools.errors import CoreError, InputOutput, Unreachable
 from coretools.protocol.process_exit import ProcessExit, cancel_on_signal
 
 TOUR_SECONDS = 55.0
@@ -86,6 +86,7 @@ def tour(environment: Mapping[str, str]) -> int:
 
     Raises:
         Unreachable: git is missing, or the server does not answer.
+        InputOutput: the repository can't be made.
     """
     if shutil.which("git", path=environment.get("PATH", os.defpath)) is None:
         raise Unreachable("the tour needs git; install it")
@@ -96,11 +97,19 @@ async def _tour(environment: Mapping[str, str]) -> int:
     process_exit = _TidyExit(CLEANUP_SECONDS)
     # A terminal that is closed is one more reason to tidy up.
     signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
+    failure: CoreError | None = None
     # Made and removed where a signal only cancels, so that nothing stays then either.
     async with cancel_on_signal(process_exit):
-        with tempfile.TemporaryDirectory(prefix="coretools-try-") as place:
-            await _guided(_Scene.made(Path(place), environment))
+        try:
+            with tempfile.TemporaryDirectory(prefix="coretools-try-") as place:
+                await _guided(_Scene.made(Path(place), environment))
+        except CoreError as error:  # raised below: the task group would wrap it
+            failure = error
+        except OSError as error:
+            failure = InputOutput(f"the tour ended early: {error}")
     process_exit.cancel_deadline()
+    if failure is not None:
+        raise failure
     return process_exit.exit_code
 
 
@@ -163,7 +172,7 @@ class _Scene:
             check=False,
         )
         if done.returncode != 0:
-            raise Unreachable(f"git {words}: {done.stderr.strip()}")
+            raise Unreachable(f"the tour ended early: git {words}: {done.stderr.strip()}")
 
     def server(self) -> StdioServerParameters:
         """Return how the server is started: as a client starts it, with its defaults."""

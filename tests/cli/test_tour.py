@@ -131,6 +131,31 @@ def test_without_git_it_says_so(home: dict[str, str], tmp_path: Path) -> None:
     assert done.stderr == "coretools: the tour needs git; install it\n"
 
 
+def test_what_ends_the_tour_early_is_said_in_a_sentence(home: dict[str, str], tmp_path: Path) -> None:
+    """cli-21, cli-4: a git that fails, then a server that does not start."""
+    git = tmp_path / "bin" / "git"
+    git.parent.mkdir()
+    home |= {"PATH": f"{git.parent}:{os.environ['PATH']}"}
+    for script, expected in (
+        ("echo broken >&2; exit 1", "coretools: the tour ended early: git init -q -b main: broken\n"),
+        ('case "$*" in *commit*) rm -rf "$PWD";; esac', "`coretools doctor` shows what is wrong\n"),
+    ):
+        git.write_text(f"#!/bin/sh\n{script}\n")
+        git.chmod(0o755)
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "coretools.cli.main", "try"],
+            env={**os.environ, **home},
+            capture_output=True,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        assert (done.returncode, done.stdout) == (69, ""), done.stderr
+        assert done.stderr.endswith(expected)
+        assert "Traceback" not in done.stderr
+        assert left(home) == []
+
+
 def test_a_person_who_types_coretools_alone_sees_what_it_is_and_three_steps(tmp_path: Path) -> None:
     """cli-22: at a terminal; a program gets the usage error (test_main)."""
     with terminal("-m", "coretools.cli.main", cwd=tmp_path) as person:
