@@ -35,9 +35,9 @@ from coretools.roots.hidden_files import DenyRules
 from coretools.roots.root import RootSpec
 from coretools.roots.root_set import Roots
 from coretools.tools.filesystem.edits import Edit
-from coretools.tools.filesystem.grammars import grammar_for
 from coretools.tools.filesystem.syntax_errors import introduced_faults
 from coretools.tools.filesystem.tools import FilesystemTools
+from coretools.tools.grammars import grammar_for
 
 MAX_BYTES = 300_000
 MAX_LINES = 3_000

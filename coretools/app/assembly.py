@@ -40,6 +40,7 @@ from coretools.redaction.stream_redactor import StreamRedactor
 from coretools.replica_ids import LOCAL_IDS, ReplicaScopedIds
 from coretools.roots.root_set import Roots
 from coretools.tools.ci.tools import CiTools
+from coretools.tools.code.tools import CodeTools
 from coretools.tools.commands.tools import CommandTools
 from coretools.tools.diagnostics import Diagnostics
 from coretools.tools.filesystem.known_files import KnownFiles
@@ -311,7 +312,9 @@ def _own_registry(resources: Resources, runs: JobTable) -> Registry:
     )
     for function in files.in_order():
         registry.add(function, "filesystem")
-    registry.add_set("search", SearchTools(roots, runner, limits, confined_threads=confined_threads))
+    search = SearchTools(roots, runner, limits, confined_threads=confined_threads)
+    registry.add_set("search", search)
+    registry.add_set("code", CodeTools(roots, limits, search.engines))
     if resources.recorder is not None:
         registry.add_set("undo", UndoTools(roots, limits, resources.recorder))
     setup = GitSetup(

@@ -12,7 +12,7 @@ from time import thread_time
 from typing import TYPE_CHECKING
 
 from coretools.errors import EditRefused
-from coretools.tools.filesystem.grammars import Grammar, grammar_for, load
+from coretools.tools.grammars import Grammar, grammar_for, load, parse
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -26,9 +26,6 @@ file. Not the time of the clock: a busy machine would lose reports."""
 
 SHOWN_ERRORS = 5
 SHOWN_CHARACTERS = 160
-
-_READ_BYTES = 64 * 1024
-"""Given to the parser at once. It looks at the deadline only if it reads in parts (tree-sitter 0.26.1)."""
 
 _COUNTED_ERRORS = 100
 """Errors looked at. The text with more is none of this language."""
@@ -88,7 +85,7 @@ class SyntaxCheck:
 def introduced_faults(path: str, before: str | None, after: str) -> SyntaxCheck:
     """Return the errors of `after` that `before` did not have; `before` is None for a new file."""
     grammar = grammar_for(path, after)
-    if grammar is None:
+    if grammar is None or not grammar.is_exact:
         return SyntaxCheck()
     if len(after) + len(before or "") > 2 * MAX_BYTES:
         return SyntaxCheck(grammar.language, unchecked="too large")
@@ -146,24 +143,15 @@ def _faults(grammar: Grammar, text: str, deadline: float) -> list[SyntaxFault] |
     language = load(grammar)
     if language is None:
         return None
-    from tree_sitter import Parser  # imported here: see `grammars.load`
-
     # CR alone is no line end for the parser. "replace": a lone surrogate can't be encoded.
     source = text.encode("utf-8", "replace")
     if grammar.has_trailing_commas:
         source = _TRAILING_COMMA.sub(b" ", source)
-    try:
-        tree = Parser(language).parse(
-            lambda at, _point: source[at : at + _READ_BYTES],
-            encoding="utf8",
-            progress_callback=lambda _offset, _error: thread_time() > deadline,
-        )
-    except ValueError as error:
-        raise TimeoutError from error
-    if not tree.root_node.has_error:
+    root = parse(language, source, deadline=deadline)
+    if not root.has_error:
         return []
     by_line: dict[int, SyntaxFault] = {}
-    for node in _outermost_errors(tree.root_node):
+    for node in _outermost_errors(root):
         row = node.start_point.row
         line = text_of_line(source, node.start_byte)
         what = f"missing {_quoted(node.type)}" if node.is_missing else "not valid here"

@@ -109,7 +109,7 @@ class SearchTools:
         self._limits = limits
         self._limiter = CapacityLimiter(limits.threads)
         confined = ConfinedRunner(runner, confined_threads)
-        self._engines: tuple[SearchEngine, ...] = engines or (
+        self.engines: tuple[SearchEngine, ...] = engines or (
             RipgrepEngine(roots, confined, ripgrep=Ripgrep(confined), limits=limits, limiter=self._limiter),
             WalkEngine(roots, self._limiter),
         )
@@ -162,7 +162,7 @@ class SearchTools:
             findings = Findings(self._roots, self._limits, query)
             await anyio.to_thread.run_sync(findings.search_named_file, path, limiter=self._limiter)
             return self._found(findings, "")
-        for engine in self._engines:
+        for engine in self.engines:
             findings = Findings(self._roots, self._limits, query)
             if await engine.search(findings):
                 return self._found(findings, engine.name)

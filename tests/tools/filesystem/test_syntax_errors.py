@@ -7,13 +7,13 @@ import time
 import pytest
 
 from coretools.errors import EditRefused
-from coretools.tools.filesystem.grammars import grammar_for, load
 from coretools.tools.filesystem.syntax_errors import (
     MAX_BYTES,
     SHOWN_ERRORS,
     introduced_faults,
     refuse_faults,
 )
+from coretools.tools.grammars import grammar_for, load
 
 VALID = {
     "a.py": 'def f(x):\n    return [x, f"{x!r}"]\n',

@@ -1,0 +1,1 @@
+"""The code tools: symbols of source files."""

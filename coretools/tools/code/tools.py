@@ -1,0 +1,140 @@
+"""The code tools: what source files define, found by their syntax."""
+
+import re
+import time
+from collections.abc import Sequence
+from functools import partial
+from typing import Annotated
+
+import anyio.to_thread
+from anyio import CapacityLimiter
+from pydantic import Field
+
+from coretools.config.limits import Limits
+from coretools.errors import CannotStart, InvalidArguments
+from coretools.operations.declare import Aliases, Effect, Rare, tool
+from coretools.roots.read import file_status, open_directory
+from coretools.roots.root import RootedPath
+from coretools.roots.root_set import Roots
+from coretools.tools.code.listing import SymbolListing
+from coretools.tools.code.results import FoundSymbols
+from coretools.tools.search.engines import SearchEngine
+from coretools.tools.search.findings import Findings, Query
+from coretools.tools.search.globs import glob_matcher
+from coretools.tools.search.ignore import beneath, entries_beneath
+from coretools.tools.search.pattern import parse_pattern
+
+_SEPARATORS = re.compile(r"::|[.#/]")
+_PART = re.compile(r"[^\W\d][\w$!?=-]*")
+
+
+class CodeTools:
+    """Tools that know what source files define."""
+
+    def __init__(self, roots: Roots, limits: Limits, engines: tuple[SearchEngine, ...]) -> None:
+        """`engines` list the files that contain a name; they are tried in order."""
+        self._roots = roots
+        self._limits = limits
+        self._engines = engines
+        self._limiter = CapacityLimiter(limits.threads)
+
+    @tool(Effect.READ, title="Code symbols")
+    async def code_symbols(
+        self,
+        path: Annotated[
+            str, Field(description="Source file, or a directory"), Aliases("relative_path", "file_path", "directory")
+        ] = ".",
+        *,
+        name: Annotated[
+            str,
+            Field(
+                description="Return the definitions of this name with their text: `parse`, or `Class.method` for those"
+                " in a class, module or type of that name"
+            ),
+            Aliases("symbol", "name_path", "query"),
+        ] = "",
+        limit: Annotated[
+            int,
+            Field(ge=1, le=1_000, description="Most symbols to return; with `name` at most 20 come with their text"),
+        ] = 300,
+        skip: Annotated[
+            int, Field(ge=0, description="Number of symbols to leave out at the start; an answer names the next value")
+        ] = 0,
+        include_ignored: Annotated[
+            bool, Field(description="Include what .gitignore and .ignore files exclude"), Rare()
+        ] = False,
+    ) -> FoundSymbols:
+        """Show what source files define: classes, functions, methods, types, constants; or find a definition by name.
+
+        Without `name`, returns an outline: each path, and beneath it one line per symbol, `12-30 class Config(Base):`,
+        with its first and last line, indented by what it is in. Of a directory only the outermost symbols are shown.
+        With `name`, returns each definition as `path:12-30 kind Class.method` and its source text of up to 120 lines.
+        It goes by syntax, in Python, JavaScript, TypeScript, Go, Rust, Java and shell, and where the extra `code` is
+        installed in C, C++, C#, Kotlin, Lua, PHP, Ruby, Scala and Swift; generated names are not known. To find where
+        a name is used, take search_text; to read the lines, read_file.
+        """
+        wanted = _name_parts(name)
+        top = await anyio.to_thread.run_sync(self._top, path, limiter=self._limiter)
+        deadline = time.monotonic() + self._limits.search_seconds
+        listing = SymbolListing(self._roots, self._limits, wanted, skip=skip, limit=limit, deadline=deadline)
+        if top is None:
+            read = partial(listing.read_named_file, path)
+        elif wanted:
+            files = await self._files_with(wanted[-1], top, listing, include_ignored=include_ignored)
+            read = partial(listing.read_tree, files)
+        else:
+            read = partial(self._read_all, top, listing, include_ignored=include_ignored)
+        await anyio.to_thread.run_sync(read, limiter=self._limiter)
+        return listing.result()
+
+    def _top(self, path: str) -> RootedPath | None:
+        """Resolve a directory, following links; None for a file."""
+        if file_status(self._roots, path).kind == "file":
+            return None
+        with open_directory(self._roots, path) as directory:
+            return directory.place
+
+    def _read_all(self, top: RootedPath, listing: SymbolListing, *, include_ignored: bool) -> None:
+        entries = entries_beneath(self._roots, top, include_ignored=include_ignored)
+        listing.read_tree(
+            self._roots.display_path(RootedPath(top.root, beneath(top, relative)))
+            for relative, kind in entries
+            if kind == "file"
+        )
+
+    async def _files_with(
+        self, word: str, top: RootedPath, listing: SymbolListing, *, include_ignored: bool
+    ) -> Sequence[str]:
+        """The files beneath a directory that contain a word."""
+        query = Query(
+            top=top,
+            pattern=parse_pattern(word, literal=True, ignore_case=False),
+            glob="*",
+            wanted=glob_matcher("*"),
+            context=0,
+            output="files",
+            limit=self._limits.search_results,
+            include_ignored=include_ignored,
+            deadline=listing.deadline,
+        )
+        for engine in self._engines:
+            findings = Findings(self._roots, self._limits, query)
+            if await engine.search(findings):
+                if findings.more or findings.timed_out:
+                    listing.notes.append(f"{word} is in more than {len(findings.files)} files: narrow path")
+                return [file.path for file in findings.files]
+        raise CannotStart("no engine for text searches works here")
+
+
+def _name_parts(name: str) -> tuple[str, ...]:
+    """The components of a name.
+
+    Raises:
+        InvalidArguments: it is not a name.
+    """
+    parts = tuple(_SEPARATORS.split(name.strip().removesuffix("()"))) if name.strip() else ()
+    if not all(map(_PART.fullmatch, parts)):
+        raise InvalidArguments(
+            f"name: {name!r} is not the name of a symbol; give one such as parse or Class.method, or take search_text"
+        )
+    return parts
