@@ -23,9 +23,9 @@ sys.exit(1)
 """
 
 
-def git(top: Path, *words: str) -> None:
+def git(top: Path, *words: str, stdin: str = "") -> None:
     author = ("-c", "user.name=Ada", "-c", "user.email=ada@example.com")
-    subprocess.run(["git", "-C", top, *author, *words], check=True, capture_output=True)
+    subprocess.run(["git", "-C", top, *author, *words], check=True, capture_output=True, input=stdin.encode())
 
 
 @pytest.fixture(scope="module")
@@ -40,8 +40,8 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     git(top, "add", ".")
     for number in range(60):
         git(top, "commit", "-q", "--allow-empty", "-m", f"{number} " + "subject " * 400)
-    for number in range(300):
-        git(top, "branch", f"a-branch-with-a-rather-long-name-to-fill-the-answer/{number}")
+    branches = (f"refs/heads/a-branch-with-a-rather-long-name-to-fill-the-answer/{number}" for number in range(300))
+    git(top, "update-ref", "--stdin", stdin="".join(f"create {branch} HEAD\n" for branch in branches))
     (top / "long.txt").write_text("".join(f"line {number} of another file\n" for number in range(60_000)))
     (top / "many").mkdir()
     for number in range(1_500):

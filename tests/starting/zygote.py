@@ -9,6 +9,7 @@ import atexit
 import ctypes
 import gc
 import importlib
+import inspect
 import marshal
 import os
 import runpy
@@ -16,7 +17,11 @@ import signal
 import socket
 import sys
 import threading
+from collections.abc import Callable, Iterator
+from typing import Any
 
+from coretools.operations.command import Command
+from coretools.operations.declare import declaration_of
 from coretools.redaction.redactor import Redactor
 from coretools.roots.hidden_files import DEFAULT_DENY, DenyRules
 
@@ -40,6 +45,7 @@ PRELOADED = (
     "coretools.client.upstream.upstreams",
     "coretools.hosting.unauthenticated_app",
     "coretools.protocol.tasks.extension",
+    "jsonschema",
     "coretools.web.service",
     "uvicorn.lifespan.off",
 )
@@ -144,6 +150,24 @@ def compile_expressions() -> None:
     Redactor().text(CREDENTIALS)
 
 
+def build_schemas() -> None:
+    """Build what is kept of every built-in tool: to list them takes a server 0.1 s. No tool set is opened: the threads
+    of an open one would hold locks in what is forked."""
+    for method in _tool_methods():
+        command = Command(method.__name__, method, declaration_of(method), "")
+        command.arguments.schema()
+        command.return_type.validate()
+
+
+def _tool_methods() -> Iterator[Callable[..., Any]]:
+    """The methods of every class of `coretools.tools`, each bound to an object without attributes."""
+    for name in [name for name in sys.modules if name.startswith("coretools.tools.")]:
+        for _, kind in inspect.getmembers(sys.modules[name], inspect.isclass):
+            for function in filter(inspect.isfunction, vars(kind).values() if kind.__module__ == name else ()):
+                if declaration_of(function) is not None:
+                    yield function.__get__(object.__new__(kind))
+
+
 def main() -> None:
     """Import, then serve on the socket with the given descriptor."""
     control = socket.socket(fileno=int(sys.argv[1]))
@@ -151,6 +175,9 @@ def main() -> None:
     for name in PRELOADED:
         importlib.import_module(name)
     compile_expressions()
+    build_schemas()
+    if len(os.listdir("/proc/self/task")) > 1:
+        sys.exit("what was imported or used before the fork has started a thread")
     gc.freeze()
     gc.enable()
     serve(control)
