@@ -28,6 +28,7 @@ ENTRY_POINTS = (
     "tests.protocol.featured",
     "tests.cli.controlled",
     "tests.hosting.own_program",
+    "tests.undo.random_changes",
 )
 
 OWN = ("CORETOOLS_", "XDG_", "PYTHONPATH")

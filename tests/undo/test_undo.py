@@ -20,6 +20,7 @@ from coretools.tools.filesystem.edits import Edit
 from coretools.undo.change import Bounds
 from tests.checkout import TREE
 from tests.protocol.peer import peer
+from tests.starting import warm
 from tests.undo.world import World
 
 CANARY = "ghp_0123456789abcdefghijklmnopqrstuvwxyzAB"
@@ -293,35 +294,14 @@ def test_two_servers_share_the_journal(world: World, tmp_path: Path) -> None:
     other.close()
 
 
-WORK = """
-import random, sys
-from pathlib import Path
-from contextlib import suppress
-from coretools.errors import CoreError
-from tests.undo.world import World
-world, draw = World(Path(sys.argv[1])), random.Random(int(sys.argv[2]))
-print("ready", flush=True)
-while True:
-    names = [f"d{draw.randrange(3)}/f{draw.randrange(4)}", f"f{draw.randrange(4)}"]
-    with suppress(CoreError):
-        draw.choice((
-            lambda: world.files.write_file(names[0], str(draw.random()) * 50, create_parents=True, overwrite=True),
-            lambda: world.files.delete_directory(names[0][:2]),
-            lambda: world.files.move_path(names[1], names[0], overwrite=True),
-            lambda: world.files.copy_path(names[0], names[1]),
-            lambda: world.undo.undo(change=draw.randrange(1, 1000)),
-        ))()
-"""
-
-
 @pytest.mark.parametrize("seed", range(int(os.environ.get("CORETOOLS_KILLS", "25"))))
 def test_a_killed_server_loses_nothing(tmp_path: Path, seed: int) -> None:
     """undo-5: after kill -9 at any point everything since the start can be taken back, and nothing is left over."""
     world = World(tmp_path)
     (world.root / "f1").write_text("before\n")
     before = world.state()
-    words = [sys.executable, "-c", WORK, str(tmp_path), str(seed)]
-    worker = subprocess.Popen(words, stdout=subprocess.PIPE, cwd=TREE)
+    words = [sys.executable, "-m", "tests.undo.random_changes", str(tmp_path), str(seed)]
+    worker = warm.Popen(words, stdout=subprocess.PIPE, cwd=TREE)
     assert worker.stdout is not None
     assert worker.stdout.readline() == b"ready\n"
     database = world.store / "journal.sqlite"
