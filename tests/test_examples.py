@@ -27,7 +27,7 @@ from tests.protocol.peer import HANDSHAKE, Peer
 
 GUIDE = TREE / "docs" / "writing-commands.md"
 ERAS = ("legacy", "auto")
-SECONDS = 30
+SECONDS = 60
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="the server's transport is POSIX only")
 

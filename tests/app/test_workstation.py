@@ -240,7 +240,7 @@ def test_a_timeout_keeps_the_output_and_leaves_no_process(project: Path) -> None
     seconds = marker()
     with peer(project) as client:
         client.start_session()
-        result = client.call("run_command", command=f"sh -c 'echo early; sleep {seconds}'", timeout_seconds=1)
+        result = client.call("run_command", command=f"sh -c 'echo early; sleep {seconds}'", timeout_seconds=3)
         assert "early" in text(result)
         assert result["_meta"]["coretools/facts"]["timed_out"] is True
         assert processes_with(f"sleep {seconds}") == []
@@ -313,7 +313,7 @@ def test_a_child_that_floods_both_pipes_ends_and_memory_is_bounded(project: Path
 def test_an_invalid_setting_ends_the_start(project: Path, words: list[str], sentence: str) -> None:
     """workstation-13: code 78, a sentence on stderr, nothing on stdout."""
     with peer(*words, cwd=project) as client:
-        out, message = client.process.communicate(timeout=30)
+        out, message = client.process.communicate(timeout=60)
         assert client.process.returncode == 78
     assert out == b""
     assert sentence in message.decode()
@@ -323,7 +323,7 @@ def test_an_invalid_setting_ends_the_start(project: Path, words: list[str], sent
 def test_an_invalid_variable_ends_the_start(project: Path) -> None:
     """workstation-13: the message names it."""
     with peer(project, environment={"CORETOOLS_PROFILE": "root"}) as client:
-        _, message = client.process.communicate(timeout=30)
+        _, message = client.process.communicate(timeout=60)
         assert client.process.returncode == 78
     assert b"CORETOOLS_PROFILE: unknown profile 'root'; choose read, dev, ci or all" in message
 
@@ -331,11 +331,11 @@ def test_an_invalid_variable_ends_the_start(project: Path) -> None:
 def test_the_home_directory_as_default_root_is_refused(project: Path) -> None:
     """A client that starts its servers in / or in the home directory must not open either by accident."""
     with peer(cwd=project, environment={"HOME": str(project)}) as client:
-        _, message = client.process.communicate(timeout=30)
+        _, message = client.process.communicate(timeout=60)
         assert client.process.returncode == 78
     assert b"home directory" in message
     with peer(cwd=Path("/")) as client:
-        _, message = client.process.communicate(timeout=30)
+        _, message = client.process.communicate(timeout=60)
         assert client.process.returncode == 78
 
 
@@ -345,7 +345,7 @@ def test_logs_go_to_stderr_one_line_each(project: Path) -> None:
         client.start_session()
         client.call("read_file", path="x\n2026-01-01 ERROR forged \x1b[31m")
         assert client.process.stdin is not None
-        _, message = client.process.communicate(timeout=30)
+        _, message = client.process.communicate(timeout=60)
     assert str(project).encode() in message
     assert b"missing protections" in message
     assert b"\x1b" not in message

@@ -606,6 +606,6 @@ def test_the_policy_predicts_what_really_starts(line: str, tmp_path: Path) -> No
     subprocess.run(["git", "init", "-q"], cwd=tree, check=True)
     subprocess.run(["git", "add", "file"], cwd=tree, check=True)
     words = [word.replace("MARK", str(mark)) for word in shlex.split(line)]
-    subprocess.run(words, cwd=tree, capture_output=True, stdin=subprocess.DEVNULL, timeout=20, env=dict(os.environ))
+    subprocess.run(words, cwd=tree, capture_output=True, stdin=subprocess.DEVNULL, timeout=60, env=dict(os.environ))
     assert (tmp_path / "ran").exists(), "the spelling does not work on this machine"
     assert policy(("deny", str(mark)), opaque="deny").decide(words).verdict == "deny"

@@ -176,7 +176,7 @@ async def test_a_plain_tool_in_its_thread_stops_on_cancellation() -> None:
     registry.add_set("sample", sample)
     catalog = build_catalog(registry, Selection(profile="all"))
     dispatcher = Dispatcher(threads=2)
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             group.start_soon(dispatcher.dispatch, catalog.get("loop_for_ever"), {}, SilentCall())
             await anyio.to_thread.run_sync(sample.started.wait)

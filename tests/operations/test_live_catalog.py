@@ -15,7 +15,7 @@ from coretools.operations.declare import Effect, Surface, at, prompt, resource, 
 from coretools.operations.live_catalog import DEBOUNCE_SECONDS, MAX_DEBOUNCES, LiveCatalog
 from coretools.operations.registry import Registry
 
-BOUND_SECONDS = 5
+BOUND_SECONDS = 60
 
 
 @tool(Effect.READ)

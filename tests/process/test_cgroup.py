@@ -93,7 +93,7 @@ def test_a_group_is_killed_at_once() -> None:
         assert [child.stdout.readline() for _ in range(2)] == [b"up\n"] * 2
         assert len(members(os.path.basename(group.path))) == 3
         assert group.kill()
-        assert child.wait(20) == -signal.SIGKILL
+        assert child.wait(60) == -signal.SIGKILL
     group.close()
     assert not os.path.exists(group.path)
 
@@ -121,7 +121,7 @@ def test_memory_is_bounded_together() -> None:
     """confinement-23: the member that exceeds the limit is killed."""
     script = f"exec {sys.executable} -c 'bytearray(256 << 20)'"
     with started_in_a_group(script, memory_bytes=64 << 20) as (_, child):
-        assert child.wait(20) == -signal.SIGKILL
+        assert child.wait(60) == -signal.SIGKILL
 
 
 async def test_commands_are_in_a_group_that_goes_with_them(tmp_path: Path) -> None:

@@ -29,7 +29,7 @@ class Server:
     def python(self, code: str, *words: str) -> str:
         """Run Python as a command; return its output."""
         command = shlex.join([sys.executable, "-c", code, *words])
-        result = self.client.call("run_command", command=command, timeout_seconds=20)
+        result = self.client.call("run_command", command=command, timeout_seconds=60)
         return str(result["content"][0]["text"])
 
 
@@ -167,7 +167,7 @@ def test_a_server_in_the_background_is_reached_by_another_command(server: Server
     code += "; s.accept()"
     started = server.client.call("run_command", command=shlex.join([sys.executable, "-c", code]), wait_seconds=0)
     run = started["_meta"]["coretools/facts"]["run"]
-    waited = server.client.call("wait_run", run=run, pattern="here", seconds=10)
+    waited = server.client.call("wait_run", run=run, pattern="here", seconds=60)
     found = re.search(r"port (\d+)", waited["content"][0]["text"])
     assert found is not None, waited
     reach = "import socket, sys; socket.create_connection(('localhost', int(sys.argv[1]))); print('reached')"
@@ -305,11 +305,11 @@ def test_a_connection_that_waits_does_not_go_to_the_next_listener(server: Server
     port."""
     started = server.client.call("run_command", command=shlex.join([sys.executable, "-c", PENDING]), wait_seconds=0)
     run = started["_meta"]["coretools/facts"]["run"]
-    waited = server.client.call("wait_run", run=run, pattern="free", seconds=10)
+    waited = server.client.call("wait_run", run=run, pattern="free", seconds=60)
     found = re.search(r"port (\d+)", waited["content"][0]["text"])
     assert found is not None, waited
     with socket.create_server(("127.0.0.1", int(found[1]))) as listener:
-        server.client.call("wait_run", run=run, seconds=20)
+        server.client.call("wait_run", run=run, seconds=60)
         listener.setblocking(False)
         with pytest.raises(BlockingIOError):
             listener.accept()
@@ -395,7 +395,7 @@ with peer(top / "root", before=under_profile()) as client:
     for path in (top / "hung" / "socket", "link/socket", "link", "link/../root/link/x"):
         code = f"import socket; socket.socket(socket.AF_UNIX).connect({str(path)!r})"
         command = shlex.join([sys.executable, "-c", code])
-        answer = client.call("run_command", command=command, timeout_seconds=20)
+        answer = client.call("run_command", command=command, timeout_seconds=60)
         print("Permission denied" in answer["content"][0]["text"])
 os.close(device)
 """

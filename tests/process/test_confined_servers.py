@@ -378,7 +378,7 @@ def test_a_killed_client_leaves_nothing_of_a_confined_server(world: World, liste
         assert handles
         os.kill(peer.process.pid, signal.SIGKILL)
         for handle in handles:
-            assert select.select([handle], [], [], 30)[0]
+            assert select.select([handle], [], [], 60)[0]
             os.close(handle)
 
 

@@ -34,12 +34,12 @@ class World:
 
     def sh(self, text: str) -> str:
         """Run shell text as a command; return its output."""
-        result = self.client.call("run_command", command=shlex.join(["sh", "-c", text]), timeout_seconds=20)
+        result = self.client.call("run_command", command=shlex.join(["sh", "-c", text]), timeout_seconds=60)
         return str(result["content"][0]["text"])
 
     def python(self, code: str) -> str:
         """Run Python as a command; return its output."""
-        result = self.client.call("run_command", command=shlex.join([sys.executable, "-c", code]), timeout_seconds=20)
+        result = self.client.call("run_command", command=shlex.join([sys.executable, "-c", code]), timeout_seconds=60)
         return str(result["content"][0]["text"])
 
 

@@ -14,7 +14,7 @@ from tests.protocol.peer import peer
 from tests.tools.test_hidden_files import World
 
 CANARY = "TOKEN=canary-of-a-hidden-file"
-START_SECONDS = 30.0
+START_SECONDS = 60.0
 IDENTITY = "export GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b"
 
 

@@ -35,7 +35,7 @@ DEAF = "trap '' TERM INT HUP; echo started; while :; do sleep 1000; done"
 
 async def test_a_deadline_is_a_result_with_what_was_written(runner: Runner, here: Directory) -> None:
     """process-15: the caller gets the output so far."""
-    options = RunOptions(timeout_seconds=1.0)
+    options = RunOptions(timeout_seconds=3.0)
     completed = await runner.run(["sh", "-c", "echo out; echo err >&2; exec sleep 1000"], cwd=here, options=options)
     assert (completed.timed_out, completed.exit_code, completed.signal) == (True, None, "SIGTERM")
     assert (completed.stdout.text(), completed.stderr.text()) == ("out\n", "err\n")
@@ -45,7 +45,7 @@ async def test_a_deadline_is_a_result_with_what_was_written(runner: Runner, here
 async def test_output_of_a_child_during_its_stop_is_kept(runner: Runner, here: Directory) -> None:
     """process-15: outputs are drained through the grace period, so that the last output does not block the child."""
     script = "trap 'seq 100000; exit 3' TERM; echo started; sleep 1000 & wait"
-    completed = await runner.run(["sh", "-c", script], cwd=here, options=RunOptions(timeout_seconds=1.0))
+    completed = await runner.run(["sh", "-c", script], cwd=here, options=RunOptions(timeout_seconds=3.0))
     assert (completed.timed_out, completed.exit_code) == (True, 3)
     assert completed.stdout.text().startswith("started\n1\n2\n")
     assert completed.stdout.text().endswith("\n100000\n")
@@ -62,7 +62,7 @@ async def test_a_child_that_ends_in_time_has_not_timed_out_though_its_pipe_is_op
     """process-15: the deadline applies to the child, not to other holders of its pipe."""
     runner = Runner(Limits(linger_seconds=1000.0, grace_seconds=0.2), {"PATH": os.environ["PATH"]})
     completed = await runner.run(
-        ["sh", "-c", "sleep 1000 & echo done"], cwd=here, options=RunOptions(timeout_seconds=1.0)
+        ["sh", "-c", "sleep 1000 & echo done"], cwd=here, options=RunOptions(timeout_seconds=3.0)
     )
     await runner.close()
     assert (completed.exit_code, completed.timed_out, completed.stragglers_stopped) == (0, False, 1)
@@ -70,14 +70,14 @@ async def test_a_child_that_ends_in_time_has_not_timed_out_though_its_pipe_is_op
 
 async def test_a_child_that_ignores_term_is_killed_after_the_grace_period(runner: Runner, here: Directory) -> None:
     """process-16: first TERM, then KILL."""
-    completed = await runner.run(["sh", "-c", DEAF], cwd=here, options=RunOptions(timeout_seconds=1.0))
+    completed = await runner.run(["sh", "-c", DEAF], cwd=here, options=RunOptions(timeout_seconds=3.0))
     assert (completed.timed_out, completed.signal, completed.stdout.text()) == (True, "SIGKILL", "started\n")
 
 
 async def test_a_member_that_ignores_term_is_killed_though_the_child_obeys(runner: Runner, here: Directory) -> None:
     """process-16: the whole group, not only its leader."""
     script = f"sh -c '{DEAF.replace(chr(39), chr(34))}' & echo $!; exec sleep 1000"
-    completed = await runner.run(["sh", "-c", script], cwd=here, options=RunOptions(timeout_seconds=1.0))
+    completed = await runner.run(["sh", "-c", script], cwd=here, options=RunOptions(timeout_seconds=3.0))
     pid = next(line for line in completed.stdout.text().splitlines() if line.isdigit())
     assert completed.timed_out
     assert completed.stragglers_stopped >= 1
@@ -118,7 +118,7 @@ async def test_a_cancelled_run_is_gone_before_the_cancellation_goes_on(
 async def test_a_deadline_leaves_nothing_of_a_tree(runner: Runner, here: Directory, tmp_path: Path) -> None:
     """process-16, process-20: including descendants in sessions of their own."""
     tree = Tree(tmp_path)
-    completed = await runner.run(["sh", "-c", TREE], cwd=here, options=RunOptions(timeout_seconds=2.0))
+    completed = await runner.run(["sh", "-c", TREE], cwd=here, options=RunOptions(timeout_seconds=5.0))
     assert completed.timed_out
     assert tree.remaining() == []
 

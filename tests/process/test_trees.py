@@ -188,7 +188,7 @@ def test_a_command_that_is_traced_by_its_child(server: Peer, tmp_path: Path, mar
     line = {"name": "run_command", "arguments": {"command": "sh -c 'echo > up; read go < gate; echo $go'"}}
     os.mkfifo(tmp_path / "gate")
     other = server.send("tools/call", line)
-    server.call("run_command", command=shlex.join([sys.executable, "-c", TRACED, mark]), timeout_seconds=1)
+    server.call("run_command", command=shlex.join([sys.executable, "-c", TRACED, mark]), timeout_seconds=4)
     assert processes_with(mark) == []
     (tmp_path / "gate").write_text("on\n")  # the open returns once it has a reader
     assert server.answer(other)["result"]["content"][0]["text"] == "on"

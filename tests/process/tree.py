@@ -14,7 +14,7 @@ from coretools.roots.read import open_directory
 from coretools.roots.root import Directory, RootSpec
 from coretools.roots.root_set import Roots
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 """Bound of every wait; generous, because a busy machine is no failure."""
 
 

@@ -21,7 +21,7 @@ MANY = 250
 """More prompts than fit on one page."""
 
 STEPS = 3
-SECONDS = 20
+SECONDS = 60
 
 
 class Person(BaseModel):

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from coretools.protocol.tasks.extension import IDENTIFIER
 
-SECONDS = 20
+SECONDS = 60
 """Upper bound for every wait."""
 
 ENDED = ("completed", "failed", "cancelled")

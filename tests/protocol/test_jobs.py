@@ -50,7 +50,7 @@ def test_a_development_server_is_started_used_and_stopped(client: Peer, tmp_path
     assert facts(listening)["kind"] == "pattern"
     port = re.search(r"port (\d+)", text(listening))
     assert port is not None
-    with urllib.request.urlopen(f"http://127.0.0.1:{port[1]}/page.txt", timeout=20) as page:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port[1]}/page.txt", timeout=60) as page:
         assert page.read() == b"hello from a run"
     seen = client.call("wait_run", run=run, pattern="GET /page.txt", seconds=LONG)
     assert '"GET /page.txt HTTP/1.1" 200' in text(seen)
@@ -185,7 +185,7 @@ def test_a_run_ends_with_its_server(tmp_path: Path, end: str) -> None:
             assert client.end() == 0
         else:
             client.process.send_signal(signal.SIGTERM if end == "TERM" else signal.SIGKILL)
-            client.process.wait(30)
+            client.process.wait(60)
         assert wait_until_none(f"sleep {seconds}") == []
 
 

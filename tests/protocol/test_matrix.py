@@ -24,7 +24,7 @@ from tests.protocol.line_client import Over, Pipes
 from tests.protocol.unasked import unasked
 from tests.starting import warm
 
-SECONDS = 20
+SECONDS = 60
 ERAS = ("legacy", "auto")
 TRANSPORTS = ("memory", "stdio", "http")
 

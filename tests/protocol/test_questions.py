@@ -224,7 +224,7 @@ async def connected(
     era: str, asking: Asking | None = None, *, policy: ToolPolicy | None = None, **callbacks: Any
 ) -> Any:
     server, asker = server_of(asking, policy)
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with Client(server, mode=era, **callbacks) as client:
             yield client, asker
 
@@ -435,7 +435,7 @@ async def test_concurrent_clients_answer_for_themselves(era: str) -> None:
             result = await client.call_tool("drop", {"name": name})
             assert kind(result) == ("declined" if name == "n3" else None)
 
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             for name in names:
                 tasks.start_soon(one, name)

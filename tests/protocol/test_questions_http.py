@@ -62,7 +62,7 @@ def server_of(asker: Asker, asking: Asking | None = None) -> Server[Any]:
 
 @asynccontextmanager
 async def served(asker: Asker, **options: bool) -> AsyncIterator[str]:
-    with anyio.fail_after(30):
+    with anyio.fail_after(60):
         async with listening(server_of(asker).streamable_http_app(**options)) as url:
             yield url
 

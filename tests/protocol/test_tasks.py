@@ -735,7 +735,7 @@ def test_a_server_that_ends_leaves_no_process_of_its_tasks(tmp_path: Path, end: 
             assert connected.end() == 0
         else:
             connected.process.kill()
-            connected.process.wait(30)
+            connected.process.wait(60)
         assert wait_until_none(f"sleep {seconds}") == []
 
 

@@ -59,7 +59,7 @@ def test_a_program_that_wants_the_network_is_answered_with_the_cause(client: Pee
     if shutil.which(command.split(maxsplit=1)[0]) is None:
         pytest.skip(f"needs {command.split(maxsplit=1)[0]}")
     client.call("write_file", path="Fetch.java", content=JAVA)
-    result = client.call("run_command", command=command, timeout_seconds=25)
+    result = client.call("run_command", command=command, timeout_seconds=60)
     if "No module named pip" in text_of(result) or "rustup" in text_of(result):
         pytest.skip("the program is incompletely installed here")
     assert DENIED in text_of(result), text_of(result)

@@ -12,7 +12,7 @@ import httpx2
 
 from tests.web.http_mcp_client import ACCEPT, STATELESS, messages_in
 
-SECONDS = 30
+SECONDS = 50
 
 JSON = "application/json"
 STREAM = "text/event-stream"

@@ -18,7 +18,7 @@ from coretools.web.common.config import LimitsSection
 from coretools.web.connection.deadlines import protocol_of
 from tests.process.tree import until
 
-SECONDS = 20
+SECONDS = 50
 
 Answering = Callable[[Scope, Receive, Send], Awaitable[None]]
 

@@ -27,7 +27,7 @@ from coretools.web.service import ServerConfig
 from tests.web.http_mcp_client import ACCEPT, LATEST, STATELESS
 from tests.web.plans import plan_of
 
-SECONDS = 30
+SECONDS = 50
 
 WHO = {"ann": "red", "bob": "blue", "cat": "red"}
 """Two roles, and two principals of one of them."""

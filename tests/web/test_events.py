@@ -21,7 +21,7 @@ from coretools.web.replicas.memory_stores import MemoryStores
 from coretools.web.sessions.event_store import SessionEventStore
 from tests.protocol.http_peer import listening
 
-SECONDS = 10
+SECONDS = 50
 
 
 @tool(Effect.READ)

@@ -24,7 +24,7 @@ from tests.web.auth.authorization_server import AuthorizationServer
 from tests.web.http_mcp_client import HttpMcpClient, messages_in
 from tests.web.plans import plan_of, site_at_work
 
-SECONDS = 30.0
+SECONDS = 50.0
 DENIED = '[[commands.rule]]\nprogram = "sh"\nverdict = "deny"\n'
 CALLED = "echo > up; while [ ! -e go ]; do sleep 0.02; done; echo finished"
 WAITS = f"sh -c '{CALLED}'"

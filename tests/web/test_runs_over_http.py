@@ -23,7 +23,7 @@ async def left_to_run(peer: Peer) -> str:
 
 async def ended_with_their_session(peer: Peer, count: int) -> None:
     """Wait until so many runs are listed as ended: the processes are gone before the server notices."""
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while (await peer.say("list_runs")).count("its session ended") != count:
             pass
 

@@ -195,7 +195,7 @@ async def test_a_run_that_is_cancelled_leaves_nothing(tmp_path: Path) -> None:
     with Roots([RootSpec(str(tmp_path))], deny=DenyRules(DEFAULT_DENY)) as roots:
         runner = Runner(limits, {"PATH": f"{tmp_path / 'bin'}:{os.environ['PATH']}"})
         ci = CiTools(roots, JobTable(runner, limits), limits)
-        with anyio.fail_after(20):
+        with anyio.fail_after(60):
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(ci.ci_build, "app")
                 while not runner.running:

@@ -115,7 +115,7 @@ def test_an_editor_without_a_terminal_ends_at_its_deadline_and_is_explained(tmp_
     """shell-17: vim waits for keys even if its input is /dev/null; the result says what gives a terminal."""
     with peer(tmp_path) as client:
         client.start_session()
-        result = client.call("run_command", command="vim notes", timeout_seconds=2)
+        result = client.call("run_command", command="vim notes", timeout_seconds=5)
     text = result["content"][0]["text"]
     assert 'it expects a terminal: give run_command terminal="80x24"' in text, text
     assert result["_meta"]["coretools/facts"]["timed_out"] or result["_meta"]["coretools/facts"]["exit_code"]

@@ -72,7 +72,7 @@ async def test_a_signal_is_named(tmp_path: Path) -> None:
 async def test_a_command_past_its_deadline_is_stopped_and_what_it_wrote_is_kept(tmp_path: Path) -> None:
     """ci-16: a deadline is a result too."""
     async with commands_in(tmp_path) as commands:
-        result = await commands.run_command("sh -c 'echo started; exec tail -f /dev/null'", timeout_seconds=1)
+        result = await commands.run_command("sh -c 'echo started; exec tail -f /dev/null'", timeout_seconds=3)
     assert result.failed
     assert result.facts()["timed_out"] is True
     assert result.text().startswith("[timed out after ")

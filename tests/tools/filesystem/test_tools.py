@@ -190,7 +190,7 @@ def test_text_in_an_unknown_encoding_is_refused_with_what_to_do(files: Filesyste
         files.read_file("a")
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(60)
 def test_a_fifo_is_refused_without_waiting_for_a_writer(files: FilesystemTools, top: Path) -> None:
     """filesystem-9."""
     os.mkfifo(top / "pipe")

@@ -45,7 +45,7 @@ async def test_ripgrep_reads_its_root_and_starts_nothing(tmp_path: Path) -> None
             with open_directory(roots, ".") as directory:
                 return await confined.run(words, cwd=directory, options=RunOptions(confined_thread=confined_thread))
 
-        with anyio.fail_after(30):
+        with anyio.fail_after(60):
             with open_directory(roots, ".") as directory:
                 confined_thread = confined.confined_thread("rg", readable_paths(directory))
             assert confined_thread is not None

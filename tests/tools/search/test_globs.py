@@ -58,7 +58,7 @@ def test_a_glob_with_too_many_alternatives_is_refused(glob: str) -> None:
         glob_matcher(glob)
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     ("glob", "path"),
     [

@@ -162,7 +162,7 @@ def test_git_ignores_the_same(tmp_path: Path) -> None:
         assert ignored == theirs, (seed, ignored ^ theirs)
 
 
-@pytest.mark.timeout(20)
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     "text",
     [

@@ -27,7 +27,7 @@ from tests.protocol.http_peer import listening
 from tests.web.auth.authorization_server import AuthorizationServer
 
 ROLES = ("default", "dev")
-SECONDS = 30
+SECONDS = 50
 
 
 class Clock:

@@ -31,7 +31,7 @@ METHODS = ("GET", "POST", "DELETE", "PUT", "PATCH", "HEAD", "OPTIONS", "QUERY")
 METADATA = "https://coretools.example.com/.well-known/oauth-protected-resource/mcp"
 MOST_FAILURES = 5
 HELLO = b": hello\n\n"
-SECONDS = 30
+SECONDS = 50
 
 
 class GuardedApp:

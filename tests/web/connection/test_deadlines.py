@@ -120,7 +120,7 @@ async def test_an_incomplete_body_has_a_deadline(framing: bytes) -> None:
         answer = await asked(running.port, POST % b"x" + framing)
         assert answer.startswith(b"HTTP/1.1 408 ")
         assert answer.count(b"HTTP/1.1") == 1
-        with anyio.fail_after(5):
+        with anyio.fail_after(25):
             await ended.wait()
     assert heard == ["http.disconnect"]
 
@@ -160,7 +160,7 @@ async def test_a_client_that_reads_nothing_is_cut_off() -> None:
     async with served(app, QUICK) as running, connected(running.port, receive_buffer=4096) as raw:
         await raw.send(GET % b"x")
         assert await serves(running.port)
-        with anyio.fail_after(10):
+        with anyio.fail_after(50):
             await ended.wait()
         await until(lambda: running.connections == 0)
 
@@ -182,7 +182,7 @@ async def test_an_app_that_sends_small_pieces_waits_for_a_client_that_reads_noth
 
     async with served(app, QUICK) as running, connected(running.port, receive_buffer=4096) as raw:
         await raw.send(GET % b"x")
-        with anyio.fail_after(10):
+        with anyio.fail_after(50):
             await ended.wait()
         assert max(waiting) < 256 * 1024
         await until(lambda: running.connections == 0)
@@ -610,7 +610,7 @@ async def test_the_server_ends_although_a_client_keeps_sending() -> None:
         assert (await raw.answer()).status == 413
         for one in list(running.state.connections):
             one.shutdown()
-        with anyio.fail_after(10):
+        with anyio.fail_after(50):
             await until(lambda: running.connections == 0)
 
 
@@ -654,7 +654,7 @@ async def test_the_shutdown_waits_for_no_idle_tls_connection(certificate: Server
     async with served(Recorder(size=size), patient, tls=tls_context(certificate)) as running:
         with (
             socket.create_connection(("127.0.0.1", running.port), 20) as plain,
-            anyio.fail_after(20),
+            anyio.fail_after(50),
             await anyio.to_thread.run_sync(
                 lambda: trusting.wrap_socket(plain, server_hostname="127.0.0.1", suppress_ragged_eofs=False)
             ) as secured,

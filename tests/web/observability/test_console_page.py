@@ -21,7 +21,7 @@ from tests.checkout import TREE
 from tests.protocol.http_peer import listening
 from tests.web.observability.operated import ObservedServer, router
 
-SECONDS = 30
+SECONDS = 50
 HTML = TREE / "coretools" / "web" / "observability" / "html"
 PATHS = ("/console/state", "/console/events")
 

@@ -22,7 +22,7 @@ from coretools.web.observability.console_state import (
 )
 from tests.web.observability.operated import MARKUP, SECRET, ObservedServer, ServerStateSource
 
-SECONDS = 20
+SECONDS = 50
 
 
 class Clock:

@@ -21,7 +21,7 @@ from coretools.roots.root_set import Roots
 from coretools.web.observability.health import Check, Health, commands_check, roots_check
 from tests.protocol.http_peer import listening
 
-SECONDS = 30
+SECONDS = 50
 
 
 async def fine() -> bool:

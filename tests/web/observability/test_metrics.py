@@ -27,7 +27,7 @@ from tests.protocol.http_peer import listening
 from tests.web.observability.operated import MARKUP, ObservedServer, router
 
 SPEC = TREE / "docs" / "specs" / "observability.md"
-SECONDS = 20
+SECONDS = 50
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from tests.process.tree import until
 from tests.web.http_mcp_client import ENVELOPE, STATELESS, HttpMcpClient, messages_in
 from tests.web.plans import at_work, plan_of
 
-SECONDS = 20.0
+SECONDS = 50.0
 STREAM = "text/event-stream"
 
 began = threading.Event()

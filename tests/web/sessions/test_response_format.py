@@ -17,7 +17,7 @@ from coretools.web.sessions.response_format import ResponseFormatMiddleware
 from tests.protocol.http_peer import listening
 from tests.web.http_mcp_client import HttpMcpClient, fields, messages_in
 
-SECONDS = 20.0
+SECONDS = 50.0
 STREAM = "text/event-stream"
 
 lingering: list[anyio.Event] = []

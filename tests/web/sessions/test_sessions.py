@@ -29,7 +29,7 @@ from tests.protocol.http_peer import listening
 from tests.web.http_mcp_client import HttpMcpClient, messages_in
 from tests.web.plans import at_work, plan_of
 
-SECONDS = 20.0
+SECONDS = 50.0
 
 
 class SessionRecorder:

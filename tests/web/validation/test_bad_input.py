@@ -25,7 +25,7 @@ from tests.web.http_mcp_client import ACCEPT, ENVELOPE, LATEST, STATELESS, HttpM
 from tests.web.http_server_peer import HttpServer, http_server
 from tests.web.raw_peer import Answer, connected, until
 
-SECONDS = 30
+SECONDS = 50
 MOST_GROWTH = 96 * 1024 * 1024
 """Bytes of memory. A leak of any of the things below would be more: they are hundreds of megabytes, or thousands."""
 

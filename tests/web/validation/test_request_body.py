@@ -60,9 +60,9 @@ async def test_an_app_gets_the_body_in_one_message_and_later_the_disconnect() ->
         async with connected(running.port) as raw:
             await raw.send(chunked(CALL[:10]))
             await raw.send(b"%x\r\n%s\r\n0\r\n\r\n" % (len(CALL) - 10, CALL[10:]))
-            with anyio.fail_after(10):
+            with anyio.fail_after(50):
                 await began.wait()
-        with anyio.fail_after(10):
+        with anyio.fail_after(50):
             await ended.wait()
     assert heard == [{"type": "http.request", "body": CALL, "more_body": False}, {"type": "http.disconnect"}]
 
@@ -130,7 +130,7 @@ async def test_a_body_stays_counted_until_the_response_is_sent() -> None:
     read = BodyReadingApp(app)
     async with served(read) as running, connected(running.port) as raw:
         await raw.send(post(CALL))
-        with anyio.fail_after(10):
+        with anyio.fail_after(50):
             await began.wait()
         assert read.bodies.buffered_bytes == len(CALL)
         go_on.set()
