@@ -7,7 +7,6 @@ standard library alone.
 
 import ctypes
 import os
-import platform
 import struct
 import sys
 from types import MappingProxyType
@@ -134,7 +133,7 @@ _EVERYWHERE = {
 
 _TABLES = {"x86_64": _X86_64, "aarch64": _AARCH64}
 
-NUMBERS = MappingProxyType({**_EVERYWHERE, **_TABLES.get(platform.machine(), {})})
+NUMBERS = MappingProxyType({**_EVERYWHERE, **_TABLES.get(os.uname().machine, {})})
 """Numbers of the system calls that this package makes or filters. `architecture` is the audit number for seccomp."""
 
 _PR_SET_PDEATHSIG = 1
@@ -154,7 +153,7 @@ _libc.prctl.argtypes = [ctypes.c_int] + [ctypes.c_ulong] * 4
 
 def is_supported() -> bool:
     """Whether the tables have the call numbers of this system."""
-    return sys.platform == "linux" and platform.machine() in _TABLES
+    return sys.platform == "linux" and os.uname().machine in _TABLES
 
 
 def syscall(name: str, *arguments: int | bytes | ctypes.Array[ctypes.c_char] | None) -> int:
