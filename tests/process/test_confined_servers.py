@@ -227,17 +227,6 @@ def ran(world: World) -> set[str]:
     return {path.name.removeprefix("marker-") for path in world.home.glob("marker-*")}
 
 
-ONE_OF_EACH_WAY = ("script", "directory", "cwd", "variables", "home", "module", "search")
-"""By an argument, the working directory, a variable, a shell, the interpreter's path and PATH."""
-
-
-def planted_for(world: World) -> dict[str, Any]:
-    """Return every entry in one tier, and one of each way in the other: what leads to the project is found without
-    regard to the tier, and each entry costs the start of a sandbox."""
-    entries = planted(world)
-    return {name: entries[name] for name in ONE_OF_EACH_WAY} if world.before else entries
-
-
 LISTED = ("mcp", "list", "--connect-timeout", "60")
 
 
@@ -258,7 +247,7 @@ def test_what_agents_plant_runs_where_nothing_is_confined(tmp_path: Path) -> Non
 def test_what_agents_plant_is_not_run_outside_the_sandbox(world: World) -> None:
     """client-29: whatever way an entry of the user leads to the project."""
     plant(world)
-    entries = planted_for(world)
+    entries = planted(world)
     world.mine(**entries)
     found = world.run(*LISTED, PATH=searched(world))
     assert found.returncode == 0, found.stderr
@@ -271,8 +260,7 @@ def test_what_agents_plant_is_not_run_outside_the_sandbox(world: World) -> None:
 def test_our_own_server_and_the_repl_run_no_planted_code(world: World) -> None:
     """client-29, upstream-14: `--upstream`, at the start and when the server is started again."""
     plant(world)
-    started = ("script", "search") if world.before else ("module", "script", "search", "cwd")
-    entries = {name: entry for name, entry in planted(world).items() if name in started}
+    entries = {name: entry for name, entry in planted(world).items() if name in ("module", "script", "search", "cwd")}
     world.mine(**entries)
     words = [word for name in entries for word in ("--upstream", name)]
     process = world.serve(*words, PATH=f"{world.project}:{os.environ['PATH']}")
