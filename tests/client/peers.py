@@ -16,7 +16,7 @@ from coretools.client.hub import open_hub
 from tests.checkout import TREE
 from tests.variables import NO_LOGIN_SHELL
 
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 60.0
 
 
 def misbehaving(way: str, log: str = os.devnull) -> dict[str, Any]:

@@ -41,7 +41,7 @@ from tests.protocol.peer import ENVELOPE, HANDSHAKE, peer
 pytestmark = pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")
 
 ERAS = pytest.mark.parametrize("mode", ["legacy", "auto"])
-BOUND_SECONDS = 10
+BOUND_SECONDS = 60
 
 NextNotification = Callable[[], Awaitable[str]]
 """The next notification of a client: the name of a list, or a URI."""
@@ -274,7 +274,7 @@ async def raw_session(server: Server[Any], *, initialized: int = 1) -> AsyncIter
             await send("notifications/initialized", is_request=False)
         yield ask
         await write.aclose()
-        with anyio.move_on_after(BOUND_SECONDS):
+        with anyio.move_on_after(10):
             async for _ in read:
                 pass
 
