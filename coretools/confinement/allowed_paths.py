@@ -215,14 +215,24 @@ def entry_grants(
             listed = sorted(os.listdir(handle))[:MAX_ENTRIES]
         finally:
             os.close(handle)
+        inner_of = _by_first_name(directory, excluded)
         for name in listed:
             path = os.path.join(directory, name)
-            inner = _beneath(path, excluded)
+            inner = inner_of.get(name, [])
             if not inner and path not in skipped:
                 names.append(name)
             elif inner and path not in inner:
                 yield from entry_grants(path, rights, inner, skipped=skipped)
         yield EntryGrants(directory, rights, names, (status.st_dev, status.st_ino))
+
+
+def _by_first_name(directory: str, paths: Iterable[str]) -> dict[str, list[str]]:
+    """Return the paths that are, by text, beneath a directory, by the entry of it that leads to them."""
+    prefix, found = directory.rstrip("/") + "/", dict[str, list[str]]()
+    for path in paths:
+        if path.startswith(prefix):
+            found.setdefault(path[len(prefix) :].partition("/")[0], []).append(path)
+    return found
 
 
 def _real_path(where: str | int) -> str:
