@@ -21,9 +21,11 @@ RUN python3 -m venv --without-pip --copies /opt/coretools
 COPY pyproject.toml README.md LICENSE ./
 COPY coretools coretools
 COPY servers servers
+# The builder has no history to take it from: --build-arg VERSION=$(python -m hatchling version).
+ARG VERSION=0.0
 # Unchecked hashes: the files never change, so no start looks whether they did, and times play no part.
-RUN python3 -m pip --python /opt/coretools/bin/python install --quiet --no-cache-dir --disable-pip-version-check \
-        --no-index --find-links wheels --no-compile '.[redis,telemetry]' \
+RUN SETUPTOOLS_SCM_PRETEND_VERSION="${VERSION}" python3 -m pip --python /opt/coretools/bin/python install --quiet --no-cache-dir --disable-pip-version-check \
+        --no-index --find-links wheels --no-compile '.[http,redis,otel]' \
     && /opt/coretools/bin/python -m compileall -q --invalidation-mode unchecked-hash /opt/coretools/lib
 
 FROM ${BASE} AS runtime

@@ -1,3 +1,1 @@
 """coretools: filesystem, git and CI tools for agents and pipelines, behind one MCP server."""
-
-__version__ = "0.1.0"

@@ -192,6 +192,13 @@ class Unreachable(CoreError):
     exit_code = 69  # EX_UNAVAILABLE
 
 
+class MissingExtra(CoreError):
+    """What was asked for needs a package that an extra installs."""
+
+    kind = "missing-extra"
+    exit_code = 69  # EX_UNAVAILABLE
+
+
 class DeadlinePassed(CoreError):
     """The deadline passed before the work was done, and a partial result is of no use."""
 

@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from coretools import __version__
 from coretools.config.agent_reach import files_of_plugins, require_out_of_reach
 from coretools.config.logs import configure_logging
 from coretools.config.options import add_options, add_upstream_option, working_directory
+from coretools.distribution import VERSION, require_extra
 from coretools.errors import BadSetting, CoreError
 from coretools.operations.loading import load
 from coretools.standard_fds import ensure_standard_error
@@ -41,6 +41,7 @@ def main() -> None:
         sys.exit("coretools-http: Windows is not supported yet; it runs in WSL")
     ensure_standard_error()
     try:
+        require_extra("http")
         if options.check:
             faults: list[str] = []
             check(_server_config(options, faults), faults)
@@ -150,7 +151,7 @@ def _parser() -> argparse.ArgumentParser:
         metavar="MODULE:NAME",
         help="also serve a coretools Registry of a module, or FILE.py:NAME; its code is not confined (repeatable)",
     )
-    parser.add_argument("--version", action="version", version=f"coretools {__version__}")
+    parser.add_argument("--version", action="version", version=f"coretools {VERSION}")
     add_options(parser, profile="dev", log_level="info")
     add_upstream_option(parser)
     return parser

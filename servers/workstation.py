@@ -11,7 +11,6 @@ import gc
 import os
 import sys
 
-from coretools import __version__
 from coretools.config.logs import configure_logging
 from coretools.config.options import (
     VARIABLES,
@@ -24,6 +23,7 @@ from coretools.config.options import (
     working_directory,
 )
 from coretools.config.settings import Settings
+from coretools.distribution import VERSION
 from coretools.errors import CoreError
 from coretools.standard_fds import ensure_standard_error, require_standard_streams
 
@@ -68,7 +68,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=f"Every flag can also be set by a variable: {', '.join(VARIABLES)}. Separate items of a list by commas.",
     )
     parser.add_argument("root", nargs="*", metavar="ROOT", help="directory, or DIRECTORY:ro [the current directory]")
-    parser.add_argument("--version", action="version", version=f"coretools {__version__}")
+    parser.add_argument("--version", action="version", version=f"coretools {VERSION}")
     add_options(parser, profile="dev", log_level="info")
     add_login_path_option(parser)
     add_upstream_option(parser)

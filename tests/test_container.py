@@ -163,7 +163,7 @@ def test_the_usual_command_line_tools_are_installed_and_more_can_be() -> None:
 def test_nothing_secret_is_in_the_image(target: str) -> None:
     """container-5."""
     assert secret_values(environment_of(target)) == secret_values({})
-    assert set(arguments()) == {"EXTRAS", "USER_ID", "GROUP_ID"}
+    assert set(arguments()) == {"EXTRAS", "USER_ID", "GROUP_ID", "VERSION"}
 
 
 def test_the_check_and_the_signal_are_those_of_the_server() -> None:

@@ -19,11 +19,14 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from coretools.distribution import DISTRIBUTION
 from coretools.process import ripgrep
 from tests.checkout import TREE
 
 NODE_FOLDERS = sorted((TREE / "tests").glob("*/node"))
 SERVERS = (TREE / "tests" / "reference_servers" / "python" / "requirements.txt").read_text()
+INSTALLERS = (TREE / "tests" / "packaging" / "python" / "requirements.txt").read_text()
+RELEASED = (TREE / "packaging" / "requirements.txt").read_text()
 CONSTRAINTS = (TREE / "constraints.txt").read_text()
 HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 
@@ -41,9 +44,9 @@ def pins(text: str = CONSTRAINTS) -> dict[str, tuple[Requirement, int]]:
 def named() -> list[Requirement]:
     """The packages that pyproject.toml requires, to build, to run and in any extra."""
     project = tomllib.loads((TREE / "pyproject.toml").read_text())
-    extras = project["project"]["optional-dependencies"].values()
+    extras = project["project"]["optional-dependencies"].values()  # `all` and `test` refer to others
     texts = [*project["build-system"]["requires"], *project["project"]["dependencies"], *chain(*extras)]
-    return [Requirement(text) for text in texts]
+    return [one for one in map(Requirement, texts) if one.name != DISTRIBUTION]
 
 
 def test_what_is_imported_is_declared() -> None:
@@ -89,7 +92,11 @@ def test_ripgrep_comes_with_it() -> None:
         assert printed.split()[1] in wanted.specifier
 
 
-@pytest.mark.parametrize("text", [CONSTRAINTS, SERVERS], ids=["coretools", "reference servers"])
+@pytest.mark.parametrize(
+    "text",
+    [CONSTRAINTS, SERVERS, INSTALLERS, RELEASED],
+    ids=["coretools", "reference servers", "installers", "released"],
+)
 def test_every_pin_carries_hashes_and_no_address(text: str) -> None:
     """installation-1, installation-2: without hashes a package is trusted by its name alone."""
     assert [name for name, (_, hashes) in pins(text).items() if hashes == 0] == []
@@ -154,7 +161,7 @@ def test_a_built_wheel_installs_one_package_with_all_entry_points(tmp_path: Path
     )
     (packages,) = place.glob("lib/python*/site-packages")
     names = {path.name.partition("-")[0] for path in packages.iterdir()}
-    assert names == {"coretools"}
+    assert names == {"coretools", "coretools_workstation"}  # the second is its metadata
     # What coretools needs, in the place of an installed package: its own .pth files have no effect there.
     (packages / "needed.pth").write_text(sysconfig.get_path("purelib"))
     for program in ("coretools", "coretools-workstation", "coretools-http"):

@@ -12,14 +12,16 @@ from importlib.metadata import version
 import anyio
 from mcp import Client, MCPError, StdioServerParameters
 
-from coretools import __version__
 from coretools.app.trust_report import trust_report
 from coretools.cli.common.list_tools import result_text
 from coretools.cli.install_listing import client_steps
+from coretools.cli.installed_program import PROGRAM as SERVER_PROGRAM
+from coretools.cli.installed_program import other_programs
 from coretools.cli.toolchain_report import PROGRAMS, ToolchainReport, toolchain_report
 from coretools.config.limits import Limits
 from coretools.config.operator_policy import network_text
 from coretools.config.settings import Settings
+from coretools.distribution import EXTRAS, VERSION, is_installed, needs_extra
 from coretools.process.ripgrep import PROGRAM, packaged_ripgrep
 
 ANSWER_SECONDS = 30.0
@@ -44,9 +46,11 @@ async def doctor(settings: Settings, environment: Mapping[str, str], programs: S
     """
     findings = [
         Finding("python", sys.version_info >= (3, 11), f"{platform.python_version()} on {platform.system()}"),
-        Finding("coretools", is_ok=True, detail=f"{__version__}, mcp {version('mcp')}"),
+        Finding("coretools", is_ok=True, detail=f"{VERSION}, mcp {version('mcp')}, in {sys.prefix}"),
         Finding("git", shutil.which("git") is not None, shutil.which("git") or "not on PATH; the git tools need it"),
         Finding("ripgrep", *_ripgrep(), is_required=False),
+        *(_extra(name, what) for name, (what, _) in EXTRAS.items()),
+        *_other_installations(environment),
     ]
     served, report = await _try_server(settings)
     for finding in (*findings, served):
@@ -88,6 +92,20 @@ def _ripgrep() -> tuple[bool, str]:
     files = dict.fromkeys(file for file in (packaged_ripgrep(), shutil.which(PROGRAM)) if file)
     missing = "neither installed with coretools nor on PATH; search_text uses its own slower engine"
     return bool(files), ", ".join(files) or missing
+
+
+def _extra(name: str, what: str) -> Finding:
+    is_here = is_installed(name)
+    return Finding(f"extra {name}", is_here, what if is_here else f"{what}: {needs_extra(name)}", is_required=False)
+
+
+def _other_installations(environment: Mapping[str, str]) -> list[Finding]:
+    """One finding for each: a client or a shell may start it instead of this one."""
+    first = shutil.which(SERVER_PROGRAM, path=environment.get("PATH"))
+    return [
+        Finding("other coretools", is_ok=True, detail=f"{program}; `{SERVER_PROGRAM}` starts {first}")
+        for program in other_programs(environment)
+    ]
 
 
 def _flags(settings: Settings) -> list[str]:

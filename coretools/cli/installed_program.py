@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Mapping
 
+from coretools.distribution import DISTRIBUTION
 from coretools.errors import NotFound
 
 PROGRAM = "coretools-workstation"
@@ -27,7 +28,8 @@ def server_command(environment: Mapping[str, str]) -> tuple[str, tuple[str, ...]
     if is_in_uv_cache(sys.prefix):
         uvx = shutil.which("uvx", path=path)
         if uvx is None:
-            raise NotFound("this runs from the cache of uv, and uvx is not on PATH; run `uv tool install coretools`")
+            remedy = f"run `uv tool install {DISTRIBUTION}`"
+            raise NotFound(f"this runs from the cache of uv, and uvx is not on PATH; {remedy}")
         return os.path.abspath(uvx), (PROGRAM,)
     script = os.path.join(os.path.dirname(sys.executable), PROGRAM)
     if not os.access(script, os.X_OK):
@@ -36,6 +38,14 @@ def server_command(environment: Mapping[str, str]) -> tuple[str, tuple[str, ...]
     linked = shutil.which(PROGRAM, path=path)
     is_link = linked is not None and os.path.isabs(linked) and os.path.realpath(linked) == os.path.realpath(script)
     return (linked if is_link and linked is not None else script), ()
+
+
+def other_programs(environment: Mapping[str, str]) -> list[str]:
+    """Return the programs of this name on PATH that belong to other installations, in the order of PATH."""
+    own = os.path.realpath(os.path.join(os.path.dirname(sys.executable), PROGRAM))
+    directories = environment.get("PATH", os.defpath).split(os.pathsep)
+    programs = dict.fromkeys(os.path.join(directory, PROGRAM) for directory in directories if directory)
+    return [program for program in programs if os.access(program, os.X_OK) and os.path.realpath(program) != own]
 
 
 def is_in_uv_cache(prefix: str) -> bool:

@@ -15,9 +15,9 @@ from mcp.server.context import ServerMiddleware
 from mcp.server.extension import Extension
 from mcp.server.lowlevel import Server
 
-from coretools import __version__
 from coretools.config.logs import redact_logging
 from coretools.config.settings import Asking
+from coretools.distribution import VERSION
 from coretools.errors import BadSetting
 from coretools.operations.catalog import EVERYTHING, Selection, Surfaces
 from coretools.operations.completion import require_sources
@@ -42,7 +42,7 @@ class ServeOptions:
     """How a registry is served."""
 
     name: str = SERVER_NAME
-    version: str = __version__
+    version: str = VERSION
     instructions: str = ""
     """Instructions for the model, sent when a client connects."""
     selection: Selection = EVERYTHING

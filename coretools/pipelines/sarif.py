@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 from urllib.parse import quote
 
-from coretools import __version__
+from coretools.distribution import VERSION
 from coretools.pipelines.findings import Finding, findings_of
 from coretools.pipelines.outcome import Outcome
 
@@ -32,7 +32,7 @@ def sarif_report(outcomes: Sequence[Outcome]) -> str:
                 "tool": {
                     "driver": {
                         "name": "coretools",
-                        "version": __version__,
+                        "version": VERSION,
                         "informationUri": "https://modelcontextprotocol.io",
                         "rules": [{"id": rule} for rule in rules],
                     }

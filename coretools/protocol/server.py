@@ -20,8 +20,8 @@ from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.subscriptions import SubscriptionBus
 from opentelemetry import trace
 
-from coretools import __version__
 from coretools.config.settings import Asking
+from coretools.distribution import VERSION
 from coretools.errors import CoreError, InputNeeded, NotFound, RequestError, UnknownPrompt, UnknownTool
 from coretools.operations.catalog import Catalog
 from coretools.operations.command import Command
@@ -53,7 +53,7 @@ class ServerInfo:
     """What a server reports about itself when a client connects."""
 
     name: str = SERVER_NAME
-    version: str = __version__
+    version: str = VERSION
     instructions: str = ""
 
 

@@ -7,11 +7,11 @@ import importlib.metadata
 import platform
 from dataclasses import asdict
 
-from coretools import __version__
 from coretools.config.limits import Limits
 from coretools.confinement import landlock
 from coretools.confinement.command_confinement import ConfinementStatus
 from coretools.confinement.confined_thread import ConfinedThreadPool
+from coretools.distribution import VERSION
 from coretools.errors import CannotStart, CoreError
 from coretools.operations.content import Result
 from coretools.operations.declare import Effect, tool
@@ -203,7 +203,7 @@ class Diagnostics:
             return False  # agents can change it, so it is not started at all
 
     async def _versions(self) -> dict[str, str]:
-        versions = {"coretools": __version__, "python": platform.python_version()}
+        versions = {"coretools": VERSION, "python": platform.python_version()}
         for package in PACKAGES:
             try:
                 versions[package] = importlib.metadata.version(package)

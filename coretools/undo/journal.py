@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
+from coretools.distribution import VERSION
 from coretools.errors import InputOutput
 from coretools.undo.change import Bounds, Change, EntryChange
 from coretools.undo.content_store import ContentStore
@@ -25,6 +26,9 @@ UNKNOWN_SECONDS = 3_600.0
 
 _MOST_ID = 2**63 - 1
 """Of SQLite."""
+
+FORMAT = 1
+"""Version of the tables below, kept as SQLite's `user_version`. 0: from before it was kept, the same tables."""
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS changes (
@@ -52,7 +56,7 @@ class Journal:
         """Open or create it.
 
         Raises:
-            InputOutput: it can't be used.
+            InputOutput: it can't be used, or a newer version wrote it.
         """
         self._bounds = bounds
         self._busy_seconds = busy_seconds
@@ -71,9 +75,19 @@ class Journal:
             self._database.execute("PRAGMA journal_mode=WAL")
             self._database.execute("PRAGMA synchronous=NORMAL")
             self._database.execute("PRAGMA foreign_keys=ON")
-            self._database.executescript(_SCHEMA)
+            self._require_known_format(directory)
+            self._database.executescript(f"{_SCHEMA}PRAGMA user_version={FORMAT};")
             undo.pop_all()
         self.directory = directory
+
+    def _require_known_format(self, directory: str) -> None:
+        (found,) = self._database.execute("PRAGMA user_version").fetchone()
+        if found > FORMAT:
+            raise InputOutput(
+                f"the journal for undo, {directory}, was written by a newer version of coretools (format {found}; this"
+                f" one, {VERSION}, knows {FORMAT}); nothing was changed. Install that version again, or start the"
+                " server with --no-undo, which changes files without the journal"
+            )
 
     def close(self) -> None:
         """Close the database."""

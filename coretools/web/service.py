@@ -14,6 +14,7 @@ from anyio.abc import TaskStatus
 from starlette.types import ASGIApp
 
 from coretools.app.upstreams import loop_guard, with_upstreams
+from coretools.distribution import needs_extra
 from coretools.errors import BadSetting
 from coretools.operations.registry import Registry
 from coretools.protocol.draining import Draining
@@ -38,7 +39,7 @@ from coretools.web.replicas.stores import Stores
 from coretools.web.sessions.session_limiter import SessionLimiter
 from coretools.web.tenants import ServerContext, Tenant, Tenants, open_tenants
 
-NO_PACKAGE = "redis.url: needs the package redis, which the extra `redis` of coretools installs"
+NO_PACKAGE = f"redis.url: {needs_extra('redis')}"
 
 
 async def require_redis(section: RedisSection) -> str:

@@ -9,7 +9,7 @@ import pytest
 
 from coretools.cli import install_listing
 from coretools.cli.install import install
-from coretools.cli.installed_program import is_in_uv_cache, server_command
+from coretools.cli.installed_program import is_in_uv_cache, other_programs, server_command
 from coretools.cli.main import main
 from coretools.errors import AlreadyExists, BadSetting, Declined, InvalidArguments, NotFound
 from tests.cli.terminal import terminal
@@ -69,6 +69,20 @@ def test_what_the_server_would_refuse_is_refused(home: Path) -> None:
         with pytest.raises(error):
             line(home, f"{text} --yes")
     assert not cursor(home).exists()
+
+
+def test_other_installations_on_path_are_named(home: Path) -> None:
+    """installation-13: links to this one are none."""
+    for name in ("theirs", "linked", "plain"):
+        (home / name).mkdir()
+    own = Path(PROGRAM)
+    other = home / "theirs" / own.name
+    other.write_text("#!/bin/sh\n")
+    other.chmod(0o755)
+    (home / "plain" / own.name).write_text("no program")
+    (home / "linked" / own.name).symlink_to(own)
+    path = map(str, (home / "linked", home / "plain", other.parent, own.parent, other.parent))
+    assert other_programs({"PATH": os.pathsep.join(path)}) == [str(other)]
 
 
 def test_uvx_is_written_where_this_runs_from_the_cache_of_uv(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

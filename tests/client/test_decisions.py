@@ -39,6 +39,20 @@ def test_a_damaged_file_is_an_error_not_an_approval(tmp_path: Path, content: str
         decisions.has("approved_tools", "a")
 
 
+def test_decisions_of_a_newer_version_are_named_and_kept(tmp_path: Path) -> None:
+    """installation-12: a kind of decision that this version does not know would be lost by writing the file."""
+    decisions = Decisions({"XDG_STATE_HOME": str(tmp_path)})
+    decisions.add("approved_tools", {"a": "x"})
+    assert decisions.path is not None
+    file = Path(decisions.path)
+    file.write_text(newer := file.read_text().replace("{", '{"approved_hosts": {"h": "x"},', 1))
+    with pytest.raises(BadSetting, match=r"newer version of coretools.*'approved_hosts'"):
+        decisions.has("approved_tools", "a")
+    with pytest.raises(BadSetting, match="newer version"):
+        decisions.add("approved_tools", {"b": "x"})
+    assert file.read_text() == newer
+
+
 def test_a_file_that_others_can_write_decides_nothing(tmp_path: Path) -> None:
     """client-14: nor does a link, nor a missing home."""
     decisions = Decisions({"XDG_STATE_HOME": str(tmp_path)})

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from coretools import __version__
 from coretools.config.limits import Limits
 from coretools.config.operator_policy import ConfinementPolicy
 from coretools.confinement.confined_thread import ConfinedThreadPool
+from coretools.distribution import VERSION
 from coretools.process.environment import child_environment
 from coretools.process.ripgrep import packaged_ripgrep
 from coretools.process.runner import Runner
@@ -59,7 +59,7 @@ async def test_versions_roots_and_limits_are_reported(tmp_path: Path) -> None:
         RootSpec(str(tmp_path / "a")), RootSpec(str(tmp_path / "b"), writable=False), environment=environment()
     )
     text = report.text()
-    assert f"coretools {__version__}" in text
+    assert f"coretools {VERSION}" in text
     assert f"python {platform.python_version()}" in text
     assert report.versions["git"][0].isdigit()
     assert [root.rpartition("/")[2] for root in report.roots] == ["a (read and write)", "b (read only)"]

@@ -18,6 +18,7 @@ import pytest
 from coretools.errors import CoreError, DeniedPath, InputOutput, NotFound, TooLarge
 from coretools.tools.filesystem.edits import Edit
 from coretools.undo.change import Bounds
+from coretools.undo.journal import FORMAT
 from tests.checkout import TREE
 from tests.protocol.peer import peer
 from tests.starting import warm
@@ -125,6 +126,35 @@ def test_a_change_that_cannot_be_recorded_is_not_made(world: World, tmp_path: Pa
         other.files.write_file("c", "x")
     other.close()
     gc.collect()  # Python 3.13 warns of a database that nobody has closed, and a warning fails the test
+
+
+def test_a_journal_of_a_newer_version_is_named_and_left_alone(tmp_path: Path) -> None:
+    """installation-12: one from before formats were kept is read on; of a newer one nothing is changed."""
+    world = World(tmp_path)
+    world.files.write_file("a", "x")
+    world.close()
+    database = world.store / "journal.sqlite"
+
+    def format_of(number: int | None = None) -> int:
+        with closing(sqlite3.connect(database)) as connection:
+            if number is not None:
+                connection.execute(f"PRAGMA user_version={number}")
+            return int(connection.execute("PRAGMA user_version").fetchone()[0])
+
+    assert format_of() == FORMAT
+    format_of(0)
+    older = World(tmp_path)
+    assert older.undo.undo(change=1).kept == []
+    older.close()
+    assert format_of() == FORMAT
+    format_of(FORMAT + 1)
+    newer = World(tmp_path)
+    with pytest.raises(InputOutput, match=rf"newer version of coretools \(format {FORMAT + 1}.*--no-undo"):
+        newer.files.write_file("b", "x")
+    newer.close()
+    assert not (world.root / "b").exists()
+    assert format_of() == FORMAT + 1
+    gc.collect()  # as above
 
 
 def test_the_journal_stays_within_its_bounds(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ import argparse
 from collections.abc import Collection, Sequence
 from typing import NoReturn
 
-from coretools import __version__
 from coretools.config.options import add_options
+from coretools.distribution import VERSION
 from coretools.errors import InvalidArguments
 
 
@@ -59,7 +59,7 @@ def registries_named(own: Sequence[str]) -> list[str]:
 def global_parser() -> argparse.ArgumentParser:
     """Return the parser of all global options, without a command."""
     parser = OptionParser(prog="coretools", add_help=False, allow_abbrev=False, usage=argparse.SUPPRESS)
-    parser.add_argument("--version", action="version", version=f"coretools {__version__}")
+    parser.add_argument("--version", action="version", version=f"coretools {VERSION}")
     add_registry_option(parser)
     _add_line_options(parser)
     add_global_options(parser)

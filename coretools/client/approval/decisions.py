@@ -89,6 +89,11 @@ class Decisions:
             raise BadSetting(f"{path}: cannot be read ({error}); delete it to be asked again") from error
         if not is_own_file(status, hidden_bits=0o022):
             raise BadSetting(f"{path}: others can write it, or it has another name; delete it, or run chmod 600")
+        if isinstance(content, dict) and (unknown := sorted(set(content) - set(empty))):
+            raise BadSetting(
+                f"{path}: was written by a newer version of coretools (it has {unknown[0]!r}); install that version"
+                " again, or delete the file to be asked again"
+            )
         for kind, decided in empty.items():
             value = content.get(kind) if isinstance(content, dict) else None
             decided.update(value if isinstance(value, dict) else {})

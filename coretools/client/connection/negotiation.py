@@ -18,9 +18,9 @@ from mcp.shared.message import ClientMessageMetadata, SessionMessage
 from mcp_types.version import LATEST_MODERN_VERSION, MODERN_PROTOCOL_VERSIONS
 from pydantic import ValidationError
 
-from coretools import __version__
 from coretools.client.common.failures import first_leaf
 from coretools.client.connection.stdio import Streams
+from coretools.distribution import VERSION
 
 SILENCE_SECONDS = 10.0
 """Without any answer the older handshake is tried: a server may ignore everything before it."""
@@ -34,7 +34,7 @@ PING_SECONDS = 1.0
 _DISCOVER = "coretools-discover"
 _PING = "coretools-ping"
 
-CLIENT_INFO = types.Implementation(name="coretools", version=__version__)
+CLIENT_INFO = types.Implementation(name="coretools", version=VERSION)
 
 
 @dataclass(frozen=True, slots=True)

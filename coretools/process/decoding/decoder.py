@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 import coretools
 from coretools.cancellation import check_cancelled
+from coretools.distribution import needs_extra
 from coretools.errors import CannotStart, CoreError, NotText, TooLarge
 from coretools.process.run import Completed, RunOptions
 from coretools.process.runner import Runner
@@ -43,7 +44,7 @@ SECONDS = 30.0
 REPLY_BYTES = 32 * 1024 * 1024
 """Most output that is accepted: several times what the decoder ever sends."""
 
-INSTALL = "needs the extra 'files': pip install 'coretools[files]'"
+INSTALL = needs_extra("files")
 
 _PROGRAM = """
 import sys

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from coretools import __version__
+from coretools.distribution import VERSION
 from coretools.errors import InputNeeded
 from coretools.operations.dispatch import ActiveCall, Outcome
 from coretools.redaction.redactor import Redactor
@@ -109,7 +109,7 @@ class ConsoleState(RequestWatcher):
         server, sessions = self._source.server(), self._source.sessions()
         return {
             "server": {
-                "version": __version__,
+                "version": VERSION,
                 "replica": server.replica[:LONGEST_NAME],
                 "stores": server.stores,
                 "are_stores_fine": server.are_stores_fine,

@@ -11,8 +11,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from coretools import __version__
 from coretools.config.logs import LOST_RECORDS
+from coretools.distribution import VERSION
 from coretools.operations.dispatch import ActiveCall, Outcome
 from coretools.web.auth.local_caller import is_forwarded
 from coretools.web.common.error_response import error_response
@@ -63,7 +63,7 @@ class Metrics(RequestWatcher, SessionWatcher):
         self._opened = Counter("coretools_sessions_opened", "Sessions that were opened.", ("role",), registry=registry)
         self._ended = Counter("coretools_sessions_ended", "Sessions that ended.", ("role", "reason"), registry=registry)
         build = Gauge("coretools_build_info", "What runs here.", ("version", "python", "replica"), registry=registry)
-        build.labels(__version__, platform.python_version(), replica).set(1)
+        build.labels(VERSION, platform.python_version(), replica).set(1)
         self._reasons = _BoundedLabels()
         self._by_request: dict[tuple[str, int, str], Counter] = {}
 

@@ -17,7 +17,7 @@ from opentelemetry.context import Context, attach, detach
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, Tracer
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from coretools import __version__
+from coretools.distribution import VERSION, needs_extra
 from coretools.errors import BadSetting
 from coretools.operations.dispatch import ActiveCall, Outcome
 from coretools.web.common.error_response import SERVER_FAULT
@@ -64,7 +64,7 @@ LAST_SECONDS = 2.0
 OTHER = "inner"
 """Name given to spans of other libraries, whose names may contain anything."""
 
-NO_EXTRA = "telemetry.traces: needs opentelemetry-sdk and opentelemetry-exporter-otlp-proto-http"
+NO_EXTRA = f"telemetry.traces: {needs_extra('otel')}"
 
 COLLECTOR = "http://localhost:4318"
 """The exporter's default (OTLP exporter specification)."""
@@ -160,7 +160,7 @@ def exporting_traces(replica: str, tools: Collection[str]) -> Iterator[Tracing]:
     except ImportError as error:
         raise BadSetting(NO_EXTRA) from error
     provider = provider_of(replica)
-    tracing = Tracing(provider.get_tracer(__name__, __version__))
+    tracing = Tracing(provider.get_tracer(__name__, VERSION))
     provider.add_span_processor(BatchSpanProcessor(scrubbing(OTLPSpanExporter(), tools)))
     trace.set_tracer_provider(provider)
     try:
@@ -190,7 +190,7 @@ def provider_of(replica: str) -> "TracerProvider":
     from opentelemetry.sdk.resources import OTELResourceDetector, Resource  # imported late, as above
     from opentelemetry.sdk.trace import TracerProvider
 
-    named = {"service.name": SERVICE, "service.version": __version__}
+    named = {"service.name": SERVICE, "service.version": VERSION}
     if replica:
         named["service.instance.id"] = replica
     # OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES take precedence.

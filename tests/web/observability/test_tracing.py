@@ -302,7 +302,7 @@ def test_without_the_extra_the_start_error_names_it(tmp_path: Path) -> None:
         timeout=60,
     )
     assert ended.returncode == 78, json.dumps(ended.stderr)
-    assert "telemetry.traces: needs opentelemetry-sdk" in ended.stderr
+    assert "telemetry.traces: needs the extra 'otel'" in ended.stderr
 
 
 @pytest.mark.parametrize("is_traced", [True, False])

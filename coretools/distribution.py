@@ -1,0 +1,61 @@
+"""What was installed: the version, which the build took from the tag of the release, and the extras.
+
+Not in the package's own `__init__`, which every confined child imports too: reading the metadata takes 10 ms.
+"""
+
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+
+from coretools.errors import MissingExtra
+
+DISTRIBUTION = "coretools-workstation"
+"""The name by which indexes have it: `pip install coretools-workstation`."""
+
+EXTRAS = {
+    "http": ("the HTTP server", ("prometheus_client", "jwt", "starlette", "uvicorn")),
+    "otel": ("traces of the HTTP server", ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")),
+    "redis": ("replicas of the HTTP server", ("redis",)),
+    "code": (
+        "syntax errors in C#, CSS, PHP and Ruby",
+        ("tree_sitter_c_sharp", "tree_sitter_css", "tree_sitter_php", "tree_sitter_ruby"),
+    ),
+    "files": ("pictures and PDF in read_file", ("PIL", "pypdfium2")),
+}
+"""Each extra: what needs it, and the modules that it installs."""
+
+
+def needs_extra(extra: str) -> str:
+    """Return the end of a sentence about what an extra installs."""
+    return f"needs the extra {extra!r}: pip install '{DISTRIBUTION}[{extra}]'"
+
+
+def is_installed(extra: str) -> bool:
+    """Whether all modules of an extra are here; imports none of them."""
+    return all(_is_here(module) for module in EXTRAS[extra][1])
+
+
+def require_extra(extra: str) -> None:
+    """Refuse to go on without an extra.
+
+    Raises:
+        MissingExtra: one of its modules is not installed.
+    """
+    if not is_installed(extra):
+        raise MissingExtra(f"{EXTRAS[extra][0]} {needs_extra(extra)}")
+
+
+def _is_here(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # of a package around it
+        return False
+
+
+def _installed_version() -> str:
+    try:
+        return version(DISTRIBUTION)
+    except PackageNotFoundError:
+        return "unknown"  # a copy of the source on PYTHONPATH
+
+
+VERSION = _installed_version()
